@@ -1,0 +1,80 @@
+# `make help` lists what there is. Everything else begins with `make setup`, which is quick when nothing changed.
+
+PYTHONS := $(or $(PYTHON),python3 python3.13 python3.12 python3.11)
+FIRST := $(firstword $(PYTHONS))
+VENV := .venv
+BIN := $(VENV)/bin
+JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test faults conformance bench clean
+
+help: ## Lists the targets.
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+# One line and an exit code other than 0 for whatever is missing. `.venv` is made anew when its Python does not
+# run or is too old, or when the folder has moved (its scripts and its link to the sources hold the folder's name).
+setup: ## Makes .venv, installs keyfold into it, fetches Kafka once into the user's cache.
+	@python=; for each in $(PYTHONS); do \
+	  if "$$each" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then python=$$each; break; fi; \
+	done; \
+	if [ -z "$$python" ]; then \
+	  found=$$($(FIRST) --version 2>/dev/null) || found="not there"; \
+	  echo "keyfold needs Python 3.11 or newer; '$(FIRST)' is $$found. Install one, or name it: make PYTHON=…" >&2; \
+	  exit 1; \
+	fi; \
+	java=$$("$(JAVA)" -version 2>&1 | sed -n 's/.*version "\(1\.\)\{0,1\}\([0-9][0-9]*\).*/\2/p' | head -n 1); \
+	if [ "$${java:-0}" -lt 17 ]; then \
+	  echo "keyfold needs Java 17 or newer; '$(JAVA)' is $${java:-not there}$${java:+ (too old)}." \
+	    "Install a headless JRE, or set JAVA_HOME." >&2; \
+	  exit 1; \
+	fi; \
+	want="$(CURDIR) $$(cat pyproject.toml constraints.txt | cksum)"; \
+	if ! $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	  || [ "$$(cat $(VENV)/.installed 2>/dev/null)" != "$$want" ]; then \
+	  $(MAKE) --no-print-directory _install python="$$python" want="$$want" || exit 1; \
+	fi; \
+	$(BIN)/python -m connectors.kafka.artifacts
+
+.PHONY: _install
+_install:
+	@here=$$(cut -d ' ' -f 1 $(VENV)/.installed 2>/dev/null); \
+	if [ "$$here" != "$(CURDIR)" ] || ! $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	  rm -rf $(VENV); \
+	  if ! "$(python)" -c 'import ensurepip, venv' 2>/dev/null; then \
+	    echo "keyfold needs Python's venv module, which $(python) lacks. Install it (Debian: apt-get install python3-venv)." >&2; \
+	    exit 1; \
+	  fi; \
+	  "$(python)" -m venv $(VENV) || exit 1; \
+	fi
+	@echo "installing keyfold and its tools into $(VENV) (a few minutes the first time)"
+	@rm -f $(VENV)/.installed
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt pip setuptools
+	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+	  --no-build-isolation --editable '.[demo,test]'
+	@echo "$(want)" > $(VENV)/.installed
+
+demo: setup ## Sends a year of flights through a real broker and shows what came out.
+	@$(BIN)/keyfold demo
+
+test: setup ## Lints, checks types and runs every test: those without Spark and broker first.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest
+
+faults: setup ## Runs the tests of crashes and outages.
+	@$(call run_tests,tests/faults)
+
+conformance: setup ## Runs the tests of Kafka's own compaction rules.
+	@$(call run_tests,tests/conformance)
+
+bench: setup ## Runs the benchmarks.
+	@if [ -f benchmarks/__main__.py ]; then $(BIN)/python -m benchmarks; else $(call later); fi
+
+clean: ## Removes .venv, the demo's folder and what tools left behind (not the cache of the broker).
+	rm -rf $(VENV) .demo build *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+later = { echo "$@ comes with a later release." >&2; exit 1; }
+run_tests = if ls $(1)/test_*.py >/dev/null 2>&1; then $(BIN)/pytest $(1); else $(call later); fi

@@ -1,0 +1,201 @@
+"""Brings the changelog up to what is publishable: steps 5 to 12 of docs/protocol.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import structlog
+
+from compactor import publish
+from compactor.actions import AnyAction, PlanFold, Publish, State
+from compactor.catalog import Catalog
+from compactor.failpoints import hit
+from compactor.log import OutputPoint, PartitionLog
+from compactor.outside import Outside
+from compactor.position import Position, Resolved, resolve
+from compactor.publish import BucketPlan, Sent, Target
+from compactor.reading import first_young
+from compactor.record import TopicPartition
+from compactor.schedule import publishable
+from compactor.settings import EngineSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from compactor.storage import Storage
+
+_log = structlog.get_logger()
+
+FIRST_REFRESH_MS = 60_000
+"""How long after a take-over positions are committed again for the first time, whatever their age."""
+
+
+class Changelog:
+    """The published side of one connector: where each partition stands, and what is sent next.
+
+    What the group holds is read once after a take-over and again after anything went wrong; between, this
+    worker is the only one that moves it, and every publish task checks that before it sends.
+    """
+
+    def __init__(self, spark: SparkSession, storage: Storage, catalog: Catalog, outside: Outside) -> None:
+        self._spark = spark
+        self._storage = storage
+        self._catalog = catalog
+        self._outside = outside
+        self._resolved: dict[TopicPartition, Resolved] = {}
+        self._committed_ms: dict[TopicPartition, int] = {}
+
+    def forget(self) -> None:
+        """Positions are read again before the next transaction; call it whenever a publish failed."""
+        self._resolved.clear()
+
+    def publish(self, settings: EngineSettings, now_ms: int) -> tuple[Sent, ...]:
+        """Sends every fold that is due and commits it to the catalog; what was sent, per partition.
+
+        Raises what the publisher raises, after forgetting all positions: whether a transaction took effect
+        is then read back, not guessed.
+        """
+        try:
+            return self._publish(settings, now_ms)
+        except Exception:
+            self.forget()
+            raise
+
+    def _publish(self, settings: EngineSettings, now_ms: int) -> tuple[Sent, ...]:
+        self._resolve(now_ms)
+        targets = self._targets(settings, now_ms)
+        if not targets:
+            return ()
+        hit("publish.plan")
+        state = self._catalog.commit(lambda state: _plans(state, targets), now_ms)
+        publisher = self._outside.publisher(state)
+        plans = _bucket_plans(state, targets)
+        sent = publish.send(self._spark, self._storage, state, plans, state.buckets, publisher)
+        hit("publish.before-commit")
+        self._catalog.commit(lambda _: _publishes(sent), now_ms)
+        hit("publish.after-commit")
+        self._remember(sent, now_ms)
+        return sent
+
+    def _resolve(self, now_ms: int) -> None:
+        """Step 7a: what the group holds, made sense of; the catalog catches up where it lags behind."""
+        state = self._catalog.state
+        logs = [log for log in state.logs if self._unresolved(log)]
+        if not logs:
+            return
+        held = self._outside.positions([log.tp for log in logs])
+        for log in logs:
+            self._resolved[log.tp] = self._resolve_one(state, log, held)
+            self._committed_ms.setdefault(log.tp, now_ms)
+        self._catalog.commit(lambda state: _catch_up(state, self._resolved), now_ms)
+
+    def _unresolved(self, log: PartitionLog) -> bool:
+        resolved = self._resolved.get(log.tp)
+        return resolved is None or (resolved.hold and log.end >= resolved.start)
+
+    def _resolve_one(self, state: State, log: PartitionLog, held: Mapping[TopicPartition, Position | None]) -> Resolved:
+        resolved = resolve(
+            log,
+            state.topics[log.topic],
+            state.catalog_id,
+            held.get(log.tp),
+            lambda: self._outside.tail(state, log),
+            connector=state.connector,
+        )
+        if resolved.hold:
+            _log.warning(
+                "committed position is above the log, waiting",
+                topic=log.topic,
+                partition=log.partition,
+                position=resolved.start,
+                log_end=log.end,
+            )
+        return resolved
+
+    def _targets(self, settings: EngineSettings, now_ms: int) -> list[Target]:
+        state = self._catalog.state
+        found = (self._target(state, log, settings, now_ms) for log in state.logs)
+        return [target for target in found if target is not None]
+
+    def _target(self, state: State, log: PartitionLog, settings: EngineSettings, now_ms: int) -> Target | None:
+        resolved = self._resolved[log.tp]
+        if resolved.hold:
+            return None
+        end = self._end(log, resolved, settings, now_ms)
+        if end <= resolved.start and not self._stale(log.tp, settings, now_ms):
+            return None
+        return Target(
+            topic=log.topic,
+            partition=log.partition,
+            bucket=log.bucket,
+            output=state.topics[log.topic].output,
+            start=resolved.start,
+            end=max(end, resolved.start),
+            found=resolved.found,
+            output_offset=resolved.output_offset,
+        )
+
+    def _end(self, log: PartitionLog, resolved: Resolved, settings: EngineSettings, now_ms: int) -> int:
+        """Step 5: where the next fold ends. A fold that was sent in part must end where it would have."""
+        if resolved.fold_end is not None:
+            return resolved.fold_end
+        return publishable(
+            log,
+            settings.policy,
+            now_ms,
+            lambda newest_ms: first_young(self._storage, log, log.folded_end, newest_ms),
+            bootstrap_fold=settings.bootstrap_fold,
+        )
+
+    def _stale(self, tp: TopicPartition, settings: EngineSettings, now_ms: int) -> bool:
+        """Positions expire one by one (offsets.retention.minutes), so a quiet one is committed again in time."""
+        if self._resolved[tp].found is None:
+            return False
+        return now_ms - self._committed_ms[tp] >= settings.position_refresh_ms
+
+    def _remember(self, sent: Iterable[Sent], now_ms: int) -> None:
+        for one in sent:
+            tp = TopicPartition(one.topic, one.partition)
+            self._committed_ms[tp] = now_ms
+            self._resolved[tp] = Resolved(start=one.end, found=one.end, output_offset=one.output_offset)
+
+
+def _plans(state: State, targets: Iterable[Target]) -> Sequence[AnyAction]:
+    logs = state.by_partition()
+    return [
+        PlanFold(topic=target.topic, partition=target.partition, end=target.end)
+        for target in targets
+        if target.end > logs[TopicPartition(target.topic, target.partition)].folded_end
+    ]
+
+
+def _bucket_plans(state: State, targets: Iterable[Target]) -> tuple[BucketPlan, ...]:
+    buckets: dict[int, list[Target]] = {}
+    for target in targets:
+        buckets.setdefault(target.bucket, []).append(target)
+    return tuple(
+        BucketPlan(bucket=bucket, epoch=state.epoch, catalog_id=state.catalog_id, targets=tuple(found))
+        for bucket, found in sorted(buckets.items())
+    )
+
+
+def _publishes(sent: Iterable[Sent]) -> Sequence[AnyAction]:
+    return [
+        Publish(
+            topic=one.topic,
+            partition=one.partition,
+            end=one.end,
+            output=OutputPoint(one.end, one.output_offset) if one.output_offset is not None else None,
+        )
+        for one in sent
+    ]
+
+
+def _catch_up(state: State, resolved: Mapping[TopicPartition, Resolved]) -> Sequence[AnyAction]:
+    """Transactions that were committed while the catalog did not hear of it."""
+    return [
+        Publish(topic=log.topic, partition=log.partition, end=found.publish_end, output=found.publish_output)
+        for log in state.logs
+        if (found := resolved.get(log.tp)) and found.publish_end is not None and found.publish_end > log.published
+    ]

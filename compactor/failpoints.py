@@ -1,0 +1,98 @@
+"""Places where a test can make a step of docs/protocol.md fail.
+
+`KEYFOLD_FAILPOINTS="name=kill|error|sleep:MS[,…]"`, read when a point is hit, so that executors and
+Python workers that inherit the environment obey it too. Names are those of docs/protocol.md's steps.
+An action fires every time its point is hit; `kill` is SIGKILL to the process that hits it.
+With `name@N=…` it fires from the Nth hit of that process on (counted from 1).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections import Counter
+from functools import lru_cache
+from typing import Final
+
+from compactor.errors import KeyfoldError
+
+VARIABLE: Final = "KEYFOLD_FAILPOINTS"
+
+STEPS: Final[dict[str, str]] = {
+    "source.plan": "1  the source has chosen the end of a micro-batch",
+    "source.read": "2  a reading task has finished a range",
+    "ingest.write": "3  a level-0 file is complete, and nothing names it yet",
+    "ingest.before-commit": "4  all files of the batch are complete, the catalog commit has not begun",
+    "ingest.after-commit": "4  the batch is in the catalog, Spark does not know yet",
+    "catalog.create": "C1 a commit's file is about to be created",
+    "catalog.created": "C2 the commit's file exists, the directory has not been listed again",
+    "takeover.epoch": "T1 the new epoch is committed, the old transactional ids are not fenced yet",
+    "takeover.fence": "T2 the stored transactional ids are initialised, positions are not read yet",
+    "publish.plan": "5  what to publish is decided",
+    "publish.fence": "6  a publish task has initialised its producer",
+    "publish.position": "7  a publish task has read the committed positions",
+    "publish.begin": "8  a transaction has begun",
+    "publish.sent": "9  the transaction's records are flushed",
+    "publish.offsets": "10 the positions are in the transaction, it is not committed",
+    "publish.committed": "11 a transaction is committed",
+    "publish.before-commit": "12 all transactions are committed, the catalog does not know yet",
+    "publish.after-commit": "12 the catalog knows the new published offsets",
+    "clean.write": "13 a base run's file is complete, and nothing names it yet",
+    "clean.before-commit": "14 the base run is complete, the catalog commit has not begun",
+    "clean.after-commit": "14 the catalog names the base run, the old runs are unreferenced",
+    "snapshot.write": "15 a snapshot's data files are complete, the manifest is not written",
+    "snapshot.manifest": "16 the manifest is written, the catalog does not name the snapshot",
+    "snapshot.before-latest": "17 the snapshot is in the catalog, LATEST still names the old one",
+    "vacuum.delete": "18 files are about to be removed",
+}
+
+_hits: Counter[str] = Counter()
+
+
+class FailpointError(KeyfoldError):
+    """Raised on purpose at a failpoint set to `error`."""
+
+    retriable = True
+
+
+@lru_cache(maxsize=8)
+def parse(text: str) -> dict[str, tuple[int, str]]:
+    """What each named point does: name → (first hit that fires, action).
+
+    Raises ValueError for an unknown point or action.
+    """
+    return dict(_parse_one(part) for part in text.split(",") if part.strip())
+
+
+def _parse_one(part: str) -> tuple[str, tuple[int, str]]:
+    target, separator, action = part.strip().partition("=")
+    name, _, nth = target.partition("@")
+    known = action in ("kill", "error") or (action.startswith("sleep:") and action[6:].isdigit())
+    if name not in STEPS or not separator or not known or not (nth or "1").isdigit():
+        raise ValueError(
+            f"{VARIABLE}: {part!r} is not NAME[@N]=kill|error|sleep:MS with a NAME of `keyfold failpoints`"
+        )
+    return name, (int(nth or 1), action)
+
+
+def hit(name: str) -> None:
+    """Does what the environment asks of the point `name`; does nothing where it asks nothing."""
+    text = os.environ.get(VARIABLE)
+    if not text:
+        return
+    assert name in STEPS, name
+    _hits[name] += 1
+    first, action = parse(text).get(name, (0, ""))
+    if action and _hits[name] >= first:
+        _act(name, action)
+
+
+def _act(name: str, action: str) -> None:
+    print(f"failpoint {name}: {action}", file=sys.stderr, flush=True)
+    if action == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if action == "error":
+        raise FailpointError(f"Failpoint {name} is set to error.", f"Unset {VARIABLE}.")
+    time.sleep(int(action.removeprefix("sleep:")) / 1000)

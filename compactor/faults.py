@@ -1,0 +1,115 @@
+"""Typed errors across Spark: a task's error comes back to the driver as what it was.
+
+Spark hands an exception of a Python task to the driver as the text of its traceback, wrapped in other
+exceptions. So an error that leaves a task gets a note, which a traceback prints, and the note carries the
+error itself: base64 of JSON, because Spark puts the text through message templates where quotes and `${`
+would not survive. It works for a job, a streaming query and a data source alike.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from compactor.errors import KeyfoldError
+
+MARK: Final = "keyfold-error:"
+_TAG: Final = re.compile(re.escape(MARK) + r"([A-Za-z0-9+/=]+)")
+
+
+class _Payload(Struct, frozen=True):
+    """`kinds` are the error's class names, the most special first: the reader may know only a base."""
+
+    kinds: list[str]
+    message: str
+    action: str
+
+
+@contextmanager
+def tagging() -> Iterator[None]:
+    """In a task: a KeyfoldError that leaves carries itself, so that `unwrap` finds it beyond Spark."""
+    try:
+        yield
+    except KeyfoldError as error:
+        if not any(note.startswith(MARK) for note in getattr(error, "__notes__", ())):
+            error.add_note(tag(error))
+        raise
+
+
+@contextmanager
+def unwrapping() -> Iterator[None]:
+    """In the driver: an exception of Spark's that carries a KeyfoldError is raised as that error."""
+    try:
+        yield
+    except KeyfoldError:
+        raise
+    except Exception as error:
+        typed = unwrap(error)
+        if typed is None:
+            raise
+        raise typed from error
+
+
+def tag(error: KeyfoldError) -> str:
+    """The line that stands for `error` in a text."""
+    kinds = [kind.__name__ for kind in type(error).__mro__ if issubclass(kind, KeyfoldError)]
+    payload = msgspec.json.encode(_Payload(kinds, error.message, error.action))
+    return MARK + base64.b64encode(payload).decode()
+
+
+def unwrap(error: BaseException | str) -> KeyfoldError | None:
+    """The KeyfoldError that `error` is, was raised from, or carries in its text; None where there is none."""
+    if isinstance(error, str):
+        return _from_text(error)
+    for link in _chain(error):
+        found = link if isinstance(link, KeyfoldError) else _from_text(str(link))
+        if found is not None:
+            return found
+    return None
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    link: BaseException | None = error
+    seen: set[int] = set()
+    while link is not None and id(link) not in seen:
+        seen.add(id(link))
+        yield link
+        link = link.__cause__ or link.__context__
+
+
+def _from_text(text: str) -> KeyfoldError | None:
+    payloads = (_decoded(found) for found in _TAG.findall(text))
+    return next((_made(payload) for payload in payloads if payload is not None), None)
+
+
+def _decoded(text: str) -> _Payload | None:
+    try:
+        return msgspec.json.decode(base64.b64decode(text), type=_Payload)
+    except (binascii.Error, msgspec.MsgspecError):
+        return None
+
+
+def _made(payload: _Payload) -> KeyfoldError:
+    known = _known()
+    kind = next((known[name] for name in payload.kinds if name in known), KeyfoldError)
+    error = kind.__new__(kind)
+    KeyfoldError.__init__(error, payload.message, payload.action)
+    return error
+
+
+def _known() -> dict[str, type[KeyfoldError]]:
+    """Every error class that this process has imported, by its name."""
+    found: dict[str, type[KeyfoldError]] = {}
+    waiting: list[type[KeyfoldError]] = [KeyfoldError]
+    while waiting:
+        kind = waiting.pop()
+        found[kind.__name__] = kind
+        waiting.extend(kind.__subclasses__())
+    return found

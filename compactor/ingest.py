@@ -1,0 +1,105 @@
+"""Ingest: a micro-batch becomes level-0 files, and its offsets continue each log exactly once.
+
+The frame is used once: using it twice would read Kafka twice. Records go into files where they were read;
+only what was written, and what the reading tasks state of their ranges, comes to the driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compactor import parts, record, runfile
+from compactor.append import appends
+from compactor.batch import Batch, RangeRead, first_rejected
+from compactor.faults import tagging, unwrapping
+from compactor.parts import Part
+from compactor.record import TopicPartition
+from compactor.runfile import RunTarget
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["Batch", "Part", "RangeRead", "appends", "first_rejected", "write_batch"]
+
+NULL_KEY: Final = "null key"
+"""Why a record without a key is rejected: it is the latest of nothing."""
+
+_WRITTEN: Final = "written"
+_STATED: Final = "stated"
+_RANGE: Final = ("topic_id", "lo", "hi", "start")
+_META: Final = pa.schema([pa.field("kind", pa.string()), *(record.RANGE.field(name) for name in _RANGE), *parts.PARTS])
+
+
+def write_batch(frame: DataFrame, target: RunTarget) -> Batch:
+    """Step 3: writes the records of `frame` (record.SOURCE columns) where they were read, in one action.
+
+    Raises StorageError, and what the source raises.
+    """
+
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with tagging():
+            yield from _write(batches, target)
+
+    with unwrapping():
+        rows = [row.asDict() for row in frame.mapInArrow(task, record.ddl(_META)).collect()]
+    stated = (_range(row) for row in rows if row["kind"] == _STATED)
+    written = (parts.from_row(row) for row in rows if row["kind"] == _WRITTEN)
+    return Batch(
+        ranges=tuple(sorted(stated, key=lambda read: (read.tp, read.lo))),
+        parts=tuple(sorted(written, key=lambda part: (part.tp, part.file.first))),
+    )
+
+
+def _write(batches: Iterable[pa.RecordBatch], target: RunTarget) -> Iterator[pa.RecordBatch]:
+    """The files' parts and the statements that came between the records, as rows of _META."""
+    statements: list[pa.RecordBatch] = []
+    for part in runfile.write(_records(batches, statements), target, "ingest.write"):
+        yield _meta(parts.to_batch([part]), _WRITTEN)
+    for batch in statements:
+        yield _meta(_flat(batch), _STATED)
+
+
+def _records(batches: Iterable[pa.RecordBatch], statements: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The records of `batches` as a run keeps them; the statements are put aside."""
+    for batch in batches:
+        is_record = pc.is_null(batch["range"])
+        if pc.all(is_record, min_count=0).as_py():
+            yield _as_run(batch)
+            continue
+        statements.append(batch.filter(pc.invert(is_record)))
+        yield _as_run(batch.filter(is_record))
+
+
+def _as_run(batch: pa.RecordBatch) -> pa.RecordBatch:
+    size = batch.num_rows
+    known = [batch[field.name].cast(field.type) for field in record.RECORDS]
+    rejected = pc.if_else(pc.is_null(batch["key"]), NULL_KEY, pa.scalar(None, pa.string()))
+    return pa.RecordBatch.from_arrays([*known, pa.nulls(size, pa.int64()), rejected], schema=record.RUN)
+
+
+def _flat(statements: pa.RecordBatch) -> pa.RecordBatch:
+    """Statements with the fields of `range` as columns."""
+    names = record.RANGE.names
+    stated = [pc.struct_field(statements["range"], name) for name in names]
+    return pa.RecordBatch.from_arrays(
+        [statements["topic"], statements["partition"], *stated], names=["topic", "partition", *names]
+    )
+
+
+def _meta(rows: pa.RecordBatch, kind: str) -> pa.RecordBatch:
+    """`rows` with all columns of _META, null where they have none of that name."""
+    size, names = rows.num_rows, set(rows.schema.names)
+    columns = [
+        rows[field.name].cast(field.type) if field.name in names else pa.nulls(size, field.type)
+        for field in _META.remove(0)
+    ]
+    return pa.RecordBatch.from_arrays([pa.repeat(kind, size), *columns], schema=_META)
+
+
+def _range(row: dict[str, Any]) -> RangeRead:
+    tp = TopicPartition(row["topic"], row["partition"])
+    return RangeRead(tp=tp, records=row["records"], **{name: row[name] for name in _RANGE})

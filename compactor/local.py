@@ -1,0 +1,258 @@
+"""A folder of a file system as a `Storage`.
+
+A file is written under a temporary name in its own folder, fsynced, and then given its name: by a hard link where it
+must not exist (rename would replace, and `O_EXCL` would show a file that is still being written), by a rename
+where it may. The folder is fsynced after that. Anything that can be mounted and has hard links will do.
+"""
+
+# ruff: noqa: D102 - `Storage` says what each method gives
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Final
+
+import pyarrow as pa
+
+from compactor.errors import StorageError
+from compactor.storage import FileInfo, Files, Lock, MissingFileError, relative
+
+TEMPORARY: Final = ".tmp-"
+
+_NO_FOLDER: Final = "A file stands where a folder should be: choose another storage.location, or move that file."
+
+_ACTIONS: Final = {
+    errno.ENOSPC: "Free space there, or move storage.location to a larger disk.",
+    errno.EDQUOT: "Raise the quota, or free space there.",
+    errno.EACCES: "Let the user that runs keyfold read and write there.",
+    errno.EPERM: "Let the user that runs keyfold write there, on a file system that has hard links.",
+    errno.EOPNOTSUPP: "Choose a storage.location on a file system that has hard links and locks.",
+    errno.EROFS: "Mount it writable, or choose another storage.location.",
+    errno.ENOENT: "See whether storage.location is mounted and still there.",
+    errno.ENOTDIR: _NO_FOLDER,
+    errno.EEXIST: _NO_FOLDER,
+    errno.EMFILE: "Raise the limit of open files (ulimit -n).",
+}
+
+
+class LocalStorage:
+    """`root` and what is below it; a relative root counts from the current folder at the time of the call."""
+
+    def __init__(self, root: str) -> None:
+        self._root = Path.cwd() / root
+
+    @property
+    def location(self) -> str:
+        return str(self._root)
+
+    def read(self, path: str) -> bytes:
+        with _told("read", self._at(path)) as file:
+            return file.read_bytes()
+
+    def create(self, path: str, data: bytes) -> bool:
+        with _told("create", self._at(path)) as file, _temporary(file) as temporary:
+            with _synced(temporary) as stream:
+                stream.write(data)
+            return _link(temporary, file)
+
+    def write(self, path: str, data: bytes) -> None:
+        with _told("write", self._at(path)) as file, _temporary(file) as temporary:
+            with _synced(temporary) as stream:
+                stream.write(data)
+            temporary.replace(file)
+            _sync_folder(file.parent)
+
+    def list(self, folder: str) -> list[str]:
+        with _told("list", self._at(folder)) as found:
+            try:
+                with os.scandir(found) as entries:
+                    return sorted(entry.name for entry in entries if not entry.name.startswith(TEMPORARY))
+            except FileNotFoundError:
+                return []
+
+    def walk(self, folder: str) -> Files:
+        return [info for info in self._files(folder) if not _is_temporary(info)]
+
+    def unfinished(self, folder: str) -> Files:
+        return [info for info in self._files(folder) if _is_temporary(info)]
+
+    def delete(self, path: str) -> None:
+        with _told("delete", self._at(path)) as file:
+            file.unlink(missing_ok=True)
+
+    def delete_folder(self, folder: str) -> None:
+        with _told("delete", self._at(folder)) as found, suppress(FileNotFoundError):
+            shutil.rmtree(found)
+
+    def exists(self, path: str) -> bool:
+        with _told("look at", self._at(path)) as file:
+            return file.exists()
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        with _told("read", self._at(path)) as file:
+            return pa.OSFile(str(file), "rb")
+
+    @contextmanager
+    def open_output(self, path: str) -> Iterator[IO[bytes]]:
+        with _told("write", self._at(path)) as file, _temporary(file) as temporary:
+            with _synced(temporary) as stream:
+                yield stream
+            if not _link(temporary, file):
+                raise StorageError(f"{file} exists already.", "This is a defect of keyfold; it was left as it is.")
+
+    def url(self, path: str) -> str:
+        # Hadoop and DuckDB take the rest of the text as it stands: percent signs are not decoded.
+        return f"file://{self._at(path)}"
+
+    def sub(self, *parts: str) -> LocalStorage:
+        return LocalStorage(str(self._at("/".join(parts))))
+
+    def lock(self, path: str) -> Lock | None:
+        with _told("lock", self._at(path)) as file:
+            _make_folder(file.parent)
+            return _FileLock.take(file)
+
+    def locked_by(self, path: str) -> bytes | None:
+        with _told("look at", self._at(path)) as file:
+            return _holder(file)
+
+    def _at(self, path: str) -> Path:
+        return self._root / relative(path)
+
+    def _files(self, folder: str) -> Files:
+        with _told("list", self._at(folder)) as top:
+            found = (self._info(Path(parent) / name) for parent, _, names in _walk(top) for name in names)
+            return sorted((info for info in found if info), key=lambda info: info.path)
+
+    def _info(self, file: Path) -> FileInfo | None:
+        try:
+            about = file.stat()
+        except FileNotFoundError:
+            return None
+        return FileInfo(file.relative_to(self._root).as_posix(), about.st_size, about.st_mtime_ns // 1_000_000)
+
+
+class _FileLock:
+    """A flock, which ends with the process that holds it, whatever ends that."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor: int | None = descriptor
+
+    @classmethod
+    def take(cls, file: Path) -> _FileLock | None:
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
+        if _flock(descriptor, fcntl.LOCK_EX):
+            return cls(descriptor)
+        os.close(descriptor)
+        return None
+
+    def write(self, data: bytes) -> None:
+        if self._descriptor is not None:
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, data, 0)
+
+    def release(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+        self._descriptor = None
+
+
+def _holder(file: Path) -> bytes | None:
+    try:
+        descriptor = os.open(file, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    try:
+        return None if _flock(descriptor, fcntl.LOCK_SH) else os.pread(descriptor, 65_536, 0)
+    finally:
+        os.close(descriptor)
+
+
+def _flock(descriptor: int, kind: int) -> bool:
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+@contextmanager
+def _told(what: str, file: Path) -> Iterator[Path]:
+    """Turns the errors of the operating system into ours."""
+    try:
+        yield file
+    except OSError as error:
+        kind = MissingFileError if what == "read" and isinstance(error, FileNotFoundError) else StorageError
+        action = _ACTIONS.get(error.errno or 0, "See whether storage.location is healthy; the step can be tried again.")
+        raise kind(f"Could not {what} {file}: {error.strerror or error}.", action) from error
+
+
+@contextmanager
+def _temporary(file: Path) -> Iterator[Path]:
+    """A new name beside `file`, which is gone afterwards."""
+    _make_folder(file.parent)
+    temporary = file.parent / f"{TEMPORARY}{os.getpid()}-{secrets.token_hex(8)}"
+    try:
+        yield temporary
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def _synced(temporary: Path) -> Iterator[IO[bytes]]:
+    with temporary.open("xb") as stream:
+        yield stream
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def _link(temporary: Path, file: Path) -> bool:
+    """Gives `temporary` the name `file` if that is free; either way the name is durable afterwards."""
+    try:
+        os.link(temporary, file)
+        made = True
+    except FileExistsError:
+        # A network file system may repeat a call whose answer was lost, and then finds its own link.
+        made = temporary.stat().st_nlink > 1
+    _sync_folder(file.parent)
+    return made
+
+
+def _make_folder(folder: Path) -> None:
+    if folder.is_dir():
+        return
+    if folder.parent != folder:
+        _make_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+    _sync_folder(folder.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):  # some file systems have no fsync of folders
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _walk(top: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+    def refuse(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            raise error
+
+    return os.walk(top, onerror=refuse)
+
+
+def _is_temporary(info: FileInfo) -> bool:
+    return info.path.rpartition("/")[2].startswith(TEMPORARY)

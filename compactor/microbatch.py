@@ -1,0 +1,129 @@
+"""foreachBatch and tick(now): the two moments at which a connector's engine does anything.
+
+    take(frame, now)   a micro-batch has come     → steps 3 and 4, then publish
+    tick(now)          time has passed            → publish what the lag has let go, snapshot when due
+
+They are called from different threads; one lock per connector makes them turns.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import structlog
+
+from compactor import ingest
+from compactor.actions import AnyAction, State
+from compactor.append import appends
+from compactor.batch import Batch, first_rejected
+from compactor.catalog import Catalog
+from compactor.changelog import Changelog
+from compactor.counters import Counters
+from compactor.errors import RejectedRecordError
+from compactor.failpoints import hit
+from compactor.outside import Outside
+from compactor.runfile import RunTarget
+from compactor.settings import EngineSettings
+from compactor.tables import Tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from compactor.actions import AddSnapshot
+    from compactor.storage import Storage
+
+_log = structlog.get_logger()
+
+
+class Engine:
+    """One connector's engine: takes micro-batches in, sends what is due, folds and snapshots on demand."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        storage: Storage,
+        catalog: Catalog,
+        outside: Outside,
+        settings: EngineSettings,
+        tables: Tables,
+    ) -> None:
+        self.counters = Counters()
+        self._storage = storage
+        self._catalog = catalog
+        self._outside = outside
+        self._settings = settings
+        self._tables = tables
+        self._changelog = Changelog(spark, storage, catalog, outside)
+        self._turn = threading.RLock()
+
+    def take(self, frame: DataFrame, now_ms: int) -> Batch:
+        """Takes a micro-batch in (record.SOURCE columns) and publishes what is due with it.
+
+        Taking the same batch, or one that overlaps it, again changes nothing. Raises IngestError,
+        StorageError, FencedError, and what publishing raises.
+        """
+        with self._turn:
+            batch = ingest.write_batch(frame, self._target())
+            self._refuse_rejected(batch)
+            self._admit(batch, now_ms)
+            hit("ingest.before-commit")
+            self._catalog.commit(lambda state: appends(state, batch, now_ms), now_ms)
+            hit("ingest.after-commit")
+            self.counters.ingested(batch)
+            self._publish(now_ms)
+            return batch
+
+    def tick(self, now_ms: int) -> None:
+        """Does what is due because time has passed, with or without traffic."""
+        with self._turn:
+            self._publish(now_ms)
+            if self._tables.due(self._catalog.state, now_ms):
+                self.snapshot(now_ms)
+
+    def snapshot(self, now_ms: int) -> tuple[AddSnapshot, ...]:
+        """Folds everything published and writes a snapshot of every topic; the new snapshots."""
+        with self._turn:
+            self.fold(now_ms)
+            return self._tables.snapshot(now_ms)
+
+    def fold(self, now_ms: int) -> None:
+        """Folds everything published into base runs: one record per key."""
+        with self._turn:
+            self._tables.fold(now_ms)
+
+    def commit(self, actions: Iterable[AnyAction], now_ms: int) -> State:
+        """Commits what was decided outside, in turn with everything else."""
+        found = tuple(actions)
+        with self._turn:
+            return self._catalog.commit(lambda _: found, now_ms)
+
+    def _publish(self, now_ms: int) -> None:
+        self.counters.published(self._changelog.publish(self._settings, now_ms))
+
+    def _admit(self, batch: Batch, now_ms: int) -> None:
+        """Topics and partitions seen for the first time; their output partitions exist before they are named."""
+        known = self._catalog.state.by_partition()
+        if all(read.tp in known for read in batch.ranges):
+            return
+        actions = self._outside.admit(self._catalog.state, batch.ranges)
+        self._catalog.commit(lambda _: actions, now_ms)
+
+    def _refuse_rejected(self, batch: Batch) -> None:
+        found = None if self._settings.tolerate_rejected else first_rejected(batch)
+        if found is None:
+            return
+        tp, offset, reason = found
+        raise RejectedRecordError(
+            f"Connector {self._settings.connector}: the record at topic {tp.topic}, partition {tp.partition}, "
+            f"offset {offset} cannot be folded: {reason}.",
+            "Set errors.tolerance=all to let such records go, and errors.deadletterqueue.topic.name to keep them; "
+            "nothing of this batch was taken.",
+        )
+
+    def _target(self) -> RunTarget:
+        """Where this batch's files go; names carry the epoch and a job of their own, never a batch id."""
+        prefix = f"{self._catalog.epoch}-{secrets.token_hex(4)}"
+        return RunTarget(storage=self._storage, prefix=prefix, max_bytes=self._settings.policy.segment_bytes)

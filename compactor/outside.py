@@ -1,0 +1,44 @@
+"""What the engine asks of the world around it; connectors/ answers with Kafka, testing.py with memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from compactor.actions import AnyAction, State
+from compactor.batch import RangeRead
+from compactor.log import PartitionLog
+from compactor.position import Position, Tail
+from compactor.publish import Publisher
+from compactor.record import TopicPartition
+
+
+class Outside(Protocol):
+    """Topics, positions and the changelog of one connector."""
+
+    def admit(self, state: State, reads: Sequence[RangeRead]) -> tuple[AnyAction, ...]:
+        """Actions that add the topics and partitions of `reads` which the catalog does not know.
+
+        Their output partitions exist when this returns. Raises OutputError, UnreachableError.
+        """
+        ...
+
+    def positions(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Position | None]:
+        """What the connector's group has committed, pending transactions waited for; None where nothing."""
+        ...
+
+    def tail(self, state: State, log: PartitionLog) -> Tail:
+        """The last source offset of `log` that a read_committed reader finds in the output."""
+        ...
+
+    def publisher(self, state: State) -> Publisher:
+        """What sends a bucket's records; it is pickled into Spark's tasks."""
+        ...
+
+    def output_starts(self, state: State, topic: str) -> Mapping[int, int]:
+        """The low watermark of each output partition of the source topic `topic`."""
+        ...
+
+    def resume_safe_ms(self, state: State, topic: str) -> int | None:
+        """How long a snapshot of `topic` can be resumed from in the output, in ms; None is for ever."""
+        ...

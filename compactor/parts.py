@@ -1,0 +1,132 @@
+"""What one file holds of one partition, counted while it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compactor import record
+from compactor.errors import FoldError
+from compactor.log import RunFile
+from compactor.record import TopicPartition
+
+
+class Part(Struct, frozen=True, kw_only=True):
+    """What one file holds of one partition; counts of records, times in ms."""
+
+    topic: str
+    partition: int
+    file: RunFile
+    tombstones: int = 0
+    rejected: int = 0
+    max_timestamp: int = -1
+    horizons: int = 0
+    next_horizon_ms: int | None = None
+    first_rejected_offset: int | None = None
+    first_rejected_reason: str | None = None
+
+    @property
+    def tp(self) -> TopicPartition:
+        """Its topic and partition."""
+        return TopicPartition(self.topic, self.partition)
+
+
+_TEXT: Final = ("topic", "path", "sha256", "first_rejected_reason")
+_FILE: Final = tuple(RunFile.__struct_fields__)
+_OWN: Final = tuple(name for name in Part.__struct_fields__ if name != "file")
+
+PARTS: Final = pa.schema([pa.field(name, pa.string() if name in _TEXT else pa.int64()) for name in (*_OWN, *_FILE)])
+"""A part as a task reports it: one flat row."""
+
+
+def to_batch(parts: Iterable[Part]) -> pa.RecordBatch:
+    """`parts` as rows of PARTS."""
+    rows = [{**_fields(part, _OWN), **_fields(part.file, _FILE)} for part in parts]
+    return pa.RecordBatch.from_pylist(rows, schema=PARTS)
+
+
+def from_row(row: dict[str, Any]) -> Part:
+    """The part that a row of PARTS stands for."""
+    file = RunFile(**{name: row[name] for name in _FILE})
+    return Part(file=file, **{name: row[name] for name in _OWN})
+
+
+def _fields(value: Struct, names: Iterable[str]) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in names}
+
+
+def part_of(tp: TopicPartition, path: str, table: pa.Table) -> Part:
+    """What `table`, the rows of one partition by offset, comes to; the file's own figures are not known yet."""
+    offsets = table["offset"]
+    _check_rising(tp, offsets)
+    refused = pc.is_valid(table["rejected"])
+    tombstones = pc.and_not(pc.is_null(table["value"]), refused)
+    horizons = table["delete_horizon"]
+    first = pc.index(refused, True).as_py()
+    return Part(
+        topic=tp.topic,
+        partition=tp.partition,
+        file=RunFile(
+            path=path,
+            first=offsets[0].as_py(),
+            last=offsets[-1].as_py(),
+            records=len(offsets),
+            bytes=record.measure(table),
+            file_bytes=0,
+            sha256="",
+        ),
+        tombstones=pc.sum(tombstones).as_py(),
+        rejected=pc.sum(refused).as_py(),
+        max_timestamp=pc.max(table["timestamp"]).as_py(),
+        horizons=len(horizons) - horizons.null_count,
+        next_horizon_ms=pc.min(horizons).as_py(),
+        first_rejected_offset=offsets[first].as_py() if first >= 0 else None,
+        first_rejected_reason=table["rejected"][first].as_py() if first >= 0 else None,
+    )
+
+
+def _check_rising(tp: TopicPartition, offsets: pa.ChunkedArray) -> None:
+    rising = pc.all(pc.greater(offsets.slice(1), offsets.slice(0, len(offsets) - 1))).as_py()
+    if rising is False:
+        raise FoldError(f"{tp}: offsets do not rise in a run that is being written.", "This is a defect of keyfold.")
+
+
+def joined(part: Part, later: Part) -> Part:
+    """Two row groups of one partition in one file, as one part."""
+    if later.file.first <= part.file.last:
+        raise FoldError(
+            f"{part.tp}: offset {later.file.first} comes after {part.file.last} in a run that is being written.",
+            "This is a defect of keyfold.",
+        )
+    first = part if part.first_rejected_offset is not None else later
+    return Part(
+        topic=part.topic,
+        partition=part.partition,
+        file=replace(
+            part.file,
+            last=later.file.last,
+            records=part.file.records + later.file.records,
+            bytes=part.file.bytes + later.file.bytes,
+        ),
+        tombstones=part.tombstones + later.tombstones,
+        rejected=part.rejected + later.rejected,
+        max_timestamp=max(part.max_timestamp, later.max_timestamp),
+        horizons=part.horizons + later.horizons,
+        next_horizon_ms=_earliest(part.next_horizon_ms, later.next_horizon_ms),
+        first_rejected_offset=first.first_rejected_offset,
+        first_rejected_reason=first.first_rejected_reason,
+    )
+
+
+def _earliest(*times: int | None) -> int | None:
+    return min((time for time in times if time is not None), default=None)
+
+
+def completed(part: Part, file_bytes: int, sha256: str) -> Part:
+    """`part` once the file that it is in is closed."""
+    return replace(part, file=replace(part.file, file_bytes=file_bytes, sha256=sha256))

@@ -1,0 +1,91 @@
+"""A record as keyfold keeps it: its columns in Arrow and in Spark, and the measure of its bytes.
+
+Timestamps are int64 ms since the epoch, as in Kafka: Spark's microseconds cannot hold every int64 of ms.
+`timestamp_type` has the ids of Kafka's `TimestampType`: -1 none, 0 CreateTime, 1 LogAppendTime.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one source topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+TIMESTAMP_TYPES: Final = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
+
+HEADERS: Final = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+
+RECORDS: Final = pa.schema(
+    [
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("offset", pa.int64()),
+        pa.field("timestamp", pa.int64()),
+        pa.field("timestamp_type", pa.int32()),
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("headers", HEADERS),
+    ]
+)
+"""What a source yields, in the order of Kafka's ConsumerRecord."""
+
+RANGE: Final = pa.struct(
+    [
+        pa.field("topic_id", pa.string()),
+        pa.field("lo", pa.int64()),
+        pa.field("hi", pa.int64()),
+        pa.field("start", pa.int64()),
+        pa.field("records", pa.int64()),
+    ]
+)
+"""A reading task's statement: every record of [lo, hi) was read, there were `records` of them, and reading
+began at `start` (above lo only where records were lost and on.data.loss is `skip`)."""
+
+SOURCE: Final = RECORDS.append(pa.field("range", RANGE))
+"""What a source yields when it also states its ranges: `range` is null on records; on a statement the other
+columns but topic, partition and offset (= lo) are null."""
+
+RUN: Final = RECORDS.append(pa.field("delete_horizon", pa.int64())).append(pa.field("rejected", pa.string()))
+"""What a run's Parquet holds: `delete_horizon` in ms, set once on a tombstone by the first full fold that
+keeps it (KIP-534); `rejected` says why a record can never be folded."""
+
+KEYS: Final = ("topic", "partition", "key")
+"""What a record is the latest of."""
+
+_SPARK_TYPES: Final = {pa.string(): "string", pa.int32(): "int", pa.int64(): "bigint", pa.binary(): "binary"}
+
+
+def ddl(schema: pa.Schema) -> str:
+    """`schema` as Spark writes it, for `mapInArrow` and `DataSource.schema`."""
+    return ", ".join(f"`{field.name}` {_spark_type(field.type)}" for field in schema)
+
+
+def _spark_type(kind: pa.DataType) -> str:
+    if pa.types.is_list(kind):
+        return f"array<{_spark_type(kind.value_type)}>"
+    if pa.types.is_struct(kind):
+        return f"struct<{', '.join(f'`{field.name}`: {_spark_type(field.type)}' for field in kind)}>"
+    return _SPARK_TYPES[kind]
+
+
+def measure(batch: pa.RecordBatch | pa.Table) -> int:
+    """Bytes of all records of `batch`: key, value and headers, uncompressed; what ratios and limits count."""
+    plain = sum(_total(pc.binary_length(batch[name])) for name in ("key", "value"))
+    headers = pc.list_flatten(batch["headers"])
+    parts = (pc.struct_field(headers, index) for index in (0, 1))
+    return plain + sum(_total(pc.binary_length(part)) for part in parts)
+
+
+def _total(lengths: pa.Array | pa.ChunkedArray) -> int:
+    return int(pc.sum(lengths).as_py() or 0)

@@ -1,0 +1,27 @@
+"""What the engine is told of a connector's configuration; it never reads a file or an environment."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from compactor.policy import CompactionPolicy
+
+HALF_A_DAY_MS = 43_200_000
+
+
+class EngineSettings(Struct, frozen=True, kw_only=True):
+    """Times in ms.
+
+    `tolerate_rejected`: a record that cannot be folded (no key) is counted and sent to the dead letter
+    topic (errors.tolerance=all); otherwise it stops the connector. `snapshot_interval_ms` -1: only on demand.
+    `position_refresh_ms`: how old a committed position may grow, well inside the broker's
+    offsets.retention.minutes (a week by default).
+    """
+
+    connector: str
+    policy: CompactionPolicy
+    bootstrap_fold: bool = True
+    tolerate_rejected: bool = False
+    snapshot_interval_ms: int = -1
+    snapshot_retention_count: int = 3
+    position_refresh_ms: int = HALF_A_DAY_MS

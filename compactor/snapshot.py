@@ -1,0 +1,154 @@
+"""Snapshots: the live records of a topic as plain Parquet, with a manifest that says where to go on from.
+
+The base runs are the table already: their files are copied without tombstones and without a shuffle.
+Order of making: data, manifest, catalog commit, LATEST; of removing: the manifest first. So nobody ever finds
+a manifest whose files are not all there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from compactor import manifest
+from compactor.actions import AddSnapshot, DropSnapshot, State
+from compactor.errors import FoldError
+from compactor.failpoints import hit
+from compactor.log import PartitionLog
+from compactor.manifest import DataFile, Manifest
+from compactor.policy import CompactionPolicy
+from compactor.snapshotdata import TABLE, write_data
+from compactor.storage import Storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LATEST: Final = "LATEST"
+_ID: Final = re.compile(r"\d{8}T\d{6}Z-[0-9A-Za-z]+")
+
+
+class Extra(Struct, frozen=True, kw_only=True):
+    """What the engine must be told: where the output begins by partition, and how long it can be resumed, in ms."""
+
+    output_starts: dict[int, int]
+    resume_safe_ms: int | None
+    policy: CompactionPolicy
+
+
+def snapshot_id(now_ms: int, random: str) -> str:
+    """A new snapshot's name: UTC time and a short random end."""
+    return f"{datetime.fromtimestamp(now_ms // 1000, UTC):%Y%m%dT%H%M%SZ}-{random}"
+
+
+def write_snapshot(
+    spark: SparkSession,
+    storage: Storage,
+    shelf: Storage,
+    state: State,
+    topic: str,
+    name: str,
+    now_ms: int,
+    extra: Extra,
+) -> AddSnapshot:
+    """Steps 15 and 16: the snapshot `name` of `topic`, complete on `shelf` (the snapshot location) with its manifest.
+
+    Its vector is published, to which a full fold must just have been committed. Raises FoldError where it was
+    not, StorageError.
+    """
+    logs = tuple(sorted((log for log in state.logs if log.topic == topic), key=lambda log: log.partition))
+    _check_folded(state.connector, logs)
+    path = f"{state.connector}/{topic}/{name}"
+    files, tombstones = write_data(spark, storage, shelf.sub(path), logs)
+    hit("snapshot.write")
+    written = _manifest(state, logs, files, tombstones, now_ms, extra)
+    _check_counts(state.connector, topic, logs, written)
+    shelf.write(f"{path}/{manifest.NAME}", manifest.encode(written))
+    hit("snapshot.manifest")
+    return AddSnapshot(
+        topic=topic,
+        id=name,
+        path=path,
+        created_ms=now_ms,
+        source_offsets=written.source_offsets,
+        records=written.records,
+        bytes=sum(file.bytes for file in files),
+    )
+
+
+def set_latest(shelf: Storage, taken: AddSnapshot) -> None:
+    """Step 17: LATEST names `taken`, which is in the catalog."""
+    shelf.write(f"{taken.path.rpartition('/')[0]}/{LATEST}", f"{taken.id}\n".encode())
+
+
+def expired(state: State, topic: str, keep: int) -> tuple[DropSnapshot, ...]:
+    """All snapshots of `topic` but the newest `keep`, of which there is at least one."""
+    taken = sorted((one for one in state.snapshots if one.topic == topic), key=lambda one: (one.created_ms, one.id))
+    return tuple(DropSnapshot(topic=topic, id=one.id) for one in taken[: -max(1, keep)])
+
+
+def sweep(shelf: Storage, state: State, topic: str) -> tuple[str, ...]:
+    """Removes what the catalog does not name: dropped snapshots, and those that were never completed.
+
+    Only the connector's owner may call it, and not while it makes a snapshot. The ids that were removed.
+    """
+    folder = f"{state.connector}/{topic}"
+    named = {one.id for one in state.snapshots if one.topic == topic}
+    gone = tuple(name for name in shelf.list(folder) if _ID.fullmatch(name) and name not in named)
+    for name in gone:
+        shelf.delete(f"{folder}/{name}/{manifest.NAME}")
+        shelf.delete_folder(f"{folder}/{name}")
+    return gone
+
+
+def _check_folded(connector: str, logs: Sequence[PartitionLog]) -> None:
+    for log in logs:
+        if log.clean_end != log.published:
+            raise FoldError(
+                f"Connector {connector}: a snapshot of {log.tp} was to stand at offset {log.published}, but its base "
+                f"run ends at {log.clean_end}.",
+                "Fold first; this is a defect of keyfold if `snapshot` said so.",
+            )
+
+
+def _check_counts(connector: str, topic: str, logs: Sequence[PartitionLog], written: Manifest) -> None:
+    kept = sum(log.base.records for log in logs if log.base)
+    if kept != written.records + written.tombstones_excluded:
+        raise FoldError(
+            f"Connector {connector}: a snapshot of topic {topic} has {written.records} records and left out "
+            f"{written.tombstones_excluded} tombstones; the base runs hold {kept} records.",
+            "Nothing was published of it; see whether files in storage.location were touched.",
+        )
+
+
+def _manifest(
+    state: State, logs: Sequence[PartitionLog], files: Sequence[DataFile], tombstones: int, now_ms: int, extra: Extra
+) -> Manifest:
+    topic = state.topics[logs[0].topic]
+    safe = None if extra.resume_safe_ms is None else now_ms + extra.resume_safe_ms
+    return Manifest(
+        connector=state.connector,
+        topic=topic.topic,
+        output_topic=topic.output,
+        output_topic_id=topic.output_id,
+        created_at=manifest.iso(now_ms) or "",
+        resume_safe_until=manifest.iso(safe),
+        source_offsets=manifest.by_partition({log.partition: log.clean_end for log in logs}),
+        output_offsets=manifest.by_partition(_output_offsets(logs, extra.output_starts) if topic.output else {}),
+        records=sum(file.records for file in files),
+        tombstones_excluded=tombstones,
+        policy=manifest.named(extra.policy),
+        schema=manifest.columns(TABLE),
+        files=tuple(files),
+    )
+
+
+def _output_offsets(logs: Sequence[PartitionLog], starts: Mapping[int, int]) -> dict[int, int]:
+    """Where a reader goes on: at the commit that the vector stands for, or an earlier one, never a later."""
+    return {
+        log.partition: log.base_output.output_offset if log.base_output else starts.get(log.partition, 0)
+        for log in logs
+    }

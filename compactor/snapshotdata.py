@@ -1,0 +1,149 @@
+"""A snapshot's data files: the base runs' live records, copied in tasks, without a shuffle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compactor import record
+from compactor.faults import tagging, unwrapping
+from compactor.log import PartitionLog
+from compactor.manifest import DataFile
+from compactor.parquetfile import ParquetFile
+from compactor.reading import Extent, between, read_extent
+from compactor.shares import task_bytes
+from compactor.storage import Storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TABLE: Final = pa.schema(
+    [
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("partition", pa.int32()),
+        pa.field("offset", pa.int64()),
+        pa.field("timestamp", pa.timestamp("ms", tz="UTC")),
+        pa.field("headers", record.HEADERS),
+    ]
+)
+"""A snapshot's columns."""
+
+FILE_BYTES: Final = 192 << 20
+"""A data file is closed once it has as many bytes."""
+
+_TASK_BYTES: Final = 512 << 20
+_ROW_GROUP_BYTES: Final = 16 << 20
+_LAST_MS: Final = (1 << 63) // 1000 - 1
+"""Most tools count µs in 64 bits: a time further from the epoch than this many ms makes them fail."""
+
+_FILES: Final = pa.schema(
+    [
+        pa.field("path", pa.string()),
+        pa.field("bytes", pa.int64()),
+        pa.field("sha256", pa.string()),
+        pa.field("records", pa.int64()),
+        pa.field("tombstones", pa.int64()),
+    ]
+)
+
+
+def write_data(
+    spark: SparkSession, storage: Storage, folder: Storage, logs: Sequence[PartitionLog]
+) -> tuple[tuple[DataFile, ...], int]:
+    """Writes the live records of all base runs below `folder`/data by (partition, offset), in one Spark job.
+
+    `logs` are one topic's, by partition. Gives the files by name, and how many tombstones were left out.
+    """
+    work = _work(logs, spark.sparkContext.defaultParallelism)
+    if not work:
+        return (), 0
+
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with tagging():
+            for number in (number for batch in batches for number in batch["id"].to_pylist()):
+                yield from _Copy(storage, folder).run(work[number])
+
+    with unwrapping():
+        rows = spark.range(0, len(work), 1, len(work)).mapInArrow(task, record.ddl(_FILES)).collect()
+    found = [row.asDict() for row in rows]
+    tombstones = sum(row.pop("tombstones") for row in found)
+    files = (DataFile(**row) for row in found if row["path"])
+    return tuple(sorted(files, key=lambda file: file.path)), tombstones
+
+
+def _work(logs: Sequence[PartitionLog], cores: int) -> list[tuple[Extent, ...]]:
+    """What each task copies: neighbouring extents of the base runs."""
+    slices = (between(log, log.start, log.clean_end) for log in logs)
+    extents = [extent for part in slices for extent in part.extents]
+    size = task_bytes(sum(extent.file.bytes for extent in extents), _TASK_BYTES, cores)
+    found: list[list[Extent]] = []
+    filled = size
+    for extent in extents:
+        if filled >= size:
+            found.append([])
+            filled = 0
+        found[-1].append(extent)
+        filled += extent.file.bytes
+    return [tuple(one) for one in found]
+
+
+class _Copy:
+    """One task's files, one after the other."""
+
+    def __init__(self, storage: Storage, folder: Storage) -> None:
+        self._storage = storage
+        self._folder = folder
+        self._tombstones = 0
+
+    def run(self, extents: Sequence[Extent]) -> Iterator[pa.RecordBatch]:
+        groups = _row_groups(self._live(extents))
+        group = next(groups, None)
+        while group is not None:
+            with self._create(group) as file:
+                records = 0
+                while group is not None and file.bytes < FILE_BYTES:
+                    file.write(group)
+                    records += group.num_rows
+                    group = next(groups, None)
+            yield _row(path=file.path, bytes=file.bytes, sha256=file.sha256, records=records, tombstones=0)
+        yield _row(tombstones=self._tombstones)
+
+    def _create(self, group: pa.Table) -> ParquetFile:
+        """The file that begins with `group`; what an attempt that failed left of it is removed."""
+        path = f"data/{group['partition'][0].as_py():05d}-{group['offset'][0].as_py():020d}.parquet"
+        self._folder.delete(path)
+        return ParquetFile(self._folder, path, TABLE)
+
+    def _live(self, extents: Sequence[Extent]) -> Iterator[pa.RecordBatch]:
+        for extent in extents:
+            for batch in read_extent(self._storage, extent, [*TABLE.names]):
+                self._tombstones += batch["value"].null_count
+                yield _as_table(batch.filter(pc.is_valid(batch["value"])))
+
+
+def _row(**fields: object) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([fields], schema=_FILES)
+
+
+def _as_table(batch: pa.RecordBatch) -> pa.RecordBatch:
+    times = batch["timestamp"]
+    tellable = pc.and_(pc.less_equal(times, _LAST_MS), pc.greater_equal(times, -_LAST_MS))
+    shown = pc.if_else(tellable, times, pa.scalar(None, pa.int64())).cast(TABLE.field("timestamp").type)
+    columns = [shown if name == "timestamp" else batch[name] for name in TABLE.names]
+    return pa.RecordBatch.from_arrays(columns, schema=TABLE)
+
+
+def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """`batches` gathered to tables of about 16 MiB; none is empty."""
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        held.extend([batch] if batch.num_rows else [])
+        if sum(one.nbytes for one in held) >= _ROW_GROUP_BYTES:
+            yield pa.Table.from_batches(held)
+            held = []
+    if held:
+        yield pa.Table.from_batches(held)

@@ -1,0 +1,102 @@
+"""Full folds and snapshots of one connector: steps 13 to 17 of docs/protocol.md."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import structlog
+
+from compactor import clean, snapshot
+from compactor.actions import AddSnapshot, AnyAction, State, apply
+from compactor.catalog import Catalog
+from compactor.failpoints import hit
+from compactor.log import PartitionLog
+from compactor.outside import Outside
+from compactor.runfile import RunTarget
+from compactor.settings import EngineSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from compactor.storage import Storage
+
+_log = structlog.get_logger()
+
+
+class Tables:
+    """The kept side of one connector: base runs, and the snapshots that are made of them."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        storage: Storage,
+        catalog: Catalog,
+        outside: Outside,
+        settings: EngineSettings,
+        shelf: Storage | None,
+    ) -> None:
+        self._spark = spark
+        self._storage = storage
+        self._catalog = catalog
+        self._outside = outside
+        self._settings = settings
+        self._shelf = shelf
+
+    def due(self, state: State, now_ms: int) -> bool:
+        """Whether snapshot.interval.ms has passed since the newest snapshot."""
+        interval = self._settings.snapshot_interval_ms
+        if self._shelf is None or interval < 0 or not state.logs:
+            return False
+        return now_ms - max((taken.created_ms for taken in state.snapshots), default=0) >= interval
+
+    def fold(self, now_ms: int) -> None:
+        """Steps 13 and 14: every log becomes one record per key below its published offset."""
+        state = self._catalog.state
+        logs = tuple(log for log in state.logs if _foldable(log, now_ms))
+        if not logs:
+            return
+        policy = self._settings.policy
+        prefix = f"{self._catalog.epoch}-{secrets.token_hex(4)}"
+        target = RunTarget(storage=self._storage, prefix=prefix, max_bytes=policy.segment_bytes)
+        cleans = clean.full_fold(self._spark, self._storage, logs, target, policy, now_ms)
+        hit("clean.before-commit")
+        self._catalog.commit(lambda _: cleans, now_ms)
+        hit("clean.after-commit")
+
+    def snapshot(self, now_ms: int) -> tuple[AddSnapshot, ...]:
+        """Steps 15 to 17 for every topic that has a base run; call it right after `fold`."""
+        if self._shelf is None:
+            return ()
+        topics = sorted({log.topic for log in self._catalog.state.logs if log.base is not None})
+        return tuple(self._one(self._shelf, topic, now_ms) for topic in topics)
+
+    def _one(self, shelf: Storage, topic: str, now_ms: int) -> AddSnapshot:
+        state = self._catalog.state
+        extra = snapshot.Extra(
+            output_starts=dict(self._outside.output_starts(state, topic)),
+            resume_safe_ms=self._outside.resume_safe_ms(state, topic),
+            policy=self._settings.policy,
+        )
+        name = snapshot.snapshot_id(now_ms, secrets.token_hex(3))
+        taken = snapshot.write_snapshot(self._spark, self._storage, shelf, state, topic, name, now_ms, extra)
+        keep = self._settings.snapshot_retention_count
+        state = self._catalog.commit(lambda state: _adds(state, taken, keep), now_ms)
+        hit("snapshot.before-latest")
+        snapshot.set_latest(shelf, taken)
+        snapshot.sweep(shelf, state, topic)
+        return taken
+
+
+def _foldable(log: PartitionLog, now_ms: int) -> bool:
+    """Something below published is not in the base run yet, or a tombstone has a horizon that passed."""
+    if log.published > log.clean_end or log.base is None:
+        return log.published > log.start
+    horizon = log.base.next_horizon_ms
+    return log.base.tombstones > log.base.horizons or (horizon is not None and horizon <= now_ms)
+
+
+def _adds(state: State, taken: AddSnapshot, keep: int) -> Sequence[AnyAction]:
+    """The new snapshot in, those beyond snapshot.retention.count out."""
+    return [taken, *snapshot.expired(apply(state, [taken]), taken.topic, keep)]

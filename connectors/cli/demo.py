@@ -1,0 +1,52 @@
+"""`keyfold demo`: the main job on 336,776 real flights, with a broker of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from connectors import logging_setup
+from connectors.cli.options import UnusedWorkerOption
+from connectors.cli.output import say
+from connectors.clock import SystemClock
+
+DirOption = Annotated[Path, typer.Option("--dir", help="The demo's folder, made anew each time.", metavar="DIR")]
+
+
+def demo(directory: DirOption = Path(".demo"), worker: UnusedWorkerOption = None) -> None:
+    """Folds the flights out of New York in 2013 by aircraft: topic in, compacted topic and Parquet snapshot out.
+
+    Needs the extra keyfold[demo].
+    """
+    from connectors.demo.folder import DemoFolder
+    from connectors.demo.report import report
+    from connectors.demo.steps import RunFailedError, play
+
+    logging_setup.configure("info")
+    signal.signal(signal.SIGTERM, _interrupt)
+    folder = DemoFolder(directory)
+    try:
+        outcome = play(folder, SystemClock())
+    except RunFailedError as error:
+        typer.echo(f"error: {error.message} {error.action}", err=True)
+        raise typer.Exit(error.code) from error
+    say(report(outcome, folder, own_command(sys.argv[0])))
+
+
+def own_command(argv0: str) -> str:
+    """How this command was called, as a person would type it again: `.venv/bin/keyfold`."""
+    path = Path(argv0)
+    if path.name != "keyfold" or not path.is_file():
+        return ".venv/bin/keyfold"
+    return os.path.relpath(path) if path.absolute().is_relative_to(Path.cwd()) else str(path)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    """SIGTERM unwinds like Ctrl-C, so that broker and worker end too."""
+    raise KeyboardInterrupt

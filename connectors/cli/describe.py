@@ -1,0 +1,61 @@
+"""`keyfold describe`: what a connector has taken in, sent and kept; without Spark, also beside a live worker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from connectors.cli.options import ConnectorArgument, JsonOption, WorkerOption, worker_of
+from connectors.cli.output import say, say_json
+from connectors.clock import SystemClock
+
+if TYPE_CHECKING:
+    from compactor.catalog import Catalog
+    from compactor.storage import Storage
+    from connectors.cli.description import Description, Owner
+    from connectors.cli.source_ends import Ends
+
+
+def describe(connector: ConnectorArgument, as_json: JsonOption = False, worker: WorkerOption = None) -> None:
+    """Shows a connector's state, offsets, lag, runs and newest snapshots; needs no broker, but asks one for the lag."""
+    config = worker_of(worker)
+    from compactor.catalog import Catalog
+    from compactor.storage import open_storage
+    from connectors.cli.describe_text import text
+    from connectors.cli.source_ends import source_ends
+    from connectors.config.load import load_connector
+
+    settings = load_connector(connector, config).config
+    storage = open_storage(config.storage_location).sub(settings.name)
+    catalog = Catalog.open(storage, settings.name)
+    ends = source_ends(config, settings, [log.tp for log in catalog.state.logs])
+    now_ms = SystemClock().now_ms()
+    description = describing(catalog, storage, settings.name, ends, now_ms)
+    if as_json:
+        say_json(description)
+    else:
+        say(text(description, now_ms))
+
+
+def describing(catalog: Catalog, storage: Storage, name: str, ends: Ends, now_ms: int) -> Description:
+    """The description of the connector `name` from its catalog, its folder and the broker's answer."""
+    from connectors import status
+    from connectors.cli import description
+
+    return description.Description(
+        format_version=description.FORMAT,
+        connector=name,
+        catalog_id=catalog.state.catalog_id,
+        catalog_version=catalog.version,
+        owner=_owner(catalog, storage),
+        status=description.status(status.read(storage), now_ms),
+        broker_error=ends.error,
+        topics=description.topics(catalog.state),
+        partitions=description.partitions(catalog.state, ends.offsets),
+    )
+
+
+def _owner(catalog: Catalog, storage: Storage) -> Owner:
+    from compactor import owner
+    from connectors.cli.description import Owner
+
+    return Owner(alive=owner.is_alive(storage), name=catalog.state.owner, epoch=catalog.state.epoch)

@@ -1,0 +1,80 @@
+"""`keyfold describe` for people: a few lines and two tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from connectors.cli.description import Description, PartitionDescription, TopicDescription, WorkerStatus
+from connectors.cli.output import table
+
+_PARTITIONS: Final = (
+    *("TOPIC", "PARTITION", "SOURCE END", "INGESTED", "PUBLISHED", "LAG", "CLEAN END"),
+    *("RUNS", "RECORDS", "BYTES", "DIRTY", "TOMBSTONES", "REJECTED", "LOST"),
+)
+
+
+def text(description: Description, now_ms: int) -> str:
+    """Everything, sections parted by an empty line."""
+    sections = [list(_head(description, now_ms))]
+    if description.topics:
+        sections.append([_topics(description.topics)])
+    if description.partitions:
+        sections.append([_partitions(description.partitions)])
+    return "\n\n".join("\n".join(section) for section in sections)
+
+
+def _head(description: Description, now_ms: int) -> Iterator[str]:
+    if description.catalog_version == 0:
+        yield f"Connector {description.connector} has not run yet: there is no catalog."
+    else:
+        owner = description.owner
+        lives = "a worker is running" if owner.alive else "no worker is running"
+        yield f"Connector {description.connector}: {lives}; last owner {owner.name}, epoch {owner.epoch}"
+    if description.status is not None:
+        yield from _status(description.status, now_ms)
+    if description.broker_error is not None:
+        yield f"Source ends unknown: {description.broker_error}"
+
+
+def _status(status: WorkerStatus, now_ms: int) -> Iterator[str]:
+    stale = " (stale)" if status.stale else ""
+    yield f"State: {status.state}, said {_ago(now_ms - status.updated_ms)} ago{stale}"
+    if status.error is not None:
+        yield f"Error: {status.error}"
+    if status.next_restart_ms is not None:
+        yield f"Restart: after {status.restarts} failures, at {_time(status.next_restart_ms)}"
+    counted = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in status.counters.items() if count)
+    if counted:
+        yield f"Counted since the worker's start: {counted}"
+
+
+def _topics(topics: tuple[TopicDescription, ...]) -> str:
+    return table(
+        ("TOPIC", "OUTPUT", "READ", "NEWEST SNAPSHOT", "TAKEN", "RECORDS"), [_topic(topic) for topic in topics]
+    )
+
+
+def _topic(topic: TopicDescription) -> tuple[object, ...]:
+    taken = topic.newest_snapshot
+    snapshot = (taken.id, _time(taken.created_ms), taken.records) if taken else (None, None, None)
+    return (topic.topic, topic.output_topic, f"no: {topic.closed}" if topic.closed else "yes", *snapshot)
+
+
+def _partitions(partitions: tuple[PartitionDescription, ...]) -> str:
+    return table(_PARTITIONS, [_partition(each) for each in partitions])
+
+
+def _partition(one: PartitionDescription) -> tuple[object, ...]:
+    place = (one.topic, one.partition, one.source_end, one.ingested, one.published, one.lag, one.clean_end)
+    kept = (one.runs, one.records, one.bytes, one.dirty_ratio, one.tombstones, one.rejected, one.lost_offsets)
+    return (*place, *kept)
+
+
+def _time(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _ago(ms: int) -> str:
+    return str(timedelta(seconds=max(0, ms) // 1000))

@@ -1,0 +1,175 @@
+"""What `keyfold describe` says of a connector, as values; pure.
+
+The fields are those of `describe --json` (docs/formats.md). Offsets are the next ones; times in ms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from msgspec import Struct
+
+from compactor.actions import AddSnapshot, State, Topic
+from compactor.log import PartitionLog, Run
+from compactor.record import TopicPartition
+
+FORMAT: Final = 1
+STALE_MS: Final = 30_000
+
+
+class Owner(Struct, frozen=True, kw_only=True):
+    """Who owns the connector: `alive` where a worker holds it now; `name` and `epoch` of the last one."""
+
+    alive: bool
+    name: str
+    epoch: int
+
+
+class WorkerStatus(Struct, frozen=True, kw_only=True):
+    """What the worker last said of itself; `stale` where that is long ago."""
+
+    state: str
+    error: str | None
+    restarts: int
+    next_restart_ms: int | None
+    counters: Mapping[str, int]
+    updated_ms: int
+    stale: bool
+
+
+class Snapshot(Struct, frozen=True, kw_only=True):
+    """A snapshot of a topic."""
+
+    id: str
+    path: str
+    created_ms: int
+    records: int
+    bytes: int
+    source_offsets: Mapping[str, int]
+
+
+class TopicDescription(Struct, frozen=True, kw_only=True):
+    """A source topic; `closed` says why it is no longer read."""
+
+    topic: str
+    topic_id: str
+    output_topic: str | None
+    output_topic_id: str | None
+    closed: str | None
+    newest_snapshot: Snapshot | None
+
+
+class PartitionDescription(Struct, frozen=True, kw_only=True):
+    """A log. `source_end` and `lag` (source_end - published) are None where the broker did not say."""
+
+    topic: str
+    partition: int
+    source_end: int | None
+    ingested: int
+    published: int
+    clean_end: int
+    lag: int | None
+    runs: int
+    records: int
+    bytes: int
+    dirty_ratio: float
+    tombstones: int
+    rejected: int
+    lost_offsets: int
+
+
+class Description(Struct, frozen=True, kw_only=True):
+    """Everything; `broker_error` says why there are no source ends."""
+
+    format_version: int
+    connector: str
+    catalog_id: str
+    catalog_version: int
+    owner: Owner
+    status: WorkerStatus | None
+    broker_error: str | None
+    topics: tuple[TopicDescription, ...]
+    partitions: tuple[PartitionDescription, ...]
+
+
+def topics(state: State) -> tuple[TopicDescription, ...]:
+    """All topics by name."""
+    return tuple(_topic(state, state.topics[name]) for name in sorted(state.topics))
+
+
+def partitions(state: State, ends: Mapping[TopicPartition, int]) -> tuple[PartitionDescription, ...]:
+    """All logs by topic and partition; `ends` are the source's last stable offsets, as far as they are known."""
+    return tuple(_partition(log, ends.get(log.tp)) for log in sorted(state.logs, key=lambda log: log.tp))
+
+
+def status(found: Mapping[str, Any] | None, now_ms: int) -> WorkerStatus | None:
+    """The content of status.json; a field that is missing reads as nothing."""
+    if found is None:
+        return None
+    updated_ms = int(found.get("updated_ms", 0))
+    return WorkerStatus(
+        state=str(found.get("state", "UNASSIGNED")),
+        error=found.get("error"),
+        restarts=int(found.get("restarts", 0)),
+        next_restart_ms=found.get("next_restart_ms"),
+        counters=dict(found.get("counters", {})),
+        updated_ms=updated_ms,
+        stale=now_ms - updated_ms > STALE_MS,
+    )
+
+
+def _topic(state: State, topic: Topic) -> TopicDescription:
+    taken = [snapshot for snapshot in state.snapshots if snapshot.topic == topic.topic]
+    return TopicDescription(
+        topic=topic.topic,
+        topic_id=topic.topic_id,
+        output_topic=topic.output,
+        output_topic_id=topic.output_id,
+        closed=topic.closed,
+        newest_snapshot=_snapshot(max(taken, key=lambda snapshot: snapshot.created_ms)) if taken else None,
+    )
+
+
+def _snapshot(taken: AddSnapshot) -> Snapshot:
+    return Snapshot(
+        id=taken.id,
+        path=taken.path,
+        created_ms=taken.created_ms,
+        records=taken.records,
+        bytes=taken.bytes,
+        source_offsets=taken.source_offsets,
+    )
+
+
+def _partition(log: PartitionLog, source_end: int | None) -> PartitionDescription:
+    kept = (log.base, *log.runs) if log.base else log.runs
+    return PartitionDescription(
+        topic=log.topic,
+        partition=log.partition,
+        source_end=source_end,
+        ingested=log.end,
+        published=log.published,
+        clean_end=log.clean_end,
+        lag=None if source_end is None else max(0, source_end - log.published),
+        runs=len(kept),
+        records=sum(run.records for run in kept),
+        bytes=sum(run.bytes for run in kept),
+        dirty_ratio=dirty_ratio(log),
+        tombstones=sum(run.tombstones for run in kept),
+        rejected=sum(run.rejected for run in kept),
+        lost_offsets=sum(gap.end - gap.start for gap in log.gaps),
+    )
+
+
+def dirty_ratio(log: PartitionLog) -> float:
+    """Foldable bytes of the head / (those + the base run's); of a run that is published in part, its share."""
+    head = sum(_foldable_bytes(run, log.published) for run in log.runs)
+    base = log.base.bytes if log.base else 0
+    return head / (head + base) if head else 0.0
+
+
+def _foldable_bytes(run: Run, published: int) -> float:
+    offsets = run.end - run.start
+    below = min(max(published - run.start, 0), offsets)
+    return run.bytes * below / offsets if offsets else 0.0

@@ -1,0 +1,83 @@
+"""`keyfold dump`: the kept log of one partition, one JSON object a line, by offset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from compactor.record import TIMESTAMP_TYPES, TopicPartition
+from connectors.cli.options import ConnectorArgument, PartitionOption, TopicOption, WorkerOption, worker_of
+from connectors.cli.output import JsonLines
+from connectors.errors import UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from compactor.actions import State
+    from compactor.log import PartitionLog
+
+
+class Line(Struct, frozen=True):
+    """A kept record; bytes appear as base64, times in ms."""
+
+    offset: int
+    timestamp: int
+    timestamp_type: str
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    delete_horizon: int | None
+
+
+def dump(
+    connector: ConnectorArgument, topic: TopicOption, partition: PartitionOption, worker: WorkerOption = None
+) -> None:
+    """Prints what keyfold keeps of one source partition; also beside a live worker, without a broker."""
+    config = worker_of(worker)
+    from compactor import reading
+    from compactor.catalog import Catalog
+    from compactor.storage import open_storage
+    from connectors.config.load import load_connector
+
+    name = load_connector(connector, config).config.name
+    storage = open_storage(config.storage_location).sub(name)
+    log = found(Catalog.open(storage, name).state, name, TopicPartition(topic, partition))
+    out = JsonLines()
+    for batch in reading.read(storage, reading.whole(log)):
+        out.write(lines(batch))
+    out.flush()
+
+
+def found(state: State, connector: str, tp: TopicPartition) -> PartitionLog:
+    """The log of `tp`; UsageError names the partitions that there are."""
+    logs = state.by_partition()
+    if tp not in logs:
+        known = ", ".join(map(str, sorted(logs))) or "nothing yet; run it first"
+        raise UsageError(f"Connector {connector} keeps no partition {tp}.", f"It keeps {known}.")
+    return logs[tp]
+
+
+def lines(batch: pa.RecordBatch) -> Iterable[Line]:
+    """The records of `batch` (record.RUN), without those that were rejected."""
+    import pyarrow.compute as pc
+
+    return _lines(batch.filter(pc.is_null(batch["rejected"])))
+
+
+def _lines(batch: pa.RecordBatch) -> Iterator[Line]:
+    for row in batch.to_pylist():
+        yield Line(
+            offset=row["offset"],
+            timestamp=row["timestamp"],
+            timestamp_type=TIMESTAMP_TYPES[row["timestamp_type"]],
+            key=row["key"],
+            value=row["value"],
+            headers=_headers(row["headers"]),
+            delete_horizon=row["delete_horizon"],
+        )
+
+
+def _headers(headers: list[dict[str, Any]] | None) -> tuple[tuple[str, bytes | None], ...]:
+    return tuple((header["key"], header["value"]) for header in headers or ())

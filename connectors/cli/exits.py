@@ -1,0 +1,53 @@
+"""How every command ends: which exit code, and what a person reads on stderr.
+
+0 done or clean SIGTERM · 1 a connector FAILED · 2 usage · 3 configuration · 4 broker or storage unreachable
+5 fenced by a newer owner · 130 interrupted by Ctrl-C
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import textwrap
+import traceback
+
+import structlog
+import typer
+
+from compactor.errors import KeyfoldError
+from connectors.errors import EXIT_OK, exit_code
+from connectors.logging_setup import masked_text
+
+log = structlog.get_logger(__name__)
+
+
+def leave(error: Exception) -> typer.Exit:
+    """The exit that `error` ends a command with, after telling a person on stderr what happened and what to do."""
+    if isinstance(error, BrokenPipeError):
+        return _leave_quietly()
+    log.debug("command failed", traceback="".join(traceback.format_exception(error)))
+    typer.echo(masked_text(told(error)), err=True)
+    return typer.Exit(exit_code(error))
+
+
+def told(error: Exception) -> str:
+    """`error: …` and, on a line of its own, `next: …`; no traceback."""
+    if isinstance(error, KeyfoldError):
+        parts = (("error", error.message), ("next", error.action))
+        return "\n".join(_paragraph(name, text) for name, text in parts if text)
+    kind = type(error).__name__
+    first = (str(error).strip().splitlines() or ["no message"])[0]
+    advice = "Run it again with log.level=debug (or KEYFOLD_LOG_LEVEL=debug) for the traceback."
+    return f"{_paragraph('error', f'{kind}: {first}')}\n{_paragraph('next', advice)}"
+
+
+def _paragraph(name: str, text: str) -> str:
+    """`name: text`; further lines of `text` are indented below the first."""
+    first, *rest = text.strip().splitlines()
+    return "\n".join([f"{name}: {first}", *(textwrap.indent(line, "  ") for line in rest)])
+
+
+def _leave_quietly() -> typer.Exit:
+    """Whoever read our stdout has read enough (`keyfold dump … | head`): nothing is wrong."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return typer.Exit(EXIT_OK)

@@ -1,0 +1,63 @@
+"""`keyfold kafka`: a real broker in the foreground, for trying things out."""
+
+from __future__ import annotations
+
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from connectors.cli.options import UnusedWorkerOption
+from connectors.errors import EXIT_OK
+
+_POLL_S = 0.2
+
+
+def kafka(
+    port: Annotated[
+        int | None, typer.Option("--port", min=1, max=65535, help="Port of 127.0.0.1; a free one when left out.")
+    ] = None,
+    data_dir: Annotated[
+        Path | None, typer.Option("--data-dir", help="Kept and used again; a temporary one when left out.")
+    ] = None,
+    worker: UnusedWorkerOption = None,
+) -> None:
+    """Runs Apache Kafka on 127.0.0.1 until SIGINT or SIGTERM; prints `listening on 127.0.0.1:PORT` when ready.
+
+    A port that is in use, or a broker that ends by itself, is an error with exit code 4 (UnreachableError).
+    """
+    from connectors.kafka.embedded import EmbeddedKafka
+
+    _end_on_signals()
+    with _directory(data_dir) as directory, EmbeddedKafka(directory, port) as broker:
+        typer.echo(f"listening on {broker.bootstrap}")
+        while True:
+            broker.require_running()
+            time.sleep(_POLL_S)
+
+
+@contextmanager
+def _directory(given: Path | None) -> Iterator[Path]:
+    if given is not None:
+        yield given
+        return
+    with tempfile.TemporaryDirectory(prefix="keyfold-kafka-") as temporary:
+        yield Path(temporary)
+
+
+def _end_on_signals() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _end)
+
+
+def _end(_number: int, _frame: FrameType | None) -> None:
+    """Unwinds to the broker's stop(); a second signal must not interrupt that."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    raise SystemExit(EXIT_OK)

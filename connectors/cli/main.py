@@ -1,0 +1,74 @@
+"""The command `keyfold`: its subcommands, one file each, and how each ends (exits.py).
+
+What is slow to import (pyspark, confluent_kafka, duckdb) is imported where a command needs it.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from connectors import logging_setup
+from connectors.cli import exits
+from connectors.cli.demo import demo
+from connectors.cli.describe import describe
+from connectors.cli.dump import dump
+from connectors.cli.failpoints import failpoints
+from connectors.cli.kafka import kafka
+from connectors.cli.run import run
+from connectors.cli.snapshot import snapshot
+from connectors.cli.tail import tail
+from connectors.cli.validate import validate
+from connectors.cli.version import version
+
+
+class _Commands(TyperGroup):
+    """Turns every error of a command into its message and its exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs the command that `ctx` names."""
+        try:
+            return super().invoke(ctx)
+        except Exception as error:
+            if isinstance(error, _TYPERS_OWN):
+                raise
+            raise exits.leave(error) from error
+
+
+_TYPERS_OWN = (typer.Exit, typer.Abort, typer.TyperException)
+
+app = typer.Typer(
+    cls=_Commands,
+    name="keyfold",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Folds Kafka topics by key: a compacted changelog topic and Parquet snapshots.",
+    epilog="Exit codes: 0 done, 1 FAILED, 2 usage, 3 configuration, 4 unreachable, 5 fenced by a newer owner.",
+)
+
+
+@app.callback()
+def prepare() -> None:
+    """Logs to stderr from the first moment on; a command that reads a worker file sets it up again."""
+    logging_setup.configure("warning")
+
+
+for command in (run, validate, describe, dump, snapshot, tail, kafka, failpoints, demo, version):
+    app.command()(command)
+
+
+def main() -> int:
+    """Runs the command line of this process and returns its exit code."""
+    try:
+        app(prog_name="keyfold")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+"""Options that every command takes, and the worker file that is meant when none is named."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from connectors import logging_setup
+from connectors.errors import ConfigError
+
+if TYPE_CHECKING:
+    from connectors.config.worker import WorkerConfig
+
+DEFAULT_WORKER_FILES: Final = (Path("worker.json"), Path("configs/worker.json"))
+BOOTSTRAP_VARIABLE: Final = "KEYFOLD_BOOTSTRAP_SERVERS"
+
+WorkerOption = Annotated[
+    Path | None,
+    typer.Option("--worker", help="The worker file; left out: worker.json, else configs/worker.json.", metavar="FILE"),
+]
+UnusedWorkerOption = Annotated[
+    Path | None,
+    typer.Option("--worker", help="Taken by every command; this one needs nothing from it.", metavar="FILE"),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="The result as JSON (its fields: docs/formats.md).")]
+ConnectorArgument = Annotated[Path, typer.Argument(help="The connector file.", metavar="CONNECTOR.json")]
+TopicOption = Annotated[str, typer.Option("--topic", help="The source topic.", metavar="T")]
+PartitionOption = Annotated[int, typer.Option("--partition", help="Its partition.", metavar="P", min=0)]
+
+
+def worker_path(given: Path | None) -> Path | None:
+    """`given`, or the first of DEFAULT_WORKER_FILES that is there; None where the environment names the brokers.
+
+    Raises ConfigError where there is nothing of these.
+    """
+    if given is not None:
+        return given
+    found = next((path for path in DEFAULT_WORKER_FILES if path.is_file()), None)
+    if found is None and BOOTSTRAP_VARIABLE not in os.environ:
+        names = " nor ".join(str(path) for path in DEFAULT_WORKER_FILES)
+        raise ConfigError(
+            f"There is no worker file: --worker names none, and there is neither {names}.",
+            f"Give --worker FILE, or set {BOOTSTRAP_VARIABLE}.",
+        )
+    return found
+
+
+def worker_of(given: Path | None) -> WorkerConfig:
+    """The settings of the worker file that is meant; logging is set up as they say. Raises ConfigError."""
+    from connectors.config.load import load_worker
+
+    config = load_worker(worker_path(given))
+    logging_setup.configure(config.log_level, config.log_format)
+    return config

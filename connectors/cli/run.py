@@ -1,0 +1,31 @@
+"""`keyfold run`: the worker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from connectors.cli.options import WorkerOption, worker_of
+from connectors.clock import SystemClock
+from connectors.progress import observing
+
+FilesArgument = Annotated[list[Path], typer.Argument(help="Connector files.", metavar="CONNECTOR.json...")]
+OnceOption = Annotated[bool, typer.Option("--once", help="Do all that is there now, then end.")]
+
+
+def run(connectors: FilesArgument, once: OnceOption = False, worker: WorkerOption = None) -> None:
+    """Runs connectors until SIGTERM or Ctrl-C; SIGHUP restarts those whose files changed.
+
+    With --once: everything up to the last stable offsets of now is ingested, published, folded and snapshotted.
+    """
+    config = worker_of(worker)
+    from connectors.config.load import load_connectors
+    from connectors.worker import Worker
+
+    files = load_connectors(connectors, config)
+    clock = SystemClock()
+    with observing(clock) as observer:
+        code = Worker(config, files, clock, observer).run(once=once)
+    raise typer.Exit(code)

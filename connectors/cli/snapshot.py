@@ -1,0 +1,32 @@
+"""`keyfold snapshot`: a Parquet snapshot of every topic of a connector, now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from connectors.cli.options import ConnectorArgument, JsonOption, WorkerOption, worker_of
+from connectors.cli.output import say, say_json, table
+
+if TYPE_CHECKING:
+    from connectors.operations import SnapshotInfo
+
+
+def snapshot(connector: ConnectorArgument, as_json: JsonOption = False, worker: WorkerOption = None) -> None:
+    """Takes a snapshot of what is published; a live worker is asked for it, otherwise this process takes over."""
+    config = worker_of(worker)
+    from connectors.config.load import load_connector
+    from connectors.operations import take_snapshot
+
+    taken = take_snapshot(config, load_connector(connector, config).config)
+    if as_json:
+        say_json(taken)
+    else:
+        say(_text(taken))
+
+
+def _text(taken: Sequence[SnapshotInfo]) -> str:
+    if not taken:
+        return "Nothing is published yet: there is nothing to snapshot."
+    rows = [(one.topic, one.id, one.records, one.bytes, one.path) for one in taken]
+    return table(("TOPIC", "SNAPSHOT", "RECORDS", "BYTES", "PATH"), rows)

@@ -1,0 +1,68 @@
+"""Where the source's partitions end now, if the broker says so at once; `describe` does not wait for a broker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
+
+from compactor.record import TopicPartition
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+    from connectors.config.connector import ConnectorConfig
+    from connectors.config.worker import WorkerConfig
+
+DEADLINE_S: Final = 0.8
+
+
+class Ends(Struct, frozen=True):
+    """Last stable offsets, as far as they are known, and the first reason why one is not."""
+
+    offsets: Mapping[TopicPartition, int]
+    error: str | None
+
+
+def source_ends(worker: WorkerConfig, connector: ConnectorConfig, tps: Sequence[TopicPartition]) -> Ends:
+    """The ends of `tps` as a read_committed reader sees them; takes twice DEADLINE_S at most, once without a broker."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    from connectors.config.clients import client_config
+
+    if not tps:
+        return Ends({}, None)
+    admin = AdminClient(client_config("admin", worker, connector, {}, {"log_level": 0}))
+    try:
+        admin.list_topics(timeout=DEADLINE_S)  # a client that knows no broker yet may miss the answer to list_offsets
+    except KafkaException as error:
+        return Ends({}, str(error.args[0].str()))
+    found = _ask(admin, tps)
+    errors = [outcome for outcome in found.values() if isinstance(outcome, str)]
+    return Ends({tp: end for tp, end in found.items() if isinstance(end, int)}, errors[0] if errors else None)
+
+
+def _ask(admin: AdminClient, tps: Sequence[TopicPartition]) -> dict[TopicPartition, int | str]:
+    """Each partition's end, or why it is not known."""
+    from confluent_kafka import IsolationLevel
+    from confluent_kafka import TopicPartition as KafkaPartition
+    from confluent_kafka.admin import OffsetSpec
+
+    asked = {KafkaPartition(tp.topic, tp.partition): OffsetSpec.latest() for tp in tps}
+    level = IsolationLevel.READ_COMMITTED
+    answers = admin.list_offsets(asked, isolation_level=level, request_timeout=DEADLINE_S)
+    return {TopicPartition(each.topic, each.partition): _outcome(answer) for each, answer in answers.items()}
+
+
+def _outcome(answer: Future[Any]) -> int | str:
+    from confluent_kafka import KafkaException
+
+    try:
+        return int(answer.result(DEADLINE_S * 1.2).offset)
+    except KafkaException as error:
+        return str(error.args[0].str())
+    except TimeoutError:
+        return f"no answer within {DEADLINE_S} s"

@@ -1,0 +1,167 @@
+"""`keyfold tail`: the records of a topic as they come, one JSON object a line."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import structlog
+import typer
+from msgspec import Struct
+
+from compactor.record import TIMESTAMP_TYPES
+from connectors.cli.options import WorkerOption, worker_of
+from connectors.cli.output import JsonLines
+from connectors.errors import ConnectorError, UnreachableError, UsageError
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, Message
+
+    from connectors.config.worker import WorkerConfig
+
+_TIMEOUT_S: Final = 10.0
+_POLL_S: Final = 0.2
+_BATCH: Final = 500
+_FINAL: Final = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "TOPIC_AUTHORIZATION_FAILED")
+
+TopicArgument = Annotated[str, typer.Argument(help="The topic.", metavar="TOPIC")]
+BeginningOption = Annotated[bool, typer.Option("--from-beginning", help="From the first record there is.")]
+MaxOption = Annotated[int | None, typer.Option("--max", help="End after this many records.", metavar="N", min=1)]
+
+log = structlog.get_logger(__name__)
+
+
+class Base64(Struct, frozen=True):
+    """Bytes that are no UTF-8 text."""
+
+    base64: bytes
+
+
+Shown = str | Base64 | None
+
+
+class Line(Struct, frozen=True):
+    """A record of a topic; what is text appears as text, other bytes as `{"base64": …}`; times in ms."""
+
+    partition: int
+    offset: int
+    timestamp: int
+    timestamp_type: str
+    key: Shown
+    value: Shown
+    headers: tuple[tuple[str, Shown], ...]
+
+
+def tail(
+    topic: TopicArgument, from_beginning: BeginningOption = False, limit: MaxOption = None, worker: WorkerOption = None
+) -> None:
+    """Prints the committed records of TOPIC as they come, until Ctrl-C or --max; joins no consumer group."""
+    config = worker_of(worker)
+    signal.signal(signal.SIGTERM, _interrupt)
+    consumer = _consumer(config)
+    try:
+        assign(consumer, topic, partitions(consumer, topic), from_beginning=from_beginning)
+        follow(consumer, limit)
+    except KeyboardInterrupt:
+        pass  # the way to end it
+    finally:
+        consumer.close()
+
+
+def follow(consumer: Consumer, limit: int | None) -> None:
+    """Writes what `consumer` is assigned to stdout, each poll at once; ends after `limit` records."""
+    out = JsonLines()
+    left = limit
+    while left is None or left > 0:
+        messages = list(_good(consumer.consume(_BATCH if left is None else min(_BATCH, left), timeout=_POLL_S)))
+        out.write([line(message) for message in messages])
+        out.flush()
+        left = None if left is None else left - len(messages)
+
+
+def line(message: Message) -> Line:
+    """`message` as it is shown."""
+    kind, timestamp = message.timestamp()
+    headers: Any = message.headers() or ()
+    return Line(
+        partition=_known(message.partition()),
+        offset=_known(message.offset()),
+        timestamp=timestamp,
+        timestamp_type=TIMESTAMP_TYPES[kind - 1],
+        key=shown(message.key()),
+        value=shown(message.value()),
+        headers=tuple((name, shown(value)) for name, value in headers),
+    )
+
+
+def shown(data: bytes | str | None) -> Shown:
+    """`data` as text where it is UTF-8."""
+    if not isinstance(data, bytes):
+        return data
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return Base64(data)
+
+
+def partitions(consumer: Consumer, topic: str) -> list[int]:
+    """The partitions of `topic`; UsageError where it does not exist, UnreachableError where no broker answers."""
+    from confluent_kafka import KafkaException
+
+    try:
+        found = consumer.list_topics(topic, timeout=_TIMEOUT_S).topics[topic]
+    except KafkaException as error:
+        raise UnreachableError(
+            f"No broker answered within {_TIMEOUT_S:.0f} s: {error.args[0].str()}.",
+            "Check bootstrap.servers in the worker file, and that the broker runs.",
+        ) from error
+    if found.error is not None:
+        raise UsageError(f"Topic {topic}: {found.error.str()}.", "Check its name, and bootstrap.servers.")
+    return sorted(found.partitions)
+
+
+def assign(consumer: Consumer, topic: str, numbers: list[int], *, from_beginning: bool) -> None:
+    """Makes `consumer` read the partitions `numbers` of `topic`, from their start or their last stable offset."""
+    from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, TopicPartition
+
+    start = OFFSET_BEGINNING if from_beginning else OFFSET_END
+    consumer.assign([TopicPartition(topic, number, start) for number in numbers])
+
+
+def _consumer(config: WorkerConfig) -> Consumer:
+    from confluent_kafka import Consumer
+
+    from connectors.config.clients import client_config
+
+    pinned = {
+        "group.id": "keyfold-tail",  # librdkafka asks for one before it lets anybody assign; none is joined
+        "enable.auto.commit": False,
+        "isolation.level": "read_committed",
+        "auto.offset.reset": "earliest",
+        "enable.partition.eof": False,
+    }
+    quiet = {"log_level": 0}  # what goes wrong is told in our own words; librdkafka repeats its own ten times a second
+    return Consumer(client_config("consumer", config, None, pinned, quiet))
+
+
+def _good(messages: list[Message]) -> Iterator[Message]:
+    """`messages` without librdkafka's remarks about what it mends by itself; ConnectorError for what it cannot."""
+    for message in messages:
+        error = message.error()
+        if error is None:
+            yield message
+        elif error.fatal() or error.name() in _FINAL:
+            raise ConnectorError(f"Topic {message.topic()} cannot be read any more: {error.str()}.", "Check the topic.")
+        else:
+            log.warning("reading is disturbed, it goes on by itself", error=error.str())
+
+
+def _known(number: int | None) -> int:
+    assert number is not None, "a consumed record has a partition and an offset"
+    return number
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,101 @@
+"""`keyfold validate`: whether files are right, without a broker or Spark; `--broker` asks the broker too."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from connectors.cli.options import BOOTSTRAP_VARIABLE, DEFAULT_WORKER_FILES, JsonOption, WorkerOption, worker_path
+from connectors.cli.output import say
+from connectors.errors import ConfigError
+
+if TYPE_CHECKING:
+    from connectors.config.connector import ConnectorConfig
+    from connectors.config.faults import Fault, FaultyConfigError
+    from connectors.config.worker import WorkerConfig
+
+ConnectorsArgument = Annotated[list[Path], typer.Argument(help="The connector files.", metavar="CONNECTOR.json…")]
+BrokerOption = Annotated[
+    bool, typer.Option("--broker", help="Ask the broker too: source topics, output topics, whether it can be reached.")
+]
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What is said of one file: `errors` are sentences that begin with their key; `config` shows no secret."""
+
+    file: str
+    name: str | None
+    valid: bool
+    errors: list[str]
+    config: dict[str, str | None] | None = None
+
+
+def validate(
+    connectors: ConnectorsArgument,
+    worker: WorkerOption = None,
+    broker: BrokerOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Checks connector files, alone and together with the worker file; every fault is listed.
+
+    Raises ConfigError when a file is not valid, UnreachableError when `--broker` finds no broker.
+    """
+    verdicts = _verdicts(connectors, _worker_file(worker, needed=broker), broker)
+    for verdict in verdicts:
+        say(msgspec.json.encode(verdict).decode() if as_json else "\n".join(_lines(verdict)))
+    faulty = [verdict for verdict in verdicts if not verdict.valid]
+    if faulty:
+        count = f"{len(faulty)} of {len(verdicts)} files {'is' if len(faulty) == 1 else 'are'} not valid."
+        raise ConfigError(count, "Correct what is listed above and validate again.")
+
+
+def _worker_file(given: Path | None, *, needed: bool) -> Path | None:
+    there = any(path.is_file() for path in DEFAULT_WORKER_FILES)
+    return worker_path(given) if given or there or needed else None
+
+
+def _verdicts(paths: Sequence[Path], worker: Path | None, broker: bool) -> list[Verdict]:
+    """One for each connector file, after one for the worker file where that is the faulty one."""
+    from connectors.config.faults import FaultyConfigError
+    from connectors.config.load import load_worker
+
+    try:
+        config = load_worker(worker) if worker or BOOTSTRAP_VARIABLE in os.environ else None
+    except FaultyConfigError as error:
+        return [_faulty(error), *(_verdict(path, (), None, broker=False) for path in paths)]
+    return [_verdict(path, paths[:at], config, broker=broker) for at, path in enumerate(paths)]
+
+
+def _verdict(path: Path, before: Sequence[Path], worker: WorkerConfig | None, *, broker: bool) -> Verdict:
+    from connectors.config.faults import FaultyConfigError
+    from connectors.config.load import load_connector, same_name
+
+    try:
+        config = load_connector(path, worker).config
+        faults = (*same_name(config, before), *(_at_the_broker(config, worker) if broker and worker else ()))
+        if faults:
+            raise FaultyConfigError(str(path), faults)
+    except FaultyConfigError as error:
+        return _faulty(error)
+    return Verdict(str(path), config.name, True, [], config.effective())
+
+
+def _at_the_broker(config: ConnectorConfig, worker: WorkerConfig) -> tuple[Fault, ...]:
+    from connectors.config.broker_check import broker_faults
+    from connectors.config.clients import client_config
+    from connectors.kafka.admin import Admin
+
+    return broker_faults(config, Admin(client_config("admin", worker, config, {})))
+
+
+def _faulty(error: FaultyConfigError) -> Verdict:
+    return Verdict(error.file, None, False, [str(fault) for fault in error.faults])
+
+
+def _lines(verdict: Verdict) -> list[str]:
+    return [f"{verdict.file}: {text}" for text in verdict.errors or ["valid"]]

@@ -1,0 +1,45 @@
+"""`keyfold version`: what is running, for a report of a fault."""
+
+from __future__ import annotations
+
+import platform
+import re
+import subprocess
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed
+
+from compactor.errors import KeyfoldError
+from connectors.cli.options import UnusedWorkerOption
+from connectors.cli.output import NOTHING, say, table
+
+
+def version(worker: UnusedWorkerOption = None) -> None:
+    """Prints the versions of keyfold and of what it stands on; nothing of it is started."""
+    rows = [("keyfold", _package("keyfold")), ("python", platform.python_version())]
+    rows += [(name, _package(name)) for name in ("pyspark", "confluent-kafka")]
+    say(table(("PART", "VERSION"), [*rows, ("librdkafka", _librdkafka()), ("java", _java())]))
+
+
+def _package(name: str) -> str:
+    try:
+        return installed(name)
+    except PackageNotFoundError:
+        return NOTHING
+
+
+def _librdkafka() -> str:
+    import confluent_kafka
+
+    return confluent_kafka.libversion()[0]
+
+
+def _java() -> str:
+    """The version that `java -version` gives, or why there is none."""
+    from connectors.kafka.java import find_java
+
+    try:
+        answer = subprocess.run([find_java(), "-version"], capture_output=True, text=True, check=False).stderr
+    except KeyfoldError as error:
+        return f"{NOTHING} ({error.message.rstrip('.')})"
+    match = re.search(r'version "([^"]+)', answer)
+    return match[1] if match else NOTHING

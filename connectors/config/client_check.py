@@ -1,0 +1,97 @@
+"""Whether librdkafka takes the settings of every client: it is asked, without a broker."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+
+from connectors.config.clients import client_config
+from connectors.config.connector import ConnectorConfig
+from connectors.config.faults import Fault, FaultyConfigError
+from connectors.config.librdkafka import SETTINGS, ClientKind
+from connectors.config.secrets import HIDDEN, is_secret
+from connectors.config.worker import WorkerConfig
+
+_BASES: Final[dict[ClientKind, dict[str, Any]]] = {
+    "consumer": {"group.id": "keyfold-check"},
+    "producer": {"transactional.id": "keyfold-check"},
+    "admin": {},
+}
+_FILES: Final = frozenset(name for name in SETTINGS if name.endswith((".location", ".file")))
+_SHORTEST_SECRET: Final = 4
+
+
+def client_faults(worker: WorkerConfig, connector: ConnectorConfig | None) -> tuple[Fault, ...]:
+    """Faults in the clients' settings of worker and connector together, secrets resolved and files of keys read.
+
+    Makes a client of each kind that knows no broker, and closes it: nothing goes over the network.
+    """
+    return tuple(fault for kind in _BASES for fault in _of_kind(kind, worker, connector))
+
+
+def _of_kind(kind: ClientKind, worker: WorkerConfig, connector: ConnectorConfig | None) -> Iterator[Fault]:
+    try:
+        config = client_config(kind, worker, connector, _BASES[kind])
+    except FaultyConfigError as error:
+        yield from error.faults
+        return
+    refusal = _unreadable(config) or _refusal(
+        kind, {name: value for name, value in config.items() if name != "bootstrap.servers"}
+    )
+    if refusal:
+        yield Fault(f"{kind}.override" if connector else kind, f"librdkafka cannot take these settings: {refusal}")
+
+
+def _unreadable(config: Mapping[str, Any]) -> str | None:
+    """A sentence for a file of keys or certificates that cannot be read; OpenSSL's own words do not name it."""
+    places = {name: Path(str(value)) for name, value in config.items() if name in _FILES and value != "probe"}
+    return next(
+        (f"{name} names nothing that can be read." for name, path in places.items() if not _readable(path)), None
+    )
+
+
+def _readable(path: Path) -> bool:
+    return os.access(path, os.R_OK)
+
+
+def _refusal(kind: ClientKind, config: Mapping[str, Any]) -> str | None:
+    try:
+        _make(kind, dict(config))
+    except (KafkaException, TypeError, ValueError) as error:
+        return _without_secrets(_message(error), config)
+    return None
+
+
+def _make(kind: ClientKind, config: dict[str, Any]) -> None:
+    if kind == "consumer":
+        Consumer(config, logger=_silent()).close()
+    elif kind == "producer":
+        Producer(config, logger=_silent())
+    else:
+        AdminClient(config, logger=_silent())
+
+
+def _silent() -> logging.Logger:
+    logger = logging.getLogger("keyfold.client-check")
+    logger.disabled = True
+    return logger
+
+
+def _message(error: Exception) -> str:
+    cause = error.args[0] if error.args else error
+    text = cause.str() if hasattr(cause, "str") else str(cause)
+    return text.rstrip(".") + "."
+
+
+def _without_secrets(text: str, config: Mapping[str, Any]) -> str:
+    secrets = (str(value) for name, value in config.items() if is_secret(name))
+    for secret in secrets:
+        if len(secret) >= _SHORTEST_SECRET:
+            text = text.replace(secret, HIDDEN)
+    return text

@@ -1,0 +1,144 @@
+"""The settings of librdkafka's clients: what keyfold pins, over the connector's overrides, over the worker's.
+
+Names are Java's or librdkafka's (`translate`). What keyfold needs for its promises is pinned by the caller as `base`
+and can be overridden by nobody: the names are refused in files (`refused`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from connectors.config import translate
+from connectors.config.faults import Fault, FaultyConfigError
+from connectors.config.librdkafka import ALIASES, ClientKind
+from connectors.config.parse import shown
+from connectors.config.secrets import SecretError, has_placeholder, resolve
+from connectors.config.translate import STORE_TYPES
+
+if TYPE_CHECKING:
+    from connectors.config.connector import ConnectorConfig
+    from connectors.config.worker import WorkerConfig
+
+
+class _Given(msgspec.Struct, frozen=True):
+    """A setting of librdkafka, and the key of the file that it comes from."""
+
+    key: str
+    text: str
+
+
+def is_client_setting(name: str) -> bool:
+    """True for a name that some Kafka client has."""
+    return translate.is_known(name)
+
+
+def name_faults(kind: ClientKind, settings: Mapping[str, str]) -> tuple[Fault, ...]:
+    """Faults of one family of settings taken by itself: names, values without placeholders, names given twice."""
+    twice = translate.doubled(kind, settings)
+    doubled = (Fault(name, f"says the same as {other}; remove one.") for name, other in twice.items())
+    single = (fault for name, text in settings.items() if name not in twice for fault in _faults(kind, name, text))
+    return (*doubled, *single)
+
+
+def _faults(kind: ClientKind, name: str, text: str) -> Iterator[Fault]:
+    try:
+        translate.target(kind, name)
+    except ValueError as error:
+        yield Fault(name, str(error))
+        return
+    if not has_placeholder(text):
+        try:
+            translate.settings(kind, name, text)
+        except ValueError as error:
+            yield Fault(name, f"{shown(name, text)} {error}")
+
+
+def client_config(
+    kind: ClientKind,
+    worker: WorkerConfig,
+    connector: ConnectorConfig | None,
+    base: Mapping[str, Any],
+    defaults: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Settings for a confluent_kafka client of `kind`, secrets resolved: never log them.
+
+    In order of weight: `base` (pinned by keyfold), the connector's overrides, the worker's settings, `defaults`
+    (keyfold's choices that a user may change). `bootstrap.servers` comes from the worker. Raises ConfigError with all
+    faults, each under its key.
+    """
+    layers = [(f"{kind}.", getattr(worker, kind))]
+    if connector is not None:
+        layers.append((f"{kind}.override.", getattr(connector, f"{kind}_override")))
+    merged, faults = _merge(kind, layers)
+    faults += _combine(merged)
+    if faults:
+        raise FaultyConfigError(f'connector "{connector.name}"' if connector else "worker", faults)
+    own = {"bootstrap.servers": worker.bootstrap_servers}
+    given = {name: setting.text for name, setting in merged.items()}
+    return {**_canonical(defaults or {}), **own, **given, **_canonical(base)}
+
+
+def _canonical(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {ALIASES.get(name, name): value for name, value in settings.items()}
+
+
+def _merge(kind: ClientKind, layers: list[tuple[str, Mapping[str, str]]]) -> tuple[dict[str, _Given], list[Fault]]:
+    merged: dict[str, _Given] = {}
+    faults: list[Fault] = []
+    for prefix, settings in layers:
+        for name, text in settings.items():
+            try:
+                found = _resolved(kind, name, text)
+            except ValueError as error:
+                faults.append(_fault(prefix + name, text, error))
+                continue
+            merged |= {key: _Given(prefix + name, value) for key, value in found.items()}
+    return merged, faults
+
+
+def _resolved(kind: ClientKind, name: str, text: str) -> dict[str, str]:
+    return translate.settings(kind, name, resolve(text))
+
+
+def _fault(key: str, text: str, error: ValueError) -> Fault:
+    refusal = isinstance(error, SecretError) or not str(error).startswith("is not allowed")
+    return Fault(key, str(error) if refusal else f"{shown(key, text)} {error}")
+
+
+def _combine(merged: dict[str, _Given]) -> list[Fault]:
+    """Settles, in place, what takes several settings: kinds of key stores, the way of authentication."""
+    types = {name: merged.pop(name, None) for name in STORE_TYPES}
+    faults = [*_trust(merged, types["ssl.truststore.type"]), *_keystore(merged, types["ssl.keystore.type"])]
+    if "sasl.oauthbearer.token.endpoint.url" in merged:
+        url = merged["sasl.oauthbearer.token.endpoint.url"]
+        merged.setdefault("sasl.oauthbearer.method", _Given(url.key, "oidc"))
+    protocol = merged.get("security.protocol")
+    if protocol and protocol.text.startswith("sasl_") and "sasl.mechanism" not in merged:
+        faults.append(Fault(protocol.key, "needs sasl.mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER."))
+    return faults
+
+
+def _trust(merged: dict[str, _Given], kind: _Given | None) -> Iterator[Fault]:
+    place = merged.get("ssl.ca.location")
+    if place and place.key.endswith("ssl.truststore.location") and kind is None:
+        yield Fault(
+            place.key,
+            "needs ssl.truststore.type=PEM: librdkafka reads no Java keystore (JKS). Export the certificates"
+            " (keytool -exportcert -rfc) and name the PEM file.",
+        )
+
+
+def _keystore(merged: dict[str, _Given], kind: _Given | None) -> Iterator[Fault]:
+    place = merged.get("ssl.keystore.location")
+    if place and kind is None:
+        yield Fault(
+            place.key,
+            "needs ssl.keystore.type, PKCS12 or PEM: librdkafka reads no Java keystore (JKS). Convert it"
+            " (keytool -importkeystore -deststoretype PKCS12).",
+        )
+    if place and kind and kind.text.upper() == "PEM":
+        del merged["ssl.keystore.location"]
+        merged |= {"ssl.certificate.location": place, "ssl.key.location": place}

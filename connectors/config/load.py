@@ -1,0 +1,115 @@
+"""Worker and connector files as values; every fault is told with its file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from connectors.config import release
+from connectors.config.client_check import client_faults
+from connectors.config.connector import ConnectorConfig
+from connectors.config.faults import Fault, FaultyConfigError, raise_all
+from connectors.config.json_file import read_object
+from connectors.config.worker import WorkerConfig
+
+
+class ConnectorFile(msgspec.Struct, frozen=True):
+    """A connector and the file that it was read from."""
+
+    path: Path
+    config: ConnectorConfig
+
+
+def load_worker(path: Path | None) -> WorkerConfig:
+    """The worker's settings: the file's, with those of the environment over them; without a file only these.
+
+    Raises ConfigError with all faults.
+    """
+    where = str(path) if path else "environment"
+    raw = read_object(path) if path else {}
+    try:
+        config = WorkerConfig(**raw)
+    except FaultyConfigError as error:
+        raise (error if error.file == "environment" else error.of(where)) from None
+    faults = client_faults(config, None)
+    if faults:
+        raise FaultyConfigError(where, faults)
+    return config
+
+
+def load_connector(path: Path, worker: WorkerConfig | None = None) -> ConnectorFile:
+    """The connector of a file; with `worker` what the two mean together is checked too.
+
+    Raises ConfigError with all faults.
+    """
+    raw = read_object(path)
+    try:
+        config = ConnectorConfig.model_validate(unwrapped(raw))
+    except FaultyConfigError as error:
+        raise error.of(str(path)) from None
+    faults = _together(config, worker) if worker else ()
+    if faults:
+        raise FaultyConfigError(str(path), faults)
+    return ConnectorFile(path, config)
+
+
+def load_connectors(paths: Sequence[Path], worker: WorkerConfig | None = None) -> tuple[ConnectorFile, ...]:
+    """The connectors of several files, in their order; two of one name are refused.
+
+    Raises ConfigError with all faults of all files.
+    """
+    found: list[ConnectorFile] = []
+    errors = []
+    for at, path in enumerate(paths):
+        try:
+            file = load_connector(path, worker)
+        except FaultyConfigError as error:
+            errors.append(error)
+            continue
+        found.append(file)
+        doubled = same_name(file.config, paths[:at])
+        errors += [FaultyConfigError(str(path), doubled)] if doubled else []
+    raise_all(errors)
+    return tuple(found)
+
+
+def same_name(config: ConnectorConfig, others: Iterable[Path]) -> tuple[Fault, ...]:
+    """A fault for each of the files `others` whose connector has the name of `config`; faulty files are passed over."""
+    doubled = (path for path in others if _name(path) == config.name)
+    return tuple(Fault("name", f'"{config.name}" is also in {path}; rename one.') for path in doubled)
+
+
+def _name(path: Path) -> str | None:
+    try:
+        return str(unwrapped(read_object(path)).get("name", "")).strip()
+    except FaultyConfigError:
+        return None
+
+
+def unwrapped(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """The flat settings of `{"name": …, "config": {…}}`; a flat mapping as it is. Raises ConfigError."""
+    inner = raw.get("config")
+    if not isinstance(inner, Mapping):
+        return dict(raw)
+    faults = [Fault(name, _refusal(name)) for name in raw if name not in ("name", "config")]
+    outside, inside = raw.get("name"), inner.get("name")
+    if None not in (outside, inside) and outside != inside:
+        faults.append(Fault("name", f'"{outside}" outside of config and "{inside}" inside; they must be equal.'))
+    if faults:
+        raise FaultyConfigError("connector", faults)
+    return ({"name": raw["name"]} if "name" in raw else {}) | dict(inner)
+
+
+def _refusal(name: str) -> str:
+    return release.not_yet(name) or "unknown here; beside config there is only name. Settings go into config."
+
+
+def _together(config: ConnectorConfig, worker: WorkerConfig) -> tuple[Fault, ...]:
+    faults = client_faults(worker, config)
+    if config.snapshot_path and config.snapshot_path.resolve() == worker.storage_path.resolve():
+        text = "is the worker's storage.location; snapshots need a folder of their own."
+        faults = (*faults, Fault("snapshot.location", text))
+    return faults

@@ -1,0 +1,109 @@
+"""Secrets: `${env:NAME}`, `${file:PATH:KEY}` and `${directory:PATH:KEY}`, and what may be printed.
+
+Placeholders have Kafka Connect's form (ConfigTransformer). They are resolved where a value is used; what is kept and
+printed is the placeholder. A message never holds what a placeholder stands for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from connectors.config.properties import parse_properties
+from connectors.errors import ConfigError
+
+HIDDEN: Final = "[hidden]"
+_PLACEHOLDER: Final = re.compile(r"\$\{([^}:]*):([^}]*)\}")
+_SECRET: Final = re.compile(
+    r"(?i)password|passwd|passphrase|secret|token(?!\.endpoint)|credential(?!s\.client\.id)|jaas|access[.-]?key"
+    r"|\.key\.pem$|private\.key\.pem$|keystore\.key$|sasl\.oauthbearer\.config"
+)
+_USERINFO: Final = re.compile(r"(://)[^/@\s]+@")
+
+
+class SecretError(ConfigError, ValueError):
+    """A placeholder that cannot be resolved; the message names it and says why."""
+
+
+def has_placeholder(text: str) -> bool:
+    """True where `text` holds at least one placeholder."""
+    return bool(_PLACEHOLDER.search(text))
+
+
+def resolve(text: str, environ: Mapping[str, str] | None = None) -> str:
+    """`text` with every placeholder replaced by what it stands for.
+
+    `environ` is the process's environment unless given. Raises SecretError for an unknown provider or a variable,
+    file or key that is not there.
+    """
+    environment = os.environ if environ is None else environ
+    return _PLACEHOLDER.sub(lambda found: _one(found, environment), text)
+
+
+def _one(found: re.Match[str], environ: Mapping[str, str]) -> str:
+    provider, argument = found[1], found[2]
+    try:
+        if provider == "env":
+            return environ[argument]
+        return _FROM_FILES[provider](*_path_and_key(argument))
+    except (KeyError, OSError, ValueError) as error:
+        raise SecretError(f"{found[0]} cannot be resolved: {_why(provider, argument, error)}.") from None
+
+
+def _why(provider: str, argument: str, error: Exception) -> str:
+    if provider not in ("env", *_FROM_FILES):
+        return f'there is no provider "{provider}"; there are env, file and directory'
+    if provider == "env":
+        return f"the environment variable {argument} is not set"
+    if isinstance(error, OSError):
+        return f"{error.strerror or 'it cannot be read'}: {error.filename}"
+    return f"the file has no key {error.args[0]}" if isinstance(error, KeyError) else str(error)
+
+
+def _path_and_key(argument: str) -> tuple[Path, str]:
+    path, separator, key = argument.rpartition(":")
+    if not separator or not path or not key:
+        raise ValueError("it must have the form ${PROVIDER:PATH:KEY}")
+    return Path(path), key
+
+
+def _from_file(path: Path, key: str) -> str:
+    try:
+        text = path.read_text(encoding="utf-8")
+        content = json.loads(text) if path.suffix == ".json" else parse_properties(text)
+    except ValueError:
+        raise ValueError(f"{path} is not a properties (or .json) file in UTF-8") from None
+    value = content[key] if isinstance(content, dict) else None
+    if isinstance(value, str):
+        return value
+    raise ValueError(f"{path} must hold one flat object with texts as values")
+
+
+def _from_directory(path: Path, key: str) -> str:
+    if "/" in key or key in (".", ".."):
+        raise ValueError("KEY is the name of a file in the directory")
+    return (path / key).read_text(encoding="utf-8").rstrip("\r\n")
+
+
+_FROM_FILES: Final[dict[str, Callable[[Path, str], str]]] = {"file": _from_file, "directory": _from_directory}
+
+
+def is_secret(key: str) -> bool:
+    """True for a key whose value is a secret by its name: passwords, keys, tokens, JAAS entries."""
+    return bool(_SECRET.search(key))
+
+
+def printable(key: str, text: str) -> str:
+    """`text` as it may be printed: a secret's placeholder stays, a secret written out becomes `[hidden]`."""
+    if is_secret(key):
+        return text if _PLACEHOLDER.fullmatch(text.strip()) else HIDDEN
+    return _USERINFO.sub(rf"\1{HIDDEN}@", text)
+
+
+def masked(given: Mapping[str, str]) -> dict[str, str]:
+    """A file's settings as they may be printed."""
+    return {key: printable(key, text) for key, text in given.items()}

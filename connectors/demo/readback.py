@@ -1,0 +1,97 @@
+"""What is in a topic, as a `read_committed` consumer sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+from uuid import uuid4
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+from msgspec import Struct
+
+from connectors.errors import UnreachableError
+
+_TIMEOUT_S: Final = 30.0
+_BATCH: Final = 10_000
+
+
+class TopicCount(Struct, frozen=True):
+    """How much is in a topic: records, among them tombstones, and how many different keys."""
+
+    records: int
+    tombstones: int
+    keys: int
+
+
+def count(bootstrap: str, topic: str) -> TopicCount:
+    """Reads `topic` from start to end; UnreachableError when the end does not come in time."""
+    records = tombstones = 0
+    keys: set[bytes] = set()
+    for message in read(bootstrap, topic):
+        records += 1
+        tombstones += message.value() is None
+        key = message.key()
+        if key is not None:
+            keys.add(key)
+    return TopicCount(records, tombstones, len(keys))
+
+
+def read(bootstrap: str, topic: str) -> Iterator[Message]:
+    """Every record of `topic` up to its last stable offsets of now, in offset order per partition."""
+    ends = _ends(bootstrap, topic)
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": f"keyfold-demo-{uuid4().hex}",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "earliest",
+            "log_level": 0,
+        }
+    )
+    try:
+        consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition, end in ends.items() if end])
+        yield from _until(consumer, topic, {partition: end for partition, end in ends.items() if end})
+    finally:
+        consumer.close()
+
+
+def _until(consumer: Consumer, topic: str, ends: dict[int, int]) -> Iterator[Message]:
+    """The position tells the end, not silence: the last offset may be a marker, which no reader sees."""
+    while _behind(consumer, topic, ends):
+        messages = consumer.consume(_BATCH, timeout=1.0)
+        for message in messages:
+            if message.error():
+                raise KafkaException(message.error())
+            if _offset(message) < ends[_partition(message)]:
+                yield message
+
+
+def _behind(consumer: Consumer, topic: str, ends: dict[int, int]) -> bool:
+    positions = consumer.position([TopicPartition(topic, partition) for partition in ends])
+    return any(each.offset < ends[each.partition] for each in positions)
+
+
+def _ends(bootstrap: str, topic: str) -> dict[int, int]:
+    """Partition → last stable offset."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    try:
+        partitions = admin.list_topics(topic, _TIMEOUT_S).topics[topic].partitions
+        asked = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in partitions}
+        answers = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED)
+        return {each.partition: future.result(_TIMEOUT_S).offset for each, future in answers.items()}
+    except KafkaException as error:
+        raise UnreachableError(f"The demo's topic {topic} could not be read: {error.args[0]}.") from error
+
+
+def _offset(message: Message) -> int:
+    offset = message.offset()
+    assert offset is not None, "a consumed record has an offset"
+    return offset
+
+
+def _partition(message: Message) -> int:
+    partition = message.partition()
+    assert partition is not None, "a consumed record has a partition"
+    return partition

@@ -1,0 +1,18 @@
+"""What a connector's configuration means to the engine."""
+
+from __future__ import annotations
+
+from compactor.settings import EngineSettings
+from connectors.config.connector import ConnectorConfig
+
+
+def engine_settings(connector: ConnectorConfig) -> EngineSettings:
+    """The engine's part of `connector`."""
+    return EngineSettings(
+        connector=connector.name,
+        policy=connector.policy,
+        bootstrap_fold=connector.bootstrap_fold_enable,
+        tolerate_rejected=connector.errors_tolerance == "all",
+        snapshot_interval_ms=connector.snapshot_interval_ms,
+        snapshot_retention_count=connector.snapshot_retention_count,
+    )

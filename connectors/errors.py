@@ -1,0 +1,81 @@
+"""Errors that a person meets, and the exit code that each ends a command with.
+
+KeyfoldError (compactor.errors)
+├── UsageError                    2  the command line makes no sense
+├── ConfigError                   3  a worker or connector file is wrong
+├── UnreachableError              4  broker did not answer in time; retriable
+├── ConnectorError                1  a connector FAILED; an operator decides
+│   ├── SourceMissingError           a named source topic does not exist (yet); retriable
+│   ├── DataLossError                source records are gone before they were read (on.data.loss)
+│   ├── SourceChangedError           source topic recreated, or its log ends below our position
+│   ├── OutputError                  output topic missing, recreated or unfit
+│   └── RecordRefusedError           the broker refuses one record for good
+├── StorageError                  4  (compactor.errors)
+├── FencedError                   5  (compactor.errors)
+└── any other KeyfoldError        1
+"""
+
+from __future__ import annotations
+
+from compactor.errors import FencedError, KeyfoldError, StorageError
+
+EXIT_OK = 0
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_CONFIG = 3
+EXIT_UNREACHABLE = 4
+EXIT_FENCED = 5
+
+
+class UsageError(KeyfoldError):
+    """The command line makes no sense."""
+
+
+class ConfigError(KeyfoldError):
+    """A worker or connector file is wrong; the message lists every fault that was found."""
+
+
+class UnreachableError(KeyfoldError):
+    """The broker did not answer in time."""
+
+    retriable = True
+
+
+class ConnectorError(KeyfoldError):
+    """The connector is FAILED until an operator decides."""
+
+
+class SourceMissingError(ConnectorError):
+    """A named source topic does not exist, and never did for this connector."""
+
+    retriable = True
+
+
+class DataLossError(ConnectorError):
+    """Source records are gone before they were read, and on.data.loss is `fail`."""
+
+
+class SourceChangedError(ConnectorError):
+    """The source topic was recreated (another topic id), or its log ends below our position."""
+
+
+class OutputError(ConnectorError):
+    """The output topic is missing, was recreated, or has settings keyfold cannot work with."""
+
+
+class RecordRefusedError(ConnectorError):
+    """The broker refuses one record for good, and errors.tolerance does not let it go."""
+
+
+_EXIT_CODES: tuple[tuple[type[KeyfoldError], int], ...] = (
+    (UsageError, EXIT_USAGE),
+    (ConfigError, EXIT_CONFIG),
+    (UnreachableError, EXIT_UNREACHABLE),
+    (StorageError, EXIT_UNREACHABLE),
+    (FencedError, EXIT_FENCED),
+)
+
+
+def exit_code(error: BaseException) -> int:
+    """The exit code that a command ends with when `error` reaches it."""
+    return next((code for kind, code in _EXIT_CODES if isinstance(error, kind)), EXIT_FAILED)

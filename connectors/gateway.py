@@ -1,0 +1,184 @@
+"""What the engine asks of Kafka, answered with Kafka: topics, positions, the changelog (compactor.outside.Outside)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import structlog
+
+from compactor.actions import AddPartition, AddTopic, AnyAction, CloseTopic, ReopenTopic, State, Topic
+from compactor.batch import RangeRead
+from compactor.log import PartitionLog
+from compactor.position import Position, Tail, Unknown
+from compactor.publish import Publisher
+from compactor.record import TopicPartition
+from compactor.storage import Storage
+from connectors.config.connector import ConnectorConfig
+from connectors.config.topics import matches, missing, select
+from connectors.errors import OutputError, SourceChangedError, SourceMissingError
+from connectors.kafka.admin import Admin, TopicInfo
+from connectors.kafka.settings import ClientSettings
+from connectors.sinks import output_topic, tail
+from connectors.sinks.changelog import ChangelogPublisher
+from connectors.sinks.positions import read_positions
+
+_log = structlog.get_logger()
+
+DELETED: Final = "deleted"
+UNNAMED: Final = "no longer named"
+
+
+class KafkaGateway:
+    """One connector's Kafka."""
+
+    def __init__(self, connector: ConnectorConfig, clients: ClientSettings, admin: Admin, storage: Storage) -> None:
+        self._connector = connector
+        self._clients = clients
+        self._admin = admin
+        self._storage = storage
+
+    def discover(self, state: State) -> tuple[AnyAction, ...]:
+        """Step T3: what the topics that are named now, as the brokers have them, change in the catalog.
+
+        Raises SourceMissingError, SourceChangedError, OutputError, UnreachableError.
+        """
+        found = self._described(state)
+        known = state.topics
+        closed = [
+            CloseTopic(topic=name, reason=DELETED if matches(self._connector, name) else UNNAMED)
+            for name, topic in known.items()
+            if name not in found and topic.closed is None
+        ]
+        for name, topic in known.items():
+            self._check(topic, found.get(name))
+        reopened = [ReopenTopic(topic=name) for name, topic in known.items() if topic.closed and name in found]
+        return (*closed, *reopened, *self._grow(state, found.values()))
+
+    def admit(self, state: State, reads: Sequence[RangeRead]) -> tuple[AnyAction, ...]:
+        """See Outside: topics and partitions that a batch brought first."""
+        known = state.by_partition()
+        names = sorted({read.tp.topic for read in reads if read.tp not in known})
+        found = self._admin.describe(names)
+        for name in names:
+            if name in state.topics:
+                self._check(state.topics[name], found.get(name))
+        return self._grow(state, found.values(), {read.tp: read.lo for read in reversed(reads)})
+
+    def positions(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Position | None]:
+        """See Outside."""
+        return read_positions(self._admin, self._connector.group_id, partitions)
+
+    def tail(self, state: State, log: PartitionLog) -> Tail:
+        """See Outside."""
+        output = state.topics[log.topic].output
+        if output is None or not self._connector.output_source_headers_enable:
+            return Unknown.UNKNOWN
+        return tail.last_source_offset(self._clients.consumer(), output, log.tp)
+
+    def publisher(self, state: State) -> Publisher:
+        """See Outside."""
+        return ChangelogPublisher.of(self._connector, self._clients, self._storage, state)
+
+    def output_starts(self, state: State, topic: str) -> Mapping[int, int]:
+        """See Outside."""
+        output = state.topics[topic].output
+        if output is None:
+            return {}
+        wanted = [TopicPartition(output, log.partition) for log in state.logs if log.topic == topic]
+        return {tp.partition: offset for tp, offset in self._admin.starts(wanted).items()}
+
+    def resume_safe_ms(self, state: State, topic: str) -> int | None:
+        """See Outside: the smaller of the output's delete.retention.ms and, where it deletes, its retention.ms."""
+        output = state.topics[topic].output
+        return None if output is None else output_topic.resume_safe_ms(self._admin.topic_config(output))
+
+    def _described(self, state: State) -> dict[str, TopicInfo]:
+        """The topics that the connector names and that exist."""
+        if self._connector.topics is not None:
+            found = self._admin.describe(self._connector.topics)
+            absent = [name for name in missing(self._connector, found) if name not in state.topics]
+            if absent:
+                raise SourceMissingError(
+                    f"Connector {self._connector.name}: source topic {absent[0]} does not exist.",
+                    "Create it, or correct topics; the connector is started again by itself until then.",
+                )
+            return found
+        return self._admin.describe(select(self._connector, self._admin.list_topics()))
+
+    def _check(self, topic: Topic, found: TopicInfo | None) -> None:
+        """Source and output topic must be those that the catalog knows, by id."""
+        if found is not None and found.id != topic.topic_id:
+            raise SourceChangedError(
+                f"Connector {self._connector.name}: source topic {topic.topic} was recreated: its id was "
+                f"{topic.topic_id} and is {found.id}.",
+                "Its offsets mean something else now: go on under a new connector name and a new output topic.",
+            )
+        if topic.output is not None and found is not None:
+            self._check_output(topic, topic.output)
+
+    def _check_output(self, topic: Topic, output: str) -> None:
+        configured = self._connector.output_topic(topic.topic)
+        if configured != output:
+            raise OutputError(
+                f"Connector {self._connector.name}: output.topic is {configured} for source topic {topic.topic}, "
+                f"but what is published so far went to {output}.",
+                "Set output.topic back, or use a new connector name for the new output topic.",
+            )
+        info = self._admin.describe([output]).get(output)
+        if info is None or info.id != topic.output_id:
+            what = "was deleted" if info is None else f"was recreated (its id was {topic.output_id}, now {info.id})"
+            raise OutputError(
+                f"Connector {self._connector.name}: output topic {output} {what}; what was published is gone.",
+                "Use a new connector name, which publishes everything anew.",
+            )
+
+    def _grow(
+        self, state: State, found: Iterable[TopicInfo], starts: Mapping[TopicPartition, int] | None = None
+    ) -> tuple[AnyAction, ...]:
+        """Actions for topics and partitions that are not in the catalog; output topics are made or grown first."""
+        grown = [info for info in found if len(_partitions(state, info.name)) < info.partitions]
+        actions: list[AnyAction] = []
+        for info in grown:
+            actions += self._add_topic(state, info)
+        new = [
+            tp
+            for info in grown
+            for tp in (TopicPartition(info.name, number) for number in range(info.partitions))
+            if tp.partition not in _partitions(state, info.name)
+        ]
+        return (*actions, *self._add_partitions(state, new, starts or {}))
+
+    def _add_topic(self, state: State, info: TopicInfo) -> list[AnyAction]:
+        name = self._connector.output_topic(info.name)
+        output_id = None
+        if name is not None:
+            output_id = output_topic.ensure(self._admin, self._connector, info.name, name, info.partitions)
+        if self._connector.dead_letter_topic is not None:
+            output_topic.ensure_dead_letters(self._admin, self._connector)
+        if info.name in state.topics:
+            return []
+        return [AddTopic(topic=info.name, topic_id=info.id, output=name, output_id=output_id)]
+
+    def _add_partitions(
+        self, state: State, new: Sequence[TopicPartition], starts: Mapping[TopicPartition, int]
+    ) -> list[AnyAction]:
+        if not new:
+            return []
+        ends = self._admin.ends(new)
+        low = self._admin.starts(new)
+        known = len(state.logs)
+        return [
+            AddPartition(
+                topic=tp.topic,
+                partition=tp.partition,
+                bucket=(known + number) % state.buckets,
+                start=starts.get(tp, low[tp]),
+                backlog_end=ends[tp],
+            )
+            for number, tp in enumerate(new)
+        ]
+
+
+def _partitions(state: State, topic: str) -> frozenset[int]:
+    return frozenset(log.partition for log in state.logs if log.topic == topic)

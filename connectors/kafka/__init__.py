@@ -1,0 +1,1 @@
+"""Kafka: clients and their settings, and a broker to try things on."""

@@ -1,0 +1,214 @@
+"""What keyfold asks the brokers outside of reading and sending, each request with a deadline and a typed error."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, Final, TypeVar
+
+from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, KafkaException, TopicCollection
+from confluent_kafka import TopicPartition as Partition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec, ResourceType
+from msgspec import Struct
+
+from compactor.record import TopicPartition
+from connectors.errors import UnreachableError
+from connectors.kafka.consumers import Setting
+from connectors.kafka.failures import MISSING, cause, typed
+
+REQUEST_S: Final = 20.0
+POSITIONS_A_CALL: Final = 1_000
+"""A request with many positions that each have metadata must stay well below the broker's limit."""
+_PAUSE_S: Final = 0.05
+_PATIENCE_S: Final = 60.0
+
+_SETTLING: Final = frozenset(
+    (
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+    )
+)
+"""Answers right after a broker has started, or a topic or the first group was made: asked again."""
+
+K = TypeVar("K")
+T = TypeVar("T")
+Held = tuple[int, str]
+"""A committed offset and its metadata."""
+
+
+class TopicInfo(Struct, frozen=True):
+    """A topic as the brokers describe it; `leaderless` counts partitions that nobody serves right now."""
+
+    name: str
+    id: str
+    partitions: int
+    leaderless: int = 0
+
+
+def group_id(connector: str) -> str:
+    """The group that holds a connector's positions; lag tools and Kafka Connect's users know the name."""
+    return f"connect-{connector}"
+
+
+class Admin:
+    """An admin client that answers with values or raises UnreachableError, OutputError.
+
+    `deadline_s` is how long one request may take. Cheap to make; not to be shared with a forked process.
+    """
+
+    def __init__(self, config: Mapping[str, Setting], deadline_s: float = REQUEST_S) -> None:
+        self._client = AdminClient({"log_level": 2, **config})
+        self._bootstrap = str(config.get("bootstrap.servers", "the brokers"))
+        self._deadline_s = deadline_s
+
+    def list_topics(self) -> list[str]:
+        """The names of all topics that we may see."""
+        try:
+            return sorted(self._client.list_topics(timeout=self._deadline_s).topics)
+        except KafkaException as error:
+            raise self._typed(error, "The topics cannot be listed") from error
+
+    def describe(self, topics: Iterable[str]) -> dict[str, TopicInfo]:
+        """Those of `topics` that exist, by name."""
+        names = sorted(set(topics))
+        if not names:
+            return {}
+        futures = self._client.describe_topics(TopicCollection(names), request_timeout=self._deadline_s)
+        found = {name: self._existing(future, f"Topic {name} cannot be described") for name, future in futures.items()}
+        return {name: _info(name, topic) for name, topic in found.items() if topic is not None}
+
+    def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The last stable offset of each partition: where a read_committed reader has to stop."""
+        return self._offsets(partitions, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+
+    def high_watermarks(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset after the last replicated record of each partition, open transactions included."""
+        return self._offsets(partitions, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+
+    def starts(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The first offset of each partition."""
+        return self._offsets(partitions, OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED)
+
+    def create_topic(self, name: str, partitions: int, replication: int, config: Mapping[str, str]) -> bool:
+        """Makes a topic; False where somebody else has just made it. `replication` -1 is the broker's default."""
+        topic = NewTopic(name, num_partitions=partitions, replication_factor=replication, config=dict(config))
+        future = self._client.create_topics([topic], request_timeout=self._deadline_s)[name]
+        try:
+            future.result(self._deadline_s * 2)
+        except KafkaException as error:
+            if cause(error).code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                return False
+            raise self._typed(error, f"Topic {name} cannot be created") from error
+        return True
+
+    def grow(self, topic: str, partitions: int) -> None:
+        """Gives `topic` `partitions` partitions in all."""
+        request = [NewPartitions(topic, partitions)]
+        self._answers(
+            lambda: self._client.create_partitions(request, request_timeout=self._deadline_s),
+            f"Topic {topic} cannot be given {partitions} partitions",
+        )
+
+    def topic_config(self, name: str) -> dict[str, str]:
+        """The topic's settings in effect, defaults included."""
+        resource = ConfigResource(ResourceType.TOPIC, name)
+        answers = self._answers(
+            lambda: self._client.describe_configs([resource], request_timeout=self._deadline_s),
+            f"The settings of topic {name} cannot be read",
+        )
+        return {key: entry.value for key, entry in answers[resource].items() if entry.value is not None}
+
+    def committed(
+        self, group: str, partitions: Sequence[TopicPartition], patience_s: float = _PATIENCE_S
+    ) -> dict[TopicPartition, Held | None]:
+        """What `group` holds for each partition, None where nothing.
+
+        Positions in a transaction that is not decided yet are waited for, up to `patience_s`
+        (KIP-447: the broker answers UNSTABLE_OFFSET_COMMIT). Raises UnreachableError.
+        """
+        until = time.monotonic() + patience_s
+        return {tp: held for chunk in chunks(partitions) for tp, held in self._stable(group, chunk, until).items()}
+
+    def _stable(self, group: str, chunk: Sequence[TopicPartition], until: float) -> dict[TopicPartition, Held | None]:
+        found: dict[TopicPartition, Held | None] = {}
+        waiting = list(chunk)
+        while waiting:
+            answers = self._ask(group, waiting)
+            found |= {tp: _held(answer) for tp, answer in answers.items() if answer.error is None}
+            waiting = [tp for tp, answer in answers.items() if answer.error is not None]
+            for tp in waiting:
+                self._check_pending(group, tp, answers[tp].error, until)
+            if waiting:
+                time.sleep(_PAUSE_S)
+        return found
+
+    def _ask(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Any]:
+        request = ConsumerGroupTopicPartitions(group, [Partition(tp.topic, tp.partition) for tp in partitions])
+        answers = self._answers(
+            lambda: self._client.list_consumer_group_offsets(
+                [request], require_stable=True, request_timeout=self._deadline_s
+            ),
+            f"The positions of group {group} cannot be read",
+        )
+        return {TopicPartition(one.topic, one.partition): one for one in answers[group].topic_partitions}
+
+    def _check_pending(self, group: str, tp: TopicPartition, error: KafkaError, until: float) -> None:
+        doing = f"The position of {tp} in group {group} cannot be read"
+        if error.code() != KafkaError.UNSTABLE_OFFSET_COMMIT:
+            raise typed(error, doing, self._bootstrap)
+        if time.monotonic() >= until:
+            raise UnreachableError(
+                f"{doing}: a transaction that holds it is still open.",
+                "Wait for its transaction.timeout.ms to pass, or abort it with kafka-transactions.sh.",
+            )
+
+    def _offsets(self, partitions: Iterable[TopicPartition], spec: OffsetSpec, level: Any) -> dict[TopicPartition, int]:
+        wanted = {Partition(tp.topic, tp.partition): spec for tp in partitions}
+        if not wanted:
+            return {}
+        names = ", ".join(sorted({one.topic for one in wanted}))
+        answers = self._answers(
+            lambda: self._client.list_offsets(wanted, isolation_level=level, request_timeout=self._deadline_s),
+            f"The offsets of {names} cannot be read",
+        )
+        return {TopicPartition(one.topic, one.partition): int(answer.offset) for one, answer in answers.items()}
+
+    def _existing(self, future: Future[T], doing: str) -> T | None:
+        try:
+            return future.result(self._deadline_s * 2)
+        except KafkaException as error:
+            if cause(error).code() in MISSING:
+                return None
+            raise self._typed(error, doing) from error
+
+    def _answers(self, ask: Callable[[], Mapping[K, Future[T]]], doing: str) -> dict[K, T]:
+        """All answers to a request, which is sent again while the brokers are settling."""
+        until = time.monotonic() + self._deadline_s
+        while True:
+            try:
+                return {key: future.result(self._deadline_s * 2) for key, future in ask().items()}
+            except KafkaException as error:
+                if cause(error).code() not in _SETTLING or time.monotonic() >= until:
+                    raise self._typed(error, doing) from error
+            time.sleep(_PAUSE_S)
+
+    def _typed(self, error: KafkaException, doing: str) -> Exception:
+        return typed(cause(error), doing, self._bootstrap)
+
+
+def _info(name: str, topic: Any) -> TopicInfo:
+    leaderless = sum(1 for partition in topic.partitions if partition.leader is None or partition.leader.id < 0)
+    return TopicInfo(name, str(topic.topic_id), len(topic.partitions), leaderless)
+
+
+def _held(answer: Any) -> Held | None:
+    return (int(answer.offset), answer.metadata or "") if answer.offset >= 0 else None
+
+
+def chunks(items: Sequence[T], size: int = POSITIONS_A_CALL) -> Iterator[Sequence[T]]:
+    """`items` in runs of at most `size`."""
+    return (items[at : at + size] for at in range(0, len(items), size))

@@ -1,0 +1,101 @@
+"""What the embedded broker is started with: its server properties and its log, as plain text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+HOST: Final = "127.0.0.1"
+
+_PROPERTIES: Final[Mapping[str, str]] = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,"
+    "SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
+    "auto.create.topics.enable": "false",
+    # One node: whatever is replicated by default has to be content with one copy.
+    "default.replication.factor": "1",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    # A first consumer and a first transaction should not wait for fifty new partitions each.
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.num.partitions": "4",
+    "group.initial.rebalance.delay.ms": "0",
+    # A killed broker may register again once its old session is over: 9 s by default.
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    # Records carry the times of their source, years back: only a topic that asks for it loses them to age.
+    "log.retention.ms": "-1",
+}
+
+_LOG4J: Final = """status = error
+shutdownHook = disable
+appender.file.type = File
+appender.file.name = file
+appender.file.fileName = {log_file}
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = [%d{{ISO8601}}] %p %m (%c)%n
+rootLogger.level = info
+rootLogger.appenderRef.file.ref = file
+"""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The files of one embedded broker, all below its data directory."""
+
+    root: Path
+
+    @property
+    def data(self) -> Path:
+        """The broker's partitions (log.dirs)."""
+        return self.root / "data"
+
+    @property
+    def log_file(self) -> Path:
+        """Where the broker logs, and where its standard output goes."""
+        return self.root / "kafka.log"
+
+    @property
+    def server_file(self) -> Path:
+        """The server properties, written at every start."""
+        return self.root / "server.properties"
+
+    @property
+    def log4j_file(self) -> Path:
+        """The settings of the broker's log, written at every start."""
+        return self.root / "log4j2.properties"
+
+    @property
+    def formatted(self) -> bool:
+        """Whether Kafka's StorageTool has been here (it writes meta.properties)."""
+        return (self.data / "meta.properties").exists()
+
+
+def server_properties(layout: Layout, port: int, controller_port: int, extra: Mapping[str, str]) -> dict[str, str]:
+    """The broker's properties: one KRaft node on 127.0.0.1; `extra` wins, but its listeners are added to ours."""
+    listeners = [f"PLAINTEXT://{HOST}:{port}", f"CONTROLLER://{HOST}:{controller_port}", extra.get("listeners", "")]
+    own = {
+        "controller.quorum.voters": f"1@{HOST}:{controller_port}",
+        "log.dirs": str(layout.data),
+        **extra,
+        "listeners": ",".join(filter(None, listeners)),
+    }
+    return {**_PROPERTIES, **own}
+
+
+def write_files(layout: Layout, properties: Mapping[str, str]) -> None:
+    """Writes both files; creates the data directory."""
+    layout.root.mkdir(parents=True, exist_ok=True)
+    layout.server_file.write_text(_render(properties), encoding="utf-8")
+    layout.log4j_file.write_text(_LOG4J.format(log_file=layout.log_file), encoding="utf-8")
+
+
+def _render(properties: Mapping[str, str]) -> str:
+    return "".join(f"{key}={value}\n" for key, value in properties.items())

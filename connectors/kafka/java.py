@@ -1,0 +1,43 @@
+"""Finds the Java that Spark and the embedded broker run on."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+from connectors.errors import ConfigError
+
+OLDEST: Final = 17
+_ACTION: Final = f"Install Java {OLDEST} or newer (a headless JRE is enough), or set JAVA_HOME to one."
+
+
+@lru_cache(maxsize=1)
+def find_java() -> str:
+    """The `java` that JAVA_HOME names, else the first on PATH, as Spark chooses it too.
+
+    Raises ConfigError where there is none, or one older than Spark 4 and Kafka 4 run on.
+    """
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=str(Path(home, "bin")) if home else None)
+    if found is None:
+        where = f"JAVA_HOME ({home})" if home else "PATH"
+        raise ConfigError(f"There is no `java` in {where}.", _ACTION)
+    version = major_version(_ask_version(found))
+    if version is None or version < OLDEST:
+        raise ConfigError(f"{found} is Java {version or 'of an unknown version'}.", _ACTION)
+    return found
+
+
+def major_version(text: str) -> int | None:
+    """The major version in the answer of `java -version`: 17 in `openjdk version "17.0.15"`, 8 in `"1.8.0_402"`."""
+    match = re.search(r'version "(?:1\.)?(\d+)', text)
+    return int(match[1]) if match else None
+
+
+def _ask_version(java: str) -> str:
+    return subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr

@@ -1,0 +1,96 @@
+"""Transactional producers: one per bucket and publish task, never kept.
+
+Two producers with one transactional id fence each other, so a producer that outlived its task in a reused
+Python worker would stop the next one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from confluent_kafka import KafkaException, Producer
+
+from connectors.kafka.consumers import Setting
+from connectors.kafka.failures import cause, typed
+
+PINNED: Final[dict[str, Setting]] = {
+    "acks": "all",
+    "enable.idempotence": True,
+    "allow.auto.create.topics": False,
+    "delivery.report.only.error": True,
+}
+"""What no override may change: exactly once, and a deleted output topic that stays deleted."""
+
+DEFAULTS: Final[dict[str, Setting]] = {
+    "linger.ms": 20,
+    "batch.num.messages": 100_000,
+    # A short queue: what a slow broker has not taken must not wait here beyond the transaction's time.
+    "queue.buffering.max.messages": 200_000,
+    "queue.buffering.max.kbytes": 32 << 10,
+    # The topic's own max.message.bytes decides, not librdkafka's 1,000,000.
+    "message.max.bytes": 1_000_000_000,
+    # Everything that goes wrong is raised; librdkafka's lines would only repeat it without the connector's name.
+    "log_level": 2,
+}
+
+LARGEST_BATCH: Final = 1_000_000
+DEADLINE_S: Final = 50.0
+_FENCERS: Final = 16
+
+
+def transactional_id(connector: str, bucket: int) -> str:
+    """`<connector>-<bucket>`: it never changes for a bucket, so that its last producer is always found."""
+    return f"{connector}-{bucket}"
+
+
+def settings(config: Mapping[str, Setting], name: str, largest_message: int) -> dict[str, Setting]:
+    """Everything for the producer of the transactional id `name`.
+
+    `largest_message`: the smallest max.message.bytes of the topics that it writes to. librdkafka does not
+    split a batch that the broker finds too large, so none may become larger than that.
+    """
+    named: dict[str, Setting] = {"client.id": f"connector-producer-{name}", "transactional.id": name}
+    batch = {"batch.size": max(1, min(LARGEST_BATCH, largest_message))}
+    return {**DEFAULTS, **batch, **config, **named, **PINNED}
+
+
+def fence_all(config: Mapping[str, Setting], ids: Iterable[str], deadline_s: float = DEADLINE_S) -> None:
+    """Ends whatever a producer with one of `ids` has begun, and shuts it out (a take-over's second step).
+
+    Raises UnreachableError after `deadline_s`, OutputError where the ids may not be used.
+    """
+    names = sorted(ids)
+    if not names:
+        return
+    with ThreadPoolExecutor(min(_FENCERS, len(names))) as pool:
+        list(pool.map(lambda name: close(initialised(settings(config, name, LARGEST_BATCH), deadline_s)), names))
+
+
+def initialised(config: Mapping[str, Setting], deadline_s: float = DEADLINE_S) -> Producer:
+    """A producer that has shut out all earlier ones with its transactional id.
+
+    Their open transactions are aborted, those being committed are waited for. Raises UnreachableError after
+    `deadline_s`, OutputError where the id may not be used.
+    """
+    producer = Producer(dict(config))
+    until = time.monotonic() + deadline_s
+    while True:
+        try:
+            producer.init_transactions(max(0.1, until - time.monotonic()))
+            return producer
+        except KafkaException as error:
+            found = cause(error)
+            if not found.retriable() or time.monotonic() >= until:
+                doing = f"Transactional id {config['transactional.id']} cannot be initialised"
+                raise typed(found, doing, str(config.get("bootstrap.servers"))) from error
+
+
+def close(producer: Producer) -> None:
+    """Gives the producer's connections up, aborting what it may have begun."""
+    try:
+        producer.close()
+    except KafkaException:
+        return  # nothing of it counts: the next one with its id aborts what is left

@@ -1,0 +1,120 @@
+"""Logging of a process: structlog for our own events, and the same lines for what libraries log.
+
+Everything goes to stderr; stdout carries results only. `style`: `console` for people (coloured only on a
+terminal), `json` for one object a line, `auto` is `console`. Secrets are masked here, whoever logs them.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Final, TextIO
+
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+from connectors.config.secrets import HIDDEN, is_secret
+
+LEVELS: Final = ("debug", "info", "warning", "error", "critical")
+FORMATS: Final = ("auto", "console", "json")
+
+_SECRET_IN_TEXT: Final = re.compile(
+    r"(?P<name>[\w.-]*(?:passw(?:or)?d|passphrase|secret|jaas\.config|api[._-]?key|private[._-]?key)[\w.-]*"
+    r"['\"]?\s*[=:]\s*)(?P<value>'[^']*'|\"[^\"]*\"|[^\s,;}]+)",
+    re.IGNORECASE,
+)
+# py4j tells every call at INFO, urllib3 and the like every connection: theirs is noise below a warning.
+_QUIET: Final = ("py4j", "py4j.clientserver", "py4j.java_gateway", "asyncio")
+
+
+class _Stderr(logging.StreamHandler[TextIO]):
+    """Writes to what `sys.stderr` is at that moment: a progress display replaces it while it is shown."""
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)
+
+    @property
+    def stream(self) -> TextIO:  # type: ignore[override]  # an attribute above, looked up anew here
+        return sys.stderr
+
+
+def configure(level: str = "info", style: str = "auto") -> None:
+    """Sends all logging of this process, ours and libraries', to stderr as `style`; may be called again.
+
+    `level` is one of LEVELS and `style` one of FORMATS (log.level and log.format of the worker file).
+    """
+    shared = _shared()
+    handler = _Stderr()
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared, processors=_rendering(style, terminal=_is_terminal())
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [*(old for old in root.handlers if not isinstance(old, _Stderr)), handler]
+    root.setLevel(level.upper())
+    for name in _QUIET:
+        logging.getLogger(name).setLevel(logging.WARNING)
+    logging.captureWarnings(capture=True)
+    structlog.configure(
+        processors=[structlog.stdlib.filter_by_level, *shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=False,
+    )
+
+
+def bound(connector: str, topic: str | None = None, partition: int | None = None) -> AbstractContextManager[None]:
+    """Inside it, everything that this thread logs carries `connector`, `topic` and `partition`."""
+    given = {"connector": connector, "topic": topic, "partition": partition}
+    return structlog.contextvars.bound_contextvars(**{key: value for key, value in given.items() if value is not None})
+
+
+def redact(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Masks the values of secret names, at any depth, and `name=value` inside texts."""
+    return {key: _masked(key, value) for key, value in event.items()}
+
+
+def _masked(name: str, value: Any) -> Any:
+    if isinstance(value, str | bytes) and is_secret(name):
+        return HIDDEN
+    if isinstance(value, Mapping):
+        return {key: _masked(str(key), inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_masked(name, inner) for inner in value]
+    return masked_text(value) if isinstance(value, str) else value
+
+
+def masked_text(text: str) -> str:
+    """`text` with the value of every `…password=value` and the like masked."""
+    return _SECRET_IN_TEXT.sub(rf"\g<name>{HIDDEN}", text)
+
+
+def _shared() -> list[Processor]:
+    """What happens to our events and to libraries' alike, before they are rendered."""
+    return [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.stdlib.PositionalArgumentsFormatter(),
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.StackInfoRenderer(),
+    ]
+
+
+def _rendering(style: str, *, terminal: bool) -> list[Processor]:
+    """From an event to a line: tracebacks become text first, so that they are masked too."""
+    plain: list[Processor] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
+    if style == "json":
+        return [*plain, structlog.processors.format_exc_info, redact, structlog.processors.JSONRenderer(default=str)]
+    renderer = structlog.dev.ConsoleRenderer(
+        colors=terminal, pad_event_to=0, exception_formatter=structlog.dev.plain_traceback
+    )
+    return [*plain, structlog.processors.format_exc_info, redact, renderer]
+
+
+def _is_terminal() -> bool:
+    return sys.stderr.isatty()

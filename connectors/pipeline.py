@@ -1,0 +1,201 @@
+"""One connector in one worker: take-over, streaming query, the clock's ticks, and the end.
+
+The way of a record: source/ → stream.py → compactor.microbatch (ingest, fold) → sinks/changelog.py →
+compactor.tables (clean, snapshot).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from compactor import owner, vacuum
+from compactor.actions import SetBuckets
+from compactor.catalog import Catalog
+from compactor.failpoints import hit
+from compactor.microbatch import Engine
+from compactor.storage import Storage, open_storage
+from compactor.tables import Tables
+from connectors import spark as sparks
+from connectors import stream
+from connectors.answers import Answers
+from connectors.clock import Clock
+from connectors.config.connector import ConnectorConfig
+from connectors.config.worker import WorkerConfig
+from connectors.engine_settings import engine_settings
+from connectors.gateway import KafkaGateway
+from connectors.kafka.admin import Admin
+from connectors.kafka.settings import ClientSettings
+from connectors.progress import Observer
+from connectors.sinks.changelog import fence_all
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from compactor.actions import AddSnapshot
+
+_log = structlog.get_logger()
+
+TICK_SECONDS: Final = 0.5
+FENCE_CHECK_MS: Final = 5_000
+TOPICS_CHECK_MS: Final = 30_000
+VACUUM_EVERY_MS: Final = 600_000
+VACUUM_GRACE_MS: Final = 3_600_000
+
+
+class Pipeline:
+    """One life of one connector: what is needed to run it, from take-over to stop."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        worker: WorkerConfig,
+        connector: ConnectorConfig,
+        clock: Clock,
+        observer: Observer,
+        report: Callable[[dict[str, int]], None],
+    ) -> None:
+        self._spark = spark
+        self._connector = connector
+        self._clock = clock
+        self._observer = observer
+        self._report = report
+        self._storage = open_storage(worker.storage_location).sub(connector.name)
+        self._clients = ClientSettings.of(worker, connector)
+        self._lock = owner.OwnerLock(self._storage)
+        self._due: dict[str, int] = {}
+        self._failure: Exception | None = None
+
+    def run(self, stop: threading.Event, *, once: bool) -> None:
+        """Runs until `stop` is set or, with `once`, until all that is stable now is done.
+
+        Raises KeyfoldError: FencedError when a newer owner took over, ConnectorError where an operator must decide.
+        """
+        with ExitStack() as stack:
+            engine, catalog, gateway = self._begin(stack)
+            query = self._query(engine, catalog, once=once)
+            stack.callback(query.stop)
+            self._watch(query, engine, catalog, gateway, stop)
+            if once and not stop.is_set():
+                self._finish(engine)
+
+    def snapshot(self) -> tuple[AddSnapshot, ...]:
+        """Takes over, publishes what is due and snapshots, without reading anything new."""
+        with ExitStack() as stack:
+            engine, _, _ = self._begin(stack)
+            engine.tick(self._clock.now_ms())
+            return engine.snapshot(self._clock.now_ms())
+
+    def _begin(self, stack: ExitStack) -> tuple[Engine, Catalog, KafkaGateway]:
+        """Steps T1 to T3."""
+        self._observer.stage(self._connector.name, "taking over")
+        now_ms = self._clock.now_ms()
+        catalog = Catalog.open(self._storage, self._connector.name)
+        catalog.require("offset", "key", "partition")
+        catalog.take_over(str(owner.here()), now_ms)
+        hit("takeover.epoch")
+        stack.callback(self._lock.release)
+        self._lock.claim(owner.here(catalog.epoch))
+        self._fence(catalog, now_ms)
+        gateway = KafkaGateway(self._connector, self._clients, Admin(self._clients.admin()), self._storage)
+        found = gateway.discover(catalog.state)
+        catalog.commit(lambda _: found, now_ms)
+        _log.info("taken over", epoch=catalog.epoch, topics=sorted(catalog.state.topics))
+        return self._engine(catalog, gateway), catalog, gateway
+
+    def _fence(self, catalog: Catalog, now_ms: int) -> None:
+        """Step T2: nobody else can finish a transaction of ours; only then may partitions change buckets."""
+        wanted = self._tasks_max()
+        ids = [self._connector.transactional_id(bucket) for bucket in range(max(wanted, catalog.state.buckets))]
+        fence_all(self._clients, ids)
+        hit("takeover.fence")
+        if wanted != catalog.state.buckets:
+            catalog.commit(lambda _: [SetBuckets(count=wanted)], now_ms)
+
+    def _engine(self, catalog: Catalog, gateway: KafkaGateway) -> Engine:
+        settings = engine_settings(self._connector)
+        shelf = _shelf(self._connector)
+        tables = Tables(self._spark, self._storage, catalog, gateway, settings, shelf)
+        return Engine(self._spark, self._storage, catalog, gateway, settings, tables)
+
+    def _query(self, engine: Engine, catalog: Catalog, *, once: bool) -> StreamingQuery:
+        """Step T4: a checkpoint of this epoch, begun where the catalog ends."""
+        options = stream.source_options(self._connector, self._clients, catalog.state, self._tasks_max())
+        self._observer.stage(self._connector.name, "reading")
+        return stream.start(
+            self._spark,
+            options,
+            self._storage.url(f"checkpoint/{catalog.epoch}"),
+            lambda frame: self._take(engine, frame),
+            None if once else self._connector.trigger_interval_ms,
+        )
+
+    def _take(self, engine: Engine, frame: DataFrame) -> None:
+        """One micro-batch, on a thread of Spark's; its error is kept, as Spark passes only its text on."""
+        with structlog.contextvars.bound_contextvars(connector=self._connector.name):
+            try:
+                engine.take(frame, self._clock.now_ms())
+            except Exception as error:
+                self._failure = error
+                raise
+            self._show(engine)
+
+    def _show(self, engine: Engine) -> None:
+        counters = dict(engine.counters.values())
+        name = self._connector.name
+        self._observer.progress(name, "reading", counters["records_read"], None, "records")
+        self._observer.counts(name, counters)
+        self._report(counters)
+
+    def _watch(
+        self, query: StreamingQuery, engine: Engine, catalog: Catalog, gateway: KafkaGateway, stop: threading.Event
+    ) -> None:
+        """The clock's side of a running connector, until its query ends."""
+        answers = Answers(self._storage, engine, self._clock)
+        while query.isActive and not self._clock.wait(TICK_SECONDS, stop):
+            now_ms = self._clock.now_ms()
+            if self._every("fence", FENCE_CHECK_MS, now_ms):
+                self._lock.claim(owner.here(catalog.epoch))  # one who was frozen may have held it until now
+                catalog.refresh()  # an idle owner commits nothing, so it has to look whether it still is the owner
+            engine.tick(now_ms)
+            answers.answer()
+            if self._every("topics", TOPICS_CHECK_MS, now_ms):
+                engine.commit(gateway.discover(catalog.state), now_ms)
+            if self._every("vacuum", VACUUM_EVERY_MS, now_ms):
+                vacuum.vacuum(self._storage, catalog, now_ms, VACUUM_GRACE_MS)
+            self._show(engine)
+        query.stop()
+        if (error := self._failure or query.exception()) is not None:
+            raise error
+
+    def _finish(self, engine: Engine) -> None:
+        """The end of `--once`: what is still due is published, everything published is folded and snapshotted."""
+        name = self._connector.name
+        self._observer.stage(name, "publishing")
+        engine.tick(self._clock.now_ms())
+        self._observer.stage(name, "folding")
+        engine.snapshot(self._clock.now_ms())
+        self._show(engine)
+
+    def _tasks_max(self) -> int:
+        return self._connector.tasks_max or sparks.cores(self._spark)
+
+    def _every(self, what: str, period_ms: int, now_ms: int) -> bool:
+        """True once in each period; the first time after one period has passed."""
+        due = self._due.setdefault(what, now_ms + period_ms)
+        if now_ms < due:
+            return False
+        self._due[what] = now_ms + period_ms
+        return True
+
+
+def _shelf(connector: ConnectorConfig) -> Storage | None:
+    """Where the connector's snapshots are kept."""
+    if connector.snapshot_path is None:
+        return None
+    return open_storage(str(connector.snapshot_path))

@@ -1,0 +1,170 @@
+"""How a person sees long work: a live display on a terminal, plain log lines elsewhere.
+
+Pipelines of several connectors report from their own threads; each call returns at once. Counts appear as one
+log line a minute per connector on either, so that a log file has them too.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, Protocol
+
+import structlog
+
+from connectors.clock import Clock
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+LINE_EVERY_S: Final = 5.0
+COUNTS_EVERY_S: Final = 60.0
+
+log = structlog.get_logger(__name__)
+
+
+class Observer(Protocol):
+    """What a pipeline tells of its work."""
+
+    def stage(self, connector: str, name: str) -> None:
+        """`connector` begins something else, `reading` or `publishing`."""
+        ...
+
+    def progress(self, connector: str, stage: str, done: int, total: int | None, unit: str) -> None:
+        """`done` of `total` (None: unknown) `unit`s (records, bytes, offsets) of `stage` are done."""
+        ...
+
+    def counts(self, connector: str, counters: Mapping[str, int]) -> None:
+        """What has been counted since the connector started."""
+        ...
+
+
+class NullObserver:
+    """Shows nothing."""
+
+    def stage(self, connector: str, name: str) -> None:
+        """Nothing."""
+
+    def progress(self, connector: str, stage: str, done: int, total: int | None, unit: str) -> None:
+        """Nothing."""
+
+    def counts(self, connector: str, counters: Mapping[str, int]) -> None:
+        """Nothing."""
+
+
+class Throttle:
+    """Lets the first of a kind through, and then one each `seconds`; safe to call from any thread."""
+
+    def __init__(self, clock: Clock, seconds: float) -> None:
+        self._clock = clock
+        self._seconds = seconds
+        self._last: dict[Hashable, float] = {}
+        self._lock = threading.Lock()
+
+    def ready(self, kind: Hashable) -> bool:
+        """Whether it is time again for `kind`; if so, its time starts anew."""
+        now = self._clock.monotonic()
+        with self._lock:
+            due = now - self._last.get(kind, float("-inf")) >= self._seconds
+            if due:
+                self._last[kind] = now
+        return due
+
+
+class LineObserver:
+    """A log line when a stage begins, one each few seconds while it goes on, one a minute with the counts."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._lines = Throttle(clock, LINE_EVERY_S)
+        self._counts = Throttle(clock, COUNTS_EVERY_S)
+        self._stages: dict[str, str] = {}
+
+    def stage(self, connector: str, name: str) -> None:
+        """Logs `name`, unless it is what the connector was at already."""
+        if self._stages.get(connector) != name:
+            self._stages[connector] = name
+            log.debug("stage", connector=connector, stage=name)
+
+    def progress(self, connector: str, stage: str, done: int, total: int | None, unit: str) -> None:
+        """Logs how far `stage` is, at most every LINE_EVERY_S."""
+        if self._lines.ready((connector, stage)):
+            shown = {"percent": 100 * done // total} if total else {}
+            log.info("progress", connector=connector, stage=stage, done=done, total=total, unit=unit, **shown)
+
+    def counts(self, connector: str, counters: Mapping[str, int]) -> None:
+        """Logs the counts once a minute."""
+        if self._counts.ready(connector):
+            log.info("counts", connector=connector, **counters)
+
+
+class LiveObserver:
+    """One line per connector on a terminal: stage, bar, amount and time; log lines pass above it."""
+
+    def __init__(self, clock: Clock, display: Progress) -> None:
+        self._display = display
+        self._counts = Throttle(clock, COUNTS_EVERY_S)
+        self._tasks: dict[str, TaskID] = {}
+        self._stages: dict[str, str] = {}
+        self._lock = threading.Lock()
+
+    def stage(self, connector: str, name: str) -> None:
+        """Shows `name` with an empty bar."""
+        self._show(connector, name, 0, None, "")
+
+    def progress(self, connector: str, stage: str, done: int, total: int | None, unit: str) -> None:
+        """Moves the bar."""
+        self._show(connector, stage, done, total, amount(done, total, unit))
+
+    def counts(self, connector: str, counters: Mapping[str, int]) -> None:
+        """Logs the counts once a minute."""
+        if self._counts.ready(connector):
+            log.info("counts", connector=connector, **counters)
+
+    def _show(self, connector: str, stage: str, done: int, total: int | None, text: str) -> None:
+        with self._lock:
+            if connector not in self._tasks:
+                self._tasks[connector] = self._display.add_task(connector, total=None, stage="", amount="")
+            task = self._tasks[connector]
+            if self._stages.get(connector) != stage:
+                self._stages[connector] = stage
+                self._begin_anew(task)
+            self._display.update(task, completed=done, total=total, stage=stage, amount=text)
+
+    def _begin_anew(self, task: TaskID) -> None:
+        """Rich takes a total of None as `the same as before`, so it is set on the task itself."""
+        self._display.reset(task)
+        next(each for each in self._display.tasks if each.id == task).total = None
+
+
+def amount(done: int, total: int | None, unit: str) -> str:
+    """`1,200 of 336,776 records`, or without a total `1,200 records`."""
+    return f"{done:,} of {total:,} {unit}" if total is not None else f"{done:,} {unit}"
+
+
+@contextmanager
+def observing(clock: Clock) -> Iterator[Observer]:
+    """The observer that fits stderr; a live display ends with the block."""
+    if not sys.stderr.isatty():
+        yield LineObserver(clock)
+        return
+    with live_display() as display:
+        yield LiveObserver(clock, display)
+
+
+def live_display() -> Progress:
+    """A display on stderr; use it as a context manager. Tasks need the fields `stage` and `amount`."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}", style="bold"),
+        TextColumn("{task.fields[stage]}"),
+        BarColumn(bar_width=30),
+        TextColumn("{task.fields[amount]}"),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )

@@ -1,0 +1,1 @@
+"""Where folded records go: the changelog topic and the dead letter topic."""

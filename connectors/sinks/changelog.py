@@ -1,0 +1,104 @@
+"""Republishes folded records: the publisher that runs inside publish tasks (steps 6 to 11 of docs/protocol.md).
+
+ 6  fence      a new producer shuts out every older one of its bucket; the plan's epoch is still the newest
+ 7  positions  the group holds exactly what was planned from
+ 8  begin      a transaction
+ 9  send       survivors to the same partition of the output, dead letters to their topic, by offset; flush
+10  positions  into the transaction, with what it takes to go on from them
+11  commit
+8 to 11 again while there is more: a transaction holds so many bytes and lasts so long at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from msgspec import Struct
+
+from compactor.publish import BucketPlan, Sent
+from compactor.storage import Storage
+from connectors.kafka import producers
+from connectors.sinks.ledger import Ledger
+from connectors.sinks.pieces import Piece, loads, pieces
+from connectors.sinks.refusal import Verdicts, send_all
+from connectors.sinks.session import Bucket, Session
+from connectors.sinks.settings import Clients, Limits, Rules
+from connectors.sinks.transaction import Refused, Transaction
+
+if TYPE_CHECKING:
+    from compactor.actions import State
+    from connectors.config.connector import ConnectorConfig
+    from connectors.kafka.settings import ClientSettings
+
+
+class ChangelogPublisher(Struct, frozen=True, kw_only=True):
+    """Publishes the plans of one connector, each in its bucket's own transactions; pickled into every task.
+
+    `storage` is the connector's folder, asked for the newest epoch. `output_ids`: the
+    topic id of every output topic by its name.
+    """
+
+    connector: str
+    clients: Clients
+    storage: Storage
+    output_ids: Mapping[str, str]
+    rules: Rules = Rules()
+    limits: Limits = Limits()
+
+    @classmethod
+    def of(
+        cls, connector: ConnectorConfig, clients: ClientSettings, storage: Storage, state: State
+    ) -> ChangelogPublisher:
+        """The publisher of `connector`, to the output topics that the catalog knows."""
+        return cls(
+            connector=connector.name,
+            clients=Clients(producer=clients.producer(), admin=clients.admin()),
+            storage=storage,
+            output_ids=_output_ids(state),
+            rules=Rules(
+                source_headers=connector.output_source_headers_enable,
+                tolerate=connector.errors_tolerance == "all",
+                dead_letters=connector.dead_letter_topic,
+                context_headers=connector.dead_letter_context_headers,
+            ),
+        )
+
+    def publish(self, plan: BucketPlan, records: Iterator[pa.RecordBatch]) -> Sequence[Sent]:
+        """Sends `records`, the survivors and rejected records of the plan's ranges by (topic, partition, offset).
+
+        Afterwards the group's position of every target is its end. Raises FencedError, PositionMovedError,
+        PublishInterruptedError, OutcomeUnknownError, OutputError, RecordRefusedError, RejectedRecordError,
+        UnreachableError; what was committed before that stays committed, the rest has no effect.
+        """
+        if not plan.targets:
+            return ()
+        bucket = Bucket(connector=self.connector, plan=plan, storage=self.storage, output_ids=self.output_ids)
+        ledger = Ledger(plan, self.output_ids)
+        session = Session(bucket, self.clients, self.limits)
+        try:
+            session.open(ledger.expected)
+            self._send(session, ledger, pieces(records, ledger.partitions, self.limits))
+        finally:
+            session.close()
+        return ledger.sent()
+
+    def _send(self, session: Session, ledger: Ledger, found: Iterable[Piece]) -> None:
+        transaction = Transaction(session, ledger, self.rules)
+        verdicts = Verdicts(self.connector, self.rules, transaction.refused)
+
+        def single(piece: Piece, refusal: Refused) -> None:
+            verdicts.take(piece, refusal, ledger.output(piece.tp))
+
+        for load in loads(found, self.limits.transaction_bytes):
+            send_all(load, transaction.send, single, lambda: session.open(ledger.expected))
+
+
+def _output_ids(state: State) -> dict[str, str]:
+    return {topic.output: topic.output_id for topic in state.topics.values() if topic.output and topic.output_id}
+
+
+def fence_all(clients: ClientSettings, ids: Iterable[str]) -> None:
+    """Step T2 of a take-over: shuts out every producer with one of the transactional `ids`."""
+    producers.fence_all(clients.producer(), ids)

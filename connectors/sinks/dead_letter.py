@@ -1,0 +1,83 @@
+"""Dead letters: records that cannot be folded or that the broker refuses, as Kafka Connect reports them.
+
+Original key, value, headers and timestamp; with context headers enabled, Connect's `__connect.errors.*`
+headers follow the record's own (`org.apache.kafka.connect.runtime.errors.DeadLetterQueueReporter`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compactor.errors import RejectedRecordError
+from compactor.record import TopicPartition
+from connectors.errors import RecordRefusedError
+from connectors.sinks.encode import Header, Row, original_headers, rows
+from connectors.sinks.settings import Rules
+
+CLASS: Final = "keyfold.CompactedTopic"
+PREFIX: Final = "__connect.errors."
+TASK_PUT: Final = "TASK_PUT"
+KAFKA_PRODUCE: Final = "KAFKA_PRODUCE"
+
+Refusals = Mapping[TopicPartition, Mapping[int, str]]
+"""Offsets that the broker refused, and why."""
+
+
+def split(tp: TopicPartition, batch: pa.RecordBatch, refused: Refusals) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
+    """The rows of `batch` for the output, and those that are dead letters, None where there are none."""
+    mine = refused.get(tp)
+    odd = pc.is_valid(batch["rejected"])
+    if mine:
+        odd = pc.or_(odd, pc.is_in(batch["offset"], pa.array(list(mine), pa.int64())))
+    if not pc.any(odd).as_py():
+        return batch, None
+    return batch.filter(pc.invert(odd)), batch.filter(odd)
+
+
+def refuse_rejected(connector: str, tp: TopicPartition, letters: pa.RecordBatch, refused: Refusals) -> None:
+    """Raises RejectedRecordError for the first row that errors.tolerance=none does not let go."""
+    mine = refused.get(tp, {})
+    found = zip(letters["offset"].to_pylist(), letters["rejected"].to_pylist(), strict=True)
+    for offset, reason in found:
+        if offset not in mine:
+            raise RejectedRecordError(
+                f"Connector {connector}: record {tp} at offset {offset} cannot be folded: {reason}.",
+                "Set errors.tolerance=all to let such records go, with errors.deadletterqueue.topic.name to keep them.",
+            )
+
+
+def records(
+    connector: str, bucket: int, tp: TopicPartition, letters: pa.RecordBatch, refused: Refusals, rules: Rules
+) -> Iterator[Row]:
+    """The rows of `letters` as they go to the dead letter topic."""
+    headers = original_headers(letters) or [[] for _ in range(letters.num_rows)]
+    if rules.context_headers:
+        mine = refused.get(tp, {})
+        reasons = zip(letters["offset"].to_pylist(), letters["rejected"].to_pylist(), headers, strict=True)
+        headers = [own + _context(connector, bucket, tp, at, why, mine.get(at)) for at, why, own in reasons]
+    return rows(letters, headers)
+
+
+def _context(
+    connector: str, bucket: int, tp: TopicPartition, offset: int, rejected: str | None, refused: str | None
+) -> list[Header]:
+    kind = RecordRefusedError if refused else RejectedRecordError
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    message = refused or rejected or ""
+    context = {
+        "topic": tp.topic,
+        "partition": str(tp.partition),
+        "offset": str(offset),
+        "connector.name": connector,
+        "task.id": str(bucket),
+        "stage": KAFKA_PRODUCE if refused else TASK_PUT,
+        "class.name": CLASS,
+        "exception.class.name": name,
+        "exception.message": message,
+        "exception.stacktrace": f"{name}: {message}",
+    }
+    return [(PREFIX + key, text.encode()) for key, text in context.items()]

@@ -1,0 +1,81 @@
+"""A record of the log as a record of the output: what librdkafka's produce() is called with.
+
+Timestamp, key, value and headers stay as they are in the source, but for `keyfold.*` headers: those of an
+upstream keyfold go, ours follow. CreateTime 0 is `now` to librdkafka, so it goes as 1 with a header that says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compactor.record import TopicPartition
+
+TOPIC: Final = "keyfold.source.topic"
+PARTITION: Final = "keyfold.source.partition"
+OFFSET: Final = "keyfold.source.offset"
+TIMESTAMP: Final = "keyfold.source.timestamp"
+PREFIX: Final = "keyfold."
+
+Header = tuple[str, str | bytes | None]
+Row = tuple[bytes | None, bytes | None, int, list[Header]]
+"""Value, key, timestamp in ms, headers."""
+
+
+def records(tp: TopicPartition, batch: pa.RecordBatch, *, source_headers: bool) -> Iterator[Row]:
+    """The rows of `batch`, all of `tp`, as they are published."""
+    kept = original_headers(batch, without=PREFIX)
+    own = _own_headers(tp, batch) if source_headers else None
+    if own is None:
+        headers: Any = kept if kept is not None else [[]] * batch.num_rows
+    elif kept is None:
+        headers = own
+    else:
+        headers = map(list.__add__, kept, own)
+    return rows(batch, headers)
+
+
+def rows(batch: pa.RecordBatch, headers: Any) -> Iterator[Row]:
+    """The rows of `batch` with `headers`, timestamps as librdkafka can send them."""
+    times = batch["timestamp"]
+    found = zip(batch["value"].to_pylist(), batch["key"].to_pylist(), times.to_pylist(), headers, strict=True)
+    return map(_sendable, found) if pc.any(pc.equal(times, 0)).as_py() else found
+
+
+def _sendable(row: Row) -> Row:
+    value, key, timestamp, headers = row
+    return (value, key, 1, [*headers, (TIMESTAMP, b"0")]) if timestamp == 0 else row
+
+
+def _own_headers(tp: TopicPartition, batch: pa.RecordBatch) -> list[list[Header]]:
+    topic, partition = (TOPIC, tp.topic.encode()), (PARTITION, str(tp.partition).encode())
+    offsets = batch["offset"].cast(pa.string()).cast(pa.binary()).to_pylist()
+    return [[topic, partition, (OFFSET, offset)] for offset in offsets]
+
+
+def original_headers(batch: pa.RecordBatch, without: str | None = None) -> list[list[Header]] | None:
+    """The headers of each row, without those whose name begins with `without`; None where no row has any."""
+    keys, values = headers_of(batch)
+    if len(keys) == 0:
+        return None
+    pairs = list(zip(keys.to_pylist(), values.to_pylist(), strict=True))
+    ends = header_ends(batch).tolist()
+    found = [pairs[start:stop] for start, stop in zip([0, *ends], ends, strict=False)]
+    if without is None or not pc.any(pc.starts_with(keys, without)).as_py():
+        return found
+    return [[pair for pair in row if not pair[0].startswith(without)] for row in found]
+
+
+def headers_of(batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
+    """Names and values of all headers of all rows, one after the other."""
+    flat = pc.list_flatten(batch["headers"])
+    return pc.struct_field(flat, 0), pc.struct_field(flat, 1)
+
+
+def header_ends(batch: pa.RecordBatch) -> Any:
+    """Where each row's headers end in `headers_of`."""
+    counts = pc.fill_null(pc.list_value_length(batch["headers"]), 0)
+    return pc.cumulative_sum(counts.cast(pa.int64())).to_numpy(zero_copy_only=False)

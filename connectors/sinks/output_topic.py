@@ -1,0 +1,149 @@
+"""The topics that keyfold writes to: made with what publishing needs, checked where they exist already."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+import structlog
+
+from connectors.config.connector import ConnectorConfig
+from connectors.errors import OutputError, UnreachableError
+from connectors.kafka.admin import Admin, TopicInfo
+
+_log = structlog.get_logger()
+
+FOREVER: Final = 9223372036854775807
+HEADER_ROOM: Final = 4_096
+"""Bytes that our headers may add to a record: three names, a topic name of 249, two numbers."""
+KAFKAS_LARGEST: Final = 1_048_588
+"""Kafka's default of max.message.bytes."""
+DEADLINE_S: Final = 60.0
+_PAUSE_S: Final = 0.1
+
+Config = Mapping[str, str]
+
+
+def ensure(admin: Admin, connector: ConnectorConfig, source: str, name: str, partitions: int) -> str:
+    """The id of the output topic `name`, made or grown to `partitions` now where it has to be.
+
+    Raises OutputError, with everything that has to be changed, where an existing topic cannot take what is
+    published; UnreachableError where it has no leaders in time.
+    """
+    source_config = admin.topic_config(source)
+    if name not in admin.describe([name]):
+        config = new_config(connector, source_config)
+        if admin.create_topic(name, partitions, connector.output_topic_replication_factor, config):
+            _log.info("output topic created", topic=name, partitions=partitions)
+    info = _ready(admin, name, 1)
+    if info.partitions < partitions:
+        admin.grow(name, partitions)
+        info = _ready(admin, name, partitions)
+        _log.info("output topic grown", topic=name, partitions=partitions)
+    _check(connector, name, admin.topic_config(name), source_config)
+    return info.id
+
+
+def ensure_dead_letters(admin: Admin, connector: ConnectorConfig) -> None:
+    """Makes the dead letter topic with one partition, as Kafka Connect does; an existing one is taken as it is."""
+    name = connector.dead_letter_topic
+    if name is None or name in admin.describe([name]):
+        return
+    config = {"message.timestamp.type": "CreateTime", **_any_time(), "max.message.bytes": str(KAFKAS_LARGEST * 2)}
+    if admin.create_topic(name, 1, connector.dead_letter_replication_factor, config):
+        _log.info("dead letter topic created", topic=name)
+    _ready(admin, name, 1)
+
+
+def new_config(connector: ConnectorConfig, source: Config) -> dict[str, str]:
+    """The settings of a new output topic; output.topic.config.* wins.
+
+    The minimum compaction lag is not set again: what is published has waited for it already.
+    """
+    kept = {"retention.ms": str(connector.retention_ms), "retention.bytes": str(connector.retention_bytes)}
+    return {
+        "cleanup.policy": ",".join(sorted(connector.cleanup_policy)),
+        "delete.retention.ms": str(connector.delete_retention_ms),
+        **(kept if "delete" in connector.cleanup_policy else {}),
+        "message.timestamp.type": "CreateTime",
+        **_any_time(),
+        "max.message.bytes": str(_room(source)),
+        **connector.output_topic_config,
+    }
+
+
+def _any_time() -> dict[str, str]:
+    """Records keep the times of their source, however far they are from now (KIP-937)."""
+    return {f"message.timestamp.{side}.max.ms": str(FOREVER) for side in ("before", "after")}
+
+
+def _room(source: Config) -> int:
+    return max(int(source.get("max.message.bytes", KAFKAS_LARGEST)), KAFKAS_LARGEST) + HEADER_ROOM
+
+
+def faults(connector: ConnectorConfig, config: Config) -> list[str]:
+    """What in the settings of an existing output topic breaks a promise, each with what it has to be."""
+    policy = set(config.get("cleanup.policy", "delete").split(","))
+    found = []
+    if "compact" in connector.cleanup_policy and "compact" not in policy:
+        found.append(f"cleanup.policy is {config.get('cleanup.policy')}, it has to contain compact")
+    if "delete" in policy and "delete" not in connector.cleanup_policy:
+        found.append("cleanup.policy contains delete, which the connector's does not: keys would expire")
+    if config.get("message.timestamp.type") != "CreateTime":
+        found.append(f"message.timestamp.type is {config.get('message.timestamp.type')}, it has to be CreateTime")
+    return found
+
+
+def warnings(config: Config, source: Config) -> list[str]:
+    """What in the settings of an existing output topic may make it refuse single records."""
+    found = []
+    largest = int(config.get("max.message.bytes", KAFKAS_LARGEST))
+    needed = int(source.get("max.message.bytes", KAFKAS_LARGEST)) + HEADER_ROOM
+    if largest < needed:
+        found.append(f"max.message.bytes is {largest}, records of the source with our headers may need {needed}")
+    bounded = [name for name in _any_time() if int(config.get(name, FOREVER)) < FOREVER]
+    return found + [f"{name} is {config[name]}, records with other times are refused" for name in bounded]
+
+
+def resume_safe_ms(config: Config) -> int | None:
+    """How long a reader may stay away from a topic with these settings without missing a tombstone or a record.
+
+    The smaller of delete.retention.ms and, where it deletes, retention.ms; None is for ever.
+    """
+    policy = config.get("cleanup.policy", "delete")
+    limits = [int(config.get("delete.retention.ms", 86_400_000))] if "compact" in policy else []
+    retention = int(config.get("retention.ms", 604_800_000))
+    if "delete" in policy and retention >= 0:
+        limits.append(retention)
+    return min(limits, default=None)
+
+
+def _check(connector: ConnectorConfig, name: str, config: Config, source: Config) -> None:
+    wrong = faults(connector, config)
+    if wrong:
+        raise OutputError(
+            f"Connector {connector.name}: output topic {name} cannot take what is published: {'; '.join(wrong)}.",
+            "Change it with kafka-configs.sh --alter, or name another output.topic.",
+        )
+    for text in warnings(config, source):
+        _log.warning("output topic may refuse records", connector=connector.name, topic=name, reason=text)
+
+
+def _ready(admin: Admin, name: str, partitions: int) -> TopicInfo:
+    """The topic once it has `partitions` partitions and every one of them a leader."""
+
+    def found() -> Iterable[TopicInfo]:
+        return (one for one in admin.describe([name]).values() if one.partitions >= partitions and not one.leaderless)
+
+    return _wait(found, f"Topic {name} has no leader for each of {partitions} partitions")
+
+
+def _wait(find: Callable[[], Iterable[TopicInfo]], trouble: str) -> TopicInfo:
+    until = time.monotonic() + DEADLINE_S
+    while True:
+        for info in find():
+            return info
+        if time.monotonic() >= until:
+            raise UnreachableError(f"{trouble} after {DEADLINE_S:.0f} s.", "Check that all brokers are up.")
+        time.sleep(_PAUSE_S)

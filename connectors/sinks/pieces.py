@@ -1,0 +1,128 @@
+"""Cuts the stream of a publish task into pieces of one partition, and pieces into loads of one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compactor.record import TopicPartition
+from connectors.sinks.encode import header_ends, headers_of
+from connectors.sinks.settings import Limits
+
+
+class Piece(Struct, frozen=True, kw_only=True):
+    """Records of one partition by offset; `last` where no record of the partition follows in this plan.
+
+    `bytes` is by `record.measure`. A partition without records is one empty piece that is its last.
+    """
+
+    tp: TopicPartition
+    batch: pa.RecordBatch
+    bytes: int
+    last: bool
+
+    @property
+    def records(self) -> int:
+        """How many records it has."""
+        return int(self.batch.num_rows)
+
+    @property
+    def next_offset(self) -> int:
+        """The source offset after its last record."""
+        return int(self.batch["offset"][-1].as_py()) + 1
+
+    def halves(self) -> tuple[Piece, Piece]:
+        """The same records in two pieces; for a piece of at least two."""
+        middle = self.records // 2
+        parts = (self.batch.slice(0, middle), self.batch.slice(middle))
+        lower, upper = (replace(self, batch=part, bytes=int(row_bytes(part).sum())) for part in parts)
+        return replace(lower, last=False), upper
+
+
+def pieces(batches: Iterable[pa.RecordBatch], partitions: Sequence[TopicPartition], limits: Limits) -> Iterator[Piece]:
+    """All of `batches` (sorted by topic, partition, offset) in pieces, then an empty one per silent partition."""
+    seen: set[TopicPartition] = set()
+    held: Piece | None = None
+    for piece in _cut(batches, limits):
+        seen.add(piece.tp)
+        if held is not None:
+            yield replace(held, last=held.tp != piece.tp)
+        held = piece
+    if held is not None:
+        yield replace(held, last=True)
+    yield from (Piece(tp=tp, batch=_EMPTY, bytes=0, last=True) for tp in partitions if tp not in seen)
+
+
+def loads(found: Iterable[Piece], most_bytes: int) -> Iterator[list[Piece]]:
+    """Consecutive pieces of up to `most_bytes` together; a larger piece is alone."""
+    load: list[Piece] = []
+    room = most_bytes
+    for piece in found:
+        if load and piece.bytes > room:
+            yield load
+            load, room = [], most_bytes
+        load.append(piece)
+        room -= piece.bytes
+    if load:
+        yield load
+
+
+_EMPTY = pa.RecordBatch.from_pylist([], schema=pa.schema([pa.field("offset", pa.int64())]))
+
+
+def _cut(batches: Iterable[pa.RecordBatch], limits: Limits) -> Iterator[Piece]:
+    for batch in batches:
+        for part in _by_partition(batch):
+            tp = TopicPartition(part["topic"][0].as_py(), part["partition"][0].as_py())
+            sums = np.cumsum(row_bytes(part))
+            for start, stop in _by_size(sums, limits):
+                size = int(sums[stop - 1] - (sums[start - 1] if start else 0))
+                yield Piece(tp=tp, batch=part.slice(start, stop - start), bytes=size, last=False)
+
+
+def _by_partition(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """`batch` where topic or partition change."""
+    rows = batch.num_rows
+    if rows == 0:
+        return
+    topic, partition = batch["topic"], batch["partition"]
+    changed = pc.or_(
+        pc.not_equal(topic.slice(1), topic.slice(0, rows - 1)),
+        pc.not_equal(partition.slice(1), partition.slice(0, rows - 1)),
+    )
+    starts = [0, *(index + 1 for index in pc.indices_nonzero(changed).to_pylist()), rows]
+    for start, stop in pairwise(starts):
+        yield batch.slice(start, stop - start)
+
+
+def _by_size(sums: Any, limits: Limits) -> Iterator[tuple[int, int]]:
+    """Row ranges that keep both limits; a row that is larger than the limit is alone."""
+    start = 0
+    while start < len(sums):
+        below = sums[start - 1] if start else 0
+        fitting = int(np.searchsorted(sums, below + limits.transaction_bytes, side="right"))
+        stop = min(max(fitting, start + 1), start + limits.piece_records, len(sums))
+        yield start, stop
+        start = stop
+
+
+def row_bytes(batch: pa.RecordBatch) -> Any:
+    """The bytes of each row of `batch`: key, value and headers (record.measure is their sum)."""
+    plain = sum(_lengths(batch[name]) for name in ("key", "value"))
+    keys, values = headers_of(batch)
+    if len(keys) == 0:
+        return plain
+    sums = np.concatenate(([0], np.cumsum(_lengths(keys) + _lengths(values))))
+    ends = header_ends(batch)
+    return plain + np.diff(sums[ends], prepend=0)
+
+
+def _lengths(column: pa.Array) -> Any:
+    return pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64)

@@ -1,0 +1,199 @@
+"""One transaction: records, dead letters and positions, all or nothing (steps 8 to 11 of docs/protocol.md)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import TopicPartition as Partition
+
+from compactor.errors import OutcomeUnknownError, PublishInterruptedError
+from compactor.failpoints import hit
+from compactor.position import Position, encode
+from compactor.record import TopicPartition, measure
+from connectors.kafka.failures import MISSING, REFUSED, cause
+from connectors.sinks import dead_letter
+from connectors.sinks import encode as encoding
+from connectors.sinks.ledger import NOTHING, Ledger, Tally
+from connectors.sinks.pieces import Piece
+from connectors.sinks.session import Session
+from connectors.sinks.settings import Rules
+
+_POLL_S: Final = 0.05
+_PURGED: Final = frozenset((KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT))
+
+
+class Refused(Exception):  # noqa: N818 - not an error that anybody meets: the sink isolates the record
+    """The broker refused a produce batch of the transaction, which is aborted; `reason` is the broker's."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Transaction:
+    """Sends pieces in one transaction after the other, each ending at a piece's end."""
+
+    def __init__(self, session: Session, ledger: Ledger, rules: Rules) -> None:
+        self.refused: dict[TopicPartition, dict[int, str]] = {}
+        self._session = session
+        self._ledger = ledger
+        self._rules = rules
+        self._tallies: dict[TopicPartition, Tally] = {}
+
+    def send(self, pieces: Sequence[Piece]) -> int:
+        """Commits as many of `pieces` as the time of a transaction allows, at least one; how many.
+
+        Raises Refused after aborting; OutcomeUnknownError where the commit was not answered;
+        PublishInterruptedError, UnreachableError, OutputError, FencedError after aborting.
+        """
+        self._tallies.clear()
+        self._session.failures.clear()
+        try:
+            return self._steps(pieces)
+        except KafkaException as error:
+            raise self._aborted(cause(error), "the transaction failed") from error
+
+    def _steps(self, pieces: Sequence[Piece]) -> int:
+        session = self._session
+        session.producer.begin_transaction()
+        hit("publish.begin")
+        count = self._produce(pieces)
+        self._flush()
+        hit("publish.sent")
+        positions = self._ledger.positions(pieces[:count], self._marks())
+        self._send_positions(positions)
+        hit("publish.offsets")
+        self._commit()
+        hit("publish.committed")
+        self._ledger.commit(positions, self._tallies)
+        return count
+
+    def _produce(self, pieces: Sequence[Piece]) -> int:
+        """Step 9; ends early when the transaction has been open for as long as it may."""
+        until = time.monotonic() + self._session.limits.transaction_s
+        for count, piece in enumerate(pieces):
+            if count and time.monotonic() >= until:
+                return count
+            if piece.records:
+                self._produce_piece(piece)
+            self._session.producer.poll(0)
+            self._check_deliveries()
+        return len(pieces)
+
+    def _produce_piece(self, piece: Piece) -> None:
+        plain, letters = dead_letter.split(piece.tp, piece.batch, self.refused)
+        output = self._ledger.output(piece.tp)
+        tally = NOTHING
+        if output is not None and plain.num_rows:
+            rows = encoding.records(piece.tp, plain, source_headers=self._rules.source_headers)
+            self._produce_rows(output, piece.tp.partition, rows)
+            tally = Tally(plain.num_rows, piece.bytes if letters is None else measure(plain))
+        if letters is not None:
+            tally += self._produce_letters(piece.tp, letters)
+        self._tallies[piece.tp] = self._tallies.get(piece.tp, NOTHING) + tally
+
+    def _produce_letters(self, tp: TopicPartition, letters: Any) -> Tally:
+        bucket, rules = self._session.bucket, self._rules
+        if not rules.tolerate:
+            dead_letter.refuse_rejected(bucket.connector, tp, letters, self.refused)
+        refused = sum(1 for offset in letters["offset"].to_pylist() if offset in self.refused.get(tp, {}))
+        if rules.dead_letters is None:
+            return Tally(refused=refused)
+        rows = dead_letter.records(bucket.connector, bucket.plan.bucket, tp, letters, self.refused, rules)
+        self._produce_rows(rules.dead_letters, -1, rows)
+        return Tally(dead_letters=letters.num_rows, refused=refused)
+
+    def _produce_rows(self, topic: str, partition: int, rows: Iterator[encoding.Row]) -> None:
+        """The one loop over records in Python: librdkafka takes them one by one. Partition -1: by key."""
+        produce, failed = self._session.producer.produce, self._session.failed
+        for value, key, timestamp, headers in rows:
+            try:
+                produce(topic, value, key, partition, failed, None, timestamp, headers)
+            except BufferError:
+                self._produce_later(topic, partition, (value, key, timestamp, headers))
+
+    def _produce_later(self, topic: str, partition: int, row: encoding.Row) -> None:
+        """Produces one record as soon as librdkafka's queue has room for it."""
+        session = self._session
+        value, key, timestamp, headers = row
+        until = time.monotonic() + session.limits.deadline_s
+        while True:
+            waiting = len(session.producer)
+            session.producer.poll(_POLL_S)
+            try:
+                return session.producer.produce(topic, value, key, partition, session.failed, None, timestamp, headers)
+            except BufferError:
+                self._check_deliveries()
+                if waiting == 0:
+                    raise self._too_large() from None
+                if time.monotonic() >= until:
+                    raise self._aborted(_timed_out(), "records were not taken in time") from None
+
+    def _flush(self) -> None:
+        """Waits until everything is acknowledged. After a failure the rest would never leave librdkafka's queue."""
+        until = time.monotonic() + self._session.limits.deadline_s
+        while left := self._session.producer.flush(_POLL_S):
+            if self._session.failures or time.monotonic() >= until:
+                raise self._aborted(_timed_out(), f"{left} records were not acknowledged")
+        self._check_deliveries()
+
+    def _check_deliveries(self) -> None:
+        if self._session.failures:
+            raise self._aborted(_timed_out(), "records were not delivered")
+
+    def _marks(self) -> dict[TopicPartition, int]:
+        """The high watermark of each output partition that has records in this transaction."""
+        written = {tp for tp, tally in self._tallies.items() if tally.records}
+        outputs = {tp: TopicPartition(self._ledger.output(tp) or "", tp.partition) for tp in written}
+        found = self._session.admin.high_watermarks(outputs.values())
+        return {tp: found[output] for tp, output in outputs.items()}
+
+    def _send_positions(self, positions: dict[TopicPartition, Position]) -> None:
+        """Step 10."""
+        found = [Partition(tp.topic, tp.partition, one.offset, encode(one)) for tp, one in positions.items()]
+        try:
+            self._session.offsets(found)
+        except KafkaException as error:
+            if cause(error).code() not in MISSING:
+                raise
+            raise PublishInterruptedError(
+                f"{self._session.bucket}: the group takes no position for a source topic that is gone: "
+                f"{cause(error).str()}.",
+                "Positions of a deleted topic cannot be committed; it has to be closed first.",
+            ) from error
+
+    def _commit(self) -> None:
+        """Step 11: asks until there is an answer; without one in time nobody may guess."""
+        until = time.monotonic() + self._session.limits.deadline_s
+        while True:
+            try:
+                return self._session.producer.commit_transaction(max(0.1, until - time.monotonic()))
+            except KafkaException as error:
+                found = cause(error)
+                if found.txn_requires_abort() or found.fatal():
+                    raise
+                if not found.retriable() or time.monotonic() >= until:
+                    raise OutcomeUnknownError(
+                        f"{self._session.bucket}: the commit of a transaction was not answered: {found.str()}.",
+                        "The positions that the group holds tell whether it took effect; they are read again.",
+                    ) from error
+
+    def _aborted(self, error: KafkaError, doing: str) -> Exception:
+        """Aborts; the exception that the failed deliveries, or else `error`, come down to."""
+        self._session.abort()  # this also brings the delivery reports that are still missing
+        found = [one for one in self._session.failures if one.code() not in _PURGED] + [error]
+        refusal = next((one for one in found if one.code() in REFUSED), None)
+        if refusal is not None:
+            return Refused(refusal.str())
+        return self._session.verdict(found[0], doing)
+
+    def _too_large(self) -> Refused:
+        self._session.abort()
+        return Refused("it is larger than the producer's queue (queue.buffering.max.kbytes)")
+
+
+def _timed_out() -> KafkaError:
+    return KafkaError(KafkaError._MSG_TIMED_OUT, "time is up")

@@ -1,0 +1,1 @@
+"""The source: Kafka topics as a Spark data source of exact offset ranges."""

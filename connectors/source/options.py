@@ -1,0 +1,178 @@
+"""The options of the source, parsed once from Spark's strings.
+
+| option | meaning | default |
+|---|---|---|
+| connector | name, for messages | keyfold |
+| consumer.config | JSON object of librdkafka settings; may hold secrets | required |
+| admin.config | the same for the admin client | consumer.config without what only consumers know |
+| topics | JSON list of names; this or topics.regex | |
+| topics.regex | Java's pattern for the whole name; internal topics never match | |
+| exclude | JSON list of names that topics.regex does not match | [] |
+| starts | JSON `{"topic": {"id": "…", "partitions": {"0": 57}}}`: where known topics begin | {} |
+| max.offsets.per.trigger | offsets that a micro-batch takes at most | unlimited |
+| tasks.max | reading tasks of a batch at most | 2 |
+| batch.bytes | bytes of key, value and headers in an Arrow batch, at most (one record is never cut) | 16 MiB |
+| on.data.loss | fail or skip | fail |
+| ranges | true adds the column `range` with its rows | false |
+| read.timeout.ms | without progress for so long, a read or a plan fails | 60000 |
+| metadata.max.age.ms | topics, partitions and ids are asked for again after it | 5000 |
+| poll.interval.ms | an idle source asks for new ends at most this often | 250 |
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from connectors.config.java_regex import translate
+from connectors.errors import ConfigError
+from connectors.kafka.consumers import Clients
+from connectors.source.offsets import TopicOffsets, decode
+
+_NAMES: Final = frozenset(
+    (
+        *("connector", "consumer.config", "admin.config", "topics", "topics.regex", "exclude", "starts"),
+        *("max.offsets.per.trigger", "tasks.max", "batch.bytes", "on.data.loss", "ranges"),
+        *("read.timeout.ms", "metadata.max.age.ms", "poll.interval.ms"),
+    )
+)
+
+
+class Selection(msgspec.Struct, frozen=True):
+    """Which topics are read: those named, or those whose whole name matches `regex` and that are not excluded."""
+
+    topics: tuple[str, ...] = ()
+    regex: str | None = None
+    exclude: frozenset[str] = frozenset()
+
+    def pattern(self) -> re.Pattern[str] | None:
+        """`regex` compiled; None where topics are named."""
+        return None if self.regex is None else translate(self.regex)
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """How much at once: offsets a micro-batch, tasks a batch, bytes an Arrow batch."""
+
+    max_offsets: int | None = None
+    tasks_max: int = 2
+    batch_bytes: int = 16 << 20
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """What a reading task does beyond yielding records."""
+
+    skip_lost: bool = False
+    ranges: bool = False
+
+
+class Patience(msgspec.Struct, frozen=True):
+    """How long to wait, in seconds."""
+
+    timeout: float = 60.0
+    metadata_age: float = 5.0
+    poll_interval: float = 0.25
+
+
+class SourceOptions(msgspec.Struct, frozen=True):
+    """All options of one source. Its repr shows no client setting."""
+
+    connector: str
+    clients: Clients
+    selection: Selection
+    starts: dict[str, TopicOffsets] = {}
+    limits: Limits = Limits()
+    reading: Reading = Reading()
+    patience: Patience = Patience()
+
+
+def parse(options: Mapping[str, str]) -> SourceOptions:
+    """Raises ConfigError that names the option, without its value where that may hold a secret."""
+    unknown = sorted(set(options) - _NAMES - {"path"})
+    if unknown:
+        raise ConfigError(f"Source option {unknown[0]} is not known.", f"Known are: {', '.join(sorted(_NAMES))}.")
+    connector = options.get("connector", "keyfold")
+    return SourceOptions(
+        connector=connector,
+        clients=_clients(connector, options),
+        selection=_selection(options),
+        starts=_starts(options),
+        limits=Limits(
+            max_offsets=_positive(options, "max.offsets.per.trigger", None),
+            tasks_max=_positive(options, "tasks.max", 2) or 2,
+            batch_bytes=_positive(options, "batch.bytes", 16 << 20) or 16 << 20,
+        ),
+        reading=Reading(
+            skip_lost=_choice(options, "on.data.loss", ("fail", "skip")) == "skip",
+            ranges=_choice(options, "ranges", ("false", "true")) == "true",
+        ),
+        patience=_patience(options),
+    )
+
+
+def _clients(connector: str, options: Mapping[str, str]) -> Clients:
+    consumer = _json(options, "consumer.config", dict[str, str | int | float | bool], None)
+    if consumer is None:
+        raise _wrong("consumer.config", "is missing")
+    return Clients(connector, consumer, _json(options, "admin.config", dict[str, str | int | float | bool], None))
+
+
+def _selection(options: Mapping[str, str]) -> Selection:
+    if ("topics" in options) == ("topics.regex" in options):
+        raise _wrong("topics", "and topics.regex: exactly one of the two is needed")
+    chosen = Selection(
+        topics=_json(options, "topics", tuple[str, ...], ()),
+        regex=options.get("topics.regex"),
+        exclude=_json(options, "exclude", frozenset[str], frozenset()),
+    )
+    try:
+        chosen.pattern()
+    except ValueError as error:
+        raise _wrong("topics.regex", str(error)) from None
+    return chosen
+
+
+def _starts(options: Mapping[str, str]) -> dict[str, TopicOffsets]:
+    try:
+        return decode(_json(options, "starts", dict[str, Any], {}))
+    except msgspec.ValidationError as error:
+        raise _wrong("starts", str(error)) from None
+
+
+def _patience(options: Mapping[str, str]) -> Patience:
+    return Patience(
+        timeout=(_positive(options, "read.timeout.ms", 60_000) or 0) / 1000,
+        metadata_age=(_positive(options, "metadata.max.age.ms", 5_000) or 0) / 1000,
+        poll_interval=(_positive(options, "poll.interval.ms", 250) or 0) / 1000,
+    )
+
+
+def _json(options: Mapping[str, str], name: str, kind: Any, default: Any) -> Any:  # the type is an argument
+    if name not in options:
+        return default
+    try:
+        return msgspec.json.decode(options[name], type=kind)
+    except msgspec.DecodeError as error:
+        raise _wrong(name, str(error)) from None
+
+
+def _positive(options: Mapping[str, str], name: str, default: int | None) -> int | None:
+    text = options.get(name)
+    if text is None:
+        return default
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise _wrong(name, f"is {text!r}, a whole number from 1 up is allowed")
+    return int(text)
+
+
+def _choice(options: Mapping[str, str], name: str, allowed: tuple[str, str]) -> str:
+    text = options.get(name, allowed[0])
+    if text not in allowed:
+        raise _wrong(name, f"is {text!r}, allowed is {' or '.join(allowed)}")
+    return text
+
+
+def _wrong(name: str, why: str) -> ConfigError:
+    return ConfigError(f"Source option {name} {why}.", "Correct that option.")

@@ -1,0 +1,163 @@
+"""Which offsets a micro-batch takes, and which task reads them: pure.
+
+A topic is first introduced: the batch that meets it ends at its log start and reads nothing of it, so every
+range begins at an offset that stands in the start position. A partition that a known topic has gained begins
+at offset 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import accumulate, pairwise
+
+import msgspec
+
+from compactor.record import TopicPartition
+from connectors.source import outcome
+from connectors.source.offsets import Offsets, TopicOffsets
+
+
+class Topic(msgspec.Struct, frozen=True):
+    """A source topic as the broker has it: its id, and how many partitions."""
+
+    id: str
+    partitions: int
+
+
+class Range(msgspec.Struct, frozen=True):
+    """The offsets [lo, hi) of one partition of the topic with that id."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    lo: int
+    hi: int
+
+    @property
+    def size(self) -> int:
+        """Offsets in the range; records may be fewer."""
+        return self.hi - self.lo
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Whose offsets they are."""
+        return TopicPartition(self.topic, self.partition)
+
+
+class Bundle(msgspec.Struct, frozen=True):
+    """The ranges that one task reads with one consumer; never two of one partition."""
+
+    ranges: tuple[Range, ...]
+
+
+def admit(backlog: Mapping[TopicPartition, int], limit: int | None) -> dict[TopicPartition, int]:
+    """How many offsets of each partition's backlog a batch of `limit` offsets takes.
+
+    Shares are in proportion to the backlog; a partition that has one gets at least 1, so with more
+    partitions than `limit` the batch is that much larger.
+    """
+    total = sum(backlog.values())
+    if limit is None or total <= limit:
+        return dict(backlog)
+    marks = [limit * reached // total for reached in accumulate(backlog.values(), initial=0)]
+    shares = (upper - lower for lower, upper in pairwise(marks))
+    return {key: max(share, min(1, size)) for (key, size), share in zip(backlog.items(), shares, strict=True)}
+
+
+def known(start: Offsets, topics: Mapping[str, Topic]) -> dict[TopicPartition, int]:
+    """Our position in every partition that exists now, of the topics in `start`."""
+    return {
+        TopicPartition(name, number): start[name].partitions.get(number, 0)
+        for name in sorted(start.keys() & topics.keys())
+        for number in range(topics[name].partitions)
+    }
+
+
+def check_ids(connector: str, start: Offsets, topics: Mapping[str, Topic]) -> None:
+    """Raises SourceChangedError where a topic of `start` has another id now."""
+    for name in sorted(start.keys() & topics.keys()):
+        if start[name].id != topics[name].id:
+            raise outcome.recreated(connector, name, start[name].id, topics[name].id)
+
+
+def advance(
+    connector: str, start: Offsets, topics: Mapping[str, Topic], ends: Mapping[TopicPartition, int], limit: int | None
+) -> dict[str, TopicOffsets]:
+    """Where a batch from `start` ends, given the last stable offsets; partitions without one stay.
+
+    Topics of `start` that are not in `topics` (deleted, no longer matched) keep their offsets.
+    Raises SourceChangedError where a log ends below our position.
+    """
+    positions = known(start, topics)
+    for key in positions.keys() & ends.keys():
+        if ends[key] < positions[key]:
+            raise outcome.below(connector, key, positions[key], ends[key])
+    taken = admit({key: ends.get(key, position) - position for key, position in positions.items()}, limit)
+    moved: dict[str, dict[int, int]] = {name: dict(topic.partitions) for name, topic in start.items()}
+    for key, count in taken.items():
+        moved[key.topic][key.partition] = positions[key] + count
+    return {name: TopicOffsets(start[name].id, partitions) for name, partitions in moved.items()}
+
+
+def introduce(
+    names: Iterable[str], topics: Mapping[str, Topic], log_starts: Mapping[TopicPartition, int]
+) -> dict[str, TopicOffsets]:
+    """The positions of topics first seen: the log start of each of their partitions.
+
+    A topic one of whose log starts is not known waits for a later batch.
+    """
+    found = {name: [TopicPartition(name, number) for number in range(topics[name].partitions)] for name in names}
+    return {
+        name: TopicOffsets(topics[name].id, {key.partition: log_starts[key] for key in keys})
+        for name, keys in found.items()
+        if all(key in log_starts for key in keys)
+    }
+
+
+def ranges(connector: str, start: Offsets, end: Offsets) -> list[Range]:
+    """What lies between two positions; raises SourceChangedError where they do not belong to one topic."""
+    found: list[Range] = []
+    for name in sorted(start.keys() & end.keys()):
+        before, after = start[name], end[name]
+        if before.id != after.id:
+            raise outcome.recreated(connector, name, before.id, after.id)
+        for number, hi in sorted(after.partitions.items()):
+            lo = before.partitions.get(number, 0)
+            if hi < lo:
+                raise outcome.below(connector, TopicPartition(name, number), lo, hi)
+            if hi > lo:
+                found.append(Range(name, after.id, number, lo, hi))
+    return found
+
+
+def bundles(found: Iterable[Range], tasks_max: int, smallest: int = 20_000) -> list[Bundle]:
+    """At most `tasks_max` bundles of about as many offsets each, none planned under `smallest` offsets.
+
+    The ranges are laid end to end and that line is cut: so a bundle has at most one piece of a partition,
+    if `found` has one range for each. A cut that would leave a sliver moves to the edge of its range.
+    """
+    queue = list(reversed(list(found)))
+    left = sum(item.size for item in queue)
+    tasks = max(1, min(tasks_max, left // smallest))
+    made: list[Bundle] = []
+    while queue and len(made) < tasks - 1:
+        bundle = _fill(queue, left / (tasks - len(made)))
+        left -= sum(item.size for item in bundle.ranges)
+        made.append(bundle)
+    return [*made, Bundle(tuple(reversed(queue)))] if queue else made
+
+
+def _fill(queue: list[Range], target: float) -> Bundle:
+    """Takes about `target` offsets from the end of `queue`, putting the rest of a cut range back."""
+    taken: list[Range] = []
+    room = target
+    sliver = target / 10
+    while queue and (not taken or room > sliver):
+        item = queue.pop()
+        if item.size > room + sliver:
+            cut = item.lo + max(1, round(room))
+            queue.append(msgspec.structs.replace(item, lo=cut))
+            item = msgspec.structs.replace(item, hi=cut)
+        taken.append(item)
+        room -= item.size
+    return Bundle(tuple(taken))

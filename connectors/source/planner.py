@@ -1,0 +1,196 @@
+"""Follows topics and their ends, and says where the next micro-batch ends.
+
+Lives in the one planner process of a query. It keeps no position: every answer follows from the position
+it is given and from what the brokers say, so a restart needs nothing of it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar
+
+import msgspec
+import structlog
+
+from compactor.record import TopicPartition
+from connectors.errors import UnreachableError
+from connectors.source import plan
+from connectors.source.cluster import Answers, Cluster, NoAnswerError
+from connectors.source.offsets import Offsets, TopicOffsets
+from connectors.source.options import SourceOptions
+from connectors.source.plan import Topic
+
+_RETRY_S: Final = 0.5
+_Found = TypeVar("_Found")
+_log = structlog.get_logger()
+
+
+class _Pinned(msgspec.Struct, frozen=True):
+    """What the brokers said when the ends were pinned."""
+
+    topics: dict[str, Topic]
+    log_starts: dict[TopicPartition, int]
+    ends: dict[TopicPartition, int]
+
+
+class Planner:
+    """Decides the ends of batches. `clock` gives seconds that only rise, `sleep` waits seconds."""
+
+    def __init__(
+        self,
+        options: SourceOptions,
+        cluster: Cluster,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._options = options
+        self._cluster = cluster
+        self._clock = clock
+        self._sleep = sleep
+        self._topics: dict[str, Topic] | None = None
+        self._topics_at = float("-inf")
+        self._trouble: float | None = None
+        self._idle_at = float("-inf")
+        self._pinned: _Pinned | None = None
+        self._missing: frozenset[str] = frozenset()
+        self.ends: dict[str, TopicOffsets] | None = None
+
+    def pin(self) -> None:
+        """From now on the source ends where it ends now. Raises UnreachableError after the time for retries."""
+        self._pinned = self._until_answered(self._pin)
+
+    def initial(self) -> dict[str, TopicOffsets]:
+        """Where a new query begins: the starts of known topics, the log starts of others.
+
+        Raises SourceChangedError where a known topic was recreated, UnreachableError after the time for retries.
+        """
+        return self._until_answered(self._initial)
+
+    def latest(self, start: Offsets, limit: int | None) -> Offsets:
+        """Where a batch from `start` of at most `limit` offsets ends; `start` itself when there is nothing new.
+
+        Waits until the poll interval since the last idle answer is over. Brokers that do not answer are nothing
+        new until the time for retries is over, then UnreachableError. Raises SourceChangedError.
+        """
+        if self._pinned is None:
+            self._wait()
+        try:
+            end = self._latest(start, limit)
+        except NoAnswerError as error:
+            self._troubled(str(error))
+            return start
+        if end != start:
+            return end
+        self._idle_at = self._clock()
+        return start
+
+    def _initial(self) -> dict[str, TopicOffsets]:
+        topics, log_starts = (self._pinned.topics, self._pinned.log_starts) if self._pinned else (self._known(), None)
+        starts = self._options.starts
+        plan.check_ids(self._options.connector, starts, topics)
+        new = {name: topics[name] for name in topics.keys() - starts.keys()}
+        if log_starts is None:
+            log_starts = _complete(self._cluster.log_starts(_partitions(new)))
+        return {**starts, **plan.introduce(new, topics, log_starts)}
+
+    def _pin(self) -> _Pinned:
+        topics = self._known()
+        every = _partitions(topics)
+        log_starts = _complete(self._cluster.log_starts(every))
+        return _Pinned(topics, log_starts, _complete(self._cluster.log_ends(every)))
+
+    def _latest(self, start: Offsets, limit: int | None) -> dict[str, TopicOffsets]:
+        topics = self._pinned.topics if self._pinned else self._known()
+        plan.check_ids(self._options.connector, start, topics)
+        ends = self._pinned.ends if self._pinned else self._ask_ends(start, topics)
+        self.ends = plan.advance(self._options.connector, start, topics, ends, None)
+        moved = plan.advance(self._options.connector, start, topics, ends, limit)
+        new = topics.keys() - start.keys()
+        return {**moved, **self._introduce(new, topics)} if new else moved
+
+    def _introduce(self, new: set[str], topics: dict[str, Topic]) -> dict[str, TopicOffsets]:
+        if self._pinned:
+            return plan.introduce(new, topics, self._pinned.log_starts)
+        answers = self._cluster.log_starts(_partitions({name: topics[name] for name in new}))
+        found = plan.introduce(new, topics, answers.offsets)
+        for name in sorted(found):
+            _log.info("source topic found", connector=self._options.connector, topic=name, topic_id=found[name].id)
+        return found
+
+    def _ask_ends(self, start: Offsets, topics: dict[str, Topic]) -> dict[TopicPartition, int]:
+        answers = self._cluster.log_ends(plan.known(start, topics))
+        if answers.failures:
+            # A topic may just have been deleted: the next look at the topics tells.
+            self._topics = None
+            self._troubled(_first(answers))
+        else:
+            self._trouble = None
+        return answers.offsets
+
+    def _known(self) -> dict[str, Topic]:
+        now = self._clock()
+        if self._topics is None or now - self._topics_at >= self._options.patience.metadata_age:
+            self._topics, self._topics_at = self._ask_topics(), now
+        return self._topics
+
+    def _ask_topics(self) -> dict[str, Topic]:
+        selection = self._options.selection
+        pattern = selection.pattern()
+        if pattern is not None:
+            return self._cluster.matching(pattern, selection.exclude)
+        found = self._cluster.named(selection.topics)
+        missing = frozenset(selection.topics) - found.keys()
+        for name in sorted(missing - self._missing):
+            _log.warning("source topic does not exist", connector=self._options.connector, topic=name)
+        self._missing = missing
+        return found
+
+    def _wait(self) -> None:
+        """An idle source asks at most once per poll interval; Spark alone would ask a hundred times a second."""
+        left = self._idle_at + self._options.patience.poll_interval - self._clock()
+        if left > 0:
+            self._sleep(left)
+
+    def _troubled(self, why: str) -> None:
+        now = self._clock()
+        self._trouble = now if self._trouble is None else self._trouble
+        waited = now - self._trouble
+        _log.warning("source is not answered", connector=self._options.connector, reason=why, seconds=round(waited))
+        if waited >= self._options.patience.timeout:
+            raise self._unreachable(why, waited)
+        self._idle_at = now
+
+    def _unreachable(self, why: str, seconds: float) -> UnreachableError:
+        return UnreachableError(
+            f"Connector {self._options.connector}: the brokers did not tell the source's topics and ends for "
+            f"{seconds:.0f} s: {why}.",
+            "Check that the brokers of bootstrap.servers are up and can be reached.",
+        )
+
+    def _until_answered(self, ask: Callable[[], _Found]) -> _Found:
+        began = self._clock()
+        while True:
+            try:
+                return ask()
+            except NoAnswerError as error:
+                self._topics = None
+                passed = self._clock() - began
+                if passed >= self._options.patience.timeout:
+                    raise self._unreachable(str(error), passed) from None
+            self._sleep(_RETRY_S)
+
+
+def _partitions(topics: Mapping[str, Topic]) -> list[TopicPartition]:
+    return [TopicPartition(name, number) for name, topic in topics.items() for number in range(topic.partitions)]
+
+
+def _complete(answers: Answers) -> dict[TopicPartition, int]:
+    if answers.failures:
+        raise NoAnswerError(_first(answers))
+    return answers.offsets
+
+
+def _first(answers: Answers) -> str:
+    key = min(answers.failures)
+    return f"{key}: {answers.failures[key]}"

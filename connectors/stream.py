@@ -1,0 +1,80 @@
+"""One connector's streaming query: source options from its configuration, micro-batches to its engine."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from compactor.actions import State
+from connectors.config.connector import ConnectorConfig
+from connectors.kafka.settings import ClientSettings
+from connectors.source.datasource import KafkaSource
+from connectors.source.offsets import TopicOffsets, encode
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+
+def start(
+    spark: SparkSession,
+    options: dict[str, str],
+    checkpoint: str,
+    take: Callable[[DataFrame], None],
+    interval_ms: int | None,
+) -> StreamingQuery:
+    """Starts the query; `take` is called with each micro-batch and must have taken it when it returns.
+
+    Without `interval_ms`, the shortest time between two batches, the query ends when it has taken what was stable
+    at its start (Trigger.AvailableNow).
+    """
+    spark.dataSource.register(KafkaSource)
+    frame = spark.readStream.format("keyfold").options(**options).load()
+    writer = frame.writeStream.foreachBatch(lambda batch, _: take(batch)).option("checkpointLocation", checkpoint)
+    if interval_ms is None:
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime=f"{interval_ms} milliseconds").start()
+
+
+def source_options(connector: ConnectorConfig, clients: ClientSettings, state: State, tasks_max: int) -> dict[str, str]:
+    """Everything that the source needs; positions begin where the catalog ends."""
+    options = {
+        "connector": connector.name,
+        "consumer.config": json.dumps(clients.consumer()),
+        "admin.config": json.dumps(clients.admin()),
+        "starts": json.dumps(encode(starts(state))),
+        "tasks.max": str(tasks_max),
+        "on.data.loss": connector.on_data_loss,
+        "ranges": "true",
+        **_selection(connector),
+    }
+    if connector.max_offsets_per_trigger is not None:
+        options["max.offsets.per.trigger"] = str(connector.max_offsets_per_trigger)
+    return options
+
+
+def starts(state: State) -> dict[str, TopicOffsets]:
+    """The next offset to read of every partition of every open topic."""
+    return {
+        name: TopicOffsets(topic.topic_id, {log.partition: log.end for log in state.logs if log.topic == name})
+        for name, topic in state.topics.items()
+        if topic.closed is None
+    }
+
+
+def _selection(connector: ConnectorConfig) -> dict[str, str]:
+    if connector.topics is not None:
+        return {"topics": json.dumps(connector.topics)}
+    dead = [connector.dead_letter_topic] if connector.dead_letter_topic else []
+    return {"topics.regex": without_own(connector), "exclude": json.dumps(dead)}
+
+
+def without_own(connector: ConnectorConfig) -> str:
+    """topics.regex without the outputs of topics that it matches, whether these exist yet or not."""
+    regex = f"(?:{connector.topics_regex})"
+    before, placeholder, after = connector.output_topic_template.partition("${topic}")
+    if not placeholder:
+        return regex
+    return f"(?!{re.escape(before)}{regex}{re.escape(after)}$){regex}"

@@ -1,0 +1,99 @@
+"""One connector's thread: runs its pipeline, and starts it again with back-off where that can help."""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from typing import TYPE_CHECKING
+
+import structlog
+
+from compactor.errors import FencedError
+from compactor.faults import unwrap
+from connectors import state
+from connectors.clock import Clock
+from connectors.config.connector import ConnectorConfig
+from connectors.config.worker import WorkerConfig
+from connectors.pipeline import Pipeline
+from connectors.progress import Observer
+from connectors.state import Backoff, Status
+from connectors.status import StatusFile
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_log = structlog.get_logger()
+
+
+class Supervisor:
+    """Keeps one connector running. `error` is what ended it, None while it runs or when it ended well."""
+
+    def __init__(
+        self, spark: SparkSession, worker: WorkerConfig, connector: ConnectorConfig, clock: Clock, observer: Observer
+    ) -> None:
+        self.error: BaseException | None = None
+        self._pipeline = partial(Pipeline, spark, worker, connector, clock, observer, self._report)
+        self._name = connector.name
+        self._clock = clock
+        self._backoff = Backoff(connector.restart_backoff_initial_ms, connector.restart_backoff_max_ms)
+        self._file = StatusFile(worker.storage_location, connector.name)
+        self._status = Status()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=lambda: None)
+
+    def start(self, *, once: bool) -> None:
+        """Starts the connector's thread; with `once` it ends when all that is there now is done."""
+        self._thread = threading.Thread(target=self._run, kwargs={"once": once}, name=self._name, daemon=True)
+        self._thread.start()
+
+    def ask_to_stop(self) -> None:
+        """Lets the step that runs now end, and then the connector."""
+        self._stop.set()
+
+    def join(self) -> None:
+        """Waits until the thread has ended."""
+        self._thread.join()
+
+    def is_alive(self) -> bool:
+        """Whether the connector still runs, or will be started again."""
+        return self._thread.is_alive()
+
+    def _run(self, *, once: bool) -> None:
+        with structlog.contextvars.bound_contextvars(connector=self._name):
+            while self._attempt(once=once) and not once and self._wait_for_restart():
+                pass
+
+    def _attempt(self, *, once: bool) -> bool:
+        """One life of the pipeline; True if it failed."""
+        self._show(state.starting(self._status))
+        self.error = None
+        try:
+            self._pipeline().run(self._stop, once=once)
+        except Exception as error:  # noqa: BLE001  # whatever it was, it ends this connector only
+            self._fail(unwrap(error) or error)
+            return True
+        self._show(state.stopped(self._status))
+        return False
+
+    def _fail(self, error: BaseException) -> None:
+        self.error = error
+        self._status = state.failed(self._status, error, self._backoff, self._clock.now_ms())
+        if not isinstance(error, FencedError):  # then the file is the new owner's
+            self._show(self._status)
+        _log.error("connector FAILED", error=self._status.error, restart_at_ms=self._status.next_restart_ms)
+        _log.debug("what failed", exc_info=error)
+
+    def _report(self, counters: dict[str, int]) -> None:
+        """Called by the pipeline after each whole step."""
+        self._status = state.running(self._status)
+        self._file.write(self._status, self._clock.now_ms(), counters)
+
+    def _show(self, status: Status) -> None:
+        self._status = status
+        self._file.write(status, self._clock.now_ms())
+
+    def _wait_for_restart(self) -> bool:
+        due = self._status.next_restart_ms
+        if due is None:
+            return False
+        return not self._clock.wait((due - self._clock.now_ms()) / 1000, self._stop)

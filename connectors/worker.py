@@ -1,0 +1,140 @@
+"""A worker: many connectors in one process and one SparkSession, each in a thread of its own."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from compactor.errors import KeyfoldError
+from connectors import errors
+from connectors.clock import Clock
+from connectors.config.load import ConnectorFile, load_connector
+from connectors.config.worker import WorkerConfig
+from connectors.progress import Observer
+from connectors.supervisor import Supervisor
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_log = structlog.get_logger()
+
+POLL_SECONDS: Final = 0.5
+
+Handler = Callable[[int, FrameType | None], None]
+
+
+class Worker:
+    """Runs connectors until all have ended or the process is told to stop."""
+
+    def __init__(
+        self, config: WorkerConfig, connectors: Sequence[ConnectorFile], clock: Clock, observer: Observer
+    ) -> None:
+        self._config = config
+        self._files = {file.config.name: file for file in connectors}
+        self._clock = clock
+        self._observer = observer
+        self._stop = threading.Event()
+        self._reload = threading.Event()
+        self._supervisors: dict[str, Supervisor] = {}
+
+    def run(self, *, once: bool) -> int:
+        """Runs until done (`once`), stopped by SIGTERM or SIGINT, or every connector has ended; the exit code.
+
+        SIGHUP restarts the connectors whose files have changed.
+        """
+        with _handlers({signal.SIGTERM: self._on_stop, signal.SIGINT: self._on_stop, signal.SIGHUP: self._on_reload}):
+            spark = self._session()
+            try:
+                self._start_all(spark, once=once)
+                self._watch(spark, once=once)
+            finally:
+                self._stop_all()
+                spark.stop()
+        return outcome(supervisor.error for supervisor in self._supervisors.values())
+
+    def _session(self) -> SparkSession:
+        from connectors import spark
+
+        for name in self._files:
+            self._observer.stage(name, "starting Spark")
+        return spark.session(self._config.spark_master, self._config.spark_settings)
+
+    def _start_all(self, spark: SparkSession, *, once: bool) -> None:
+        for file in self._files.values():
+            self._start(spark, file, once=once)
+
+    def _start(self, spark: SparkSession, file: ConnectorFile, *, once: bool) -> None:
+        supervisor = Supervisor(spark, self._config, file.config, self._clock, self._observer)
+        self._supervisors[file.config.name] = supervisor
+        supervisor.start(once=once)
+
+    def _watch(self, spark: SparkSession, *, once: bool) -> None:
+        while not self._stop.is_set() and any(one.is_alive() for one in self._supervisors.values()):
+            self._clock.wait(POLL_SECONDS, self._stop)
+            if self._reload.is_set():
+                self._reload.clear()
+                self._reload_files(spark, once=once)
+
+    def _stop_all(self) -> None:
+        for supervisor in self._supervisors.values():
+            supervisor.ask_to_stop()
+        for supervisor in self._supervisors.values():
+            supervisor.join()
+
+    def _on_stop(self, _number: int, _frame: FrameType | None) -> None:
+        self._stop.set()
+
+    def _on_reload(self, _number: int, _frame: FrameType | None) -> None:
+        self._reload.set()
+
+    def _reload_files(self, spark: SparkSession, *, once: bool) -> None:
+        for name, file in list(self._files.items()):
+            changed = _changed(file, self._config)
+            if changed is None:
+                continue
+            _log.info("connector file changed, restarting the connector", connector=name, file=str(file.path))
+            self._supervisors[name].ask_to_stop()
+            self._supervisors[name].join()
+            del self._files[name], self._supervisors[name]
+            self._files[changed.config.name] = changed
+            self._start(spark, changed, once=once)
+
+
+def _changed(file: ConnectorFile, worker: WorkerConfig) -> ConnectorFile | None:
+    """The file as it is now, where that is another configuration and a valid one."""
+    try:
+        found = load_connector(file.path, worker)
+    except KeyfoldError as error:
+        _log.error("connector file is not valid any more, going on with what was read before", error=str(error))
+        return None
+    return found if found.config != file.config else None
+
+
+def outcome(found: Iterable[BaseException | None]) -> int:
+    """The worker's exit code: 0 where nothing failed, 5 where anything was fenced, the one code that all
+    failures share, else 1.
+    """
+    codes = {errors.exit_code(error) for error in found if error is not None}
+    if not codes:
+        return errors.EXIT_OK
+    if errors.EXIT_FENCED in codes:
+        return errors.EXIT_FENCED
+    return codes.pop() if len(codes) == 1 else errors.EXIT_FAILED
+
+
+@contextmanager
+def _handlers(wanted: Mapping[signal.Signals, Handler]) -> Iterator[None]:
+    """Signal handlers for a while; none outside the main thread, where Python allows none."""
+    mine = threading.current_thread() is threading.main_thread()
+    before = {number: signal.signal(number, handler) for number, handler in wanted.items()} if mine else {}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

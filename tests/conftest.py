@@ -1,0 +1,74 @@
+"""Fixtures for every kind of test. Broker and Spark start when a test first asks for them, once a session."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+
+from connectors.kafka.embedded import EmbeddedKafka
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).parent.parent
+_ORDER = ("unit", "spark", "kafka", "e2e", "conformance", "faults")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Quick tests first; each test is marked with the name of its folder."""
+    for item in items:
+        item.add_marker(_folder(item))
+    items.sort(key=lambda item: _ORDER.index(_folder(item)))
+
+
+def _folder(item: pytest.Item) -> str:
+    folder = item.path.relative_to(ROOT / "tests").parts[0]
+    return folder if folder in _ORDER else _ORDER[0]
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
+    """The one broker of the session; tests keep apart by the names of their topics."""
+    with EmbeddedKafka(tmp_path_factory.mktemp("kafka")) as running:
+        yield running
+
+
+@pytest.fixture
+def new_topic_name() -> Callable[[str], str]:
+    """Gives names that no other test has, each beginning with the stem that it is given."""
+    return lambda stem: f"{stem}-{uuid4().hex[:10]}"
+
+
+@pytest.fixture
+def topic_name(new_topic_name: Callable[[str], str]) -> str:
+    """A name that no other test has."""
+    return new_topic_name("t")
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The one Spark of the session: two threads, 1 GiB, UTC; its Python workers find the project and its tests."""
+    from pyspark.sql import SparkSession
+
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    settings: dict[str, bool | float | int | str | None] = {
+        "spark.driver.memory": "1g",
+        "spark.sql.shuffle.partitions": "4",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    builder = SparkSession.builder.master("local[2]").appName("keyfold-tests")
+    session = builder.config(map=settings).getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()

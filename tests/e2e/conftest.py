@@ -1,0 +1,18 @@
+"""A connector's place on the session's broker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from connectors.kafka.embedded import EmbeddedKafka
+from tests.support.kafka import create_topic
+from tests.support.place import Place
+
+
+@pytest.fixture
+def place(tmp_path: Path, broker: EmbeddedKafka, topic_name: str) -> Place:
+    """A connector that reads a new topic of two partitions."""
+    create_topic(broker.bootstrap, topic_name, partitions=2, cleanup_policy="delete")
+    return Place(tmp_path, broker.bootstrap, topic_name)

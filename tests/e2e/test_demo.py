@@ -1,0 +1,138 @@
+"""The demo as a person runs it; what came out is held against the CSV itself, read with Python's own csv module."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shlex
+import subprocess
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import duckdb
+import pytest
+
+from connectors.demo.data import csv_archive
+from tests.support.cli import command, environment, execute
+from tests.support.kafka import Read, consume_all
+
+pytestmark = pytest.mark.timeout(420)
+TEXTS = {"carrier", "tailnum", "origin", "dest", "time_hour"}
+
+
+class Demo(NamedTuple):
+    """A demo that has run, its broker started again by the command that it printed."""
+
+    root: Path
+    report: str
+    log: str
+    bootstrap: str
+
+
+def _rows() -> list[dict[str, str]]:
+    with zipfile.ZipFile(csv_archive()) as archive, archive.open("flights.csv") as member:
+        return sorted(csv.DictReader(io.TextIOWrapper(member, "utf-8")), key=lambda row: row["time_hour"])
+
+
+def _value(row: dict[str, str]) -> dict[str, Any]:
+    return {name: None if text == "NA" else text if name in TEXTS else int(text) for name, text in row.items()}
+
+
+@pytest.fixture(scope="module")
+def last_flights() -> dict[bytes, dict[str, Any]]:
+    """Tail number → the aircraft's last flight in the CSV, by time_hour, then by row."""
+    return {row["tailnum"].encode(): _value(row) for row in _rows() if row["tailnum"] != "NA"}
+
+
+def _printed(report: str, name: str) -> list[str]:
+    """The arguments of the printed command `… keyfold NAME …`."""
+    line = next(line for line in report.splitlines() if f"keyfold {name} " in line)
+    return shlex.split(line)[1:]
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+    """Runs the demo once, then its broker again."""
+    folder = tmp_path_factory.mktemp("demo")
+    done = subprocess.run(
+        command("demo"), cwd=folder, env=environment(), capture_output=True, text=True, check=False, timeout=360
+    )
+    assert done.returncode == 0, done.stderr
+    broker = command(*_printed(done.stdout, "kafka"))
+    with subprocess.Popen(broker, cwd=folder, env=environment(), stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        said = process.stdout.readline()
+        try:
+            assert said.startswith("listening on ")
+            yield Demo(folder / ".demo", done.stdout, done.stderr, said.removeprefix("listening on ").strip())
+        finally:
+            process.terminate()
+            process.wait(60)
+
+
+def _latest(records: list[Read]) -> dict[bytes | None, Any]:
+    return {record.key: json.loads(record.value) for record in records if record.value is not None}
+
+
+def test_the_output_topic_ends_with_each_aircrafts_last_flight(
+    demo: Demo, last_flights: dict[bytes, dict[str, Any]]
+) -> None:
+    """Every one of the 4,043, for a read_committed reader, and no other key."""
+    assert len(last_flights) == 4_043
+    assert _latest(consume_all(demo.bootstrap, "flights.compacted")) == last_flights
+
+
+def test_the_backlog_is_on_the_output_once(demo: Demo) -> None:
+    """A fresh output has each key once: the backlog is folded before it is published."""
+    keys = [record.key for record in consume_all(demo.bootstrap, "flights.compacted")]
+    assert len(keys) == len(set(keys)) == 4_043
+
+
+def test_the_snapshot_holds_each_aircrafts_last_flight(demo: Demo, last_flights: dict[bytes, dict[str, Any]]) -> None:
+    """Read by DuckDB from the files that LATEST names, each key once, as its manifest says."""
+    topic = demo.root / "snapshots/flights/flights"
+    folder = topic / (topic / "LATEST").read_text(encoding="utf-8").strip()
+    rows = duckdb.execute(f"SELECT key, value FROM '{folder}/data/*.parquet'").fetchall()
+    assert json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["records"] == len(rows) == 4_043
+    assert {key: json.loads(value) for key, value in rows} == last_flights
+
+
+def test_flights_without_a_tail_number_are_dead_letters(demo: Demo) -> None:
+    """All 2,512 of them, with the bytes that they had."""
+    expected = sorted(json.dumps(_value(row), sort_keys=True) for row in _rows() if row["tailnum"] == "NA")
+    letters = consume_all(demo.bootstrap, "flights.dead")
+    found = sorted(json.dumps(json.loads(letter.value or b""), sort_keys=True) for letter in letters)
+    assert len(found) == 2_512
+    assert found == expected
+    assert {letter.key for letter in letters} == {None}
+
+
+def test_the_report_has_the_numbers(demo: Demo) -> None:
+    """What went in and came out, how long it took, where the snapshot is, and the query's answer."""
+    for part in ("336,776", "4,043", "2,512", "SECONDS", "Snapshot: .demo/snapshots/flights/flights/", "LAST_SEEN"):
+        assert part in demo.report
+
+
+def test_progress_is_shown_in_plain_lines(demo: Demo) -> None:
+    """Without a terminal the loading is told in log lines on stderr."""
+    assert "stage=load" in demo.log
+
+
+def test_the_printed_tail_shows_the_output(demo: Demo) -> None:
+    """The second command that the demo prints gives five records of the compacted topic."""
+    done = execute(*_printed(demo.report, "tail"), cwd=demo.root.parent)
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(lines) == 5
+    assert all(json.loads(line["value"])["tailnum"] == line["key"] for line in lines)
+
+
+def test_describe_knows_the_demos_connector(demo: Demo) -> None:
+    """Beside the broker that runs again: everything is published, nothing lags behind."""
+    files = demo.root / "flights.json", "--worker", demo.root / "worker.json"
+    described = json.loads(execute("describe", *files, "--json").stdout)
+    assert [partition["lag"] for partition in described["partitions"]] == [0, 0, 0, 0]
+    assert sum(partition["records"] for partition in described["partitions"]) == 4_043

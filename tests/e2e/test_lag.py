@@ -1,0 +1,62 @@
+"""min.compaction.lag.ms: what waits, and what a change of it may not do."""
+
+from __future__ import annotations
+
+import signal
+import time
+from typing import TYPE_CHECKING
+
+from connectors.errors import EXIT_FAILED, EXIT_OK
+from tests.support.kafka import ToSend, consume_all, end_offsets, produce, wait_until
+from tests.support.place import PATIENCE_S, Place
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HOUR_MS = 3_600_000
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def test_a_young_record_waits_and_only_it(spark: SparkSession, place: Place) -> None:
+    """With a lag, the output ends right before the first young record, exact to the record."""
+    old_ms = now_ms() - 2 * HOUR_MS
+    old = [ToSend(0, b"a", b"1", [], old_ms), ToSend(0, b"a", b"2", [], old_ms)]
+    young = ToSend(0, b"a", b"3", [], now_ms())
+    produce(place.bootstrap, place.topic, [*old, young, ToSend(0, b"b", b"1", [], old_ms)])
+    place.once(spark, min_compaction_lag_ms=HOUR_MS)
+    assert place.published()[0] == 2
+    assert [record.value for record in consume_all(place.bootstrap, place.output)] == [b"2"]
+
+
+def test_a_lag_ends_without_new_input(place: Place) -> None:
+    """Records are published once their lag is over, though nothing more is produced."""
+    place.write(min_compaction_lag_ms=4000)
+    produce(place.bootstrap, place.topic, [(0, b"a", b"1", [], now_ms()), (1, b"b", b"1", [], now_ms())])
+    with place.process() as worker:
+        wait_until(
+            lambda: (
+                (place.folder / "storage").exists() and place.published() == end_offsets(place.bootstrap, place.topic)
+            ),
+            "the lag is over and all is published",
+            PATIENCE_S,
+        )
+        worker.send(signal.SIGTERM)
+        assert worker.wait() == EXIT_OK
+    assert place.breaches() == []
+
+
+def test_a_lag_raised_inside_a_fold_sent_in_parts(spark: SparkSession, place: Place) -> None:
+    """A fold that was sent in part goes on to the end it had, whatever the lag says by then."""
+    large = [ToSend(0, f"k{number % 900}".encode(), bytes(100_000)) for number in range(1000)]
+    produce(place.bootstrap, place.topic, large, **{"compression.type": "lz4"})
+    with place.process("--once", failpoints="publish.committed=kill") as worker:
+        assert worker.wait() == EXIT_FAILED
+    sent = len(consume_all(place.bootstrap, place.output))
+    assert 0 < sent < 900
+    place.once(spark, min_compaction_lag_ms=HOUR_MS)
+    assert place.published() == end_offsets(place.bootstrap, place.topic)
+    assert len(consume_all(place.bootstrap, place.output)) == 900
+    assert place.breaches() == []

@@ -1,0 +1,183 @@
+"""What a read_committed reader of the output sees of a publish, and what the group holds afterwards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from connectors.kafka.embedded import EmbeddedKafka
+from connectors.sinks.settings import Limits, Rules
+from tests.support.kafka import consume_all, open_transaction
+from tests.support.publishing import CATALOG_ID, NOW_MS, ONE_PIECE_EACH, Changelog, Rec, source_offsets
+
+
+@pytest.fixture
+def changelog(broker: EmbeddedKafka, tmp_path: Path, topic_name: str) -> Changelog:
+    return Changelog(broker.bootstrap, tmp_path, topic_name)
+
+
+def test_a_record_arrives_byte_for_byte(changelog: Changelog) -> None:
+    """Key, value, timestamp and headers (doubled, null and empty ones too) are the source's, ours follow."""
+    odd = (("a", b"1"), ("a", b"2"), ("", b""), ("ä", None))
+    changelog.publish(
+        changelog.target(0, 9),
+        [Rec(3, b"\x00k", b"\xffv", odd, 1), Rec(5, b"", b"", None, NOW_MS * 4), Rec(8, b"gone", None)],
+    )
+    seen = consume_all(changelog.bootstrap, changelog.output)
+    assert [(one.key, one.value, one.timestamp_ms) for one in seen] == [
+        (b"\x00k", b"\xffv", 1),
+        (b"", b"", NOW_MS * 4),
+        (b"gone", None, NOW_MS),
+    ]
+    assert seen[0].headers[:4] == odd
+    assert seen[0].headers[4:] == (
+        ("keyfold.source.topic", changelog.topic.encode()),
+        ("keyfold.source.partition", b"0"),
+        ("keyfold.source.offset", b"3"),
+    )
+    assert [len(one.headers) for one in seen[1:]] == [3, 3]
+
+
+def test_headers_of_an_upstream_keyfold_are_replaced(changelog: Changelog) -> None:
+    """`keyfold.*` headers of the source go, whatever else there is stays in its order."""
+    upstream = (("a", b"1"), ("keyfold.source.offset", b"99"), ("keyfold.source.timestamp", b"0"), ("b", b"2"))
+    changelog.publish(changelog.target(0, 1), [Rec(0, headers=upstream)])
+    (seen,) = consume_all(changelog.bootstrap, changelog.output)
+    assert [name for name, _ in seen.headers] == [
+        "a",
+        "b",
+        "keyfold.source.topic",
+        "keyfold.source.partition",
+        "keyfold.source.offset",
+    ]
+    assert source_offsets([seen]) == [0]
+
+
+def test_source_headers_can_be_switched_off(changelog: Changelog) -> None:
+    """With output.source.headers.enable=false a record has the headers of the source and no other."""
+    quiet = changelog.publisher(Rules(source_headers=False))
+    changelog.publish(changelog.target(0, 2), [Rec(0, headers=(("a", b"1"),)), Rec(1)], quiet)
+    assert [one.headers for one in consume_all(changelog.bootstrap, changelog.output)] == [(("a", b"1"),), ()]
+
+
+def test_time_zero_goes_as_one_and_says_so(changelog: Changelog) -> None:
+    """CreateTime 0 is `now` to librdkafka: it goes as 1 with a header; times below 0 go as they are."""
+    changelog.publish(changelog.target(0, 3), [Rec(0, timestamp=0), Rec(1, timestamp=-1), Rec(2, timestamp=1)])
+    seen = consume_all(changelog.bootstrap, changelog.output)
+    assert [one.timestamp_ms for one in seen] == [1, -1, 1]
+    assert [dict(one.headers).get("keyfold.source.timestamp") for one in seen] == [b"0", None, None]
+
+
+def test_records_stay_in_their_partition_and_order(broker: EmbeddedKafka, tmp_path: Path, topic_name: str) -> None:
+    """Each source partition goes to the output partition of the same number, by offset."""
+    changelog = Changelog(broker.bootstrap, tmp_path, topic_name, partitions=3)
+    records = [Rec(at, key=b"%d" % at, partition=number) for number in (0, 2) for at in range(0, 3000, 3)]
+    sent = changelog.publish([changelog.target(0, 3000, number) for number in (0, 1, 2)], records)
+    seen = consume_all(changelog.bootstrap, changelog.output)
+    for number in (0, 2):
+        assert source_offsets(one for one in seen if one.partition == number) == list(range(0, 3000, 3))
+    assert [(one.partition, one.records, one.end, one.output_offset) for one in sent] == [
+        (0, 1000, 3000, 1000),
+        (1, 0, 3000, None),
+        (2, 1000, 3000, 1000),
+    ]
+    assert {one.transactions for one in sent} == {1}
+
+
+def test_the_position_says_how_to_go_on(changelog: Changelog) -> None:
+    """The group holds the next source offset, whose it is, and the output offset that it reaches to."""
+    changelog.publish(changelog.target(0, 10), [Rec(1), Rec(4)])
+    held = changelog.position()
+    assert held is not None
+    assert (held.offset, held.catalog_id, held.output_id) == (10, CATALOG_ID, changelog.output_id)
+    assert (held.output_offset, held.fold_end) == (2, None)
+
+
+def test_a_range_without_survivors_carries_the_output_offset_on(changelog: Changelog) -> None:
+    """A transaction without records for a partition keeps the output offset of the one before."""
+    first = changelog.publish(changelog.target(0, 10), [Rec(1)])[0]
+    changelog.publish(changelog.target(10, 20, output_offset=first.output_offset), [])
+    held = changelog.position()
+    assert held is not None
+    assert (held.offset, held.output_offset) == (20, 1)
+
+
+def test_a_quiet_position_is_committed_again(changelog: Changelog) -> None:
+    """A target that starts where it ends refreshes its position in a transaction of its bucket."""
+    changelog.publish(changelog.target(0, 10), [Rec(1)])
+    (sent,) = changelog.publish(changelog.target(10, 10, output_offset=1), [])
+    assert (sent.end, sent.output_offset, sent.records, sent.transactions) == (10, 1, 0, 1)
+    held = changelog.position()
+    assert held is not None
+    assert (held.offset, held.output_offset) == (10, 1)
+
+
+def test_two_thousand_positions_fit_into_a_transaction(broker: EmbeddedKafka, tmp_path: Path, topic_name: str) -> None:
+    """Positions go in calls of at most 1,000, all of them in the one transaction."""
+    changelog = Changelog(broker.bootstrap, tmp_path, topic_name, partitions=2000, output_partitions=1)
+    targets = [changelog.target(0, 5, number) for number in range(2000)]
+    sent = changelog.publish(targets, [Rec(4)])
+    assert {one.transactions for one in sent} == {1}
+    assert [changelog.position(number) is not None for number in (0, 999, 1000, 1999)] == [True] * 4
+
+
+@pytest.mark.parametrize(
+    ("limits", "transactions"),
+    [
+        (Limits(), 1),
+        (Limits(transaction_bytes=4), 3),
+        (ONE_PIECE_EACH, 6),
+        (Limits(piece_records=1, transaction_s=0), 6),
+    ],
+    ids=["one", "by bytes", "a record each", "by time"],
+)
+def test_a_large_fold_goes_in_several_transactions(changelog: Changelog, limits: Limits, transactions: int) -> None:
+    """However it is cut, a reader sees every survivor once and in order, and the position ends at the fold's end."""
+    (sent,) = changelog.publish(
+        changelog.target(0, 20), [Rec(at) for at in range(0, 18, 3)], changelog.publisher(limits=limits)
+    )
+    assert source_offsets(consume_all(changelog.bootstrap, changelog.output)) == list(range(0, 18, 3))
+    assert (sent.transactions, sent.records, sent.bytes, sent.end) == (transactions, 6, 12, 20)
+    held = changelog.position()
+    assert held is not None
+    assert (held.offset, held.fold_end, held.output_offset) == (20, None, sent.output_offset)
+    place = changelog.place()
+    assert changelog.admin.high_watermarks([place])[place] == (sent.output_offset or 0) + 1, "its marker follows"
+
+
+def test_a_plan_without_targets_does_nothing(changelog: Changelog) -> None:
+    """No target, no transaction: not even a producer."""
+    assert changelog.publisher().publish(changelog.plan(), iter([])) == ()
+
+
+def test_without_an_output_only_positions_move(changelog: Changelog) -> None:
+    """With output.topic=none survivors are not sent, and the group still shows the progress."""
+    (sent,) = changelog.publish(changelog.target(0, 7, output=None), [Rec(3)])
+    assert (sent.records, sent.output_offset) == (0, None)
+    held = changelog.position()
+    assert held is not None
+    assert (held.offset, held.output_id, held.output_offset) == (7, None, None)
+    assert consume_all(changelog.bootstrap, changelog.output) == []
+
+
+def test_a_publisher_survives_pickling(changelog: Changelog) -> None:
+    """Spark ships the publisher to its tasks; secrets of its clients are not in its repr."""
+    import cloudpickle
+
+    publisher = changelog.publisher(None, None, **{"sasl.password": "hush"})
+    copy = cloudpickle.loads(cloudpickle.dumps(publisher))
+    assert copy.clients.producer["sasl.password"] == "hush"
+    assert "hush" not in repr(publisher)
+    changelog.publish(changelog.target(0, 1), [Rec(0)], copy)
+    assert len(consume_all(changelog.bootstrap, changelog.output)) == 1
+
+
+def test_last_stable_offset_is_below_an_open_transaction(changelog: Changelog) -> None:
+    """`ends` stops before a transaction that is not decided, `high_watermarks` counts it."""
+    place = changelog.place()
+    with open_transaction(changelog.bootstrap, changelog.output, [(0, b"k", b"v"), (0, b"k", b"w")]) as producer:
+        assert changelog.admin.ends([place]) == {place: 0}
+        assert changelog.admin.high_watermarks([place]) == {place: 2}
+        producer.commit_transaction(10)
+    assert changelog.admin.ends([place]) == {place: 3}

@@ -1,0 +1,230 @@
+"""Who may not publish, and what a publish that is cut off leaves behind."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from compactor import failpoints
+from compactor.errors import FencedError, KeyfoldError, PositionMovedError, PublishInterruptedError
+from compactor.position import Position, encode
+from connectors.errors import OutputError, UnreachableError
+from connectors.kafka.embedded import EmbeddedKafka
+from connectors.kafka.producers import fence_all, transactional_id
+from connectors.sinks.settings import Limits
+from tests.conftest import ROOT
+from tests.support.kafka import consume_all, delete_topic, open_transaction
+from tests.support.publishing import CATALOG_ID, ONE_PIECE_EACH, Changelog, Rec, batch, source_offsets
+
+
+@pytest.fixture
+def changelog(broker: EmbeddedKafka, tmp_path: Path, topic_name: str) -> Changelog:
+    return Changelog(broker.bootstrap, tmp_path, topic_name)
+
+
+def seen(changelog: Changelog) -> list[int]:
+    return source_offsets(consume_all(changelog.bootstrap, changelog.output))
+
+
+def test_an_older_epoch_is_fenced(changelog: Changelog) -> None:
+    """A plan of an epoch that is not the newest sends nothing."""
+    plan = changelog.plan(changelog.target(0, 1))
+    changelog.take_over()
+    with pytest.raises(FencedError, match="epoch 2 owns the connector"):
+        changelog.publisher().publish(plan, iter([batch(changelog.topic, [Rec(0)])]))
+    assert seen(changelog) == []
+
+
+def test_a_position_that_moved_ends_the_plan(changelog: Changelog) -> None:
+    """A plan made before another publish is not sent again: overlap on re-planning is found by its start."""
+    changelog.publish(changelog.target(0, 5), [Rec(4)])
+    with pytest.raises(PositionMovedError, match="planned was None"):
+        changelog.publish(changelog.target(0, 5), [Rec(4)])
+    assert seen(changelog) == [4]
+
+
+@pytest.mark.parametrize(
+    ("offset", "metadata", "found", "moved"),
+    [
+        (5, None, 5, False),
+        (5, encode(Position(offset=5, catalog_id=CATALOG_ID)), 5, False),
+        (5, encode(Position(offset=5, catalog_id="another")), 5, True),
+        (3, None, 5, True),
+        (7, "by hand", 5, True),
+        (5, None, None, True),
+    ],
+    ids=["overwritten with the same", "ours", "another catalog's", "set back", "set forward", "planned without one"],
+)
+def test_what_the_group_holds_must_be_what_was_planned_from(
+    changelog: Changelog, offset: int, metadata: str | None, found: int | None, moved: bool
+) -> None:
+    """Offset and catalog id must be those that the driver found, whoever wrote the offset."""
+    changelog.overwrite_position(offset, metadata)
+    if moved:
+        with pytest.raises(PositionMovedError):
+            changelog.publish(changelog.target(5, 9, found=found), [Rec(6)])
+    else:
+        changelog.publish(changelog.target(5, 9, found=found), [Rec(6)])
+    assert seen(changelog) == ([] if moved else [6])
+
+
+def test_a_position_that_is_gone_ends_the_plan(changelog: Changelog) -> None:
+    """An expired position is never `first run`; a plan that the driver made knowing that it is gone may go on."""
+    with pytest.raises(PositionMovedError, match="holds None"):
+        changelog.publish(changelog.target(5, 9), [Rec(6)])
+    changelog.publish(changelog.target(5, 9, found=None), [Rec(6)])
+    assert seen(changelog) == [6]
+
+
+def test_a_recreated_output_is_not_written_to(changelog: Changelog) -> None:
+    """The output topic is known by its id: one of the same name is another topic."""
+    publisher = changelog.publisher()
+    delete_topic(changelog.bootstrap, changelog.output)
+    with pytest.raises(OutputError, match="does not exist any more|does not exist"):
+        changelog.publish(changelog.target(0, 1), [Rec(0)], publisher)
+
+
+def test_a_newer_producer_of_the_same_owner_interrupts(changelog: Changelog) -> None:
+    """A zombie task of our own epoch is stopped and may be planned again; nothing of it is seen."""
+    target = changelog.target(0, 9)
+
+    def overtaken() -> Iterator[pa.RecordBatch]:
+        yield batch(changelog.topic, [Rec(0)])
+        fence_all({"bootstrap.servers": changelog.bootstrap}, [transactional_id(changelog.connector, 0)])
+        yield batch(changelog.topic, [Rec(1)])
+
+    with pytest.raises(PublishInterruptedError) as raised:
+        changelog.publisher(limits=ONE_PIECE_EACH).publish(changelog.plan(target), overtaken())
+    assert raised.value.retriable
+    assert seen(changelog) in ([], [0])
+    held = changelog.position()
+    assert (held.offset if held else None) in (None, 1)
+
+
+def test_a_newer_owner_fences(changelog: Changelog) -> None:
+    """A worker that slept through a take-over is told so by its first transaction, and sends nothing more."""
+
+    def overtaken() -> Iterator[pa.RecordBatch]:
+        yield batch(changelog.topic, [Rec(0)])
+        changelog.take_over()
+        fence_all({"bootstrap.servers": changelog.bootstrap}, [transactional_id(changelog.connector, 0)])
+        yield batch(changelog.topic, [Rec(1)])
+        yield batch(changelog.topic, [Rec(2)])
+
+    plan = changelog.plan(changelog.target(0, 9))
+    with pytest.raises(FencedError):
+        changelog.publisher(limits=ONE_PIECE_EACH).publish(plan, overtaken())
+    assert 1 not in seen(changelog)
+
+
+def test_fencing_aborts_what_is_open(changelog: Changelog) -> None:
+    """The take-over's fence ends open transactions of every id that it is given, all at once."""
+    ids = [transactional_id(changelog.connector, bucket) for bucket in range(5)]
+    with open_transaction(changelog.bootstrap, changelog.output, [(0, b"k", b"v")], ids[3]):
+        fence_all({"bootstrap.servers": changelog.bootstrap}, ids)
+        place = changelog.place()
+        assert changelog.admin.ends([place]) == changelog.admin.high_watermarks([place])
+    assert consume_all(changelog.bootstrap, changelog.output) == []
+
+
+SCRIPT = """
+import pickle, sys
+publisher, plan, batches = pickle.loads(sys.stdin.buffer.read())
+publisher.publish(plan, iter(batches))
+"""
+
+
+def run_apart(changelog: Changelog, failpoint: str, plan: Any, batches: list[pa.RecordBatch], limits: Limits) -> int:
+    """Publishes in a process of its own, with a failpoint; its return code."""
+    work = pickle.dumps((changelog.publisher(limits=limits), plan, batches))
+    environment = os.environ | {failpoints.VARIABLE: failpoint, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    done = subprocess.run([sys.executable, "-c", SCRIPT], input=work, env=environment, cwd=ROOT, check=False)
+    return done.returncode
+
+
+@pytest.mark.parametrize(
+    ("point", "survived", "fold_end"),
+    [
+        ("publish.fence", [], None),
+        ("publish.position", [], None),
+        ("publish.begin", [], None),
+        ("publish.sent", [], None),
+        ("publish.offsets", [], None),
+        ("publish.committed", [0, 3], 9),
+        ("publish.sent@2", [0, 3], 9),
+        ("publish.offsets@2", [0, 3], 9),
+        ("publish.committed@2", [0, 3, 4, 6], None),
+    ],
+)
+def test_a_killed_publish_is_continued_where_its_last_transaction_ended(
+    changelog: Changelog, point: str, survived: list[int], fold_end: int | None
+) -> None:
+    """Killed at any step: a reader sees whole transactions only, and position and fold's end say how to go on."""
+    records = [Rec(0), Rec(3), Rec(4), Rec(6)]
+    limits = Limits(transaction_bytes=4)
+    plan = changelog.plan(changelog.target(0, 9))
+    code = run_apart(changelog, f"{point}=kill", plan, [batch(changelog.topic, records)], limits)
+    assert code == -signal.SIGKILL
+    fence_all({"bootstrap.servers": changelog.bootstrap}, [transactional_id(changelog.connector, 0)])
+    assert seen(changelog) == survived
+    held = changelog.position()
+    start = held.offset if held else 0
+    assert start == {0: 0, 2: 4, 4: 9}[len(survived)]
+    assert (held.fold_end if held else None) == fold_end
+    if start < 9:
+        rest = [record for record in records if record.offset >= start]
+        changelog.publish(changelog.target(start, 9, output_offset=held.output_offset if held else None), rest)
+    assert seen(changelog) == [0, 3, 4, 6]
+
+
+def test_an_error_in_the_stream_aborts(changelog: Changelog) -> None:
+    """Whatever ends a publish in the middle, its open transaction has no effect and does not linger."""
+
+    def broken() -> Iterator[pa.RecordBatch]:
+        yield batch(changelog.topic, [Rec(0)])
+        yield batch(changelog.topic, [Rec(1, rejected="null key")])
+
+    with pytest.raises(KeyfoldError, match="offset 1 cannot be folded: null key"):
+        changelog.publisher().publish(changelog.plan(changelog.target(0, 9)), broken())
+    place = changelog.place()
+    assert changelog.admin.ends([place]) == changelog.admin.high_watermarks([place])
+    assert seen(changelog) == []
+    assert changelog.position() is None
+
+
+def test_a_position_held_by_an_open_transaction_is_waited_for(changelog: Changelog) -> None:
+    """Positions are never read past a transaction that is not decided."""
+    from confluent_kafka import Consumer
+    from confluent_kafka import TopicPartition as Partition
+
+    from compactor.record import TopicPartition
+    from connectors.kafka.admin import group_id
+
+    group = group_id(changelog.connector)
+    consumer = Consumer({"bootstrap.servers": changelog.bootstrap, "group.id": group, "log_level": 0})
+    tp = TopicPartition(changelog.topic, 0)
+    with open_transaction(changelog.bootstrap, changelog.output, []) as producer:
+        where = [Partition(changelog.topic, 0, 5)]
+        producer.send_offsets_to_transaction(where, consumer.consumer_group_metadata(), 10)
+        with pytest.raises(UnreachableError, match="still open"):
+            changelog.admin.committed(group, [tp], patience_s=0.5)
+        producer.commit_transaction(10)
+    assert changelog.admin.committed(group, [tp]) == {tp: (5, "")}
+    consumer.close()
+
+
+def test_an_unreachable_broker_is_named() -> None:
+    """No answer within the deadline names the bootstrap servers and can be tried again."""
+    from connectors.kafka.admin import Admin
+
+    with pytest.raises(UnreachableError, match="127.0.0.1:1"):
+        Admin({"bootstrap.servers": "127.0.0.1:1"}, deadline_s=0.5).describe(["t"])

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from connectors.kafka.embedded import EmbeddedKafka
+from tests.support.cli import command, connector_file, environment, execute, invoke, keep, row, worker_file
+from tests.support.kafka import create_topic, produce, produce_transaction
+
+
+def test_tail_shows_committed_records_from_the_beginning(
+    broker: EmbeddedKafka, topic_name: str, tmp_path: Path
+) -> None:
+    """Aborted records are not there; offsets show that they were."""
+    create_topic(broker.bootstrap, topic_name)
+    produce(broker.bootstrap, topic_name, [(0, b"a", b"1", [("h", b"x")], 5)])
+    produce_transaction(broker.bootstrap, topic_name, [(0, b"b", b"2")], commit=False)
+    produce_transaction(broker.bootstrap, topic_name, [(0, b"c", None)])
+    arguments = topic_name, "--worker", worker_file(tmp_path, broker.bootstrap), "--from-beginning", "--max", 2
+    done = execute("tail", *arguments)
+    first, second = (json.loads(line) for line in done.stdout.splitlines())
+    expected = {"partition": 0, "offset": 0, "timestamp": 5, "timestamp_type": "CreateTime", "key": "a", "value": "1"}
+    assert first == {**expected, "headers": [["h", "x"]]}
+    assert (second["offset"], second["key"], second["value"]) == (3, "c", None)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_tail_follows_until_it_is_told_to_end(
+    broker: EmbeddedKafka, topic_name: str, tmp_path: Path, number: signal.Signals
+) -> None:
+    """New records appear as they come; Ctrl-C and SIGTERM end it with 0 and without a word."""
+    create_topic(broker.bootstrap, topic_name)
+    produce(broker.bootstrap, topic_name, [(0, b"first", b"1")])
+    arguments = command("tail", topic_name, "--worker", worker_file(tmp_path, broker.bootstrap), "--from-beginning")
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(arguments, env=environment(), text=True, **pipes) as process:  # type: ignore[call-overload]
+        assert json.loads(process.stdout.readline())["key"] == "first"
+        produce(broker.bootstrap, topic_name, [(0, b"second", b"2")])
+        assert json.loads(process.stdout.readline())["key"] == "second"
+        process.send_signal(number)
+        assert process.wait(30) == 0
+        assert process.stderr.read() == ""
+
+
+def test_tail_of_an_unknown_topic_says_so(
+    broker: EmbeddedKafka, new_topic_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    """A name that does not exist is a usage error, and no topic is made."""
+    result = invoke("tail", new_topic_name("nothing"), "--worker", worker_file(tmp_path, broker.bootstrap))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "Unknown topic" in result.stderr
+
+
+def test_describe_shows_the_lag_where_a_broker_answers(broker: EmbeddedKafka, tmp_path: Path) -> None:
+    """The source's last stable offset, and what of it is not published."""
+    create_topic(broker.bootstrap, "orders")
+    produce(broker.bootstrap, "orders", [(0, b"a", b"%d" % at) for at in range(7)])
+    keep(tmp_path, [row(0, b"a", b"0"), row(4, b"a", b"4")])
+    files = connector_file(tmp_path), "--worker", worker_file(tmp_path, broker.bootstrap)
+    described = json.loads(execute("describe", *files, "--json").stdout)
+    assert described["broker_error"] is None
+    partition = described["partitions"][0]
+    assert (partition["source_end"], partition["ingested"], partition["lag"]) == (7, 5, 7)

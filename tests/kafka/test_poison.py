@@ -1,0 +1,196 @@
+"""Records that the broker refuses for good, and records that cannot be folded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compactor.errors import RejectedRecordError
+from connectors.errors import RecordRefusedError
+from connectors.kafka.embedded import EmbeddedKafka
+from connectors.sinks.settings import Limits, Rules
+from tests.support.kafka import consume_all, create_topic
+from tests.support.publishing import NOW_MS, Changelog, Rec, source_offsets
+
+BIG = b"x" * 5_000
+SMALL = {"max.message.bytes": 2_000}
+ALL = Rules(tolerate=True)
+
+
+@pytest.fixture
+def changelog(broker: EmbeddedKafka, tmp_path: Path, topic_name: str) -> Changelog:
+    """Its output takes batches of 2,000 bytes."""
+    return Changelog(broker.bootstrap, tmp_path, topic_name, partitions=3, output_config=SMALL)
+
+
+def records(*poison: tuple[int, int], per_partition: int = 40) -> list[Rec]:
+    """Three partitions of small records; those named (partition, offset) are too large for the output."""
+    return [
+        Rec(at, b"%d" % at, BIG if (number, at) in poison else b"v%d" % at, partition=number)
+        for number in range(3)
+        for at in range(per_partition)
+    ]
+
+
+def all_targets(changelog: Changelog, end: int = 40) -> list[object]:
+    return [changelog.target(0, end, number) for number in range(3)]
+
+
+def seen(changelog: Changelog) -> list[tuple[int, int]]:
+    found = consume_all(changelog.bootstrap, changelog.output)
+    return [(one.partition, offset) for one, offset in zip(found, source_offsets(found), strict=True)]
+
+
+def test_a_record_that_fits_alone_is_never_refused_for_its_neighbours(changelog: Changelog) -> None:
+    """Librdkafka does not split a batch that the broker finds too large, so none becomes larger than a record may."""
+    sent = changelog.publish(all_targets(changelog, 400), records(per_partition=400))
+    assert {one.transactions for one in sent} == {1}
+    assert len(seen(changelog)) == 1200
+
+
+def test_a_refused_record_fails_the_connector(changelog: Changelog) -> None:
+    """With errors.tolerance=none the error names the one record, and everything before it stays sent."""
+    with pytest.raises(RecordRefusedError) as raised:
+        changelog.publish(all_targets(changelog), records((1, 17)))
+    text = str(raised.value)
+    for part in (
+        f"{changelog.topic}-1 at offset 17",
+        changelog.output,
+        "Message size too large",
+        "errors.tolerance=all",
+    ):
+        assert part in text
+    assert [offset for number, offset in seen(changelog) if number == 1] == list(range(17))
+    held = changelog.position(1)
+    assert held is not None
+    assert (held.offset, held.fold_end) == (17, 40)
+
+
+@pytest.mark.parametrize(
+    "poison", [[(0, 0)], [(2, 39)], [(1, 17), (1, 18)], [(0, 5), (2, 0), (2, 39)]], ids=["first", "last", "pair", "far"]
+)
+def test_a_refused_record_is_let_go_and_no_other(changelog: Changelog, poison: list[tuple[int, int]]) -> None:
+    """With errors.tolerance=all every other record is seen once, in order; the refused ones are counted."""
+    sent = changelog.publish(all_targets(changelog), records(*poison), changelog.publisher(ALL))
+    assert seen(changelog) == [(n, at) for n in range(3) for at in range(40) if (n, at) not in poison]
+    assert sum(one.refused for one in sent) == len(poison)
+    assert sum(one.records for one in sent) == 120 - len(poison)
+    for number in range(3):
+        held = changelog.position(number)
+        assert held is not None
+        assert (held.offset, held.fold_end) == (40, None)
+
+
+def test_a_refused_record_becomes_a_dead_letter(changelog: Changelog) -> None:
+    """Its original bytes go to the dead letter topic in the transaction that passes it, with Connect's headers."""
+    letters = create_topic(changelog.bootstrap, f"{changelog.topic}-dlq")
+    rules = Rules(tolerate=True, dead_letters=letters, context_headers=True)
+    poison = Rec(4, b"k4", BIG, (("h", b"1"),), NOW_MS + 4)
+    sent = changelog.publish(changelog.target(0, 9), [Rec(1), poison, Rec(6)], changelog.publisher(rules))
+    (letter,) = consume_all(changelog.bootstrap, letters)
+    assert (letter.key, letter.value, letter.timestamp_ms) == (b"k4", BIG, NOW_MS + 4)
+    assert letter.headers[0] == ("h", b"1")
+    context = dict(letter.headers[1:])
+    assert context.pop("__connect.errors.exception.stacktrace")
+    assert context == {
+        "__connect.errors.topic": changelog.topic.encode(),
+        "__connect.errors.partition": b"0",
+        "__connect.errors.offset": b"4",
+        "__connect.errors.connector.name": changelog.connector.encode(),
+        "__connect.errors.task.id": b"0",
+        "__connect.errors.stage": b"KAFKA_PRODUCE",
+        "__connect.errors.class.name": b"keyfold.CompactedTopic",
+        "__connect.errors.exception.class.name": b"connectors.errors.RecordRefusedError",
+        "__connect.errors.exception.message": b"Broker: Message size too large",
+    }
+    assert seen(changelog) == [(0, 1), (0, 6)]
+    assert (sent[0].refused, sent[0].dead_letters, sent[0].records) == (1, 1, 2)
+
+
+def test_a_dead_letter_that_is_refused_fails_the_connector(changelog: Changelog) -> None:
+    """There is no further place for it: the error names record and dead letter topic."""
+    letters = create_topic(changelog.bootstrap, f"{changelog.topic}-dlq", **SMALL)
+    rules = Rules(tolerate=True, dead_letters=letters)
+    with pytest.raises(
+        RecordRefusedError, match=rf"{changelog.topic}-0 at offset 4 also as a dead letter in {letters}"
+    ):
+        changelog.publish(changelog.target(0, 9), [Rec(1), Rec(4, value=BIG)], changelog.publisher(rules))
+    assert consume_all(changelog.bootstrap, letters) == []
+    assert seen(changelog) == [(0, 1)]
+
+
+def test_rejected_records_leave_in_the_transaction_that_passes_them(changelog: Changelog) -> None:
+    """A record without a key goes to the dead letter topic with its bytes, never to the output."""
+    letters = create_topic(changelog.bootstrap, f"{changelog.topic}-dlq")
+    rules = Rules(tolerate=True, dead_letters=letters, context_headers=True)
+    keyless = Rec(3, None, b"v3", (("keyfold.source.offset", b"7"),), rejected="null key")
+    (sent,) = changelog.publish(changelog.target(0, 9), [Rec(1), keyless, Rec(8)], changelog.publisher(rules))
+    (letter,) = consume_all(changelog.bootstrap, letters)
+    assert (letter.key, letter.value, letter.timestamp_ms) == (None, b"v3", NOW_MS)
+    assert letter.headers[0] == ("keyfold.source.offset", b"7")
+    assert dict(letter.headers)["__connect.errors.stage"] == b"TASK_PUT"
+    assert dict(letter.headers)["__connect.errors.exception.message"] == b"null key"
+    assert seen(changelog) == [(0, 1), (0, 8)]
+    assert (sent.records, sent.dead_letters, sent.refused, sent.transactions) == (2, 1, 0, 1)
+
+
+@pytest.mark.parametrize("output", [True, False], ids=["output", "output.topic=none"])
+def test_dead_letters_without_context_have_their_own_headers_only(changelog: Changelog, output: bool) -> None:
+    """errors.deadletterqueue.context.headers.enable=false adds nothing; they also go where nothing is published."""
+    letters = create_topic(changelog.bootstrap, f"{changelog.topic}-dlq")
+    publisher = changelog.publisher(Rules(tolerate=True, dead_letters=letters))
+    named = {} if output else {"output": None}
+    changelog.publish(changelog.target(0, 5, **named), [Rec(0, None, None, rejected="null key")], publisher)
+    (letter,) = consume_all(changelog.bootstrap, letters)
+    assert (letter.key, letter.value, letter.headers) == (None, None, ())
+
+
+def test_without_a_dead_letter_topic_rejected_records_are_passed(changelog: Changelog) -> None:
+    """errors.tolerance=all without a dead letter topic lets them go; the position passes them."""
+    changelog.publish(changelog.target(0, 5), [Rec(0, None, rejected="null key")], changelog.publisher(ALL))
+    held = changelog.position()
+    assert held is not None
+    assert held.offset == 5
+    assert seen(changelog) == []
+
+
+def test_a_rejected_record_is_never_passed_by_default(changelog: Changelog) -> None:
+    """errors.tolerance=none: an error that names the record and what to set; nothing moves."""
+    with pytest.raises(RejectedRecordError, match=r"-0 at offset 3 cannot be folded: null key.*errors.tolerance=all"):
+        changelog.publish(changelog.target(0, 5), [Rec(1), Rec(3, None, rejected="null key")])
+    assert changelog.position() is None
+
+
+@pytest.mark.parametrize(
+    ("config", "poison", "reason"),
+    [
+        ({"cleanup.policy": "compact"}, Rec(3, None), "validate record"),
+        ({"message.timestamp.after.max.ms": 1000}, Rec(3, timestamp=NOW_MS * 4), "Invalid timestamp"),
+    ],
+    ids=["no key on a compacted topic", "too far in the future"],
+)
+def test_every_kind_of_refusal_is_isolated(
+    broker: EmbeddedKafka, tmp_path: Path, topic_name: str, config: dict[str, str | int], poison: Rec, reason: str
+) -> None:
+    """INVALID_RECORD and INVALID_TIMESTAMP are refusals like a record that is too large."""
+    changelog = Changelog(broker.bootstrap, tmp_path, topic_name, output_config=config)
+    sent = changelog.publish(changelog.target(0, 9), [Rec(1), poison, Rec(6)], changelog.publisher(ALL))
+    assert seen(changelog) == [(0, 1), (0, 6)]
+    assert sent[0].refused == 1
+    with pytest.raises(RecordRefusedError, match=reason):
+        changelog.publish(changelog.target(9, 19, output_offset=2), [poison._replace(offset=12)])
+
+
+def test_a_record_larger_than_the_producers_queue_is_refused_here(changelog: Changelog) -> None:
+    """What librdkafka can never take is named like what the broker never takes, and does not wait for ever."""
+    publisher = changelog.publisher(None, Limits(), **{"queue.buffering.max.kbytes": 1})
+    with pytest.raises(RecordRefusedError, match=r"offset 1 .*queue.buffering.max.kbytes"):
+        changelog.publish(changelog.target(0, 9), [Rec(0), Rec(1, value=b"x" * 1_500)], publisher)
+
+
+def test_a_full_queue_is_waited_for(changelog: Changelog) -> None:
+    """A producer whose queue is short takes everything in the end, in order."""
+    publisher = changelog.publisher(None, Limits(), **{"queue.buffering.max.messages": 3})
+    changelog.publish(changelog.target(0, 200), records(per_partition=200)[:200], publisher)
+    assert seen(changelog) == [(0, at) for at in range(200)]

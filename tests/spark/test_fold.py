@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from compactor import clean, fold, reading
+from compactor.actions import State, apply
+from compactor.errors import StorageError
+from compactor.local import LocalStorage
+from compactor.policy import CompactionPolicy
+from compactor.testing import DictModel
+from tests.support.engine import Row, ingested, log_of, new_state, plain, published, read_all, row, target
+
+KEYS = [b"", b"\x00", b"\x00\x00", b"a", b"ab", b"abc", b"\xff", b"\xff\xfe", b"a" * 300]
+
+
+def collected(frame: DataFrame) -> list[Row]:
+    rows = frame.orderBy("topic", "partition", "offset").toArrow().to_pylist()
+    return plain([]) or [{name: one[name] for name in row(0, 0, b"", b"")} for one in rows]
+
+
+def random_rows(seed: int, partitions: int, lo: int, hi: int) -> list[Row]:
+    rng = random.Random(seed)
+    offsets = [(p, o) for o in range(lo, hi) for p in range(partitions) if rng.random() < 0.8]
+    return [
+        row(p, o, rng.choice([*KEYS, None]), rng.choice([None, b"", b"v%d" % o]), headers=[{"key": "h", "value": None}])
+        for p, o in offsets
+    ]
+
+
+def with_batches(
+    spark: SparkSession, storage: LocalStorage, state: State, batches: Sequence[list[Row]], step: int
+) -> State:
+    for number, rows in enumerate(batches):
+        ends = dict.fromkeys(range(len(state.logs)), (number * step, (number + 1) * step))
+        state = ingested(spark, storage, state, [read_all(rows, ends)], now_ms=number)
+    return state
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("partitions", [1, 3, 40])
+def test_survivors_equal_the_model(spark: SparkSession, storage: LocalStorage, seed: int, partitions: int) -> None:
+    """Over any offset range of any partitions, what survives is what a dict keeps: the last record of every key."""
+    batches = [random_rows(100 * seed + n, partitions, n * 20, n * 20 + 20) for n in range(3)]
+    state = with_batches(spark, storage, new_state(dict.fromkeys(range(partitions), 0)), batches, 20)
+    start, end = 7 * seed, 60 - 5 * seed
+    slices = [reading.between(log, start, end) for log in state.logs]
+    model = DictModel(one for rows in batches for one in rows)
+    assert collected(fold.survivors(fold.scan(spark, storage, slices))) == model.survivors(start, end)
+
+
+def test_a_range_without_files_is_an_empty_frame(spark: SparkSession, storage: LocalStorage) -> None:
+    """Nothing to read needs no file: the frame is empty and has its columns."""
+    frame = fold.scan(spark, storage, [reading.whole(log_of(new_state({0: 0})))])
+    assert frame.columns == fold.SCAN.names
+    assert fold.survivors(frame).count() == 0
+
+
+def test_the_fold_is_hashed_and_never_sorts_for_its_groups(spark: SparkSession, storage: LocalStorage) -> None:
+    """Grouping is a hash aggregate over fixed-width offsets: a sort of all records by key would cost three times as much."""
+    state = ingested(spark, storage, new_state({0: 0}), [read_all([row(0, 0, b"k", b"v")], {0: (0, 1)})])
+    frame = fold.survivors(fold.scan(spark, storage, [reading.whole(log_of(state))]))
+    plan = frame._jdf.queryExecution().sparkPlan().toString()
+    assert "HashAggregate" in plan
+    assert "SortAggregate" not in plan
+    assert "ObjectHashAggregate" not in plan
+
+
+def test_a_missing_file_is_never_an_empty_one(spark: SparkSession, storage: LocalStorage) -> None:
+    """A run whose file is gone is a StorageError that can be told from a defect, not fewer records."""
+    state = ingested(spark, storage, new_state({0: 0}), [read_all([row(0, 0, b"k", b"v")], {0: (0, 1)})])
+    log = log_of(state)
+    storage.delete(log.runs[0].files[0].path)
+    with pytest.raises(StorageError):
+        clean.full_fold(
+            spark, storage, [log_of(published(state, {0: 1}))], target(storage), CompactionPolicy(), now_ms=0
+        )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_full_folds_equal_the_model(spark: SparkSession, storage: LocalStorage, seed: int) -> None:
+    """Fold after fold, at ends inside runs and of some partitions only, each log keeps what a dict keeps."""
+    rng = random.Random(seed)
+    policy = CompactionPolicy(delete_retention_ms=10**9)
+    batches = [random_rows(10 * seed + n, 3, n * 20, n * 20 + 20) for n in range(3)]
+    state = new_state({0: 0, 1: 0, 2: 0})
+    model: DictModel = DictModel()
+    for number, rows in enumerate(batches):
+        state = ingested(
+            spark, storage, state, [read_all(rows, dict.fromkeys(range(3), (number * 20, number * 20 + 20)))], number
+        )
+        model.add(rows)
+        chosen = rng.sample(range(3), 2)
+        ends = {p: rng.randint(max(log_of(state, p).published, 1), log_of(state, p).end) for p in chosen}
+        state = published(state, ends)
+        logs = [log_of(state, p) for p in chosen]
+        state = apply(state, clean.full_fold(spark, storage, logs, target(storage, f"1-c{number}"), policy, now_ms=7))
+        for p in range(3):
+            log = log_of(state, p)
+            kept = list(reading.read(storage, reading.whole(log)))
+            latest = [one for one in model.survivors(0, log.clean_end) if one["partition"] == p]
+            above = [one for one in model.rows if one["partition"] == p and log.clean_end <= one["offset"] < log.end]
+            assert plain(kept) == latest + above
+            assert log.base is None or log.base.records == len(latest)
+            assert log.base is None or log.base.horizons == log.base.tombstones
+
+
+def test_a_tombstone_is_stamped_by_one_fold_and_dropped_by_a_later(spark: SparkSession, storage: LocalStorage) -> None:
+    """KIP-534: the first full fold sets the horizon, even of 0 ms; one at or after it drops the tombstone, none before."""
+    rows = [row(0, 0, b"a", b"1"), row(0, 1, b"a", None, timestamp=1), row(0, 2, b"b", b"2")]
+    state = published(ingested(spark, storage, new_state({0: 0}), [read_all(rows, {0: (0, 3)})], 50), {0: 3})
+    policy = CompactionPolicy(delete_retention_ms=100)
+    seen = []
+    for now in (1000, 1099, 1100):
+        state = apply(state, clean.full_fold(spark, storage, [log_of(state)], target(storage, f"1-{now}"), policy, now))
+        base = log_of(state).base
+        assert base is not None
+        seen.append((base.records, base.tombstones, base.horizons, base.next_horizon_ms, base.arrived_ms))
+    assert seen == [(2, 1, 1, 1100, 50), (2, 1, 1, 1100, 50), (1, 0, 0, None, 50)]
+
+
+def test_a_fold_that_leaves_nothing_is_an_empty_base(spark: SparkSession, storage: LocalStorage) -> None:
+    """Rejected records are sent by then and not kept; a base run may have no file."""
+    rows = [row(0, 0, None, b"x")]
+    state = published(ingested(spark, storage, new_state({0: 0}), [read_all(rows, {0: (0, 4)})]), {0: 4})
+    (done,) = clean.full_fold(spark, storage, [log_of(state)], target(storage, "1-c"), CompactionPolicy(), now_ms=0)
+    assert (done.end, done.base.start, done.base.end, done.base.files, done.base.records) == (4, 0, 4, (), 0)
+
+
+def test_a_big_log_is_folded_by_several_tasks_into_rising_files(spark: SparkSession, storage: LocalStorage) -> None:
+    """Files are rolled at segment.bytes, and one after the other they hold rising offsets."""
+    rng = random.Random(1)
+    rows = [row(0, offset, b"%d" % offset, rng.randbytes(20_000)) for offset in range(1500)]
+    state = published(ingested(spark, storage, new_state({0: 0}), [read_all(rows, {0: (0, 1500)})]), {0: 1500})
+    policy = CompactionPolicy(segment_bytes=4 << 20)
+    (done,) = clean.full_fold(spark, storage, [log_of(state)], target(storage, "1-c"), policy, now_ms=0)
+    files = done.base.files
+    assert len(files) > 2
+    assert all(one.last < other.first for one, other in zip(files, files[1:], strict=False))
+    assert sum(file.records for file in files) == 1500

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from compactor import ingest, reading
+from compactor.errors import GapError, IngestError, StorageError
+from compactor.local import LocalStorage
+from tests.support.engine import (
+    Row,
+    ingested,
+    log_of,
+    new_state,
+    plain,
+    read_all,
+    row,
+    source_frame,
+    stated,
+    target,
+)
+
+LARGEST = 2**63 - 1
+
+
+def records(partition: int, lo: int, hi: int) -> list[Row]:
+    return [row(partition, offset, b"k%d" % (offset % 7), b"v%d" % offset) for offset in range(lo, hi)]
+
+
+def test_a_record_comes_back_byte_for_byte(spark: SparkSession, storage: LocalStorage) -> None:
+    """Key, value, headers (null values, repeated names), timestamps at both ends of int64: a run keeps all as it was."""
+    odd = [
+        row(0, 0, b"", b""),
+        row(0, 1, b"\x00\xff", None, timestamp=LARGEST, timestamp_type=1),
+        row(0, 2, b"\x00", b"x" * 70_000, timestamp=-LARGEST - 1),
+        row(0, 5, b"k", b"v", timestamp=-1, timestamp_type=-1),
+        row(
+            0,
+            9,
+            b"h",
+            b"v",
+            headers=[{"key": "a", "value": None}, {"key": "a", "value": b""}, {"key": "", "value": b"\x00"}],
+        ),
+    ]
+    state = ingested(spark, storage, new_state({0: 0}), [read_all(odd, {0: (0, 12)})])
+    log = log_of(state)
+    assert plain(reading.read(storage, reading.whole(log))) == odd
+    assert (log.end, log.runs[0].tombstones, log.runs[0].max_timestamp) == (12, 1, LARGEST)
+
+
+def test_a_frame_is_used_once(spark: SparkSession, storage: LocalStorage) -> None:
+    """Writing a micro-batch runs its source exactly once: Kafka is not read twice."""
+    reads = spark.sparkContext.accumulator(0)
+    frame = source_frame(spark, read_all(records(0, 0, 10), {0: (0, 10)}))
+
+    def counted(batches):  # type: ignore[no-untyped-def]
+        reads.add(1)
+        yield from batches
+
+    ingest.write_batch(frame.mapInArrow(counted, frame.schema), target(storage))
+    assert reads.value == 1
+
+
+def test_partitions_of_a_task_share_a_file_but_no_row_group(spark: SparkSession, storage: LocalStorage) -> None:
+    """A thousand partitions in one batch make one file a task, whose row groups hold one partition each."""
+    tasks = []
+    for first in (0, 500):
+        rows = [one for offset in range(3) for p in range(first, first + 500) for one in records(p, offset, offset + 1)]
+        tasks.append(read_all(rows, dict.fromkeys(range(first, first + 500), (0, 3))))
+    batch = ingest.write_batch(source_frame(spark, *tasks), target(storage))
+    assert len({part.file.path for part in batch.parts}) == 2
+    assert len(batch.parts) == 1000
+    file = pq.ParquetFile(storage.open_input(batch.parts[0].file.path))
+    groups = [file.metadata.row_group(group) for group in range(file.num_row_groups)]
+    assert all(group.column(1).statistics.min == group.column(1).statistics.max for group in groups)
+
+
+def test_a_file_is_what_its_part_says(spark: SparkSession, storage: LocalStorage) -> None:
+    """Size and checksum of a file in the catalog are those of the file on the store."""
+    import hashlib
+
+    batch = ingest.write_batch(source_frame(spark, read_all(records(0, 0, 99), {0: (0, 99)})), target(storage))
+    data = storage.read(batch.parts[0].file.path)
+    file = batch.parts[0].file
+    assert (file.file_bytes, file.sha256) == (len(data), hashlib.sha256(data).hexdigest())
+    assert file.bytes == sum(len(one["key"]) + len(one["value"]) for one in records(0, 0, 99))
+
+
+def test_records_without_a_key_stay_with_their_reason(spark: SparkSession, storage: LocalStorage) -> None:
+    """A record without a key is kept, marked, counted, and the first of them is named."""
+    rows = [row(0, 3, b"k", b"v"), row(0, 4, None, b"lost"), row(0, 5, None, None)]
+    batch = ingest.write_batch(source_frame(spark, read_all(rows, {0: (0, 6)})), target(storage))
+    assert ingest.first_rejected(batch) == (("t", 0), 4, "null key")
+    assert (batch.parts[0].rejected, batch.parts[0].tombstones) == (2, 0)
+
+
+def test_overlap_takes_only_the_suffix(spark: SparkSession, storage: LocalStorage) -> None:
+    """A batch that was planned again and reaches further adds what is above the log's end, and nothing twice."""
+    first = ingested(spark, storage, new_state({0: 0}), [read_all(records(0, 0, 10), {0: (0, 10)})])
+    again = [read_all(records(0, 4, 16), {0: (4, 16)})]
+    state = ingested(spark, storage, first, again)
+    assert plain(reading.read(storage, reading.whole(log_of(state)))) == records(0, 0, 16)
+    assert ingested(spark, storage, state, again) == state
+
+
+def test_a_big_range_read_by_several_tasks_is_one_append(spark: SparkSession, storage: LocalStorage) -> None:
+    """Sub-ranges of a partition, read by different tasks, continue its log as one run."""
+    tasks = [read_all(records(0, lo, lo + 10), {0: (lo, lo + 10)}) for lo in (20, 0, 10)]
+    state = ingested(spark, storage, new_state({0: 0}), tasks)
+    assert len(log_of(state).runs) == 1
+    assert plain(reading.read(storage, reading.whole(log_of(state)))) == records(0, 0, 30)
+
+
+def test_a_range_without_records_moves_the_end(spark: SparkSession, storage: LocalStorage) -> None:
+    """Offsets that hold only markers are taken without a run, and without a file."""
+    state = ingested(spark, storage, new_state({0: 5}), [[stated(0, 5, 9, 0)]])
+    assert (log_of(state).end, log_of(state).runs) == (9, ())
+    assert storage.walk("runs") == []
+
+
+def test_a_missing_range_and_a_missing_record_are_errors(spark: SparkSession, storage: LocalStorage) -> None:
+    """A batch above the log's end, and one that lost a record on its way, are refused."""
+    with pytest.raises(GapError):
+        ingested(spark, storage, new_state({0: 0}), [read_all(records(0, 4, 6), {0: (4, 6)})])
+    with pytest.raises(IngestError, match="3 records .* 2 written"):
+        ingested(spark, storage, new_state({0: 0}), [[*records(0, 0, 2), stated(0, 0, 3, 3)]])
+
+
+def test_a_store_that_refuses_is_a_storage_error(spark: SparkSession, tmp_path: Path) -> None:
+    """What a task meets at the store reaches the driver as what it was."""
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(StorageError):
+        ingest.write_batch(
+            source_frame(spark, read_all(records(0, 0, 2), {0: (0, 2)})), target(LocalStorage(str(tmp_path / "file")))
+        )

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import duckdb
+import pandas as pd
+import pytest
+from pyspark.sql import SparkSession
+
+from compactor import clean, manifest, snapshot
+from compactor.actions import State, apply
+from compactor.errors import FoldError
+from compactor.local import LocalStorage
+from compactor.policy import CompactionPolicy
+from compactor.snapshot import Extra
+from tests.support.engine import ingested, log_of, new_state, published, read_all, row, target
+
+POLICY = CompactionPolicy(delete_retention_ms=5000)
+NOW = 1_795_228_200_123  # 2026-11-21T02:30:00.123Z
+EXTRA = Extra(output_starts={0: 3, 1: 4, 2: 5}, resume_safe_ms=60_000, policy=POLICY)
+NAME = "20261121T023000Z-ab12cd"
+
+ROWS = [
+    row(0, 0, b"a", b"old"),
+    row(0, 1, b"b", b"1", timestamp=NOW, headers=[{"key": "h", "value": None}, {"key": "h", "value": b"\xff"}]),
+    row(0, 2, b"a", b"", timestamp=2**63 - 1),
+    row(1, 7, b"a", b"other", timestamp=-1),
+    row(1, 8, b"gone", None),
+]
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> LocalStorage:
+    return LocalStorage(str(tmp_path / "snap's b%20c"))
+
+
+@pytest.fixture
+def folded(spark: SparkSession, storage: LocalStorage) -> State:
+    ends = {0: (0, 4), 1: (0, 9), 2: (6, 6)}
+    state = ingested(spark, storage, new_state({0: 0, 1: 0, 2: 6}), [read_all(ROWS, ends)])
+    state = published(state, {0: 4, 1: 9})
+    logs = [log_of(state, partition) for partition in (0, 1)]
+    return apply(state, clean.full_fold(spark, storage, logs, target(storage, "1-c"), POLICY, NOW))
+
+
+def test_a_snapshot_is_the_live_records_in_any_tool(
+    spark: SparkSession, storage: LocalStorage, shelf: LocalStorage, folded: State
+) -> None:
+    """DuckDB, pandas and Spark read the same live records, by partition and offset, with times as times."""
+    taken = snapshot.write_snapshot(spark, storage, shelf, folded, "t", NAME, NOW, EXTRA)
+    written = manifest.decode(shelf.read(f"{taken.path}/manifest.json"))
+    files = [f"{shelf.location}/{taken.path}/{file.path}" for file in written.files]
+    found = pd.concat(map(pd.read_parquet, files))
+    assert list(found["offset"]) == [1, 2, 7]
+    assert list(found["value"]) == [b"1", b"", b"other"]
+    frame = spark.read.parquet(*(f"file://{file}" for file in files)).orderBy("partition", "offset")
+    spark_rows = [one.asDict(recursive=True) for one in frame.collect()]
+    assert [bytes(one["key"]) for one in spark_rows] == [b"b", b"a", b"a"]
+    assert spark_rows[0]["headers"][0] == {"key": "h", "value": None}
+    assert str(found["timestamp"].iloc[0]) == "2026-11-21 02:30:00.123000+00:00"
+    assert pd.isna(found["timestamp"].iloc[1])
+    rows = duckdb.execute(
+        'select key, partition, epoch_ms(timestamp) from read_parquet(?) order by 2, "offset"', [files]
+    )
+    assert rows.fetchall()[0] == (b"b", 0, NOW)
+
+
+def test_a_manifest_says_where_to_go_on(
+    spark: SparkSession, storage: LocalStorage, shelf: LocalStorage, folded: State
+) -> None:
+    """Source offsets are the vector, output offsets those of its very commit or where the output begins; checksums hold."""
+    taken = snapshot.write_snapshot(spark, storage, shelf, folded, "t", NAME, NOW, EXTRA)
+    found = json.loads(shelf.read(f"{taken.path}/manifest.json"))
+    assert taken.path == f"c/t/{NAME}"
+    assert found["source_offsets"] == taken.source_offsets == {"0": 4, "1": 9, "2": 6}
+    assert found["output_offsets"] == {"0": 1004, "1": 1009, "2": 5}
+    assert (found["records"], found["tombstones_excluded"], taken.records) == (3, 1, 3)
+    assert (found["created_at"], found["resume_safe_until"]) == ("2026-11-21T02:30:00.123Z", "2026-11-21T02:31:00.123Z")
+    assert (found["output_topic"], found["output_topic_id"], found["connector"]) == ("t.compacted", "out-id", "c")
+    assert found["policy"]["delete.retention.ms"] == 5000
+    assert found["schema"][4] == {"name": "timestamp", "type": "timestamp[ms, tz=UTC]"}
+    for file in found["files"]:
+        data = shelf.read(f"{taken.path}/{file['path']}")
+        assert (file["bytes"], file["sha256"]) == (len(data), hashlib.sha256(data).hexdigest())
+
+
+def test_a_snapshot_needs_a_fold_to_its_vector(
+    spark: SparkSession, storage: LocalStorage, shelf: LocalStorage, folded: State
+) -> None:
+    """Where something was published since the fold, no snapshot is written: its offsets would not be its records'."""
+    ahead = ingested(spark, storage, folded, [read_all([row(0, 4, b"z", b"z")], {0: (4, 5)})])
+    with pytest.raises(FoldError, match="base run ends at 4"):
+        snapshot.write_snapshot(spark, storage, shelf, published(ahead, {0: 5}), "t", NAME, NOW, EXTRA)
+    assert shelf.walk("") == []
+
+
+def test_latest_follows_and_what_the_catalog_does_not_name_goes(
+    spark: SparkSession, storage: LocalStorage, shelf: LocalStorage, folded: State
+) -> None:
+    """LATEST names the newest; a dropped or never completed snapshot is removed, a stranger's folder is not."""
+    names = [f"2026112{day}T000000Z-aaaaaa" for day in range(3)]
+    taken = [
+        snapshot.write_snapshot(spark, storage, shelf, folded, "t", name, NOW + n, EXTRA)
+        for n, name in enumerate(names)
+    ]
+    shelf.write("c/t/notes/keep.txt", b"mine")
+    state = apply(folded, taken[1:])
+    snapshot.set_latest(shelf, taken[2])
+    assert shelf.read("c/t/LATEST") == f"{names[2]}\n".encode()
+    drops = snapshot.expired(state, "t", 1)
+    assert [one.id for one in drops] == [names[1]]
+    assert snapshot.sweep(shelf, apply(state, drops), "t") == (names[0], names[1])
+    assert shelf.list("c/t") == [names[2], "LATEST", "notes"]

@@ -1,0 +1,143 @@
+"""What tests of the engine share: records as dicts, frames as a source gives them, a state, a publisher."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from compactor import ingest, record
+from compactor.actions import AddPartition, AddTopic, AnyAction, Create, Publish, SetBuckets, State, TakeOver, apply
+from compactor.ingest import Batch
+from compactor.local import LocalStorage
+from compactor.log import OutputPoint, PartitionLog
+from compactor.publish import BucketPlan, Sent, Target
+from compactor.record import TopicPartition
+from compactor.runfile import RunTarget
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Row = dict[str, Any]
+
+
+def row(partition: int, offset: int, key: bytes | None, value: bytes | None, **more: Any) -> Row:
+    """A record as a source gives it; topic t, CreateTime, timestamp = offset, no headers unless `more` says so."""
+    plain = {"topic": "t", "timestamp": offset, "timestamp_type": 0, "headers": []}
+    return {**plain, "partition": partition, "offset": offset, "key": key, "value": value, **more}
+
+
+def stated(partition: int, lo: int, hi: int, records: int, start: int | None = None, topic: str = "t") -> Row:
+    """A reading task's statement that it read [lo, hi)."""
+    fields = {"topic_id": f"id-{topic}", "lo": lo, "hi": hi, "start": lo if start is None else start}
+    return {"topic": topic, "partition": partition, "offset": lo, "range": {**fields, "records": records}}
+
+
+def read_all(rows: Sequence[Row], ends: Mapping[int, tuple[int, int]], topic: str = "t") -> list[Row]:
+    """`rows` with the statements of one reading task that read the offsets `ends` of each partition."""
+    counts = {partition: sum(one["partition"] == partition for one in rows) for partition in ends}
+    return [*rows, *(stated(one, lo, hi, counts[one], topic=topic) for one, (lo, hi) in ends.items())]
+
+
+def source_frame(spark: SparkSession, *tasks: Sequence[Row]) -> DataFrame:
+    """A frame of record.SOURCE columns of which each of `tasks` is one reading task's yield."""
+
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch["id"].to_pylist():
+                yield pa.RecordBatch.from_pylist(list(tasks[number]), schema=record.SOURCE)
+
+    return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, record.ddl(record.SOURCE))
+
+
+def target(storage: LocalStorage, prefix: str = "1-job", max_bytes: int = 1 << 27) -> RunTarget:
+    return RunTarget(storage=storage, prefix=prefix, max_bytes=max_bytes)
+
+
+def new_state(partitions: Mapping[int, int], topic: str = "t", buckets: int = 1) -> State:
+    """A state with one topic whose partitions start at the given offsets; partition p is in bucket p % buckets."""
+    actions: list[AnyAction] = [
+        Create(catalog_id="cat", connector="c"),
+        TakeOver(epoch=1, owner="o"),
+        SetBuckets(count=buckets),
+        AddTopic(topic=topic, topic_id=f"id-{topic}", output=f"{topic}.compacted", output_id="out-id"),
+    ]
+    actions += [
+        AddPartition(topic=topic, partition=one, bucket=one % buckets, start=start) for one, start in partitions.items()
+    ]
+    return apply(State(), actions)
+
+
+def ingested(
+    spark: SparkSession, storage: LocalStorage, state: State, tasks: Sequence[Sequence[Row]], now_ms: int = 0
+) -> State:
+    """`state` after a micro-batch of `tasks`."""
+    batch: Batch = ingest.write_batch(source_frame(spark, *tasks), target(storage))
+    return apply(state, ingest.appends(state, batch, now_ms))
+
+
+def published(state: State, ends: Mapping[int, int], topic: str = "t") -> State:
+    """`state` as if folds had been sent up to `ends`; the output offset is the source offset + 1000."""
+    points = ((partition, end, OutputPoint(end, end + 1000)) for partition, end in ends.items())
+    return apply(state, [Publish(topic=topic, partition=one, end=end, output=point) for one, end, point in points])
+
+
+def log_of(state: State, partition: int = 0, topic: str = "t") -> PartitionLog:
+    return state.log(TopicPartition(topic, partition))
+
+
+def plans(state: State, ends: Mapping[int, int], topic: str = "t") -> list[BucketPlan]:
+    """One plan per bucket: everything from published to `ends`."""
+    found: dict[int, list[Target]] = {}
+    for partition, end in ends.items():
+        log = log_of(state, partition, topic)
+        one = Target(topic=topic, partition=partition, bucket=log.bucket, output="out", start=log.published, end=end)
+        found.setdefault(log.bucket, []).append(one)
+    return [
+        BucketPlan(bucket=bucket, epoch=1, catalog_id="cat", targets=tuple(targets))
+        for bucket, targets in sorted(found.items())
+    ]
+
+
+def plain(batches: Iterable[pa.RecordBatch | pa.Table]) -> list[Row]:
+    """Rows as dicts of the columns of RECORDS."""
+    return [{name: one[name] for name in record.RECORDS.names} for batch in batches for one in batch.to_pylist()]
+
+
+class FilePublisher:
+    """Writes what each bucket is given to a file of its own in `folder`; `fails` raises after the first record."""
+
+    def __init__(self, folder: Path, fails: Callable[[], Exception] | None = None) -> None:
+        self.folder = folder
+        self.fails = fails
+
+    def publish(self, plan: BucketPlan, records: Iterator[pa.RecordBatch]) -> Sequence[Sent]:
+        rows = [one for batch in records for one in batch.to_pylist()]
+        if self.fails is not None:
+            raise self.fails()
+        table = pa.Table.from_pylist(rows, schema=record.RUN)
+        with (
+            pa.OSFile(str(self.folder / f"{plan.bucket}.arrow"), "wb") as file,
+            pa.ipc.new_file(file, table.schema) as out,
+        ):
+            out.write_table(table)
+        return [self._sent(one, rows) for one in plan.targets]
+
+    def _sent(self, one: Target, rows: Sequence[Row]) -> Sent:
+        mine = [row for row in rows if (row["topic"], row["partition"]) == one.tp]
+        return Sent(topic=one.topic, partition=one.partition, end=one.end, output_offset=len(mine), records=len(mine))
+
+    def buckets(self) -> dict[int, list[Row]]:
+        """What each bucket's task was given, in its order."""
+        found = {}
+        for file in sorted(self.folder.glob("*.arrow")):
+            with pa.memory_map(str(file)) as source, pa.ipc.open_file(source) as opened:
+                found[int(file.stem)] = opened.read_all().to_pylist()
+        return found
+
+
+def manifest_of(shelf: Path, path: str) -> dict[str, Any]:
+    return json.loads((shelf / path / "manifest.json").read_text())

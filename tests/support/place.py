@@ -1,0 +1,162 @@
+"""A folder with a worker file and a connector file, and ways to run them: in this process, or as people do."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from compactor.actions import State
+from compactor.catalog import Catalog
+from compactor.storage import open_storage
+from connectors.clock import SystemClock
+from connectors.config.connector import ConnectorConfig
+from connectors.config.load import load_connector, load_worker
+from connectors.pipeline import Pipeline
+from connectors.progress import NullObserver
+from tests.support.kafka import consume_all, wait_until
+from tests.support.promises import check
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).parent.parent.parent
+PATIENCE_S = 60.0
+
+
+class Place:
+    """One connector's files in a folder of their own."""
+
+    def __init__(self, folder: Path, bootstrap: str, topic: str) -> None:
+        self.folder = folder
+        self.bootstrap = bootstrap
+        self.topic = topic
+        self.name = f"c-{topic}"
+        self.settings: dict[str, Any] = {
+            "name": self.name,
+            "connector.class": "keyfold.CompactedTopic",
+            "topics": topic,
+            "tasks.max": 2,
+            "snapshot.location": str(folder / "snapshots"),
+            "errors.deadletterqueue.topic.replication.factor": 1,
+        }
+        self.worker: dict[str, Any] = {
+            "bootstrap.servers": bootstrap,
+            "storage.location": str(folder / "storage"),
+            "spark.master": "local[2]",
+            "spark.sql.shuffle.partitions": "2",
+        }
+
+    @property
+    def output(self) -> str:
+        """The output topic."""
+        return f"{self.topic}.compacted"
+
+    def write(self, **changes: object) -> tuple[Path, Path]:
+        """Writes both files; settings with underscores for dots change the connector's. The files."""
+        self.settings |= {key.replace("_", "."): value for key, value in changes.items()}
+        files = self.folder / "connector.json", self.folder / "worker.json"
+        files[0].write_text(json.dumps(self.settings))
+        files[1].write_text(json.dumps(self.worker))
+        return files
+
+    def config(self, **changes: object) -> ConnectorConfig:
+        """The connector's configuration as the commands read it."""
+        return load_connector(self.write(**changes)[0]).config
+
+    def pipeline(self, spark: SparkSession, **changes: object) -> Pipeline:
+        """A pipeline in this process."""
+        config = self.config(**changes)
+        worker = load_worker(self.folder / "worker.json")
+        return Pipeline(spark, worker, config, SystemClock(), NullObserver(), lambda _: None)
+
+    def once(self, spark: SparkSession, **changes: object) -> State:
+        """`run --once` in this process; the catalog afterwards."""
+        self.pipeline(spark, **changes).run(threading.Event(), once=True)
+        return self.state()
+
+    def state(self) -> State:
+        """What the catalog says now."""
+        return Catalog.open(open_storage(str(self.folder / "storage")).sub(self.name), self.name).state
+
+    def published(self) -> dict[int, int]:
+        """The published offset of each source partition."""
+        return {log.partition: log.published for log in self.state().logs}
+
+    def breaches(self) -> list[str]:
+        """Every promise that source and output, as they are now, show broken."""
+        source = consume_all(self.bootstrap, self.topic)
+        return check(source, consume_all(self.bootstrap, self.output), self.published())
+
+    def process(self, *args: str, failpoints: str = "", **environment: str) -> Process:
+        """`keyfold run` of this connector as a process of its own."""
+        connector, worker = self.write()
+        return Process(
+            ["run", str(connector), "--worker", str(worker), *args],
+            self.folder / "worker.log",
+            {"KEYFOLD_FAILPOINTS": failpoints, **environment},
+        )
+
+
+class Process:
+    """A keyfold command in a process group of its own, so that Spark's processes end with the test."""
+
+    def __init__(self, command: list[str], log: Path, environment: Mapping[str, str]) -> None:
+        self.log = log
+        self._file = log.open("ab")
+        wanted = {key: value for key, value in environment.items() if value}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "connectors.cli.main", *command],
+            stdout=self._file,
+            stderr=self._file,
+            env={**os.environ, "PYTHONPATH": str(ROOT), **wanted},
+            start_new_session=True,
+            cwd=log.parent,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(PATIENCE_S)
+        self._file.close()
+
+    def wait(self, timeout_s: float = PATIENCE_S) -> int:
+        """Its exit code."""
+        try:
+            return self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"still running after {timeout_s:.0f} s:\n{self.tail()}") from None
+
+    def send(self, number: signal.Signals) -> None:
+        """Sends a signal to the command itself."""
+        os.kill(self.process.pid, number)
+
+    def signal_all(self, number: signal.Signals) -> None:
+        """Sends a signal to the command and everything that it started."""
+        os.killpg(self.process.pid, number)
+
+    def until_logged(self, text: str) -> None:
+        """Waits until `text` is in what it printed."""
+        wait_until(lambda: text in self.printed() or self._ended(), f"the worker logs {text!r}", PATIENCE_S)
+        assert text in self.printed(), f"ended without {text!r}:\n{self.tail()}"
+
+    def printed(self) -> str:
+        """All that it printed."""
+        return self.log.read_text()
+
+    def tail(self) -> str:
+        """The end of what it printed."""
+        return self.printed()[-4000:]
+
+    def _ended(self) -> bool:
+        return self.process.poll() is not None

@@ -1,0 +1,104 @@
+"""docs/protocol.md's promises, checked: what a read_committed reader of the output saw, against the source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from tests.support.kafka import Read
+
+OWN = "keyfold."
+
+
+class Published(NamedTuple):
+    """An output record, with what its headers say of its source."""
+
+    record: Read
+    source_topic: str
+    source_partition: int
+    source_offset: int
+
+
+def published(output: Iterable[Read]) -> list[Published]:
+    """Output records with their source; KeyError where a header of ours is missing."""
+    return [_published(record) for record in output]
+
+
+def _published(record: Read) -> Published:
+    own = {name: (value or b"").decode() for name, value in record.headers if name.startswith(OWN)}
+    return Published(
+        record,
+        own["keyfold.source.topic"],
+        int(own["keyfold.source.partition"]),
+        int(own["keyfold.source.offset"]),
+    )
+
+
+def check(source: Iterable[Read], output: Iterable[Read], ends: Mapping[int, int]) -> list[str]:
+    """Every breach of promises 1 to 4, one line each; `ends` has the published offset of each source partition."""
+    truth = {(record.partition, record.offset): record for record in source}
+    found = published(output)
+    return [*_twice(found), *_falling(found), *_changed(truth, found), *_wrong_last(truth, found, ends)]
+
+
+def _twice(found: list[Published]) -> list[str]:
+    seen: set[tuple[int, int]] = set()
+    faults = []
+    for one in found:
+        at = (one.source_partition, one.source_offset)
+        if at in seen:
+            faults.append(f"(1) source {at} is in the output twice")
+        seen.add(at)
+    return faults
+
+
+def _falling(found: list[Published]) -> list[str]:
+    last: dict[int, int] = {}
+    faults = []
+    for one in found:
+        if one.record.partition != one.source_partition:
+            faults.append(f"(2) source partition {one.source_partition} went to {one.record.partition}")
+        if one.source_offset <= last.get(one.source_partition, -1):
+            faults.append(
+                f"(2) partition {one.source_partition}: {one.source_offset} after {last[one.source_partition]}"
+            )
+        last[one.source_partition] = one.source_offset
+    return faults
+
+
+def _changed(truth: Mapping[tuple[int, int], Read], found: list[Published]) -> list[str]:
+    return [
+        f"(4) source {(one.source_partition, one.source_offset)}: {_bare(one.record)} is not {expected}"
+        for one in found
+        if _bare(one.record) != (expected := _original(truth, one))
+    ]
+
+
+def _original(truth: Mapping[tuple[int, int], Read], one: Published) -> object:
+    record = truth.get((one.source_partition, one.source_offset))
+    return None if record is None else _bare(record)
+
+
+def _bare(record: Read) -> object:
+    headers = tuple(header for header in record.headers if not header[0].startswith(OWN))
+    return record.key, record.value, headers, record.timestamp_ms
+
+
+def _wrong_last(truth: Mapping[tuple[int, int], Read], found: list[Published], ends: Mapping[int, int]) -> list[str]:
+    expected = _last_per_key(((p, offset, record.key) for (p, offset), record in truth.items()), ends)
+    seen = _last_per_key(((one.source_partition, one.source_offset, one.record.key) for one in found), ends)
+    return [
+        f"(3) partition {partition}, key {key!r}: last is {seen.get((partition, key))}, should be {offset}"
+        for (partition, key), offset in expected.items()
+        if seen.get((partition, key)) != offset
+    ]
+
+
+def _last_per_key(
+    records: Iterable[tuple[int, int, bytes | None]], ends: Mapping[int, int]
+) -> dict[tuple[int, bytes], int]:
+    return {
+        (partition, key): offset
+        for partition, offset, key in sorted(records, key=lambda one: one[:2])
+        if key is not None and offset < ends.get(partition, 0)
+    }

@@ -1,0 +1,161 @@
+"""Plans, records and publishers for tests of the changelog."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from confluent_kafka import Consumer
+
+from compactor.catalog import Catalog
+from compactor.position import Position
+from compactor.publish import BucketPlan, Sent, Target
+from compactor.record import RUN, TopicPartition
+from compactor.storage import open_storage
+from connectors.kafka.admin import Admin, group_id
+from connectors.sinks.changelog import ChangelogPublisher
+from connectors.sinks.output_topic import FOREVER
+from connectors.sinks.positions import read_positions
+from connectors.sinks.settings import Clients, Limits, Rules
+from tests.support.kafka import Read, create_topic
+
+CATALOG_ID = "catalog-1"
+NOW_MS = 1_700_000_000_000
+ONE_PIECE_EACH = Limits(transaction_bytes=1)
+"""Every record in a transaction of its own."""
+
+
+class Rec(NamedTuple):
+    """A record of a run; what a test does not name is unremarkable."""
+
+    offset: int
+    key: bytes | None = b"k"
+    value: bytes | None = b"v"
+    headers: Sequence[tuple[str, bytes | None]] | None = ()
+    timestamp: int = NOW_MS
+    rejected: str | None = None
+    partition: int = 0
+
+
+def batch(topic: str, records: Iterable[Rec]) -> pa.RecordBatch:
+    """Records as a publish task gets them (record.RUN)."""
+    return pa.RecordBatch.from_pylist([_row(topic, record) for record in records], schema=RUN)
+
+
+def _row(topic: str, record: Rec) -> dict[str, Any]:
+    headers = None if record.headers is None else [{"key": key, "value": value} for key, value in record.headers]
+    return {
+        **record._asdict(),
+        "topic": topic,
+        "timestamp_type": 0,
+        "headers": headers,
+        "delete_horizon": None,
+    }
+
+
+class Changelog:
+    """A connector's publishing side on the test broker: source topic, output topic, catalog, publisher."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        folder: Path,
+        topic: str,
+        partitions: int = 1,
+        output_config: Mapping[str, str | int] | None = None,
+        output_partitions: int | None = None,
+    ) -> None:
+        self.bootstrap = bootstrap
+        self.topic = topic
+        self.connector = f"c-{topic}"
+        self.output = f"{topic}.compacted"
+        self.admin = Admin({"bootstrap.servers": bootstrap})
+        self.storage = open_storage(str(folder))
+        self.catalog = Catalog.open(self.storage, self.connector)
+        self.take_over()
+        create_topic(bootstrap, topic, partitions)
+        config = {"message.timestamp.after.max.ms": FOREVER} | dict(output_config or {})
+        create_topic(bootstrap, self.output, output_partitions or partitions, **config)
+
+    def take_over(self) -> int:
+        """Makes a newer owner; its epoch."""
+        return self.catalog.take_over("test", NOW_MS).epoch
+
+    def publisher(
+        self, rules: Rules | None = None, limits: Limits | None = None, **producer: str | int
+    ) -> ChangelogPublisher:
+        """A publisher with these rules and limits, and further settings of its producer."""
+        clients = {"bootstrap.servers": self.bootstrap}
+        return ChangelogPublisher(
+            connector=self.connector,
+            clients=Clients(producer=clients | producer, admin=clients),
+            storage=self.storage,
+            output_ids={self.output: self.output_id},
+            rules=rules or Rules(),
+            limits=limits or Limits(),
+        )
+
+    @property
+    def output_id(self) -> str:
+        """The output's topic id, as it is now."""
+        return self.admin.describe([self.output])[self.output].id
+
+    def target(self, start: int, end: int, partition: int = 0, **named: Any) -> Target:
+        fields: dict[str, Any] = {
+            "topic": self.topic,
+            "partition": partition,
+            "bucket": 0,
+            "output": self.output,
+            "start": start,
+            "end": end,
+            "found": start or None,
+            "output_offset": None,
+        }
+        return Target(**fields | named)
+
+    def plan(self, *targets: Target, epoch: int | None = None, catalog_id: str = CATALOG_ID) -> BucketPlan:
+        return BucketPlan(bucket=0, epoch=epoch or self.catalog.epoch, catalog_id=catalog_id, targets=targets)
+
+    def publish(
+        self, targets: Target | Sequence[Target], records: Iterable[Rec], publisher: ChangelogPublisher | None = None
+    ) -> Sequence[Sent]:
+        """Publishes `records` as one batch by a plan of `targets`."""
+        found = (targets,) if isinstance(targets, Target) else tuple(targets)
+        return (publisher or self.publisher()).publish(self.plan(*found), iter([batch(self.topic, records)]))
+
+    def place(self, partition: int = 0) -> TopicPartition:
+        """A partition of the output."""
+        return TopicPartition(self.output, partition)
+
+    def position(self, partition: int = 0) -> Position | None:
+        """What the group holds for a partition of the source."""
+        tp = TopicPartition(self.topic, partition)
+        return read_positions(self.admin, group_id(self.connector), [tp])[tp]
+
+    def overwrite_position(self, offset: int, metadata: str | None = None, partition: int = 0) -> None:
+        """Does what an operator's kafka-consumer-groups --reset-offsets does."""
+        commit_position(self.bootstrap, group_id(self.connector), self.topic, partition, offset, metadata)
+
+
+def commit_position(
+    bootstrap: str, group: str, topic: str, partition: int, offset: int, metadata: str | None = None
+) -> None:
+    from confluent_kafka import TopicPartition as Partition
+
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False, "log_level": 0}
+    )
+    try:
+        where = (
+            Partition(topic, partition, offset) if metadata is None else Partition(topic, partition, offset, metadata)
+        )
+        consumer.commit(offsets=[where], asynchronous=False)
+    finally:
+        consumer.close()
+
+
+def source_offsets(records: Iterable[Read]) -> list[int]:
+    """The source offsets that records of an output name, in their order."""
+    return [int(dict(record.headers)["keyfold.source.offset"] or b"") for record in records]

@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compactor.actions import AddSnapshot, AddTopic, AnyAction, CloseTopic, Publish, State, apply
+from compactor.log import BASE, Gap, PartitionLog, Run
+from compactor.owner import OwnerLock, here
+from connectors.cli import description
+from connectors.cli.describe_text import text
+from connectors.state import Status, running
+from connectors.status import StatusFile
+from tests.support.cli import NAME, connector_file, invoke, keep, row, storage_of, worker_file
+
+ROWS = [row(0, b"a", b"1"), row(1, b"b", None), row(3, None, b"x", rejected="null key"), row(4, b"a", b"22")]
+PUBLISH = Publish(topic="orders", partition=0, end=5)
+SNAPSHOT = AddSnapshot(
+    topic="orders",
+    id="20261121T023000Z-ab",
+    path="orders/20261121T023000Z-ab",
+    created_ms=5,
+    source_offsets={"0": 5},
+    records=1,
+    bytes=9,
+)
+
+
+def _described(folder: Path, *actions: AnyAction) -> dict[str, Any]:
+    keep(folder, ROWS, actions)
+    result = invoke("describe", connector_file(folder), "--worker", worker_file(folder), "--json")
+    assert result.exit_code == 0, result.stderr
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+def _run(start: int, end: int, size: int, level: int = 0) -> Run:
+    return Run(start=start, end=end, level=level, files=(), records=1, bytes=size)
+
+
+def _log(published: int, base: Run | None, *runs: Run, gaps: tuple[Gap, ...] = ()) -> PartitionLog:
+    end = max((run.end for run in runs), default=published)
+    clean = base.end if base else 0
+    return PartitionLog(
+        topic="t",
+        partition=0,
+        bucket=0,
+        start=0,
+        end=end,
+        folded_end=published,
+        published=published,
+        clean_end=clean,
+        base=base,
+        runs=runs,
+        gaps=gaps,
+    )
+
+
+@pytest.mark.parametrize(
+    ("log", "ratio"),
+    [
+        (_log(0, None), 0.0),
+        (_log(10, None, _run(0, 10, 100)), 1.0),
+        (_log(0, None, _run(0, 10, 100)), 0.0),
+        (_log(20, _run(0, 10, 300, BASE), _run(10, 20, 100)), 0.25),
+        (_log(15, _run(0, 10, 300, BASE), _run(10, 20, 200)), 0.25),
+        (_log(20, _run(0, 10, 300, BASE)), 0.0),
+    ],
+    ids=["empty", "all dirty", "nothing foldable", "base and head", "half of a run foldable", "clean"],
+)
+def test_the_dirty_ratio_counts_what_could_be_folded(log: PartitionLog, ratio: float) -> None:
+    """Bytes of the head below published, over these and the base run's."""
+    assert description.dirty_ratio(log) == pytest.approx(ratio)
+
+
+def test_lag_is_what_is_not_published() -> None:
+    """The source's end less the published offset; unknown where the end is, never below nothing."""
+    log = _log(10, None, _run(0, 12, 1), gaps=(Gap(2, 5),))
+    state = State(logs=(log,))
+    known, unknown, behind = (description.partitions(state, ends)[0] for ends in ({log.tp: 15}, {}, {log.tp: 7}))
+    assert (known.source_end, known.lag, known.ingested, known.lost_offsets) == (15, 5, 12, 3)
+    assert (unknown.source_end, unknown.lag) == (None, None)
+    assert behind.lag == 0
+
+
+def test_partitions_stand_in_their_order() -> None:
+    """By topic, then by number, not as text and not as they were found."""
+    order = [("b", 0), ("a", 10), ("a", 2)]
+    logs = tuple(
+        PartitionLog(topic=t, partition=p, bucket=0, start=0, end=0, folded_end=0, published=0, clean_end=0)
+        for t, p in order
+    )
+    listed = [(each.topic, each.partition) for each in description.partitions(State(logs=logs), {})]
+    assert listed == [("a", 2), ("a", 10), ("b", 0)]
+
+
+def test_the_newest_snapshot_of_each_topic_is_shown() -> None:
+    """By the time at which it was taken."""
+    topic = AddTopic(topic="orders", topic_id="i", output=None, output_id=None)
+    older = AddSnapshot(topic="orders", id="old", path="p", created_ms=1, source_offsets={}, records=0, bytes=0)
+    shown = description.topics(apply(State(), [topic, SNAPSHOT, older]))[0].newest_snapshot
+    assert shown is not None
+    assert shown.id == SNAPSHOT.id
+
+
+@pytest.mark.parametrize(
+    ("age_ms", "stale"), [(0, False), (description.STALE_MS, False), (description.STALE_MS + 1, True)]
+)
+def test_an_old_status_is_marked_stale(age_ms: int, stale: bool) -> None:
+    """What a worker said half a minute ago may no longer be so."""
+    found = description.status({"state": "RUNNING", "updated_ms": 1_000}, 1_000 + age_ms)
+    assert found is not None
+    assert found.stale is stale
+
+
+def test_describe_shows_offsets_runs_and_counts(tmp_path: Path) -> None:
+    """Everything of a log that the catalog knows, without a broker."""
+    found = _described(tmp_path, PUBLISH, SNAPSHOT)
+    partition = found["partitions"][0]
+    expected = {
+        "topic": "orders",
+        "partition": 0,
+        "source_end": None,
+        "lag": None,
+        "ingested": 5,
+        "published": 5,
+        "clean_end": 0,
+    }
+    expected |= {
+        "runs": 1,
+        "records": 4,
+        "bytes": 7,
+        "dirty_ratio": 1.0,
+        "tombstones": 1,
+        "rejected": 1,
+        "lost_offsets": 0,
+    }
+    assert partition == expected
+    assert found["topics"][0]["newest_snapshot"]["source_offsets"] == {"0": 5}
+    assert found["owner"] == {"alive": False, "name": "tester:1", "epoch": 1}
+
+
+def test_describe_says_why_there_are_no_source_ends(tmp_path: Path) -> None:
+    """No broker: the lag is unknown, the rest is there, and the exit code is 0."""
+    assert _described(tmp_path)["broker_error"]
+
+
+def test_describe_works_beside_a_live_owner(tmp_path: Path) -> None:
+    """It takes nothing over, and says that a worker is running."""
+    lock = OwnerLock(storage_of(tmp_path))
+    assert lock.claim(here(1))
+    try:
+        found = _described(tmp_path)
+    finally:
+        lock.release()
+    assert (found["owner"]["alive"], found["owner"]["epoch"], found["catalog_version"]) == (True, 1, 2)
+
+
+def test_describe_shows_what_the_worker_said(tmp_path: Path) -> None:
+    """State, counters and error of status.json, as the worker wrote it."""
+    status = running(Status())
+    StatusFile(str(tmp_path / "store"), NAME).write(status, 1_000, {"records_read": 7})
+    found = _described(tmp_path)["status"]
+    assert (found["state"], found["counters"], found["stale"]) == ("RUNNING", {"records_read": 7}, True)
+
+
+def test_describe_of_a_connector_that_never_ran_says_so(tmp_path: Path) -> None:
+    """No catalog is no error, and none is made."""
+    result = invoke("describe", connector_file(tmp_path), "--worker", worker_file(tmp_path))
+    assert (result.exit_code, result.stdout) == (0, f"Connector {NAME} has not run yet: there is no catalog.\n")
+    assert not (tmp_path / "store").exists()
+
+
+def test_people_read_the_same_as_programs(tmp_path: Path) -> None:
+    """The tables hold the partition's numbers, the closed topic's reason and the snapshot's id."""
+    keep(tmp_path, ROWS, (PUBLISH, SNAPSHOT, CloseTopic(topic="orders", reason="deleted")))
+    shown = invoke("describe", connector_file(tmp_path), "--worker", worker_file(tmp_path)).stdout
+    assert "no worker is running; last owner tester:1, epoch 1" in shown
+    assert "no: deleted" in shown
+    assert SNAPSHOT.id in shown
+    line = next(line for line in shown.splitlines() if line.startswith("orders") and "compacted" not in line)
+    assert line.split() == ["orders", "0", "-", "5", "5", "-", "0", "1", "4", "7", "1.00", "1", "1", "0"]
+
+
+def test_a_failed_connector_shows_error_and_restart() -> None:
+    """What failed, how often, and when it is tried again."""
+    found = {"state": "FAILED", "error": "Broker away.", "restarts": 3, "next_restart_ms": 60_000, "updated_ms": 0}
+    owner = description.Owner(alive=True, name="h:1", epoch=2)
+    shown = description.Description(
+        format_version=1,
+        connector="c",
+        catalog_id="i",
+        catalog_version=1,
+        owner=owner,
+        status=description.status(found, 5_000),
+        broker_error=None,
+        topics=(),
+        partitions=(),
+    )
+    lines = text(shown, 5_000).splitlines()
+    assert lines[1:] == [
+        "State: FAILED, said 0:00:05 ago",
+        "Error: Broker away.",
+        "Restart: after 3 failures, at 1970-01-01T00:01:00Z",
+    ]

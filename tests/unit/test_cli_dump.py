@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import connector_file, execute, invoke, keep, row, worker_file
+
+ROWS = [
+    row(4, b"k", None, headers=[{"key": "k", "value": b"v"}, {"key": "n", "value": None}], timestamp=1),
+    row(5, None, b"x", rejected="null key"),
+    row(7, b"\xff\x00", b"value", timestamp_type=1, timestamp=2),
+    row(8, b"gone", None, timestamp=3, timestamp_type=-1, delete_horizon=9),
+]
+LINES = [
+    (
+        '{"offset":4,"timestamp":1,"timestamp_type":"CreateTime","key":"aw==","value":null,'
+        '"headers":[["k","dg=="],["n",null]],"delete_horizon":null}'
+    ),
+    (
+        '{"offset":7,"timestamp":2,"timestamp_type":"LogAppendTime","key":"/wA=","value":"dmFsdWU=",'
+        '"headers":[],"delete_horizon":null}'
+    ),
+    (
+        '{"offset":8,"timestamp":3,"timestamp_type":"NoTimestampType","key":"Z29uZQ==","value":null,'
+        '"headers":[],"delete_horizon":9}'
+    ),
+]
+
+
+def _dump(folder: Path, topic: str = "orders", partition: int = 0) -> tuple[object, ...]:
+    where = "--topic", topic, "--partition", partition, "--worker", worker_file(folder)
+    return ("dump", connector_file(folder), *where)
+
+
+def test_dump_prints_the_kept_log_as_the_interface_says(tmp_path: Path) -> None:
+    """One object a line, by offset, fields in their order, bytes as base64; rejected records are left out."""
+    keep(tmp_path, ROWS)
+    assert invoke(*_dump(tmp_path)).stdout.splitlines() == LINES
+
+
+def test_dump_is_the_same_in_a_process_of_its_own(tmp_path: Path) -> None:
+    """Nothing but the lines is on stdout, nothing at all on stderr."""
+    keep(tmp_path, ROWS)
+    done = execute(*_dump(tmp_path))
+    assert (done.returncode, done.stdout.splitlines(), done.stderr) == (0, LINES, "")
+
+
+@pytest.mark.parametrize(("topic", "partition"), [("orders", 3), ("Orders", 0)])
+def test_dump_of_what_is_not_kept_names_what_is(tmp_path: Path, topic: str, partition: int) -> None:
+    """Exit code 2, and the partitions that there are."""
+    keep(tmp_path, ROWS)
+    result = invoke(*_dump(tmp_path, topic, partition))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"keeps no partition {topic}-{partition}" in result.stderr
+    assert "next: It keeps orders-0." in result.stderr

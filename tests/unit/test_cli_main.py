@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import ROOT, connector_file, environment, execute, invoke, keep, row, worker_file
+
+QUICK_S = 2.0
+
+
+def _quickest(*arguments: object, tries: int = 3) -> float:
+    """The least time of a few: what the command needs, not what the machine was busy with."""
+    times = []
+    for _ in range(tries):
+        begin = time.monotonic()
+        execute(*arguments)
+        times.append(time.monotonic() - begin)
+    return min(times)
+
+
+def test_the_command_line_imports_nothing_that_is_slow() -> None:
+    """Neither Spark nor DuckDB nor pandas is loaded before a command asks for it."""
+    names = "pyspark", "duckdb", "pandas"
+    script = f"import sys, connectors.cli.main; print([name for name in {names} if name in sys.modules])"
+    python = [sys.executable, "-c", script]
+    done = subprocess.run(python, env=environment(), cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_version_is_quick_and_names_what_is_running() -> None:
+    """keyfold, Python, PySpark, confluent-kafka, librdkafka and Java, in less than two seconds."""
+    done = execute("version")
+    assert [line.split()[0] for line in done.stdout.splitlines()[1:]] == [
+        "keyfold",
+        "python",
+        "pyspark",
+        "confluent-kafka",
+        "librdkafka",
+        "java",
+    ]
+    assert (done.returncode, done.stderr) == (0, "")
+    assert _quickest("version") < QUICK_S
+
+
+def test_describe_is_quick_without_a_broker(tmp_path: Path) -> None:
+    """Two seconds are the limit also where no broker answers."""
+    keep(tmp_path, [row(0, b"a", b"1")])
+    assert _quickest("describe", connector_file(tmp_path), "--worker", worker_file(tmp_path)) < QUICK_S
+
+
+def test_results_are_on_stdout_and_logs_on_stderr(tmp_path: Path) -> None:
+    """Stdout is JSON and nothing else, also at log.level=debug."""
+    keep(tmp_path, [row(0, b"a", b"1")])
+    files = connector_file(tmp_path), "--worker", worker_file(tmp_path, **{"log.level": "debug"})
+    done = execute("describe", *files, "--json")
+    assert json.loads(done.stdout)["connector"] == "orders-keeper"
+    failed = execute("dump", *files, "--topic", "nothing", "--partition", "0")
+    assert (failed.returncode, failed.stdout) == (2, "")
+    assert "error: " in failed.stderr
+
+
+@pytest.mark.parametrize("name", ["worker.json", "configs/worker.json"])
+def test_without_worker_the_usual_files_are_looked_for(tmp_path: Path, name: str) -> None:
+    """worker.json of the current folder is meant, else configs/worker.json."""
+    (tmp_path / "configs").mkdir()
+    worker_file(tmp_path).rename(tmp_path / name)
+    done = execute("describe", connector_file(tmp_path), cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_without_any_worker_file_the_error_says_so(tmp_path: Path) -> None:
+    """Exit code 3, the names that were looked for, and what to give."""
+    done = execute("describe", connector_file(tmp_path), cwd=tmp_path)
+    assert done.returncode == 3
+    assert "neither worker.json nor configs/worker.json" in done.stderr
+    assert "next: Give --worker FILE" in done.stderr
+
+
+def test_the_environment_can_stand_for_the_worker_file(tmp_path: Path) -> None:
+    """With KEYFOLD_BOOTSTRAP_SERVERS no file is needed."""
+    done = execute("describe", connector_file(tmp_path), cwd=tmp_path, KEYFOLD_BOOTSTRAP_SERVERS="127.0.0.1:1")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_failpoints_lists_every_step() -> None:
+    """Every name that KEYFOLD_FAILPOINTS takes is there, with its step."""
+    from compactor.failpoints import STEPS
+
+    listed = [line.split()[0] for line in invoke("failpoints").stdout.splitlines()[1 : len(STEPS) + 1]]
+    assert listed == list(STEPS)
+
+
+@pytest.mark.parametrize(
+    "command", ["run", "validate", "describe", "dump", "snapshot", "kafka", "tail", "failpoints", "demo", "version"]
+)
+def test_every_command_takes_a_worker_file(command: str) -> None:
+    """--worker is an option of every command, and every command explains itself."""
+    result = invoke(command, "--help")
+    assert result.exit_code == 0
+    assert "--worker" in result.stdout
+
+
+@pytest.mark.parametrize("command", ["describe", "validate", "snapshot"])
+def test_what_reports_can_report_as_json(command: str) -> None:
+    """--json is an option of the commands that report."""
+    assert "--json" in invoke(command, "--help").stdout

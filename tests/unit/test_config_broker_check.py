@@ -1,0 +1,53 @@
+"""What `keyfold validate --broker` finds, over a stand-in for the brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from connectors.config.broker_check import broker_faults
+from connectors.config.connector import ConnectorConfig
+
+
+class Brokers:
+    def __init__(self, topics: Mapping[str, Mapping[str, str]]) -> None:
+        self.topics = topics
+
+    def list_topics(self) -> list[str]:
+        return list(self.topics)
+
+    def topic_config(self, name: str) -> Mapping[str, str]:
+        return self.topics[name]
+
+
+FIT = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "topics", "said"),
+    [
+        ({"topics": "a"}, {"a": {}}, []),
+        ({"topics": "a"}, {"a": {}, "a.compacted": FIT}, []),
+        ({"topics": "a,b"}, {"a": {}}, ['topics: "b" does not exist; create it, or correct the name.']),
+        ({"topics.regex": "x.*"}, {"a": {}}, []),
+        ({"topics": "a", "output.topic": "none"}, {"a": {}, "none": {"cleanup.policy": "delete"}}, []),
+        (
+            {"topics.regex": "a"},
+            {"a": {}, "a.compacted": FIT | {"cleanup.policy": "delete"}},
+            ['output.topic: "a.compacted" exists with cleanup.policy=delete; it needs compact.'],
+        ),
+        (
+            {"topics": "a"},
+            {"a": {}, "a.compacted": FIT | {"message.timestamp.type": "LogAppendTime"}},
+            ['output.topic: "a.compacted" exists with message.timestamp.type=LogAppendTime; it needs CreateTime.'],
+        ),
+    ],
+)
+def test_what_the_brokers_have_must_fit(
+    settings: dict[str, Any], topics: dict[str, dict[str, str]], said: list[str]
+) -> None:
+    """A named source topic exists, and an output topic that is there is compacted and keeps the source's timestamps."""
+    config = ConnectorConfig.model_validate({"name": "c", "connector.class": "CompactedTopic", **settings})
+    assert [str(fault) for fault in broker_faults(config, Brokers(topics))] == said

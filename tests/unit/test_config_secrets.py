@@ -1,0 +1,121 @@
+"""Secrets: where they come from, and that they are never shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from connectors.config.properties import parse_properties
+from connectors.config.secrets import SecretError, is_secret, masked, resolve
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "s.properties").write_text("# c\npw = p:w=1\nother=x\\\n   y\n", encoding="utf-8")
+    (tmp_path / "s.json").write_text('{"pw": "from json", "n": 1}', encoding="utf-8")
+    (tmp_path / "pw").write_text("from file\n", encoding="utf-8")
+    (tmp_path / "bad.json").write_text("[top-secret", encoding="utf-8")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("text", "resolved"),
+    [
+        ("plain", "plain"),
+        ("${topic}.x", "${topic}.x"),
+        ("${env:A}", "a"),
+        ("x${env:A}y${env:A}", "xaya"),
+        ("${env:B}", "${env:A}"),
+        ("${file:DIR/s.properties:pw}", "p:w=1"),
+        ("${file:DIR/s.properties:other}", "xy"),
+        ("${file:DIR/s.json:pw}", "from json"),
+        ("${directory:DIR:pw}", "from file"),
+    ],
+)
+def test_placeholders_are_resolved_once(folder: Path, text: str, resolved: str) -> None:
+    """Each placeholder becomes what it stands for, and that is not looked through again."""
+    assert resolve(text.replace("DIR", str(folder)), {"A": "a", "B": "${env:A}"}) == resolved
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("${env:C}", "${env:C} cannot be resolved: the environment variable C is not set"),
+        ("${vault:x:pw}", 'there is no provider "vault"; there are env, file and directory'),
+        ("${file:DIR/none.properties:pw}", "No such file"),
+        ("${file:DIR/s.properties:nope}", "the file has no key nope"),
+        ("${file:DIR/s.properties}", "must have the form ${PROVIDER:PATH:KEY}"),
+        ("${file:DIR/bad.json:pw}", "is not a properties (or .json) file"),
+        ("${file:DIR/s.json:n}", "must hold one flat object with texts"),
+        ("${directory:DIR:../x}", "KEY is the name of a file"),
+    ],
+)
+def test_what_cannot_be_resolved_is_an_error(folder: Path, text: str, said: str) -> None:
+    """The error names the placeholder and the reason, and shows nothing of what was found."""
+    with pytest.raises(SecretError) as caught:
+        resolve(text.replace("DIR", str(folder)), {"A": "a"})
+    assert said in str(caught.value)
+    assert "top-secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "secret"),
+    [
+        ("consumer.sasl.password", True),
+        ("consumer.sasl.jaas.config", True),
+        ("producer.override.ssl.key.password", True),
+        ("admin.ssl.keystore.key", True),
+        ("admin.ssl.key.pem", True),
+        ("consumer.sasl.oauthbearer.client.secret", True),
+        ("consumer.sasl.oauthbearer.client.credentials.client.secret", True),
+        ("spark.hadoop.fs.s3a.access.key", True),
+        ("consumer.sasl.oauthbearer.client.credentials.client.id", False),
+        ("consumer.sasl.oauthbearer.token.endpoint.url", False),
+        ("consumer.ssl.key.location", False),
+        ("consumer.ssl.keystore.location", False),
+        ("topics", False),
+    ],
+)
+def test_secrets_are_known_by_their_keys(key: str, secret: bool) -> None:
+    """Passwords, keys, tokens and JAAS entries are secrets; places and names are not."""
+    assert is_secret(key) is secret
+
+
+def test_masked() -> None:
+    """A secret that is written out is hidden, also beside a placeholder; a placeholder alone and the rest stay."""
+    given = {
+        "a.password": "literal",
+        "b.password": "${env:PW}",
+        "c.jaas": 'x password="literal" y="${env:PW}"',
+        "d.password": "${env:PW}literal",
+        "url": "https://user:literal@host/x",
+        "topics": "t",
+    }
+    assert masked(given) == {
+        "a.password": "[hidden]",
+        "b.password": "${env:PW}",
+        "c.jaas": "[hidden]",
+        "d.password": "[hidden]",
+        "url": "https://[hidden]@host/x",
+        "topics": "t",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "entries"),
+    [
+        ("a=b", {"a": "b"}),
+        ("  a  =  b  c ", {"a": "b  c "}),
+        ("a:b\r\nc d", {"a": "b", "c": "d"}),
+        ("a", {"a": ""}),
+        ("#x\n!y\n\n", {}),
+        ("a=1\\\n  #2\nb=3", {"a": "1#2", "b": "3"}),
+        ("a\\=b=c\\\\", {"a=b": "c\\"}),
+        ("k=\\u0041\\t\\q", {"k": "A\tq"}),
+        ("k=x\\", {"k": "x"}),
+    ],
+)
+def test_properties_are_read_as_java_does(text: str, entries: dict[str, str]) -> None:
+    """Comments, separators, escapes and continued lines are java.util.Properties'."""
+    assert parse_properties(text) == entries

@@ -1,0 +1,96 @@
+"""Which topics a connector reads, and Java's patterns for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from connectors.config.connector import ConnectorConfig
+from connectors.config.java_regex import translate
+from connectors.config.topics import is_own, matches, missing, select
+
+DEAD = {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "dead"}
+
+
+def config(**settings: Any) -> ConnectorConfig:
+    given = {name.replace("__", "."): value for name, value in settings.items()}
+    return ConnectorConfig.model_validate({"name": "c", "connector.class": "CompactedTopic", **given, **DEAD})
+
+
+@pytest.mark.parametrize(
+    ("settings", "existing", "selected"),
+    [
+        ({"topics": "b,a"}, ["a", "b", "c"], ("b", "a")),
+        ({"topics": "b,a"}, ["a"], ("a",)),
+        ({"topics.regex": "."}, ["b", "a", "aa"], ("a", "b")),
+        ({"topics.regex": ".*"}, ["a", "__consumer_offsets", "dead"], ("a",)),
+        ({"topics.regex": ".*"}, ["a", "a.compacted"], ("a",)),
+        ({"topics.regex": ".*"}, ["gone.compacted"], ()),
+        ({"topics.regex": ".*"}, ["a.compacted.compacted", ".compacted"], (".compacted",)),
+        ({"topics.regex": "[ab].*"}, ["a", "c.compacted", "a.compacted"], ("a",)),
+        ({"topics.regex": "x|c\\..*"}, ["x", "c.x", "c.y"], ("c.x", "c.y", "x")),
+        ({"topics.regex": "x|c\\..*", "output.topic": "c.${topic}"}, ["x", "c.x", "c.y"], ("c.y", "x")),
+        ({"topics.regex": ".*", "output.topic": "none"}, ["a", "a.compacted"], ("a", "a.compacted")),
+    ],
+)
+def test_select(settings: dict[str, Any], existing: list[str], selected: tuple[str, ...]) -> None:
+    """Named topics come in their order; a pattern never selects internal, dead letter or own output topics."""
+    assert select(config(**settings), existing) == selected
+
+
+def test_missing_topics_are_those_named_and_absent() -> None:
+    """A named topic that does not exist is missing; a pattern misses nothing."""
+    assert missing(config(topics="a,b"), ["b"]) == ("a",)
+    assert missing(config(**{"topics.regex": "a"}), []) == ()
+
+
+def test_own_topics() -> None:
+    """Output topics, also a fixed one, and the dead letter topic are our own."""
+    fixed = config(topics="a", output__topic="out")
+    assert [is_own(fixed, name) for name in ("out", "dead", "a", "a.compacted")] == [True, True, False, False]
+    assert matches(fixed, "a")
+    assert not matches(fixed, "out")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "yes", "no"),
+    [
+        ("a.*", "abc", "xabc"),
+        ("a", "a", "ab"),
+        (r"\Qa.b\E.*", "a.bc", "axbc"),
+        (r"(?<x>a|b)\k<x>", "aa", "ab"),
+        (r"\p{Alpha}+", "abC", "ab1"),
+        (r"[\p{Digit}x]+", "1x2", "1y"),
+        (r"\P{L}+", "123", "a"),
+        ("orders|payments", "orders", "orders2"),
+        ("(?i)ABC", "aBc", "abd"),
+        (r"[^.]+\.cdc", "a.cdc", "a.b.cdc"),
+        ("a{2,3}+b", "aab", "ab"),
+        (r"a\z", "a", "ab"),
+        (r"\w+-\d+", "a_b-12", "a-b"),
+        ("[a-z||]+", "ab", "A"),
+        (r"\x{61}+", "aa", "b"),
+        ("(?>a|ab)c", "ac", "abc"),
+        ("(?!test).*", "prod", "test1"),
+    ],
+)
+def test_java_patterns(pattern: str, yes: str, no: str) -> None:
+    """A Java pattern matches the whole name and means what java.util.regex makes of it (each line was asked of it)."""
+    assert translate(pattern).fullmatch(yes)
+    assert not translate(pattern).fullmatch(no)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "said"),
+    [
+        ("a[b&&c]", "position 3"), ("[]a]", "position 1"), ("a{", "position 1"), ("(?P<x>a)", "position 0"),
+        ("(?#c)a", "position 0"), ("[[a]b]", "position 1"), ("a{,3}", "position 1"), ("[a--b]", "position 2"),
+        (r"\y", "position 0"), ("x(?x)a b", "position 1"), ("a(b", "position 1"), ("*a", "position 0"),
+        ("a\\", "position 1"), ("[a", "position 2"), (r"\p{Greek}", "position 0"), ("(?<x>a)(?<x>b)", "position"),
+    ],
+)  # fmt: skip
+def test_what_java_or_python_cannot_is_refused(pattern: str, said: str) -> None:
+    """A pattern that Java refuses, or that Python would take in another sense, is refused with its position."""
+    with pytest.raises(ValueError, match=said):
+        translate(pattern)

@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import json
+import logging
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import structlog
+
+from connectors import logging_setup
+from connectors.config.secrets import HIDDEN
+from tests.support.cli import own_logging
+
+_log = structlog.get_logger("tests")
+
+
+@pytest.fixture(autouse=True)
+def _own() -> Iterator[None]:
+    with own_logging():
+        yield
+
+
+def _only(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    read = capsys.readouterr()
+    assert read.out == ""
+    (line,) = read.err.splitlines()
+    found: dict[str, Any] = json.loads(line)
+    return found
+
+
+def test_every_line_is_json_where_that_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    """One object a line on stderr, with event, level, logger and time."""
+    logging_setup.configure("info", "json")
+    _log.info("batch ingested", records=4)
+    line = _only(capsys)
+    assert line.pop("timestamp").endswith("Z")
+    assert line == {"event": "batch ingested", "level": "info", "logger": "tests", "records": 4}
+
+
+def test_libraries_log_the_same_way(capsys: pytest.CaptureFixture[str]) -> None:
+    """What pyspark logs through the standard library is a line like ours."""
+    logging_setup.configure("info", "json")
+    logging.getLogger("pyspark.sql").warning("slow %s", "join")
+    line = _only(capsys)
+    assert (line["event"], line["logger"], line["level"]) == ("slow join", "pyspark.sql", "warning")
+
+
+def test_py4j_is_quiet_below_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    """It tells every call; not even log.level=debug wants that."""
+    logging_setup.configure("debug", "json")
+    logging.getLogger("py4j.clientserver").info("Command to send")
+    logging.getLogger("py4j.clientserver").debug("Answer received")
+    assert capsys.readouterr().err == ""
+
+
+def test_a_warning_of_python_is_a_line_too(capsys: pytest.CaptureFixture[str]) -> None:
+    """Not a loose text between the lines."""
+    logging_setup.configure("info", "json")
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        logging.captureWarnings(capture=True)
+        warnings.warn("old", DeprecationWarning, stacklevel=1)
+        logging.captureWarnings(capture=False)
+    assert "DeprecationWarning: old" in _only(capsys)["event"]
+
+
+def test_less_than_the_level_is_not_logged(capsys: pytest.CaptureFixture[str]) -> None:
+    """log.level is the least level of what is logged, ours and libraries'."""
+    logging_setup.configure("warning", "json")
+    _log.info("not this")
+    logging.getLogger("pyspark").info("nor this")
+    _log.warning("this")
+    assert _only(capsys)["event"] == "this"
+
+
+def test_connector_topic_and_partition_are_bound(capsys: pytest.CaptureFixture[str]) -> None:
+    """Inside the block every line carries them, libraries' too; afterwards none does."""
+    logging_setup.configure("info", "json")
+    with logging_setup.bound("c", "t", 0):
+        logging.getLogger("library").info("inside")
+    line = _only(capsys)
+    assert (line["connector"], line["topic"], line["partition"]) == ("c", "t", 0)
+    _log.info("outside")
+    assert "connector" not in _only(capsys)
+
+
+@pytest.mark.parametrize("style", ["console", "json"])
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"sasl.password": "hunter2"},
+        {"config": {"ssl.key.pem": "hunter2", "nested": {"password": "hunter2"}}},
+        {"configs": [{"secret": "hunter2"}]},
+        {"text": "failed with sasl.password=hunter2 and more"},
+        {"text": "{'sasl.password': 'hunter2'}"},
+        {"text": 'sasl.jaas.config="hunter2 required;"'},
+    ],
+)
+def test_no_secret_is_ever_logged(capsys: pytest.CaptureFixture[str], style: str, values: dict[str, Any]) -> None:
+    """Secret names are masked at any depth, and `name=value` inside texts."""
+    logging_setup.configure("info", style)
+    _log.info("settings", **values)
+    line = capsys.readouterr().err
+    assert "hunter2" not in line
+    assert HIDDEN in line
+
+
+def test_secrets_in_tracebacks_are_masked(capsys: pytest.CaptureFixture[str]) -> None:
+    """An exception's text goes the same way."""
+    logging_setup.configure("info", "console")
+    try:
+        raise ValueError("sasl.password=hunter2 is refused")
+    except ValueError:
+        _log.exception("client refused")
+    line = capsys.readouterr().err
+    assert "Traceback" in line
+    assert "hunter2" not in line
+
+
+def test_a_key_of_a_record_is_no_secret(capsys: pytest.CaptureFixture[str]) -> None:
+    """Words that only resemble a secret's name stay readable."""
+    logging_setup.configure("info", "json")
+    _log.info("record", key="N14228", keys=3, topic="passengers")
+    line = _only(capsys)
+    assert (line["key"], line["keys"], line["topic"]) == ("N14228", 3, "passengers")
+
+
+def test_the_console_is_plain_where_it_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """No colours in a file or a pipe; fields as name=value."""
+    logging_setup.configure("info", "auto")
+    _log.info("batch ingested", records=4)
+    line = capsys.readouterr().err
+    assert "\x1b" not in line
+    assert "batch ingested" in line
+    assert "records=4" in line
+
+
+def test_configuring_again_does_not_double_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    """A command sets logging up again when it has read the worker file."""
+    logging_setup.configure("info", "json")
+    logging_setup.configure("info", "json")
+    _log.info("once")
+    assert _only(capsys)["event"] == "once"

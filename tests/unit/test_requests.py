@@ -1,0 +1,71 @@
+"""Requests to a live worker have one answer each."""
+
+from __future__ import annotations
+
+import pytest
+
+from compactor import requests
+from compactor.requests import Answer
+from compactor.storage import Storage
+from compactor.testing import MemoryStorage
+
+
+@pytest.fixture
+def storage() -> Storage:
+    return MemoryStorage()
+
+
+def test_left_requests_are_pending_in_order(storage: Storage) -> None:
+    """The worker sees what was asked, the oldest first, whole or for one partition."""
+    later = requests.leave(storage, "clean", 1000, "t", 3)
+    earlier = requests.leave(storage, "snapshot", 999)
+    assert requests.pending(storage) == (earlier, later)
+    assert (later.kind, later.topic, later.partition, later.asked_ms) == ("clean", "t", 3, 1000)
+
+
+def test_answer_reaches_the_asker(storage: Storage) -> None:
+    """An answered request is no longer pending, and the asker reads the answer as it was given."""
+    asked = requests.leave(storage, "snapshot", 1)
+    assert requests.answered(storage, asked.id) is None
+    given = Answer(ok=True, message="done", result={"records": 10, "id": "x"})
+    assert requests.answer(storage, asked.id, given)
+    assert requests.answered(storage, asked.id) == given
+    assert requests.pending(storage) == ()
+
+
+def test_first_answer_stays(storage: Storage) -> None:
+    """Worker and asker may both answer; the first one counts, and the other is told."""
+    asked = requests.leave(storage, "clean", 1)
+    assert requests.withdraw(storage, asked.id)
+    assert not requests.answer(storage, asked.id, Answer(ok=True))
+    assert requests.pending(storage) == ()
+    assert requests.answered(storage, asked.id) == Answer(ok=False, message="The request was withdrawn.")
+
+
+def test_forgotten_request_is_gone(storage: Storage) -> None:
+    """An asker that has its answer leaves nothing behind; another's request stays."""
+    asked, other = requests.leave(storage, "clean", 1), requests.leave(storage, "clean", 1)
+    requests.answer(storage, asked.id, Answer(ok=True))
+    requests.forget(storage, asked.id)
+    assert storage.list("requests") == [f"{other.id}.json"]
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b'{"id":1}'])
+def test_damaged_request_is_answered_so(storage: Storage, content: bytes) -> None:
+    """What is no request stops nobody: it is answered with its path, and the others are carried out."""
+    storage.write("requests/x.json", content)
+    asked = requests.leave(storage, "clean", 1)
+    assert requests.pending(storage) == (asked,)
+    answer = requests.answered(storage, "x")
+    assert answer is not None
+    assert not answer.ok
+    assert "requests/x.json is no request" in answer.message
+
+
+def test_damaged_answer_is_told(storage: Storage) -> None:
+    """An answer that cannot be read ends the waiting."""
+    asked = requests.leave(storage, "clean", 1)
+    storage.write(f"requests/{asked.id}.done.json", b"{")
+    answer = requests.answered(storage, asked.id)
+    assert answer is not None
+    assert not answer.ok

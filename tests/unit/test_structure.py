@@ -1,0 +1,176 @@
+"""The rules of the house that a program can hold: who imports whom, sizes, clocks, and what the repository may name."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shutil
+import subprocess
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LONGEST_FILE = 400  # lines
+MOST_CONSTRUCTOR_PARAMETERS = 7
+CLOCKS = {
+    "time": {"time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "localtime", "gmtime"},
+    "datetime": {"now", "utcnow", "today"},
+    "date": {"today"},
+    "Timestamp": {"now", "utcnow", "today"},
+}
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+# What must never be committed: paths of one machine, and where its package index is. The parts of each are kept
+# apart here, so that this file does not hold what it looks for.
+_MACHINE = (
+    "/work" + "/",
+    "/root" + "/",
+    "/tmp/" + r"(?!keyfold)\w",
+    "/home/" + r"(?!keyfold\b)\w+/",
+    "/Users" + r"/\w",
+)
+_INDEX = (
+    "--(?:extra-)?index" + "-url",
+    "--find" + "-links",
+    r"https?://(?:[\w.-]*\.)?(?:pypi|pythonhosted)" + r"\.\w+",
+)
+FORBIDDEN = re.compile("|".join((*(r"(?<![\w.\-}/])" + path for path in _MACHINE), *_INDEX)))
+
+Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def _sources(*folders: str) -> list[Path]:
+    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+
+
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+def _tests(path: Path) -> Iterator[Function]:
+    return (node for node in ast.walk(_tree(path)) if isinstance(node, _FUNCTIONS) and node.name.startswith("test_"))
+
+
+def _where(path: Path, node: ast.AST) -> str:
+    return f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
+
+
+def _reads_clock(node: ast.AST) -> bool:
+    match node:
+        case ast.Attribute(value=ast.Name(id=owner) | ast.Attribute(attr=owner), attr=name):
+            return name in CLOCKS.get(owner, ())
+        case ast.ImportFrom(module="time", names=names):
+            return any(each.name in CLOCKS["time"] for each in names)
+    return False
+
+
+def _constructor_parameters(node: ast.ClassDef) -> int:
+    """How many parameters its own __init__ takes, without self."""
+    inits = [each for each in node.body if isinstance(each, _FUNCTIONS) and each.name == "__init__"]
+    return sum(len(init.args.posonlyargs + init.args.args + init.args.kwonlyargs) - 1 for init in inits)
+
+
+def _tracked() -> list[Path]:
+    """The files that git has or would take, as far as they are text."""
+    command = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    done = subprocess.run(command, capture_output=True, check=False)
+    if done.returncode != 0:
+        pytest.skip("this is no git checkout")
+    paths = [ROOT / name.decode() for name in done.stdout.split(b"\0") if name]
+    return [path for path in paths if path.is_file() and b"\0" not in path.read_bytes()[:4096]]
+
+
+def test_imports_go_one_way() -> None:
+    """The engine imports neither connectors nor Kafka, HTTP, settings or the command line."""
+    command = Path(sysconfig.get_path("scripts"), "lint-imports")
+    done = subprocess.run([command, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_engine_reads_no_clock() -> None:
+    """In compactor the time is an argument: nothing there asks a clock."""
+    readers = [
+        _where(path, node) for path in _sources("compactor") for node in ast.walk(_tree(path)) if _reads_clock(node)
+    ]
+    assert readers == []
+
+
+@pytest.mark.parametrize(
+    ("code", "reads"),
+    [
+        ("time.time()", True),
+        ("time.monotonic_ns()", True),
+        ("from time import time", True),
+        ("datetime.now(UTC)", True),
+        ("datetime.datetime.now()", True),
+        ("pd.Timestamp.now()", True),
+        ("time.sleep(1)", False),
+        ("clock.now()", False),
+        ("datetime.fromtimestamp(1, UTC)", False),
+    ],
+)
+def test_clock_readers_are_found(code: str, reads: bool) -> None:
+    """The search for clock readers knows the usual ways to ask one, and lets the others be."""
+    assert any(_reads_clock(node) for node in ast.walk(ast.parse(code))) is reads
+
+
+def test_files_are_short() -> None:
+    """No file of the product has more than 400 lines."""
+    lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in _sources("compactor", "connectors")}
+    assert [str(path.relative_to(ROOT)) for path, lines in lengths.items() if lines > LONGEST_FILE] == []
+
+
+def test_constructors_are_small() -> None:
+    """No constructor takes more than seven parameters."""
+    found = [
+        _where(path, node)
+        for path in _sources("compactor", "connectors")
+        for node in ast.walk(_tree(path))
+        if isinstance(node, ast.ClassDef) and _constructor_parameters(node) > MOST_CONSTRUCTOR_PARAMETERS
+    ]
+    assert found == []
+
+
+def test_tests_say_what_they_prove() -> None:
+    """Every test has a docstring: the rule that it proves."""
+    silent = [_where(path, test) for path in _sources("tests") for test in _tests(path) if not ast.get_docstring(test)]
+    assert silent == []
+
+
+def test_folders_are_packages() -> None:
+    """Every folder with Python in it that is installed or tested has an __init__.py, so that all are found."""
+    folders = {path.parent for path in _sources("compactor", "connectors", "tests")}
+    assert sorted(str(folder.relative_to(ROOT)) for folder in folders if not (folder / "__init__.py").is_file()) == []
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git lists the files")
+def test_files_name_no_machine() -> None:
+    """No file of the repository names a path of somebody's machine or the address of a package index."""
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {match[0]}"
+        for path in _tracked()
+        for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1)
+        if (match := FORBIDDEN.search(line))
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("line", "forbidden"),
+    [
+        ("see /work" + "/main/x", True),
+        ("pip install --index" + "-url x", True),
+        ("https://pypi" + ".org/simple", True),
+        ("/tmp/" + "proto/v", True),
+        ("/home/" + "ann/keyfold", True),
+        ("/usr/local/share/keyfold", False),
+        ("useradd --home-dir /home/keyfold", False),
+        ("docs/work/plan.md", False),
+    ],
+)
+def test_machine_names_are_found(line: str, forbidden: bool) -> None:
+    """The search for machine paths and index addresses finds them, and lets ordinary paths be."""
+    assert bool(FORBIDDEN.search(line)) is forbidden
