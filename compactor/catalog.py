@@ -64,7 +64,7 @@ from compactor.history import ATTEMPTS, History
 from compactor.storage import FileInfo, MissingFileError, Storage
 
 TRIM_GRACE_MS: Final = 300_000
-TRIM_KEEP: Final = 200
+TRIM_KEEP: Final = 100
 CREATE_ATTEMPTS: Final = 3
 
 _STOP: Final = "Let this worker stop, and do not start it again while the other one runs."

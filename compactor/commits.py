@@ -7,7 +7,6 @@ that a sleeping owner made under a number that had become free) can never be tak
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -87,13 +86,17 @@ def checkpoint_path(version: int) -> str:
     return f"{FOLDER}/{version:020d}.checkpoint.json"
 
 
-_NAME: Final = re.compile(r"(\d{20})(\.checkpoint)?\.json")
+_COMMIT: Final = ".json"
+_CHECKPOINT: Final = ".checkpoint.json"
 
 
 def version_of(name: str) -> tuple[int, bool] | None:
     """The version that a file's name gives, and whether it is a checkpoint; None for any other file."""
-    found = _NAME.fullmatch(name.rpartition("/")[2])
-    return (int(found[1]), found[2] is not None) if found else None
+    name = name.rpartition("/")[2]
+    number, kind = name[:20], name[20:]
+    if kind not in (_COMMIT, _CHECKPOINT) or not (number.isascii() and number.isdigit()):
+        return None
+    return int(number), kind == _CHECKPOINT
 
 
 def listing(storage: Storage) -> Listing:

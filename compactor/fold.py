@@ -8,15 +8,16 @@ them fits: what does not fit into memory spills.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
 
 from compactor import record
-from compactor.reading import Extent, Slice
-from compactor.storage import Storage
+from compactor.reading import Slice
+from compactor.record import TopicPartition
+from compactor.storage import MissingFileError, Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -27,21 +28,34 @@ LOG: Final = "log"
 SCAN: Final = record.RUN.append(pa.field(LOG, pa.int32()))
 
 _LITERALS: Final = 32
-"""How many slices are written into the query at most, where Parquet's row groups are left out by them."""
+"""How many wants one query names at most; row groups that none of them needs are not read."""
+
+_QUERIES: Final = 8
+"""How many such queries a scan is put together from at most; beyond, wants are a table to join with, which costs
+twice the time of a fold."""
 
 _PATTERN: Final = re.compile(r"([\\*?\[\]{}])")
 """What Spark would take for a pattern in a folder's name."""
 
-_EXTENTS: Final = pa.schema(
+_WANTED: Final = pa.schema(
     [
         pa.field("file_name", pa.string()),
         pa.field("topic", pa.string()),
         pa.field("partition", pa.int32()),
-        pa.field("extent_start", pa.int64()),
-        pa.field("extent_end", pa.int64()),
+        pa.field("want_start", pa.int64()),
+        pa.field("want_end", pa.int64()),
         pa.field(LOG, pa.int32()),
     ]
 )
+
+
+class Want(NamedTuple):
+    """Of a file, the records of the slice `log` with offsets [start, end)."""
+
+    log: int
+    tp: TopicPartition
+    start: int
+    end: int
 
 
 def scan(spark: SparkSession, storage: Storage, slices: Sequence[Slice]) -> DataFrame:
@@ -49,17 +63,18 @@ def scan(spark: SparkSession, storage: Storage, slices: Sequence[Slice]) -> Data
 
     A file may hold more than is asked for, even records of the same partition that a full fold has replaced:
     every row is held against what of its own file is wanted. No schema is looked for; an empty frame where
-    no file is needed.
+    no file is needed. Raises MissingFileError.
     """
-    extents = tuple((number, extent) for number, part in enumerate(slices) for extent in part.extents)
-    if not extents:
+    wanted = _wanted(slices)
+    alike: dict[frozenset[Want], list[str]] = {}
+    for path, wants in wanted.items():
+        alike.setdefault(frozenset(wants), []).append(path)
+    if not alike:
         return spark.createDataFrame([], record.ddl(SCAN))
-    frame = _files(spark, storage, {extent.file.path for _, extent in extents})
-    if len(slices) <= _LITERALS:
-        frame = frame.where(_any(_inside(part) for part in slices))
-        if _alike(extents):
-            return frame.withColumn(LOG, _number(slices))
-    return _held_against(spark, frame, extents)
+    if len(alike) > _QUERIES or max(map(len, alike)) > _LITERALS:
+        return _joined(spark, _files(spark, storage, wanted), wanted)
+    queries = (_named(_files(spark, storage, paths), sorted(wants)) for wants, paths in alike.items())
+    return reduce(lambda one, other: one.unionAll(other), queries)
 
 
 def survivors(frame: DataFrame) -> DataFrame:
@@ -80,55 +95,55 @@ def latest(frame: DataFrame) -> DataFrame:
 
 
 def _files(spark: SparkSession, storage: Storage, paths: Iterable[str]) -> DataFrame:
+    from pyspark.errors import AnalysisException
+
     literal = (_PATTERN.sub(r"\\\1", storage.url(path)) for path in sorted(paths))
-    return spark.read.schema(record.ddl(record.RUN)).parquet(*literal)
+    try:
+        return spark.read.schema(record.ddl(record.RUN)).parquet(*literal)
+    except AnalysisException as error:
+        raise MissingFileError(
+            f"{storage.location}: files that the catalog names cannot be found: {error}.",
+            "See whether storage.location is mounted and complete.",
+        ) from error
 
 
-def _any(conditions: Iterable[Column]) -> Column:
-    return reduce(lambda one, other: one | other, conditions)
+def _wanted(slices: Sequence[Slice]) -> dict[str, list[Want]]:
+    """What is wanted of each file.
+
+    Where that is all of a partition's records, the slice's own bounds say it as well, so that most files are alike.
+    """
+    found: dict[str, list[Want]] = {}
+    for log, part in enumerate(slices):
+        for extent in part.extents:
+            start = extent.start if extent.file.first < extent.start else part.start
+            end = extent.end if extent.file.last >= extent.end else part.end
+            found.setdefault(extent.file.path, []).append(Want(log, part.tp, start, end))
+    return found
 
 
-def _inside(part: Slice) -> Column:
-    from pyspark.sql.functions import col
+def _named(frame: DataFrame, wants: Sequence[Want]) -> DataFrame:
+    """The rows of `frame` that are in `wants`, with the number of their slice."""
+    from pyspark.sql.functions import col, lit, when
 
-    offset = col("offset")
-    return _of(part) & (offset >= part.start) & (offset < part.end)
+    def inside(want: Want) -> Column:
+        offset = col("offset")
+        of_partition = (col("topic") == want.tp.topic) & (col("partition") == want.tp.partition)
+        return of_partition & (offset >= want.start) & (offset < want.end)
 
-
-def _of(part: Slice) -> Column:
-    from pyspark.sql.functions import col
-
-    return (col("topic") == part.tp.topic) & (col("partition") == part.tp.partition)
-
-
-def _number(slices: Sequence[Slice]) -> Column:
-    from pyspark.sql.functions import lit, when
-
-    number = lit(0)
-    for index, part in enumerate(slices[1:], start=1):
-        number = when(_of(part), lit(index)).otherwise(number)
-    return number.cast("int").alias(LOG)
+    number = reduce(lambda one, want: when(inside(want), want.log).otherwise(one), wants[1:], lit(wants[0].log))
+    return frame.where(reduce(lambda one, other: one | other, map(inside, wants))).withColumn(LOG, number.cast("int"))
 
 
-def _alike(extents: Iterable[tuple[int, Extent]]) -> bool:
-    """Whether every file is wanted by the same slices, and whole: then the slices' own bounds say it all."""
-    wanted: dict[str, set[int]] = {}
-    for number, extent in extents:
-        if extent.file.first < extent.start or extent.file.last >= extent.end:
-            return False
-        wanted.setdefault(extent.file.path, set()).add(number)
-    return len({frozenset(numbers) for numbers in wanted.values()}) == 1
-
-
-def _held_against(spark: SparkSession, frame: DataFrame, extents: Sequence[tuple[int, Extent]]) -> DataFrame:
+def _joined(spark: SparkSession, frame: DataFrame, wanted: Mapping[str, Sequence[Want]]) -> DataFrame:
+    """The rows of `frame` that are wanted of their own file, with the number of their slice."""
     from pyspark.sql.functions import broadcast, col
 
     rows = [
-        (extent.file.path.rpartition("/")[2], *extent.tp, extent.start, extent.end, number)
-        for number, extent in extents
+        (path.rpartition("/")[2], *want.tp, want.start, want.end, want.log)
+        for path, wants in wanted.items()
+        for want in wants
     ]
-    wanted = spark.createDataFrame(pa.table(list(map(list, zip(*rows, strict=True))), schema=_EXTENTS))
+    table = spark.createDataFrame(pa.table([list(column) for column in zip(*rows, strict=True)], schema=_WANTED))
     named = frame.withColumn("file_name", col("_metadata.file_name"))
-    inside = (col("offset") >= col("extent_start")) & (col("offset") < col("extent_end"))
-    joined = named.join(broadcast(wanted), ["file_name", "topic", "partition"])
-    return joined.where(inside).select(*SCAN.names)
+    inside = (col("offset") >= col("want_start")) & (col("offset") < col("want_end"))
+    return named.join(broadcast(table), ["file_name", "topic", "partition"]).where(inside).select(*SCAN.names)

@@ -72,8 +72,8 @@ class LocalStorage:
     def list(self, folder: str) -> list[str]:
         with _told("list", self._at(folder)) as found:
             try:
-                with os.scandir(found) as entries:
-                    return sorted(entry.name for entry in entries if not entry.name.startswith(TEMPORARY))
+                names = os.listdir(found)  # noqa: PTH208 - every commit lists, and iterdir takes thrice the time
+                return sorted(name for name in names if not name.startswith(TEMPORARY))
             except FileNotFoundError:
                 return []
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from compactor import ingest
+from compactor import ingest, vacuum
 from compactor.actions import AnyAction, State
 from compactor.append import appends
 from compactor.batch import Batch, first_rejected
@@ -93,6 +93,11 @@ class Engine:
         """Folds everything published into base runs: one record per key."""
         with self._turn:
             self._tables.fold(now_ms)
+
+    def vacuum(self, now_ms: int, grace_ms: int) -> None:
+        """Removes files that nothing names; in turn with the jobs, so that none of theirs can be among them."""
+        with self._turn:
+            vacuum.vacuum(self._storage, self._catalog, now_ms, grace_ms)
 
     def commit(self, actions: Iterable[AnyAction], now_ms: int) -> State:
         """Commits what was decided outside, in turn with everything else."""

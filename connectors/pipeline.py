@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from compactor import owner, vacuum
+from compactor import owner
 from compactor.actions import SetBuckets
 from compactor.catalog import Catalog
 from compactor.failpoints import hit
@@ -157,7 +157,7 @@ class Pipeline:
     ) -> None:
         """The clock's side of a running connector, until its query ends."""
         answers = Answers(self._storage, engine, self._clock)
-        while query.isActive and not self._clock.wait(TICK_SECONDS, stop):
+        while query.isActive and self._failure is None and not self._clock.wait(TICK_SECONDS, stop):
             now_ms = self._clock.now_ms()
             if self._every("fence", FENCE_CHECK_MS, now_ms):
                 self._lock.claim(owner.here(catalog.epoch))  # one who was frozen may have held it until now
@@ -167,11 +167,14 @@ class Pipeline:
             if self._every("topics", TOPICS_CHECK_MS, now_ms):
                 engine.commit(gateway.discover(catalog.state), now_ms)
             if self._every("vacuum", VACUUM_EVERY_MS, now_ms):
-                vacuum.vacuum(self._storage, catalog, now_ms, VACUUM_GRACE_MS)
+                engine.vacuum(now_ms, VACUUM_GRACE_MS)
             self._show(engine)
+        failure = self._failure  # what stopping interrupts is no failure: the next life goes on from the catalog
         query.stop()
-        if (error := self._failure or query.exception()) is not None:
-            raise error
+        if failure is None and not stop.is_set():
+            failure = query.exception()
+        if failure is not None:
+            raise failure
 
     def _finish(self, engine: Engine) -> None:
         """The end of `--once`: what is still due is published, everything published is folded and snapshotted."""
@@ -180,6 +183,7 @@ class Pipeline:
         engine.tick(self._clock.now_ms())
         self._observer.stage(name, "folding")
         engine.snapshot(self._clock.now_ms())
+        engine.vacuum(self._clock.now_ms(), VACUUM_GRACE_MS)
         self._show(engine)
 
     def _tasks_max(self) -> int:

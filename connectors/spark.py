@@ -17,7 +17,10 @@ DEFAULTS: Final[dict[str, str]] = {
     "spark.sql.shuffle.partitions": "8",
     "spark.sql.streaming.minBatchesToRetain": "2",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
+    # Spark measures a batch's bytes at each row, over all its nested columns: small batches are 5 to 14 times faster.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
+    # Above this many files Spark would list them in a job of its own.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.log.level": "ERROR",
     "spark.ui.showConsoleProgress": "false",

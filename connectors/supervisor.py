@@ -96,4 +96,7 @@ class Supervisor:
         due = self._status.next_restart_ms
         if due is None:
             return False
-        return not self._clock.wait((due - self._clock.now_ms()) / 1000, self._stop)
+        if not self._clock.wait((due - self._clock.now_ms()) / 1000, self._stop):
+            return True
+        self.error = None  # it was to be started again: being stopped meanwhile is a clean end
+        return False

@@ -117,9 +117,7 @@ def _changed(file: ConnectorFile, worker: WorkerConfig) -> ConnectorFile | None:
 
 
 def outcome(found: Iterable[BaseException | None]) -> int:
-    """The worker's exit code: 0 where nothing failed, 5 where anything was fenced, the one code that all
-    failures share, else 1.
-    """
+    """The worker's exit code: 0 where nothing failed, 5 where anything was fenced, the one that all share, or 1."""
     codes = {errors.exit_code(error) for error in found if error is not None}
     if not codes:
         return errors.EXIT_OK

@@ -61,8 +61,10 @@ class JsonLines:
         self._out = sys.stdout.buffer
 
     def write(self, values: Iterable[msgspec.Struct]) -> None:
-        """Writes `values`, buffered; `flush` at the end."""
-        self._out.write(self._encoder.encode_lines(values))
+        """Writes `values`, buffered; `flush` at the end. With PYTHONUNBUFFERED one write may take only a part."""
+        left = memoryview(self._encoder.encode_lines(values))
+        while left:
+            left = left[self._out.write(left) :]
 
     def flush(self) -> None:
         """Hands everything on to whoever reads stdout."""

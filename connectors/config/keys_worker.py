@@ -39,7 +39,7 @@ WORKER: Final = group(
         "log.format",
         one_of("auto", "console", "json"),
         "auto",
-        "`console` for people, `json` for machines, `auto` chooses by whether the log goes to a terminal.",
+        "`console` for people, `json` for machines, `auto` is `console`, coloured only on a terminal.",
     ),
     Key(
         "log.cleaner.backoff.ms",

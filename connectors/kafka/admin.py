@@ -7,15 +7,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
-from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, KafkaException, TopicCollection
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as Partition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec, ResourceType
 from msgspec import Struct
 
 from compactor.record import TopicPartition
-from connectors.errors import UnreachableError
+from connectors.kafka import groups
 from connectors.kafka.consumers import Setting
 from connectors.kafka.failures import MISSING, cause, typed
+from connectors.kafka.groups import Held
 
 REQUEST_S: Final = 20.0
 POSITIONS_A_CALL: Final = 1_000
@@ -36,8 +37,6 @@ _SETTLING: Final = frozenset(
 
 K = TypeVar("K")
 T = TypeVar("T")
-Held = tuple[int, str]
-"""A committed offset and its metadata."""
 
 
 class TopicInfo(Struct, frozen=True):
@@ -61,7 +60,8 @@ class Admin:
     """
 
     def __init__(self, config: Mapping[str, Setting], deadline_s: float = REQUEST_S) -> None:
-        self._client = AdminClient({"log_level": 2, **config})
+        self._config = {"log_level": 2, **config}
+        self._client = AdminClient(self._config)
         self._bootstrap = str(config.get("bootstrap.servers", "the brokers"))
         self._deadline_s = deadline_s
 
@@ -127,44 +127,12 @@ class Admin:
     ) -> dict[TopicPartition, Held | None]:
         """What `group` holds for each partition, None where nothing.
 
-        Positions in a transaction that is not decided yet are waited for, up to `patience_s`
-        (KIP-447: the broker answers UNSTABLE_OFFSET_COMMIT). Raises UnreachableError.
+        Positions in a transaction that is not decided yet are waited for, up to `patience_s`. Raises as `groups`.
         """
-        until = time.monotonic() + patience_s
-        return {tp: held for chunk in chunks(partitions) for tp, held in self._stable(group, chunk, until).items()}
-
-    def _stable(self, group: str, chunk: Sequence[TopicPartition], until: float) -> dict[TopicPartition, Held | None]:
         found: dict[TopicPartition, Held | None] = {}
-        waiting = list(chunk)
-        while waiting:
-            answers = self._ask(group, waiting)
-            found |= {tp: _held(answer) for tp, answer in answers.items() if answer.error is None}
-            waiting = [tp for tp, answer in answers.items() if answer.error is not None]
-            for tp in waiting:
-                self._check_pending(group, tp, answers[tp].error, until)
-            if waiting:
-                time.sleep(_PAUSE_S)
+        for chunk in chunks(partitions):
+            found |= groups.committed(self._config, group, chunk, patience_s)
         return found
-
-    def _ask(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Any]:
-        request = ConsumerGroupTopicPartitions(group, [Partition(tp.topic, tp.partition) for tp in partitions])
-        answers = self._answers(
-            lambda: self._client.list_consumer_group_offsets(
-                [request], require_stable=True, request_timeout=self._deadline_s
-            ),
-            f"The positions of group {group} cannot be read",
-        )
-        return {TopicPartition(one.topic, one.partition): one for one in answers[group].topic_partitions}
-
-    def _check_pending(self, group: str, tp: TopicPartition, error: KafkaError, until: float) -> None:
-        doing = f"The position of {tp} in group {group} cannot be read"
-        if error.code() != KafkaError.UNSTABLE_OFFSET_COMMIT:
-            raise typed(error, doing, self._bootstrap)
-        if time.monotonic() >= until:
-            raise UnreachableError(
-                f"{doing}: a transaction that holds it is still open.",
-                "Wait for its transaction.timeout.ms to pass, or abort it with kafka-transactions.sh.",
-            )
 
     def _offsets(self, partitions: Iterable[TopicPartition], spec: OffsetSpec, level: Any) -> dict[TopicPartition, int]:
         wanted = {Partition(tp.topic, tp.partition): spec for tp in partitions}
@@ -203,10 +171,6 @@ class Admin:
 def _info(name: str, topic: Any) -> TopicInfo:
     leaderless = sum(1 for partition in topic.partitions if partition.leader is None or partition.leader.id < 0)
     return TopicInfo(name, str(topic.topic_id), len(topic.partitions), leaderless)
-
-
-def _held(answer: Any) -> Held | None:
-    return (int(answer.offset), answer.metadata or "") if answer.offset >= 0 else None
 
 
 def chunks(items: Sequence[T], size: int = POSITIONS_A_CALL) -> Iterator[Sequence[T]]:

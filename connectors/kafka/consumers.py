@@ -41,6 +41,8 @@ DEFAULTS: Final[dict[str, Setting]] = {
     "receive.message.max.bytes": 1 << 30,
     "queued.max.messages.kbytes": 64 << 10,
     "check.crcs": True,
+    # What goes wrong is raised; librdkafka's own lines would only repeat it, several times a second.
+    "log_level": 2,
 }
 
 _CONSUMERS_ONLY: Final = frozenset(
@@ -76,7 +78,8 @@ class Clients(msgspec.Struct, frozen=True):
         """Everything for an AdminClient; without settings of its own it takes the consumer's connection."""
         named = {"client.id": f"connector-admin-{self.connector}"}
         configured = self.consumer if self.admin is None else self.admin
-        return {**named, **{name: value for name, value in configured.items() if name not in _CONSUMERS_ONLY}}
+        chosen = {name: value for name, value in configured.items() if name not in _CONSUMERS_ONLY}
+        return {**named, "log_level": DEFAULTS["log_level"], **chosen}
 
 
 class Session:

@@ -1,7 +1,8 @@
 """Transactional producers: one per bucket and publish task, never kept.
 
 Two producers with one transactional id fence each other, so a producer that outlived its task in a reused
-Python worker would stop the next one.
+Python worker would stop the next one. A producer is given up by letting it go: its close() would complain
+about a transaction that a newer one has ended.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ def settings(config: Mapping[str, Setting], name: str, largest_message: int) -> 
     split a batch that the broker finds too large, so none may become larger than that.
     """
     named: dict[str, Setting] = {"client.id": f"connector-producer-{name}", "transactional.id": name}
-    batch = {"batch.size": max(1, min(LARGEST_BATCH, largest_message))}
-    return {**DEFAULTS, **batch, **config, **named, **PINNED}
+    batch = min(int(config.get("batch.size", LARGEST_BATCH)), largest_message)
+    return {**DEFAULTS, **config, "batch.size": max(1, batch), **named, **PINNED}
 
 
 def fence_all(config: Mapping[str, Setting], ids: Iterable[str], deadline_s: float = DEADLINE_S) -> None:
@@ -66,7 +67,7 @@ def fence_all(config: Mapping[str, Setting], ids: Iterable[str], deadline_s: flo
     if not names:
         return
     with ThreadPoolExecutor(min(_FENCERS, len(names))) as pool:
-        list(pool.map(lambda name: close(initialised(settings(config, name, LARGEST_BATCH), deadline_s)), names))
+        list(pool.map(lambda name: initialised(settings(config, name, LARGEST_BATCH), deadline_s), names))
 
 
 def initialised(config: Mapping[str, Setting], deadline_s: float = DEADLINE_S) -> Producer:
@@ -86,11 +87,3 @@ def initialised(config: Mapping[str, Setting], deadline_s: float = DEADLINE_S) -
             if not found.retriable() or time.monotonic() >= until:
                 doing = f"Transactional id {config['transactional.id']} cannot be initialised"
                 raise typed(found, doing, str(config.get("bootstrap.servers"))) from error
-
-
-def close(producer: Producer) -> None:
-    """Gives the producer's connections up, aborting what it may have begun."""
-    try:
-        producer.close()
-    except KafkaException:
-        return  # nothing of it counts: the next one with its id aborts what is left

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from compactor.errors import PositionError
 from compactor.position import Position, decode
 from compactor.record import TopicPartition
-from connectors.kafka.admin import Admin, Held
+from connectors.kafka.admin import Admin
+from connectors.kafka.groups import Held
 
 
 def read_positions(

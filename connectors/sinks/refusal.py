@@ -39,8 +39,8 @@ def send_all(
         try:
             done = send(group)
         except Refused as refusal:
-            waiting[:0] = _smaller(group, refusal, single)
             reopen()
+            waiting[:0] = _smaller(group, refusal, single)
         else:
             if done < len(group):
                 waiting.insert(0, group[done:])

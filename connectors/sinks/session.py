@@ -19,11 +19,14 @@ from compactor.storage import Storage
 from connectors.errors import OutputError
 from connectors.kafka.admin import Admin, chunks, group_id
 from connectors.kafka.failures import FENCED, typed
-from connectors.kafka.producers import LARGEST_BATCH, close, initialised, settings, transactional_id
+from connectors.kafka.producers import LARGEST_BATCH, initialised, settings, transactional_id
 from connectors.sinks.positions import moved, read_positions
 from connectors.sinks.settings import Clients, Limits
 
 _AGAIN: Final = "It is tried again from the positions that the group holds."
+
+
+_ABORT_S: Final = 2.0
 
 
 class Bucket(Struct, frozen=True, kw_only=True):
@@ -68,13 +71,13 @@ class Session:
         `expected` is the committed offset of each partition, None where there is none. Raises FencedError
         (a newer owner), PositionMovedError, OutputError, UnreachableError.
         """
-        self._close_producer()
+        self._producer = None
+        self._check_outputs()
         name = transactional_id(self.bucket.connector, self.bucket.plan.bucket)
         config = settings(self._clients.producer, name, self._largest_message)
         self._producer = initialised(config, self.limits.deadline_s)
         hit("publish.fence")
         self.check_epoch()
-        self._check_outputs()
         self._check_positions(expected)
         hit("publish.position")
 
@@ -95,17 +98,23 @@ class Session:
 
     def verdict(self, error: KafkaError, doing: str) -> KeyfoldError:
         """What `error` of the producer means; raises FencedError where a newer owner caused it."""
-        if error.code() in FENCED:
+        if error.code() in FENCED or error.fatal():
             self.check_epoch()
             return PublishInterruptedError(
-                f"{self.bucket}: {doing}: a later publish task of the same worker has taken over.", _AGAIN
+                f"{self.bucket}: {doing}: its producer was shut out, by a later publish task of this worker or by "
+                f"transaction.timeout.ms: {error.str()}.",
+                _AGAIN,
             )
         return typed(error, f"{self.bucket}: {doing}", str(self._clients.producer.get("bootstrap.servers")))
 
     def abort(self) -> None:
-        """Ends the open transaction without effect, as far as the broker can be reached."""
+        """Ends the open transaction without effect, if that is quickly done.
+
+        librdkafka may wait here for requests that it will never send; the next producer with the same id, or
+        the coordinator after transaction.timeout.ms, ends the transaction all the same.
+        """
         try:
-            self.producer.abort_transaction(self.limits.deadline_s)
+            self.producer.abort_transaction(_ABORT_S)
         except KafkaException:
             return  # the next producer with the same id aborts it
 
@@ -115,14 +124,9 @@ class Session:
             self.failures.append(error)
 
     def close(self) -> None:
-        """Gives all connections up; an open transaction is aborted."""
-        self._close_producer()
+        """Gives all connections up."""
+        self._producer = None
         self._consumer.close()
-
-    def _close_producer(self) -> None:
-        producer, self._producer = self._producer, None
-        if producer is not None:
-            close(producer)
 
     @cached_property
     def _outputs(self) -> list[str]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import Final, cast
 
 from confluent_kafka import Consumer, KafkaException, Message
 from confluent_kafka import TopicPartition as Partition
@@ -32,49 +33,69 @@ def last_source_offset(config: Mapping[str, Setting], output: str, tp: TopicPart
     Goes back from the end in growing steps, as markers, compacted offsets and records of other writers may
     stand there; None where no record has our headers. Raises UnreachableError, OutputError.
     """
-    target = Partition(output, tp.partition)
-    consumer = Consumer({"group.id": "keyfold-tail", "log_level": 2, **config, **_PINNED})
+    reader = _Reader(config, Partition(output, tp.partition))
     try:
-        low, end = consumer.get_watermark_offsets(target, DEADLINE_S)
-        return _search(consumer, target, tp, low, end)
+        low, end = reader.bounds()
+        return _search(reader, tp, low, end)
     except KafkaException as error:
         doing = f"The end of output partition {output}-{tp.partition} cannot be read"
         raise typed(cause(error), doing, str(config.get("bootstrap.servers"))) from error
-    finally:
-        consumer.close()
 
 
-def _search(consumer: Consumer, target: Partition, tp: TopicPartition, low: int, end: int) -> int | None:
+def _search(reader: _Reader, tp: TopicPartition, low: int, end: int) -> int | None:
     step, stop = FIRST_STEP, end
     while stop > low:
         start = max(low, end - step)
-        found = _last_of_ours(_read(consumer, target, start, stop), tp)
+        found = _last_of_ours(reader.read(start, stop), tp)
         if found is not None:
             return found
         step, stop = step * GROWTH, start
     return None
 
 
-def _read(consumer: Consumer, target: Partition, start: int, stop: int) -> Iterable[Message]:
-    """The committed records of [start, stop); finished by position, which passes markers."""
-    consumer.assign([Partition(target.topic, target.partition, start)])
-    until = time.monotonic() + DEADLINE_S
-    while consumer.position([target])[0].offset < stop:
-        for message in consumer.consume(10_000, 0.05):
-            error = message.error()
-            if error is not None:
-                raise KafkaException(error)
-            if (message.offset() or 0) < stop:
-                yield message
-        if time.monotonic() >= until:
-            raise UnreachableError(
-                f"The end of output partition {target.topic}-{target.partition} was not read in {DEADLINE_S:.0f} s.",
-                "Check that the brokers of bootstrap.servers are up and can be reached.",
-            )
+class _Reader:
+    """Reads ranges of one partition, each with a consumer of its own.
+
+    A consumer that is assigned anew may still take up messages of its old assignment: they are dropped, but
+    its position jumps to theirs, and a range would seem to be read.
+    """
+
+    def __init__(self, config: Mapping[str, Setting], target: Partition) -> None:
+        self._config = {"group.id": "keyfold-tail", "log_level": 2, **config, **_PINNED}
+        self._target = target
+
+    def bounds(self) -> tuple[int, int]:
+        """The first offset and the last stable offset."""
+        with closing(Consumer(self._config)) as consumer:
+            low, end = consumer.get_watermark_offsets(self._target, DEADLINE_S)
+            return int(low), int(end)
+
+    def read(self, start: int, stop: int) -> Iterator[Message]:
+        """The committed records of [start, stop); finished by position, which passes markers."""
+        until = time.monotonic() + DEADLINE_S
+        with closing(Consumer(self._config)) as consumer:
+            consumer.assign([Partition(self._target.topic, self._target.partition, start)])
+            while consumer.position([self._target])[0].offset < stop:
+                yield from (message for message in _consumed(consumer) if (message.offset() or 0) < stop)
+                if time.monotonic() >= until:
+                    raise UnreachableError(
+                        f"The end of output partition {self._target.topic}-{self._target.partition} was not read in "
+                        f"{DEADLINE_S:.0f} s.",
+                        "Check that the brokers of bootstrap.servers are up and can be reached.",
+                    )
+
+
+def _consumed(consumer: Consumer) -> list[Message]:
+    messages = consumer.consume(10_000, 0.05)
+    for message in messages:
+        error = message.error()
+        if error is not None:
+            raise KafkaException(error)
+    return messages
 
 
 def _last_of_ours(messages: Iterable[Message], tp: TopicPartition) -> int | None:
-    offsets = (source_offset(list(message.headers() or ()), tp) for message in messages)
+    offsets = (source_offset(cast("Sequence[tuple[str, object]]", message.headers() or ()), tp) for message in messages)
     return max((offset for offset in offsets if offset is not None), default=None)
 
 

@@ -26,7 +26,10 @@ _PURGED: Final = frozenset((KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 
 
 class Refused(Exception):  # noqa: N818 - not an error that anybody meets: the sink isolates the record
-    """The broker refused a produce batch of the transaction, which is aborted; `reason` is the broker's."""
+    """The broker refused a produce batch of the transaction; `reason` is the broker's.
+
+    Its producer is of no more use, and the transaction may even be open still: a new producer ends it.
+    """
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -46,8 +49,8 @@ class Transaction:
     def send(self, pieces: Sequence[Piece]) -> int:
         """Commits as many of `pieces` as the time of a transaction allows, at least one; how many.
 
-        Raises Refused after aborting; OutcomeUnknownError where the commit was not answered;
-        PublishInterruptedError, UnreachableError, OutputError, FencedError after aborting.
+        Raises Refused, after which the session has to be opened again; OutcomeUnknownError where the commit
+        was not answered; PublishInterruptedError, UnreachableError, OutputError, FencedError after aborting.
         """
         self._tallies.clear()
         self._session.failures.clear()
@@ -55,6 +58,11 @@ class Transaction:
             return self._steps(pieces)
         except KafkaException as error:
             raise self._aborted(cause(error), "the transaction failed") from error
+        except OutcomeUnknownError:
+            raise
+        except BaseException:
+            self._session.abort()
+            raise
 
     def _steps(self, pieces: Sequence[Piece]) -> int:
         session = self._session
@@ -128,7 +136,7 @@ class Transaction:
             except BufferError:
                 self._check_deliveries()
                 if waiting == 0:
-                    raise self._too_large() from None
+                    raise Refused("it is larger than the producer's queue (queue.buffering.max.kbytes)") from None
                 if time.monotonic() >= until:
                     raise self._aborted(_timed_out(), "records were not taken in time") from None
 
@@ -189,10 +197,6 @@ class Transaction:
         if refusal is not None:
             return Refused(refusal.str())
         return self._session.verdict(found[0], doing)
-
-    def _too_large(self) -> Refused:
-        self._session.abort()
-        return Refused("it is larger than the producer's queue (queue.buffering.max.kbytes)")
 
 
 def _timed_out() -> KafkaError:

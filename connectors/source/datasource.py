@@ -20,10 +20,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from compactor.failpoints import hit
+from compactor.faults import tagging
 from compactor.record import RECORDS, SOURCE, ddl
 from connectors.source import plan
 from connectors.source.cluster import KafkaCluster
-from connectors.source.faults import tagging
 from connectors.source.offsets import decode, encode
 from connectors.source.options import SourceOptions, parse
 from connectors.source.plan import Bundle

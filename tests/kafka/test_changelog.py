@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from compactor.record import TopicPartition
+from connectors.kafka import admin
 from connectors.kafka.embedded import EmbeddedKafka
 from connectors.sinks.settings import Limits, Rules
-from tests.support.kafka import consume_all, open_transaction
+from tests.support.kafka import open_transaction, wait_until
 from tests.support.publishing import CATALOG_ID, NOW_MS, ONE_PIECE_EACH, Changelog, Rec, source_offsets
 
 
@@ -24,7 +26,7 @@ def test_a_record_arrives_byte_for_byte(changelog: Changelog) -> None:
         changelog.target(0, 9),
         [Rec(3, b"\x00k", b"\xffv", odd, 1), Rec(5, b"", b"", None, NOW_MS * 4), Rec(8, b"gone", None)],
     )
-    seen = consume_all(changelog.bootstrap, changelog.output)
+    seen = changelog.read()
     assert [(one.key, one.value, one.timestamp_ms) for one in seen] == [
         (b"\x00k", b"\xffv", 1),
         (b"", b"", NOW_MS * 4),
@@ -43,7 +45,7 @@ def test_headers_of_an_upstream_keyfold_are_replaced(changelog: Changelog) -> No
     """`keyfold.*` headers of the source go, whatever else there is stays in its order."""
     upstream = (("a", b"1"), ("keyfold.source.offset", b"99"), ("keyfold.source.timestamp", b"0"), ("b", b"2"))
     changelog.publish(changelog.target(0, 1), [Rec(0, headers=upstream)])
-    (seen,) = consume_all(changelog.bootstrap, changelog.output)
+    (seen,) = changelog.read()
     assert [name for name, _ in seen.headers] == [
         "a",
         "b",
@@ -58,13 +60,13 @@ def test_source_headers_can_be_switched_off(changelog: Changelog) -> None:
     """With output.source.headers.enable=false a record has the headers of the source and no other."""
     quiet = changelog.publisher(Rules(source_headers=False))
     changelog.publish(changelog.target(0, 2), [Rec(0, headers=(("a", b"1"),)), Rec(1)], quiet)
-    assert [one.headers for one in consume_all(changelog.bootstrap, changelog.output)] == [(("a", b"1"),), ()]
+    assert [one.headers for one in changelog.read()] == [(("a", b"1"),), ()]
 
 
 def test_time_zero_goes_as_one_and_says_so(changelog: Changelog) -> None:
     """CreateTime 0 is `now` to librdkafka: it goes as 1 with a header; times below 0 go as they are."""
     changelog.publish(changelog.target(0, 3), [Rec(0, timestamp=0), Rec(1, timestamp=-1), Rec(2, timestamp=1)])
-    seen = consume_all(changelog.bootstrap, changelog.output)
+    seen = changelog.read()
     assert [one.timestamp_ms for one in seen] == [1, -1, 1]
     assert [dict(one.headers).get("keyfold.source.timestamp") for one in seen] == [b"0", None, None]
 
@@ -74,7 +76,7 @@ def test_records_stay_in_their_partition_and_order(broker: EmbeddedKafka, tmp_pa
     changelog = Changelog(broker.bootstrap, tmp_path, topic_name, partitions=3)
     records = [Rec(at, key=b"%d" % at, partition=number) for number in (0, 2) for at in range(0, 3000, 3)]
     sent = changelog.publish([changelog.target(0, 3000, number) for number in (0, 1, 2)], records)
-    seen = consume_all(changelog.bootstrap, changelog.output)
+    seen = changelog.read()
     for number in (0, 2):
         assert source_offsets(one for one in seen if one.partition == number) == list(range(0, 3000, 3))
     assert [(one.partition, one.records, one.end, one.output_offset) for one in sent] == [
@@ -113,13 +115,17 @@ def test_a_quiet_position_is_committed_again(changelog: Changelog) -> None:
     assert (held.offset, held.output_offset) == (10, 1)
 
 
-def test_two_thousand_positions_fit_into_a_transaction(broker: EmbeddedKafka, tmp_path: Path, topic_name: str) -> None:
-    """Positions go in calls of at most 1,000, all of them in the one transaction."""
-    changelog = Changelog(broker.bootstrap, tmp_path, topic_name, partitions=2000, output_partitions=1)
-    targets = [changelog.target(0, 5, number) for number in range(2000)]
-    sent = changelog.publish(targets, [Rec(4)])
+def test_many_positions_go_in_several_calls_of_one_transaction(
+    broker: EmbeddedKafka, tmp_path: Path, topic_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call takes a limited number of positions; the transaction takes all of them."""
+    monkeypatch.setattr(admin.chunks, "__defaults__", (7,))
+    changelog = Changelog(broker.bootstrap, tmp_path, topic_name, partitions=20, output_partitions=1)
+    sent = changelog.publish([changelog.target(0, 5, number) for number in range(20)], [Rec(4)])
     assert {one.transactions for one in sent} == {1}
-    assert [changelog.position(number) is not None for number in (0, 999, 1000, 1999)] == [True] * 4
+    places = [TopicPartition(topic_name, number) for number in range(20)]
+    held = changelog.admin.committed(admin.group_id(changelog.connector), places)
+    assert [tp for tp, found in held.items() if found is None] == []
 
 
 @pytest.mark.parametrize(
@@ -137,7 +143,7 @@ def test_a_large_fold_goes_in_several_transactions(changelog: Changelog, limits:
     (sent,) = changelog.publish(
         changelog.target(0, 20), [Rec(at) for at in range(0, 18, 3)], changelog.publisher(limits=limits)
     )
-    assert source_offsets(consume_all(changelog.bootstrap, changelog.output)) == list(range(0, 18, 3))
+    assert source_offsets(changelog.read()) == list(range(0, 18, 3))
     assert (sent.transactions, sent.records, sent.bytes, sent.end) == (transactions, 6, 12, 20)
     held = changelog.position()
     assert held is not None
@@ -158,19 +164,19 @@ def test_without_an_output_only_positions_move(changelog: Changelog) -> None:
     held = changelog.position()
     assert held is not None
     assert (held.offset, held.output_id, held.output_offset) == (7, None, None)
-    assert consume_all(changelog.bootstrap, changelog.output) == []
+    assert changelog.read() == []
 
 
 def test_a_publisher_survives_pickling(changelog: Changelog) -> None:
     """Spark ships the publisher to its tasks; secrets of its clients are not in its repr."""
-    import cloudpickle
+    from pyspark import cloudpickle
 
     publisher = changelog.publisher(None, None, **{"sasl.password": "hush"})
-    copy = cloudpickle.loads(cloudpickle.dumps(publisher))
+    copy = cloudpickle.loads(cloudpickle.dumps(publisher))  # type: ignore[no-untyped-call]
     assert copy.clients.producer["sasl.password"] == "hush"
     assert "hush" not in repr(publisher)
     changelog.publish(changelog.target(0, 1), [Rec(0)], copy)
-    assert len(consume_all(changelog.bootstrap, changelog.output)) == 1
+    assert len(changelog.read()) == 1
 
 
 def test_last_stable_offset_is_below_an_open_transaction(changelog: Changelog) -> None:
@@ -180,4 +186,4 @@ def test_last_stable_offset_is_below_an_open_transaction(changelog: Changelog) -
         assert changelog.admin.ends([place]) == {place: 0}
         assert changelog.admin.high_watermarks([place]) == {place: 2}
         producer.commit_transaction(10)
-    assert changelog.admin.ends([place]) == {place: 3}
+    wait_until(lambda: changelog.admin.ends([place]) == {place: 3}, "the marker is written")

@@ -13,16 +13,17 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import KafkaException
 
 from compactor import failpoints
 from compactor.errors import FencedError, KeyfoldError, PositionMovedError, PublishInterruptedError
 from compactor.position import Position, encode
 from connectors.errors import OutputError, UnreachableError
 from connectors.kafka.embedded import EmbeddedKafka
-from connectors.kafka.producers import fence_all, transactional_id
+from connectors.kafka.producers import fence_all, initialised, transactional_id
 from connectors.sinks.settings import Limits
 from tests.conftest import ROOT
-from tests.support.kafka import consume_all, delete_topic, open_transaction
+from tests.support.kafka import delete_topic, open_transaction
 from tests.support.publishing import CATALOG_ID, ONE_PIECE_EACH, Changelog, Rec, batch, source_offsets
 
 
@@ -32,7 +33,7 @@ def changelog(broker: EmbeddedKafka, tmp_path: Path, topic_name: str) -> Changel
 
 
 def seen(changelog: Changelog) -> list[int]:
-    return source_offsets(consume_all(changelog.bootstrap, changelog.output))
+    return source_offsets(changelog.read())
 
 
 def test_an_older_epoch_is_fenced(changelog: Changelog) -> None:
@@ -89,7 +90,7 @@ def test_a_recreated_output_is_not_written_to(changelog: Changelog) -> None:
     """The output topic is known by its id: one of the same name is another topic."""
     publisher = changelog.publisher()
     delete_topic(changelog.bootstrap, changelog.output)
-    with pytest.raises(OutputError, match="does not exist any more|does not exist"):
+    with pytest.raises(OutputError, match="does not exist any more"):
         changelog.publish(changelog.target(0, 1), [Rec(0)], publisher)
 
 
@@ -129,11 +130,16 @@ def test_a_newer_owner_fences(changelog: Changelog) -> None:
 def test_fencing_aborts_what_is_open(changelog: Changelog) -> None:
     """The take-over's fence ends open transactions of every id that it is given, all at once."""
     ids = [transactional_id(changelog.connector, bucket) for bucket in range(5)]
-    with open_transaction(changelog.bootstrap, changelog.output, [(0, b"k", b"v")], ids[3]):
-        fence_all({"bootstrap.servers": changelog.bootstrap}, ids)
-        place = changelog.place()
-        assert changelog.admin.ends([place]) == changelog.admin.high_watermarks([place])
-    assert consume_all(changelog.bootstrap, changelog.output) == []
+    config = {"bootstrap.servers": changelog.bootstrap}
+    zombie = initialised({**config, "transactional.id": ids[3], "log_level": 0})
+    zombie.begin_transaction()
+    zombie.produce(changelog.output, b"v", b"k", 0)
+    assert zombie.flush(10) == 0
+    assert changelog.admin.ends([changelog.place()]) == {changelog.place(): 0}
+    fence_all(config, ids)
+    assert changelog.read() == []
+    with pytest.raises(KafkaException, match="fenced by a newer instance"):
+        zombie.commit_transaction(10)
 
 
 SCRIPT = """
@@ -195,8 +201,6 @@ def test_an_error_in_the_stream_aborts(changelog: Changelog) -> None:
 
     with pytest.raises(KeyfoldError, match="offset 1 cannot be folded: null key"):
         changelog.publisher().publish(changelog.plan(changelog.target(0, 9)), broken())
-    place = changelog.place()
-    assert changelog.admin.ends([place]) == changelog.admin.high_watermarks([place])
     assert seen(changelog) == []
     assert changelog.position() is None
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from compactor.errors import RejectedRecordError
+from compactor.publish import Target
+from compactor.record import TopicPartition
 from connectors.errors import RecordRefusedError
 from connectors.kafka.embedded import EmbeddedKafka
 from connectors.sinks.settings import Limits, Rules
-from tests.support.kafka import consume_all, create_topic
+from tests.support.kafka import Read, consume_all, create_topic, wait_until
 from tests.support.publishing import NOW_MS, Changelog, Rec, source_offsets
 
 BIG = b"x" * 5_000
@@ -33,12 +36,19 @@ def records(*poison: tuple[int, int], per_partition: int = 40) -> list[Rec]:
     ]
 
 
-def all_targets(changelog: Changelog, end: int = 40) -> list[object]:
+def all_targets(changelog: Changelog, end: int = 40) -> list[Target]:
     return [changelog.target(0, end, number) for number in range(3)]
 
 
+def settled(changelog: Changelog, letters: str) -> list[Read]:
+    """What a reader of the dead letter topic sees."""
+    place = TopicPartition(letters, 0)
+    wait_until(lambda: changelog.admin.ends([place]) == changelog.admin.high_watermarks([place]), "none is open")
+    return consume_all(changelog.bootstrap, letters)
+
+
 def seen(changelog: Changelog) -> list[tuple[int, int]]:
-    found = consume_all(changelog.bootstrap, changelog.output)
+    found = changelog.read()
     return [(one.partition, offset) for one, offset in zip(found, source_offsets(found), strict=True)]
 
 
@@ -88,7 +98,7 @@ def test_a_refused_record_becomes_a_dead_letter(changelog: Changelog) -> None:
     rules = Rules(tolerate=True, dead_letters=letters, context_headers=True)
     poison = Rec(4, b"k4", BIG, (("h", b"1"),), NOW_MS + 4)
     sent = changelog.publish(changelog.target(0, 9), [Rec(1), poison, Rec(6)], changelog.publisher(rules))
-    (letter,) = consume_all(changelog.bootstrap, letters)
+    (letter,) = settled(changelog, letters)
     assert (letter.key, letter.value, letter.timestamp_ms) == (b"k4", BIG, NOW_MS + 4)
     assert letter.headers[0] == ("h", b"1")
     context = dict(letter.headers[1:])
@@ -116,7 +126,7 @@ def test_a_dead_letter_that_is_refused_fails_the_connector(changelog: Changelog)
         RecordRefusedError, match=rf"{changelog.topic}-0 at offset 4 also as a dead letter in {letters}"
     ):
         changelog.publish(changelog.target(0, 9), [Rec(1), Rec(4, value=BIG)], changelog.publisher(rules))
-    assert consume_all(changelog.bootstrap, letters) == []
+    assert settled(changelog, letters) == []
     assert seen(changelog) == [(0, 1)]
 
 
@@ -126,7 +136,7 @@ def test_rejected_records_leave_in_the_transaction_that_passes_them(changelog: C
     rules = Rules(tolerate=True, dead_letters=letters, context_headers=True)
     keyless = Rec(3, None, b"v3", (("keyfold.source.offset", b"7"),), rejected="null key")
     (sent,) = changelog.publish(changelog.target(0, 9), [Rec(1), keyless, Rec(8)], changelog.publisher(rules))
-    (letter,) = consume_all(changelog.bootstrap, letters)
+    (letter,) = settled(changelog, letters)
     assert (letter.key, letter.value, letter.timestamp_ms) == (None, b"v3", NOW_MS)
     assert letter.headers[0] == ("keyfold.source.offset", b"7")
     assert dict(letter.headers)["__connect.errors.stage"] == b"TASK_PUT"
@@ -140,9 +150,9 @@ def test_dead_letters_without_context_have_their_own_headers_only(changelog: Cha
     """errors.deadletterqueue.context.headers.enable=false adds nothing; they also go where nothing is published."""
     letters = create_topic(changelog.bootstrap, f"{changelog.topic}-dlq")
     publisher = changelog.publisher(Rules(tolerate=True, dead_letters=letters))
-    named = {} if output else {"output": None}
+    named: dict[str, Any] = {} if output else {"output": None}
     changelog.publish(changelog.target(0, 5, **named), [Rec(0, None, None, rejected="null key")], publisher)
-    (letter,) = consume_all(changelog.bootstrap, letters)
+    (letter,) = settled(changelog, letters)
     assert (letter.key, letter.value, letter.headers) == (None, None, ())
 
 

@@ -12,12 +12,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from compactor.errors import KeyfoldError
+from compactor.faults import unwrap
 from compactor.record import RECORDS, SOURCE
 from connectors.errors import ConfigError, DataLossError, SourceChangedError
 from connectors.kafka.embedded import EmbeddedKafka
 from connectors.source.cluster import KafkaCluster
 from connectors.source.datasource import NAME, KafkaSource
-from connectors.source.faults import unwrap
 from tests.support.kafka import (
     add_partitions,
     admin,

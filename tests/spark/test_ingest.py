@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
@@ -30,7 +32,7 @@ def records(partition: int, lo: int, hi: int) -> list[Row]:
 
 
 def test_a_record_comes_back_byte_for_byte(spark: SparkSession, storage: LocalStorage) -> None:
-    """Key, value, headers (null values, repeated names), timestamps at both ends of int64: a run keeps all as it was."""
+    """Key, value, headers (null values, repeated names), timestamps at both ends of int64: all stay."""
     odd = [
         row(0, 0, b"", b""),
         row(0, 1, b"\x00\xff", None, timestamp=LARGEST, timestamp_type=1),
@@ -55,7 +57,7 @@ def test_a_frame_is_used_once(spark: SparkSession, storage: LocalStorage) -> Non
     reads = spark.sparkContext.accumulator(0)
     frame = source_frame(spark, read_all(records(0, 0, 10), {0: (0, 10)}))
 
-    def counted(batches):  # type: ignore[no-untyped-def]
+    def counted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         reads.add(1)
         yield from batches
 
@@ -124,7 +126,7 @@ def test_a_missing_range_and_a_missing_record_are_errors(spark: SparkSession, st
     """A batch above the log's end, and one that lost a record on its way, are refused."""
     with pytest.raises(GapError):
         ingested(spark, storage, new_state({0: 0}), [read_all(records(0, 4, 6), {0: (4, 6)})])
-    with pytest.raises(IngestError, match="3 records .* 2 written"):
+    with pytest.raises(IngestError, match=r"3 records .* 2 written"):
         ingested(spark, storage, new_state({0: 0}), [[*records(0, 0, 2), stated(0, 0, 3, 3)]])
 
 

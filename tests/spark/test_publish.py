@@ -23,7 +23,7 @@ def records(partitions: int, count: int) -> list[Row]:
 def test_each_bucket_gets_its_survivors_by_partition_and_offset(
     spark: SparkSession, storage: LocalStorage, tmp_path: Path
 ) -> None:
-    """A bucket's records come to one publisher, partition after partition, by rising offset, rejected ones in their place."""
+    """A bucket's records come to one publisher by partition and offset, rejected ones in their place."""
     rows = [*records(5, 20), row(3, 20, None, b"x"), row(3, 21, b"k0", None)]
     ends = dict.fromkeys(range(5), (0, 22))
     state = ingested(spark, storage, new_state(dict.fromkeys(range(5), 0), buckets=2), [read_all(rows, ends)])
@@ -44,7 +44,10 @@ def test_a_publisher_runs_for_every_plan_also_without_a_record(
 ) -> None:
     """A position can be due where no record is: every bucket with targets is called, once, and no other."""
     state = ingested(
-        spark, storage, new_state(dict.fromkeys(range(3), 0), buckets=5), [read_all([], dict.fromkeys(range(3), (0, 4)))]
+        spark,
+        storage,
+        new_state(dict.fromkeys(range(3), 0), buckets=5),
+        [read_all([], dict.fromkeys(range(3), (0, 4)))],
     )
     publisher = FilePublisher(tmp_path)
     due = [*plans(state, {0: 0, 2: 4}), BucketPlan(bucket=4, epoch=1, catalog_id="cat", targets=())]

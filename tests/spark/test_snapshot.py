@@ -70,7 +70,7 @@ def test_a_snapshot_is_the_live_records_in_any_tool(
 def test_a_manifest_says_where_to_go_on(
     spark: SparkSession, storage: LocalStorage, shelf: LocalStorage, folded: State
 ) -> None:
-    """Source offsets are the vector, output offsets those of its very commit or where the output begins; checksums hold."""
+    """Source offsets are the vector; output offsets are of its very commit, or where the output begins."""
     taken = snapshot.write_snapshot(spark, storage, shelf, folded, "t", NAME, NOW, EXTRA)
     found = json.loads(shelf.read(f"{taken.path}/manifest.json"))
     assert taken.path == f"c/t/{NAME}"

@@ -19,7 +19,7 @@ from connectors.sinks.changelog import ChangelogPublisher
 from connectors.sinks.output_topic import FOREVER
 from connectors.sinks.positions import read_positions
 from connectors.sinks.settings import Clients, Limits, Rules
-from tests.support.kafka import Read, create_topic
+from tests.support.kafka import Read, consume_all, create_topic, wait_until
 
 CATALOG_ID = "catalog-1"
 NOW_MS = 1_700_000_000_000
@@ -76,7 +76,7 @@ class Changelog:
         self.catalog = Catalog.open(self.storage, self.connector)
         self.take_over()
         create_topic(bootstrap, topic, partitions)
-        config = {"message.timestamp.after.max.ms": FOREVER} | dict(output_config or {})
+        config: dict[str, str | int] = {"message.timestamp.after.max.ms": FOREVER, **(output_config or {})}
         create_topic(bootstrap, self.output, output_partitions or partitions, **config)
 
     def take_over(self) -> int:
@@ -87,7 +87,7 @@ class Changelog:
         self, rules: Rules | None = None, limits: Limits | None = None, **producer: str | int
     ) -> ChangelogPublisher:
         """A publisher with these rules and limits, and further settings of its producer."""
-        clients = {"bootstrap.servers": self.bootstrap}
+        clients: dict[str, str | int] = {"bootstrap.servers": self.bootstrap}
         return ChangelogPublisher(
             connector=self.connector,
             clients=Clients(producer=clients | producer, admin=clients),
@@ -128,6 +128,13 @@ class Changelog:
     def place(self, partition: int = 0) -> TopicPartition:
         """A partition of the output."""
         return TopicPartition(self.output, partition)
+
+    def read(self) -> list[Read]:
+        """What a read_committed reader sees once the markers of all decided transactions are written."""
+        count = self.admin.describe([self.output])[self.output].partitions
+        places = [self.place(number) for number in range(count)]
+        wait_until(lambda: self.admin.ends(places) == self.admin.high_watermarks(places), "no transaction is open")
+        return consume_all(self.bootstrap, self.output)
 
     def position(self, partition: int = 0) -> Position | None:
         """What the group holds for a partition of the source."""

@@ -241,7 +241,7 @@ def _files(commits: range, checkpoints: range, modified_ms: int = 0) -> list[Fil
         (_files(range(1, 60), range(50, 51)), 10**9, 60),  # one checkpoint: nothing goes
         (_files(range(1, 110), range(50, 101, 50)), 10**9, 60 + 2),  # 50…109 and both checkpoints
         (_files(range(1, 110), range(50, 101, 50)), TRIM_GRACE_MS, 109 + 2),  # too young
-        (_files(range(1, 1000), range(50, 951, 50)), 0, 300 + 6),  # young, but far below the second newest
+        (_files(range(1, 1000), range(50, 951, 50)), 0, 200 + 4),  # young, but far below the second newest
     ],
 )
 def test_superfluous(files: list[FileInfo], now_ms: int, left: int) -> None:
@@ -258,7 +258,7 @@ def test_a_long_history_stays_short() -> None:
     catalog = owned(storage)
     for _ in range(3_000):
         catalog.commit(lambda state: [SetBuckets(count=state.buckets + 1)], clock.advance(10))
-    assert len(storage.list(FOLDER)) <= 320
+    assert len(storage.list(FOLDER)) <= 220
     assert Catalog.open(storage, "c").state == catalog.state
     catalog.trim(clock.advance(TRIM_GRACE_MS + 1))
     assert len(storage.list(FOLDER)) <= 110

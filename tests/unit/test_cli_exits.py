@@ -79,13 +79,15 @@ def test_a_command_line_that_makes_no_sense_ends_with_2(arguments: list[str]) ->
     assert "Usage: keyfold" in result.stderr or "Usage:" in result.stderr
 
 
-def test_a_reader_that_has_enough_is_no_error(tmp_path: Path) -> None:
-    """`keyfold dump … | head -1` ends with 0 and says nothing."""
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_has_enough_is_no_error(tmp_path: Path, unbuffered: str) -> None:
+    """`keyfold dump … | head -1` ends with 0 and says nothing, also with PYTHONUNBUFFERED, where writes are partial."""
     keep(tmp_path, [row(at, b"key", b"x" * 1000) for at in range(2000)])
     dump = command(
         "dump", connector_file(tmp_path), "--topic", "orders", "--partition", 0, "--worker", worker_file(tmp_path)
     )
-    with subprocess.Popen(dump, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    around = environment(PYTHONUNBUFFERED=unbuffered)
+    with subprocess.Popen(dump, env=around, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         assert process.stdout.readline().startswith(b'{"offset":0')

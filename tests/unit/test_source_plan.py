@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compactor.errors import FencedError, KeyfoldError
+from compactor.faults import tag, tagging, unwrap
 from compactor.record import TopicPartition
 from connectors.errors import ConfigError, DataLossError, SourceChangedError, UnreachableError
 from connectors.source import outcome, plan
-from connectors.source.faults import tag, tagging, unwrap
 from connectors.source.offsets import Offsets, TopicOffsets, decode, encode
 from connectors.source.options import SourceOptions, parse
 from connectors.source.outcome import Fault, Standing, Verdict

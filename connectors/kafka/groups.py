@@ -1,0 +1,91 @@
+"""What a consumer group holds, asked by a consumer that never joins it.
+
+Not by an admin client: librdkafka 2.16's `ListConsumerGroupOffsets` ends the whole process (a null pointer) when
+the group's coordinator answers that it is loading or has moved; seen on a broker just started.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as Partition
+
+from compactor.record import TopicPartition
+from connectors.errors import UnreachableError
+from connectors.kafka.consumers import Setting
+from connectors.kafka.failures import cause, typed
+
+Held = tuple[int, str]
+"""A committed offset and its metadata."""
+
+_PAUSE_S: Final = 0.05
+_PENDING: Final = KafkaError.UNSTABLE_OFFSET_COMMIT
+_LATER: Final = frozenset(
+    (
+        _PENDING,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError._WAIT_COORD,
+        KafkaError._TIMED_OUT,
+        KafkaError._TRANSPORT,
+    )
+)
+"""Answers that another moment will change."""
+
+
+def committed(
+    config: Mapping[str, Setting], group: str, partitions: Sequence[TopicPartition], patience_s: float
+) -> dict[TopicPartition, Held | None]:
+    """What `group` holds for each partition, None where nothing; `config` is an admin client's.
+
+    Positions in a transaction that is not decided yet are waited for, up to `patience_s` (KIP-447). Raises
+    UnreachableError, OutputError (no right to read the group).
+    """
+    settings = {**config, "group.id": group, "isolation.level": "read_committed", "enable.auto.commit": False}
+    bootstrap = str(config.get("bootstrap.servers", "the brokers"))
+    until = time.monotonic() + patience_s
+    with closing(Consumer(settings)) as consumer:
+        found: dict[TopicPartition, Held | None] = {}
+        while waiting := [tp for tp in partitions if tp not in found]:
+            answers, trouble = _ask(consumer, waiting, max(0.1, until - time.monotonic()))
+            found |= {_tp(answer): _held(answer) for answer in answers if answer.error is None}
+            trouble = next((answer.error for answer in answers if answer.error is not None), trouble)
+            _check(trouble, f"The position of {waiting[0]} in group {group} cannot be read", bootstrap, until)
+    return found
+
+
+def _ask(
+    consumer: Consumer, partitions: Iterable[TopicPartition], timeout_s: float
+) -> tuple[list[Partition], KafkaError | None]:
+    try:
+        return consumer.committed([Partition(tp.topic, tp.partition) for tp in partitions], timeout_s), None
+    except KafkaException as error:
+        return [], cause(error)
+
+
+def _check(trouble: KafkaError | None, doing: str, bootstrap: str, until: float) -> None:
+    """Raises where waiting does not help, or has been long enough; waits a moment otherwise."""
+    if trouble is None:
+        return
+    if trouble.code() not in _LATER and not trouble.retriable():
+        raise typed(trouble, doing, bootstrap)
+    if time.monotonic() < until:
+        time.sleep(_PAUSE_S)
+        return
+    raise UnreachableError(
+        f"{doing}: {bootstrap} did not answer in time, or a transaction that holds it is still open: {trouble.str()}.",
+        "Check that the brokers are up, and wait for the transaction's timeout, or abort it with kafka-transactions.sh.",
+    )
+
+
+def _tp(answer: Partition) -> TopicPartition:
+    return TopicPartition(answer.topic, answer.partition)
+
+
+def _held(answer: Partition) -> Held | None:
+    return (int(answer.offset), answer.metadata or "") if answer.offset >= 0 else None

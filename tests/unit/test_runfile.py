@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from msgspec.structs import replace
+
+from compactor import parts, reading, record, runfile
+from compactor.errors import FoldError
+from compactor.failpoints import VARIABLE, FailpointError
+from compactor.local import LocalStorage
+from compactor.log import PartitionLog, Run, empty
+from compactor.runfile import RunTarget
+from compactor.testing import MemoryStorage
+from tests.support.engine import Row, row
+
+MIB = 1 << 20
+
+
+def batch(rows: Sequence[Row]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist(list(rows), schema=record.RUN)
+
+
+def target(storage: MemoryStorage, max_bytes: int = 1 << 27) -> RunTarget:
+    return RunTarget(storage=storage, prefix="1-j", max_bytes=max_bytes)
+
+
+def log_with(storage: MemoryStorage, *runs: Sequence[Row], arrived: Sequence[int] = ()) -> PartitionLog:
+    """The log of partition 0 with one level-0 run for each of `runs`."""
+    log = empty(record.TopicPartition("t", 0), 0, 0, None)
+    for number, rows in enumerate(runs):
+        (part,) = runfile.write([batch(rows)], target(storage), "ingest.write")
+        end = rows[-1]["offset"] + 1
+        run = Run(
+            start=log.end, end=end, level=0, files=(part.file,), records=len(rows), bytes=1,
+            max_timestamp=part.max_timestamp, arrived_ms=arrived[number] if arrived else 1 << 60,
+        )  # fmt: skip
+        log = replace(log, end=end, runs=(*log.runs, run))
+    return log
+
+
+def test_a_full_buffer_becomes_a_row_group_and_a_full_file_is_rolled() -> None:
+    """Row groups have about 16 MiB, files about max_bytes; offsets rise from file to file."""
+    storage = MemoryStorage()
+    import random
+
+    rng = random.Random(1)
+    rows = [batch([row(0, n, b"%d" % n, rng.randbytes(MIB))]) for n in range(40)]
+    found = list(runfile.write(rows, target(storage, 20 * MIB), "ingest.write"))
+    assert [part.file.records for part in found] == [32, 8]
+    assert [part.file.first for part in found] == [0, 32]
+    groups = pq.ParquetFile(storage.open_input(found[0].file.path)).metadata
+    assert [groups.row_group(one).num_rows for one in range(groups.num_row_groups)] == [16, 16]
+
+
+def test_a_task_holds_a_bounded_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many partitions a task reads, its largest buffer is written before too much is held."""
+    monkeypatch.setattr(runfile, "TASK_BYTES", 4 * MIB)
+    held: list[int] = []
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        for n in range(30):
+            yield batch([row(n % 10, n, b"k", b"v" * (MIB // 2))])
+            held.append(writer._held)
+
+    with runfile._Writer(target(MemoryStorage()), "ingest.write") as writer:
+        for one in rows():
+            list(writer.add(one))
+        assert sum(part.file.records for part in writer.finish()) == 30
+    assert max(held) <= 4 * MIB
+
+
+def test_a_batch_is_split_by_partition_in_offset_order() -> None:
+    """Records that come mixed, as polls return them, are told apart without losing their order."""
+    mixed = batch([row(n % 3, n, b"k", b"v") for n in range(9)])
+    split = [(tp.partition, rows["offset"].to_pylist()) for tp, rows in runfile.split(mixed)]
+    assert split == [(0, [0, 3, 6]), (1, [1, 4, 7]), (2, [2, 5, 8])]
+
+
+def test_offsets_that_do_not_rise_are_refused() -> None:
+    """A run never says that its offsets rise where they do not; the file is gone."""
+    storage = MemoryStorage()
+    with pytest.raises(FoldError):
+        list(runfile.write([batch([row(0, 2, b"k", b"v"), row(0, 1, b"k", b"v")])], target(storage), "ingest.write"))
+    assert storage.walk("") == []
+
+
+def test_an_error_leaves_no_file(tmp_path: Path) -> None:
+    """Where reading fails in the middle, no file is left, not even a temporary one."""
+
+    def failing() -> Iterator[pa.RecordBatch]:
+        yield batch([row(0, 1, b"k", b"v" * 17 * MIB)])
+        raise FoldError("no more")
+
+    storage = LocalStorage(str(tmp_path))
+    with pytest.raises(FoldError, match="no more"):
+        list(runfile.write(failing(), RunTarget(storage=storage, prefix="p", max_bytes=1 << 30), "ingest.write"))
+    assert storage.walk("") == []
+    assert storage.unfinished("") == []
+
+
+def test_each_file_has_a_failpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A complete file that nothing names yet is a place where a test can make the step fail."""
+    monkeypatch.setenv(VARIABLE, "ingest.write=error")
+    storage = MemoryStorage()
+    with pytest.raises(FailpointError):
+        list(runfile.write([batch([row(0, 1, b"k", b"v")])], target(storage), "ingest.write"))
+    assert len(storage.walk("")) == 1
+
+
+def test_a_part_counts_what_decisions_need() -> None:
+    """Tombstones, rejected records, horizons and times of both row groups of a file add up; it survives its row."""
+    rows = [
+        row(0, 1, b"a", None, delete_horizon=70, timestamp=5),
+        row(0, 3, None, None, rejected="null key"),
+        row(0, 4, b"b", None),
+    ]
+    more = [row(0, 9, b"c", b"v", timestamp=90), row(0, 11, b"d", None, delete_horizon=60)]
+    big = row(0, 5, b"x", b"v" * 17 * MIB)
+    (part,) = runfile.write([batch(rows), batch([big]), batch(more)], target(MemoryStorage()), "ingest.write")
+    assert (part.tombstones, part.rejected, part.horizons, part.next_horizon_ms) == (3, 1, 2, 60)
+    assert (part.first_rejected_offset, part.first_rejected_reason) == (3, "null key")
+    assert (part.file.first, part.file.last, part.file.records, part.max_timestamp) == (1, 11, 6, 90)
+    assert [parts.from_row(one) for one in parts.to_batch([part]).to_pylist()] == [part]
+
+
+@pytest.mark.parametrize(("start", "end"), [(0, 30), (7, 22), (15, 16), (10, 20), (29, 30), (5, 5)])
+def test_a_slice_is_read_by_offset_and_nothing_beside(start: int, end: int) -> None:
+    """Reading gives the offsets [start, end) of one partition, whatever else the files hold."""
+    storage = MemoryStorage()
+    runs = [[row(p, n, b"%d" % p, b"v") for p in (0, 1) for n in range(lo, lo + 10)] for lo in (0, 10, 20)]
+    log = empty(record.TopicPartition("t", 1), 0, 0, None)
+    for number, rows in enumerate(runs):
+        file = next(one.file for one in runfile.write([batch(rows)], target(storage), "ingest.write") if one.partition)
+        run = Run(start=number * 10, end=number * 10 + 10, level=0, files=(file,), records=10, bytes=1)
+        log = replace(log, end=run.end, runs=(*log.runs, run))
+    got = list(reading.read(storage, reading.between(log, start, end), ("offset", "key")))
+    assert [n for one in got for n in one["offset"].to_pylist()] == list(range(start, end))
+    assert {key for one in got for key in one["key"].to_pylist()} <= {b"1"}
+
+
+@pytest.mark.parametrize(
+    ("from_offset", "newest_ms", "expected"),
+    [(0, 4, 5), (6, 4, 6), (0, 9, 10), (0, 11, 12), (13, 11, 13), (14, 39, 14), (14, 40, None), (0, 60, None)],
+)
+def test_the_first_young_record_is_found_by_record(from_offset: int, newest_ms: int, expected: int | None) -> None:
+    """The first offset from where we look whose record is younger; a stamp in the future counts from its arrival."""
+    storage = MemoryStorage()
+    first = [row(0, n, b"k", b"v") for n in range(10)]
+    second = [row(0, n, b"k", b"v", timestamp=10**6 if n == 12 else n) for n in range(10, 14)]
+    third = [row(0, 14, b"k", b"v", timestamp=10**6)]
+    log = log_with(storage, first, second, third, arrived=(20, 60, 40))
+    assert reading.first_young(storage, log, from_offset, newest_ms) == expected
+
+
+def test_old_runs_are_not_opened() -> None:
+    """Run metadata says where no young record can be: such files are not touched."""
+    storage = MemoryStorage()
+    log = log_with(storage, [row(0, 0, b"k", b"v", timestamp=10**9)], [row(0, 1, b"k", b"v")], arrived=(5, 10))
+    for info in storage.walk(""):
+        storage.delete(info.path)
+    assert reading.first_young(storage, log, 0, 5) is None

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from compactor.log import empty
+from compactor.policy import CompactionPolicy
+from compactor.record import TopicPartition
+from compactor.schedule import publishable
+
+LOG = replace(empty(TopicPartition("t", 0), 0, 0, None), end=100, folded_end=10, published=10, clean_end=10)
+
+
+@pytest.mark.parametrize(
+    ("lag", "young", "expected"),
+    [(0, 50, 100), (5, 50, 50), (5, None, 100), (5, 10, 10), (5, 3, 10)],
+)
+def test_publishable_is_the_first_young_record_or_the_end(lag: int, young: int | None, expected: int) -> None:
+    """Without a lag all is publishable; with one, what is below the first record inside it."""
+    asked: list[int] = []
+
+    def first_young(newest_ms: int) -> int | None:
+        asked.append(newest_ms)
+        return young
+
+    assert publishable(LOG, CompactionPolicy(min_compaction_lag_ms=lag), 1000, first_young) == expected
+    assert asked == ([1000 - lag] if lag else [])
+
+
+@pytest.mark.parametrize(
+    ("backlog_end", "bootstrap_fold", "expected"),
+    [(101, True, 10), (100, True, 100), (None, True, 100), (101, False, 100)],
+)
+def test_a_backlog_is_read_before_it_is_folded(backlog_end: int | None, bootstrap_fold: bool, expected: int) -> None:
+    """Nothing more is publishable until the ends of the first sight are ingested, unless bootstrap.fold is off."""
+    log = replace(LOG, backlog_end=backlog_end)
+    assert publishable(log, CompactionPolicy(), 0, lambda _: None, bootstrap_fold=bootstrap_fold) == expected
+
+
+def test_nothing_is_looked_for_where_all_is_folded() -> None:
+    """An idle log is not read to learn that it has no young record."""
+    log = replace(LOG, folded_end=100)
+    policy = CompactionPolicy(min_compaction_lag_ms=5)
+    assert publishable(log, policy, 0, lambda _: pytest.fail("looked")) == 100
