@@ -90,7 +90,7 @@ class Changelog:
         clients: dict[str, str | int] = {"bootstrap.servers": self.bootstrap}
         return ChangelogPublisher(
             connector=self.connector,
-            clients=Clients(producer=clients | producer, admin=clients),
+            clients=Clients(producer={**clients, **producer}, admin=clients),
             storage=self.storage,
             output_ids={self.output: self.output_id},
             rules=rules or Rules(),

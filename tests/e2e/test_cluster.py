@@ -1,0 +1,20 @@
+"""The same pipeline on executors of their own: nothing depends on the driver's process."""
+
+from __future__ import annotations
+
+from connectors.errors import EXIT_OK
+from tests.e2e.test_once import living, snapshot, some_records
+from tests.support.kafka import end_offsets, produce
+from tests.support.place import Place
+
+
+def test_run_once_on_a_local_cluster(place: Place) -> None:
+    """With spark.master=local-cluster[2,1,1024] the output and the snapshot are what they are in one process."""
+    produce(place.bootstrap, place.topic, some_records(1, 500))
+    place.worker["spark.master"] = "local-cluster[2,1,1024]"
+    with place.process("--once") as worker:
+        assert worker.wait(150) == EXIT_OK, worker.tail()
+    assert place.breaches() == []
+    assert place.published() == end_offsets(place.bootstrap, place.topic)
+    _, rows = snapshot(place)
+    assert {(partition, key): (offset, value) for key, value, partition, offset in rows} == living(place)

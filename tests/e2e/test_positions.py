@@ -1,0 +1,131 @@
+"""The committed position: lost, set back, foreign, ahead of the log. It is resolved, or FAILED with what to do."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
+
+from compactor.errors import PositionError
+from connectors.errors import OutputError, SourceChangedError
+from tests.e2e.test_once import some_records
+from tests.support.kafka import TIMEOUT_S, admin, consume_all, create_topic, delete_topic, end_offsets, produce
+from tests.support.place import Place
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def ran(spark: SparkSession, place: Place) -> Place:
+    """A connector that has published 200 records."""
+    produce(place.bootstrap, place.topic, some_records(1, 200))
+    place.once(spark)
+    return place
+
+
+def forget_positions(place: Place) -> None:
+    """What offsets.retention.minutes or an operator's --delete-offsets does."""
+    client = admin(place.bootstrap)
+    client.delete_consumer_groups([f"connect-{place.name}"])[f"connect-{place.name}"].result(TIMEOUT_S)
+
+
+def set_positions(place: Place, offset: int) -> None:
+    """What an operator's --reset-offsets does: offsets without metadata of ours."""
+    group = f"connect-{place.name}"
+    client = admin(place.bootstrap)
+    wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(place.topic, number, offset) for number in (0, 1)])
+    client.alter_consumer_group_offsets([wanted])[group].result(TIMEOUT_S)
+
+
+def held(place: Place) -> dict[int, int]:
+    """What the group holds."""
+    consumer = Consumer({"bootstrap.servers": place.bootstrap, "group.id": f"connect-{place.name}"})
+    answers = consumer.committed([TopicPartition(place.topic, number) for number in (0, 1)], TIMEOUT_S)
+    consumer.close()
+    return {answer.partition: answer.offset for answer in answers}
+
+
+def test_lag_tools_see_the_progress(ran: Place) -> None:
+    """The group connect-<name> holds the next source offset of each partition."""
+    assert held(ran) == end_offsets(ran.bootstrap, ran.topic)
+
+
+@pytest.mark.parametrize("lose", [forget_positions, lambda place: set_positions(place, 3)], ids=["expired", "set back"])
+def test_a_lost_position_is_found_again_in_catalog_and_output(spark: SparkSession, ran: Place, lose: object) -> None:
+    """Nothing is published twice after the group's offsets are gone or set back, and publishing goes on."""
+    lose(ran)  # type: ignore[operator]
+    produce(ran.bootstrap, ran.topic, some_records(2, 100))
+    ran.once(spark)
+    assert ran.breaches() == []
+    assert held(ran) == end_offsets(ran.bootstrap, ran.topic) == ran.published()
+
+
+def test_two_storages_under_one_name(spark: SparkSession, ran: Place) -> None:
+    """A second storage finds another catalog's positions: FAILED, with both ids and the choices."""
+    kept = ran.worker["storage.location"]
+    ran.worker["storage.location"] = kept + "-other"
+    with pytest.raises(PositionError, match="belongs to catalog"):
+        ran.once(spark)
+    ran.worker["storage.location"] = kept
+    ran.once(spark)
+    assert ran.breaches() == []
+
+
+def test_storage_and_positions_lost(spark: SparkSession, ran: Place) -> None:
+    """A fresh catalog never takes an output that holds its source's records for a first run."""
+    shutil.rmtree(ran.worker["storage.location"])
+    forget_positions(ran)
+    with pytest.raises(PositionError, match="already holds source offset"):
+        ran.once(spark)
+
+
+def test_a_catalog_that_lost_commits_waits_for_the_log(spark: SparkSession, ran: Place) -> None:
+    """With a position above the log's end nothing is published until ingest has passed it, and nothing twice."""
+    storage, copy = ran.folder / "storage", ran.folder / "copy"
+    shutil.copytree(storage, copy)
+    produce(ran.bootstrap, ran.topic, some_records(2, 100))
+    ran.once(spark)
+    before = len(consume_all(ran.bootstrap, ran.output))
+    shutil.rmtree(storage)
+    shutil.copytree(copy, storage)
+    ran.once(spark)
+    assert len(consume_all(ran.bootstrap, ran.output)) == before
+    produce(ran.bootstrap, ran.topic, some_records(3, 100))
+    ran.once(spark)
+    assert ran.breaches() == []
+    assert ran.published() == end_offsets(ran.bootstrap, ran.topic)
+
+
+def test_a_deleted_output_topic(spark: SparkSession, ran: Place) -> None:
+    """The output topic is gone: FAILED, never made again behind the operator's back."""
+    delete_topic(ran.bootstrap, ran.output)
+    with pytest.raises(OutputError, match="was deleted"):
+        ran.once(spark)
+
+
+def test_a_recreated_output_topic(spark: SparkSession, ran: Place) -> None:
+    """Another topic of the same name is not the one that was published to."""
+    delete_topic(ran.bootstrap, ran.output)
+    create_topic(ran.bootstrap, ran.output, 2, cleanup_policy="compact")
+    with pytest.raises(OutputError, match="was recreated"):
+        ran.once(spark)
+
+
+def test_a_recreated_source_topic(spark: SparkSession, ran: Place) -> None:
+    """Offsets of a recreated source mean something else: FAILED, go on under a new connector name."""
+    delete_topic(ran.bootstrap, ran.topic)
+    create_topic(ran.bootstrap, ran.topic, 2, cleanup_policy="delete")
+    with pytest.raises(SourceChangedError, match="new connector name"):
+        ran.once(spark)
+
+
+def test_a_deleted_source_topic_is_kept_and_shown(spark: SparkSession, ran: Place) -> None:
+    """Its log is closed, with the reason, and what is published stays."""
+    before = ran.published()
+    delete_topic(ran.bootstrap, ran.topic)
+    state = ran.once(spark)
+    assert state.topics[ran.topic].closed == "deleted"
+    assert ran.published() == before

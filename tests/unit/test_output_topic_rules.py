@@ -1,0 +1,86 @@
+"""What an output topic's settings have to be, and how long a reader may stay away from it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from connectors.config.connector import ConnectorConfig
+from connectors.sinks.output_topic import FOREVER, HEADER_ROOM, faults, new_config, resume_safe_ms, warnings
+
+FIT = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
+
+
+def connector(**named: Any) -> ConnectorConfig:
+    settings = {"name": "c", "connector.class": "keyfold.CompactedTopic", "topics": "t"}
+    return ConnectorConfig.model_validate(settings | named)
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        (FIT, []),
+        (FIT | {"cleanup.policy": "delete"}, ["has to contain compact", "keys would expire"]),
+        (FIT | {"cleanup.policy": "compact,delete"}, ["keys would expire"]),
+        (FIT | {"message.timestamp.type": "LogAppendTime"}, ["has to be CreateTime"]),
+    ],
+)
+def test_settings_that_break_a_promise_are_all_named(config: dict[str, str], words: list[str]) -> None:
+    """Without compaction the output grows for ever, with retention live keys vanish, LogAppendTime loses times."""
+    found = faults(connector(), config)
+    assert len(found) == len(words)
+    assert all(word in text for word, text in zip(words, found, strict=True))
+
+
+def test_a_connectors_own_cleanup_policy_is_allowed() -> None:
+    """An output that deletes is what a connector that deletes asks for."""
+    assert faults(connector(**{"cleanup.policy": "compact,delete"}), FIT | {"cleanup.policy": "compact,delete"}) == []
+
+
+@pytest.mark.parametrize(
+    ("config", "source", "words"),
+    [
+        ({"max.message.bytes": "1052684"}, {"max.message.bytes": "1048588"}, []),
+        ({"max.message.bytes": "1048588"}, {"max.message.bytes": "1048588"}, ["may need 1052684"]),
+        (
+            {"max.message.bytes": "2000000", "message.timestamp.after.max.ms": "3600000"},
+            {},
+            ["message.timestamp.after.max.ms is 3600000"],
+        ),
+    ],
+)
+def test_settings_that_may_refuse_single_records_are_warned_of(
+    config: dict[str, str], source: dict[str, str], words: list[str]
+) -> None:
+    """They are no fault: errors.tolerance decides about a refused record."""
+    found = warnings(config, source)
+    assert len(found) == len(words)
+    assert all(word in text for word, text in zip(words, found, strict=True))
+
+
+def test_a_new_output_is_fit() -> None:
+    """What is made passes the check of what exists, and asks for no warning."""
+    source = {"max.message.bytes": "5000000"}
+    config = new_config(connector(), source)
+    assert faults(connector(), config) == []
+    assert warnings(config, source) == []
+    assert config["max.message.bytes"] == str(5_000_000 + HEADER_ROOM)
+    assert config["message.timestamp.before.max.ms"] == str(FOREVER)
+    assert "retention.ms" not in config
+    assert "min.compaction.lag.ms" not in config
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({"cleanup.policy": "compact", "delete.retention.ms": "5000", "retention.ms": "1000"}, 5000),
+        ({"cleanup.policy": "compact,delete", "delete.retention.ms": "5000", "retention.ms": "1000"}, 1000),
+        ({"cleanup.policy": "compact,delete", "delete.retention.ms": "5000", "retention.ms": "-1"}, 5000),
+        ({"cleanup.policy": "delete", "delete.retention.ms": "5000", "retention.ms": "1000"}, 1000),
+        ({"cleanup.policy": "delete", "retention.ms": "-1"}, None),
+    ],
+)
+def test_resuming_is_safe_for_the_shorter_of_both_retentions(config: dict[str, str], expected: int | None) -> None:
+    """Tombstones go after delete.retention.ms, everything after retention.ms where the topic deletes."""
+    assert resume_safe_ms(config) == expected
