@@ -22,7 +22,7 @@ from compactor.batch import Batch, first_rejected
 from compactor.catalog import Catalog
 from compactor.changelog import Changelog
 from compactor.counters import Counters
-from compactor.errors import RejectedRecordError
+from compactor.errors import PublishInterruptedError, RejectedRecordError
 from compactor.failpoints import hit
 from compactor.outside import Outside
 from compactor.runfile import RunTarget
@@ -58,6 +58,7 @@ class Engine:
         self._tables = tables
         self._changelog = Changelog(spark, storage, catalog, outside)
         self._turn = threading.RLock()
+        self._closed = False
 
     def take(self, frame: DataFrame, now_ms: int) -> Batch:
         """Takes a micro-batch in (record.SOURCE columns) and publishes what is due with it.
@@ -66,22 +67,47 @@ class Engine:
         StorageError, FencedError, and what publishing raises.
         """
         with self._turn:
-            batch = ingest.write_batch(frame, self._target())
-            self._refuse_rejected(batch)
-            self._admit(batch, now_ms)
-            hit("ingest.before-commit")
-            self._catalog.commit(lambda state: appends(state, batch, now_ms), now_ms)
-            hit("ingest.after-commit")
-            self.counters.ingested(batch)
-            self._publish(now_ms)
-            return batch
+            self._check_open()
+            try:
+                return self._take(frame, now_ms)
+            except BaseException:
+                self._closed = True
+                raise
+
+    def close(self) -> None:
+        """Waits for the turn that is under way, and lets no other begin.
+
+        So it is after a failed micro-batch: what is true is for the next life of the connector to read.
+        """
+        with self._turn:
+            self._closed = True
 
     def tick(self, now_ms: int) -> None:
-        """Does what is due because time has passed, with or without traffic."""
+        """Does what is due because time has passed, with or without traffic; nothing once it is closed."""
         with self._turn:
+            if self._closed:
+                return
             self._publish(now_ms)
             if self._tables.due(self._catalog.state, now_ms):
                 self.snapshot(now_ms)
+
+    def _take(self, frame: DataFrame, now_ms: int) -> Batch:
+        batch = ingest.write_batch(frame, self._target())
+        self._refuse_rejected(batch)
+        self._admit(batch, now_ms)
+        hit("ingest.before-commit")
+        self._catalog.commit(lambda state: appends(state, batch, now_ms), now_ms)
+        hit("ingest.after-commit")
+        self.counters.ingested(batch)
+        self._publish(now_ms)
+        return batch
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise PublishInterruptedError(
+                f"Connector {self._settings.connector}: a micro-batch came to an engine that is closed.",
+                "The connector goes on from its catalog when it is started again.",
+            )
 
     def snapshot(self, now_ms: int) -> tuple[AddSnapshot, ...]:
         """Folds everything published and writes a snapshot of every topic; the new snapshots."""

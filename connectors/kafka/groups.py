@@ -79,7 +79,7 @@ def _check(trouble: KafkaError | None, doing: str, bootstrap: str, until: float)
         return
     raise UnreachableError(
         f"{doing}: {bootstrap} did not answer in time, or a transaction that holds it is still open: {trouble.str()}.",
-        "Check that the brokers are up, and wait for the transaction's timeout, or abort it with kafka-transactions.sh.",
+        "Check that the brokers are up, and wait for the transaction to time out, or abort it: kafka-transactions.sh.",
     )
 
 

@@ -7,6 +7,7 @@ headers follow the record's own (`org.apache.kafka.connect.runtime.errors.DeadLe
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import repeat
 from typing import Final
 
 import pyarrow as pa
@@ -54,12 +55,12 @@ def records(
     connector: str, bucket: int, tp: TopicPartition, letters: pa.RecordBatch, refused: Refusals, rules: Rules
 ) -> Iterator[Row]:
     """The rows of `letters` as they go to the dead letter topic."""
-    headers = original_headers(letters) or [[] for _ in range(letters.num_rows)]
-    if rules.context_headers:
-        mine = refused.get(tp, {})
-        reasons = zip(letters["offset"].to_pylist(), letters["rejected"].to_pylist(), headers, strict=True)
-        headers = [own + _context(connector, bucket, tp, at, why, mine.get(at)) for at, why, own in reasons]
-    return rows(letters, headers)
+    headers = original_headers(letters) or repeat([], letters.num_rows)
+    if not rules.context_headers:
+        return rows(letters, headers)
+    mine = refused.get(tp, {})
+    reasons = zip(letters["offset"].to_pylist(), letters["rejected"].to_pylist(), headers, strict=True)
+    return rows(letters, (own + _context(connector, bucket, tp, at, why, mine.get(at)) for at, why, own in reasons))
 
 
 def _context(

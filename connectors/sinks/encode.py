@@ -6,8 +6,10 @@ upstream keyfold go, ours follow. CreateTime 0 is `now` to librdkafka, so it goe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Iterable, Iterator
+from itertools import islice, repeat
+from operator import add
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,16 +31,12 @@ def records(tp: TopicPartition, batch: pa.RecordBatch, *, source_headers: bool) 
     """The rows of `batch`, all of `tp`, as they are published."""
     kept = original_headers(batch, without=PREFIX)
     own = _own_headers(tp, batch) if source_headers else None
-    if own is None:
-        headers: Any = kept if kept is not None else [[]] * batch.num_rows
-    elif kept is None:
-        headers = own
-    else:
-        headers = map(list.__add__, kept, own)
-    return rows(batch, headers)
+    if kept is None or own is None:
+        return rows(batch, own or kept or repeat([], batch.num_rows))
+    return rows(batch, map(add, kept, own))
 
 
-def rows(batch: pa.RecordBatch, headers: Any) -> Iterator[Row]:
+def rows(batch: pa.RecordBatch, headers: Iterable[list[Header]]) -> Iterator[Row]:
     """The rows of `batch` with `headers`, timestamps as librdkafka can send them."""
     times = batch["timestamp"]
     found = zip(batch["value"].to_pylist(), batch["key"].to_pylist(), times.to_pylist(), headers, strict=True)
@@ -50,23 +48,23 @@ def _sendable(row: Row) -> Row:
     return (value, key, 1, [*headers, (TIMESTAMP, b"0")]) if timestamp == 0 else row
 
 
-def _own_headers(tp: TopicPartition, batch: pa.RecordBatch) -> list[list[Header]]:
+def _own_headers(tp: TopicPartition, batch: pa.RecordBatch) -> Iterator[list[Header]]:
+    """Lazily, as everything per record here: thousands of small lists at once keep the garbage collector busy."""
     topic, partition = (TOPIC, tp.topic.encode()), (PARTITION, str(tp.partition).encode())
     offsets = batch["offset"].cast(pa.string()).cast(pa.binary()).to_pylist()
-    return [[topic, partition, (OFFSET, offset)] for offset in offsets]
+    return map(list, zip(repeat(topic), repeat(partition), zip(repeat(OFFSET), offsets, strict=False), strict=False))
 
 
-def original_headers(batch: pa.RecordBatch, without: str | None = None) -> list[list[Header]] | None:
+def original_headers(batch: pa.RecordBatch, without: str | None = None) -> Iterator[list[Header]] | None:
     """The headers of each row, without those whose name begins with `without`; None where no row has any."""
     keys, values = headers_of(batch)
     if len(keys) == 0:
         return None
-    pairs = list(zip(keys.to_pylist(), values.to_pylist(), strict=True))
-    ends = header_ends(batch).tolist()
-    found = [pairs[start:stop] for start, stop in zip([0, *ends], ends, strict=False)]
+    pairs = iter(zip(keys.to_pylist(), values.to_pylist(), strict=True))
+    found = map(list, map(islice, repeat(pairs), header_counts(batch).to_pylist()))
     if without is None or not pc.any(pc.starts_with(keys, without)).as_py():
         return found
-    return [[pair for pair in row if not pair[0].startswith(without)] for row in found]
+    return ([pair for pair in row if not pair[0].startswith(without)] for row in found)
 
 
 def headers_of(batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
@@ -75,7 +73,6 @@ def headers_of(batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
     return pc.struct_field(flat, 0), pc.struct_field(flat, 1)
 
 
-def header_ends(batch: pa.RecordBatch) -> Any:
-    """Where each row's headers end in `headers_of`."""
-    counts = pc.fill_null(pc.list_value_length(batch["headers"]), 0)
-    return pc.cumulative_sum(counts.cast(pa.int64())).to_numpy(zero_copy_only=False)
+def header_counts(batch: pa.RecordBatch) -> pa.Array:
+    """How many headers each row has."""
+    return pc.fill_null(pc.list_value_length(batch["headers"]), 0)

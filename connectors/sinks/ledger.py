@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from compactor.publish import BucketPlan, Sent
 from msgspec import Struct
 from msgspec.structs import replace
 
 from compactor.position import Position
+from compactor.publish import BucketPlan, Sent
 from compactor.record import TopicPartition
 from connectors.sinks.pieces import Piece
 

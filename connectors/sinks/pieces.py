@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compactor.record import TopicPartition
-from connectors.sinks.encode import header_ends, headers_of
+from connectors.sinks.encode import header_counts, headers_of
 from connectors.sinks.settings import Limits
 
 
@@ -120,7 +120,7 @@ def row_bytes(batch: pa.RecordBatch) -> Any:
     if len(keys) == 0:
         return plain
     sums = np.concatenate(([0], np.cumsum(_lengths(keys) + _lengths(values))))
-    ends = header_ends(batch)
+    ends = np.cumsum(header_counts(batch).to_numpy())
     return plain + np.diff(sums[ends], prepend=0)
 
 

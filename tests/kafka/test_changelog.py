@@ -20,11 +20,15 @@ def changelog(broker: EmbeddedKafka, tmp_path: Path, topic_name: str) -> Changel
 
 
 def test_a_record_arrives_byte_for_byte(changelog: Changelog) -> None:
-    """Key, value, timestamp and headers (doubled, null and empty ones too) are the source's, ours follow."""
+    """Key, value, timestamp of either type and headers (doubled, null, empty too) are the source's, ours follow."""
     odd = (("a", b"1"), ("a", b"2"), ("", b""), ("ä", None))
     changelog.publish(
         changelog.target(0, 9),
-        [Rec(3, b"\x00k", b"\xffv", odd, 1), Rec(5, b"", b"", None, NOW_MS * 4), Rec(8, b"gone", None)],
+        [
+            Rec(3, b"\x00k", b"\xffv", odd, 1),
+            Rec(5, b"", b"", None, NOW_MS * 4),
+            Rec(8, b"gone", None, timestamp_type=1),
+        ],
     )
     seen = changelog.read()
     assert [(one.key, one.value, one.timestamp_ms) for one in seen] == [

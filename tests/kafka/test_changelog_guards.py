@@ -230,5 +230,5 @@ def test_an_unreachable_broker_is_named() -> None:
     """No answer within the deadline names the bootstrap servers and can be tried again."""
     from connectors.kafka.admin import Admin
 
-    with pytest.raises(UnreachableError, match="127.0.0.1:1"):
+    with pytest.raises(UnreachableError, match=r"127\.0\.0\.1:1 "):
         Admin({"bootstrap.servers": "127.0.0.1:1"}, deadline_s=0.5).describe(["t"])

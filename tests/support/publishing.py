@@ -37,6 +37,7 @@ class Rec(NamedTuple):
     timestamp: int = NOW_MS
     rejected: str | None = None
     partition: int = 0
+    timestamp_type: int = 0
 
 
 def batch(topic: str, records: Iterable[Rec]) -> pa.RecordBatch:
@@ -49,7 +50,6 @@ def _row(topic: str, record: Rec) -> dict[str, Any]:
     return {
         **record._asdict(),
         "topic": topic,
-        "timestamp_type": 0,
         "headers": headers,
         "delete_horizon": None,
     }

@@ -14,9 +14,7 @@ from compactor.position import Position, Resolved, Tail, Unknown, decode, encode
 
 OURS = "catalog-1"
 TOPIC = Topic(topic="t", topic_id="tid", output="t.compacted", output_id="oid")
-FRESH = PartitionLog(
-    topic="t", partition=0, bucket=0, start=10, end=100, folded_end=10, published=10, clean_end=10
-)
+FRESH = PartitionLog(topic="t", partition=0, bucket=0, start=10, end=100, folded_end=10, published=10, clean_end=10)
 """Offsets 10 to 100 are ingested, nothing is published."""
 PUBLISHED = replace(FRESH, folded_end=50, published=50, output=OutputPoint(50, 7))
 """Published up to 50."""
@@ -58,7 +56,7 @@ def never() -> NoReturn:
         pytest.param(PLANNED, ours(70, 90), at(70, 70, output_offset=9, fold_end=90), id="inside a fold"),
         pytest.param(PUBLISHED, ours(70, 95), at(70, 70, output_offset=9, fold_end=95), id="a fold it never heard of"),
         pytest.param(PLANNED, ours(120), at(120, 120, output_offset=9, hold=True), id="above the log's end"),
-        pytest.param(PLANNED, ours(95, 120), at(120, 95, output_offset=9, hold=True), id="fold ends above the log's end"),
+        pytest.param(PLANNED, ours(95, 120), at(120, 95, output_offset=9, hold=True), id="fold ends above it"),
     ],
 )
 def test_a_position_of_ours_is_the_truth(log: PartitionLog, position: Position, expected: Resolved) -> None:
@@ -74,9 +72,7 @@ def test_a_position_of_ours_is_the_truth(log: PartitionLog, position: Position, 
         pytest.param(FRESH, None, Unknown.UNKNOWN, at(10, None), id="first run without headers"),
         pytest.param(FRESH, theirs(60), None, at(10, 60), id="first run, position set by hand"),
         pytest.param(replace(FRESH, folded_end=50), None, None, at(10, None, fold_end=50), id="planned, nothing sent"),
-        pytest.param(
-            replace(FRESH, folded_end=50), None, Unknown.UNKNOWN, at(10, None, fold_end=50), id="the same without headers"
-        ),
+        pytest.param(replace(FRESH, folded_end=50), None, Unknown.UNKNOWN, at(10, None, fold_end=50), id="no headers"),
         pytest.param(PUBLISHED, None, 49, at(50, None, output_offset=7), id="expired"),
         pytest.param(PUBLISHED, None, None, at(50, None, output_offset=7), id="expired, and the output is empty"),
         pytest.param(PLANNED, None, 49, at(50, None, output_offset=7, fold_end=90), id="expired, planned"),
@@ -85,7 +81,7 @@ def test_a_position_of_ours_is_the_truth(log: PartitionLog, position: Position, 
         pytest.param(PUBLISHED, theirs(20), 49, at(50, 20, output_offset=7), id="set back by an operator"),
         pytest.param(PUBLISHED, theirs(80), 49, at(50, 80, output_offset=7), id="set forward by an operator"),
         pytest.param(PUBLISHED, theirs(500), 49, at(50, 500, output_offset=7), id="set above the log"),
-        pytest.param(PLANNED, ours(30), 69, at(70, 30, output_offset=7, fold_end=90), id="ours, but older than the catalog"),
+        pytest.param(PLANNED, ours(30), 69, at(70, 30, output_offset=7, fold_end=90), id="ours, but older"),
     ],
 )
 def test_without_one_floor_and_output_decide(
@@ -105,14 +101,12 @@ def test_without_one_floor_and_output_decide(
         pytest.param(PUBLISHED, None, Unknown.UNKNOWN, "carry no source offsets", id="expired without headers"),
         pytest.param(PUBLISHED, theirs(20), Unknown.UNKNOWN, "carry no source offsets", id="set back without headers"),
         pytest.param(PUBLISHED, ours(20), Unknown.UNKNOWN, "is lower than", id="lower without headers"),
-        pytest.param(PUBLISHED, replace(ours(50), catalog_id="x"), None, "belongs to catalog x", id="another catalog's"),
-        pytest.param(FRESH, replace(ours(10), catalog_id="x"), None, "belongs to catalog x", id="also before the first"),
+        pytest.param(PUBLISHED, replace(ours(50), catalog_id="x"), None, "belongs to catalog x", id="another's"),
+        pytest.param(FRESH, replace(ours(10), catalog_id="x"), None, "belongs to catalog x", id="also at first"),
         pytest.param(PUBLISHED, replace(ours(50), output_id="x"), None, "output topic id x", id="another output topic"),
     ],
 )
-def test_what_is_unclear_is_an_error(
-    log: PartitionLog, position: Position | None, tail: Tail, text: str
-) -> None:
+def test_what_is_unclear_is_an_error(log: PartitionLog, position: Position | None, tail: Tail, text: str) -> None:
     """It names group and partition, and what an operator can do; it is never taken for a first run."""
     with pytest.raises(PositionError, match=text) as raised:
         resolve(log, TOPIC, OURS, position, lambda: tail, connector="c")

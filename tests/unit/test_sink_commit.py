@@ -126,5 +126,3 @@ def test_a_fenced_producer_of_the_newest_owner_is_no_newer_owner(newest: int, mo
     expected: type[KeyfoldError] = FencedError if newest > 1 else PublishInterruptedError
     with pytest.raises(expected):
         send(Producer(error(KafkaError._FENCED, fatal=True)))
-
-
