@@ -120,8 +120,8 @@ class Changelog:
 
     def _target(self, state: State, log: PartitionLog, settings: EngineSettings, now_ms: int) -> Target | None:
         resolved = self._resolved[log.tp]
-        if resolved.hold:
-            return None
+        if resolved.hold or state.topics[log.topic].closed is not None:
+            return None  # the broker takes no position of a topic that is deleted
         end = self._end(log, resolved, settings, now_ms)
         if end <= resolved.start and not self._stale(log.tp, settings, now_ms):
             return None

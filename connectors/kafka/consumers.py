@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
@@ -18,6 +19,8 @@ from typing import Final
 import msgspec
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
+
+from connectors.errors import UnreachableError
 
 Setting = str | int | float | bool
 
@@ -90,11 +93,25 @@ class Session:
         self.consumer = Consumer(self._clients.consumer_settings())
 
     def assign(self, partitions: list[TopicPartition]) -> None:
-        """Reads from these offsets on, and nothing else. A pause would outlive the assignment that it was made in."""
+        """Reads from these offsets on, and nothing else. A pause would outlive the assignment that it was made in.
+
+        librdkafka stops the old assignment on a thread of its own: until then its messages are still taken for
+        the new one's, and its positions answered. `unassign` first puts that stop ahead of the new start, and no
+        partition may answer a position before anything of it was delivered. Raises UnreachableError otherwise.
+        """
         self.consumer.resume(self.consumer.assignment())
         self.consumer.unassign()
-        if partitions:
-            self.consumer.assign(partitions)
+        if not partitions:
+            return
+        self.consumer.assign(partitions)
+        until = time.monotonic() + _STOPPED_S
+        while any(found.offset >= 0 for found in self.consumer.position(partitions)):
+            if time.monotonic() >= until:
+                raise UnreachableError(
+                    f"A consumer did not give up {partitions[0].topic}-{partitions[0].partition}'s old assignment.",
+                    "The range is read again with a new consumer.",
+                )
+            time.sleep(0.001)
 
     @cached_property
     def admin(self) -> AdminClient:
@@ -106,6 +123,7 @@ class Session:
         self.consumer.close()
 
 
+_STOPPED_S: Final = 10.0
 _idle: dict[str, list[Session]] = {}
 _lock: Final = threading.Lock()
 
