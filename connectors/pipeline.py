@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger()
 
-TICK_SECONDS: Final = 0.5
+POLL_SECONDS: Final = 0.1
+TICK_MS: Final = 500
 FENCE_CHECK_MS: Final = 5_000
 TOPICS_CHECK_MS: Final = 30_000
 VACUUM_EVERY_MS: Final = 600_000
@@ -157,8 +158,10 @@ class Pipeline:
     ) -> None:
         """The clock's side of a running connector, until its query ends."""
         answers = Answers(self._storage, engine, self._clock)
-        while query.isActive and self._failure is None and not self._clock.wait(TICK_SECONDS, stop):
+        while query.isActive and self._failure is None and not self._clock.wait(POLL_SECONDS, stop):
             now_ms = self._clock.now_ms()
+            if not self._every("tick", TICK_MS, now_ms):
+                continue
             if self._every("fence", FENCE_CHECK_MS, now_ms):
                 self._lock.claim(owner.here(catalog.epoch))  # one who was frozen may have held it until now
                 catalog.refresh()  # an idle owner commits nothing, so it has to look whether it still is the owner

@@ -12,6 +12,7 @@ from uuid import uuid4
 import pytest
 
 from connectors.kafka.embedded import EmbeddedKafka
+from tests.support.quick import QUICK_START
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,6 +67,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        **QUICK_START,
     }
     builder = SparkSession.builder.master("local[2]").appName("keyfold-tests")
     session = builder.config(map=settings).getOrCreate()

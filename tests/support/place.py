@@ -23,6 +23,7 @@ from connectors.pipeline import Pipeline
 from connectors.progress import NullObserver
 from tests.support.kafka import consume_all, wait_until
 from tests.support.promises import check
+from tests.support.quick import QUICK_START
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,6 +53,7 @@ class Place:
             "storage.location": str(folder / "storage"),
             "spark.master": "local[2]",
             "spark.sql.shuffle.partitions": "2",
+            **QUICK_START,
         }
 
     @property
