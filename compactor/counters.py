@@ -17,6 +17,7 @@ class Counters:
         self._counts: dict[str, int] = dict.fromkeys(
             (
                 "batches",
+                "offsets_read",
                 "records_read",
                 "bytes_read",
                 "records_rejected",
@@ -35,6 +36,7 @@ class Counters:
     def ingested(self, batch: Batch) -> None:
         """Counts a micro-batch that is in the catalog."""
         self.add("batches", 1)
+        self.add("offsets_read", sum(read.hi - read.lo for read in batch.ranges))
         self.add("records_read", sum(part.file.records for part in batch.parts))
         self.add("bytes_read", sum(part.file.bytes for part in batch.parts))
         self.add("records_rejected", sum(part.rejected for part in batch.parts))

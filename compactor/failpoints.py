@@ -30,6 +30,8 @@ STEPS: Final[dict[str, str]] = {
     "catalog.created": "C2 the commit's file exists, the directory has not been listed again",
     "takeover.epoch": "T1 the new epoch is committed, the old transactional ids are not fenced yet",
     "takeover.fence": "T2 the stored transactional ids are initialised, positions are not read yet",
+    "takeover.topics": "T3 the topics are looked up, their commit has not begun",
+    "takeover.query": "T4 everything is taken over, the streaming query has not started",
     "publish.plan": "5  what to publish is decided",
     "publish.fence": "6  a publish task has initialised its producer",
     "publish.position": "7  a publish task has read the committed positions",

@@ -65,6 +65,12 @@ class KafkaGateway:
                 self._check(state.topics[name], found.get(name))
         return self._grow(state, found.values(), {read.tp: read.lo for read in reversed(reads)})
 
+    def ends(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """The last stable offsets of those of `partitions` whose topics exist."""
+        wanted = list(partitions)
+        there = self._admin.describe({tp.topic for tp in wanted})
+        return self._admin.ends([tp for tp in wanted if tp.topic in there])
+
     def positions(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Position | None]:
         """See Outside."""
         return read_positions(self._admin, self._connector.group_id, partitions)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from compactor import owner
-from compactor.actions import SetBuckets
 from compactor.catalog import Catalog
 from compactor.failpoints import hit
 from compactor.microbatch import Engine
@@ -28,10 +27,9 @@ from connectors.config.connector import ConnectorConfig
 from connectors.config.worker import WorkerConfig
 from connectors.engine_settings import engine_settings
 from connectors.gateway import KafkaGateway
-from connectors.kafka.admin import Admin
 from connectors.kafka.settings import ClientSettings
 from connectors.progress import Observer
-from connectors.sinks.changelog import fence_all
+from connectors.takeover import Owned, take_over
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -71,6 +69,7 @@ class Pipeline:
         self._lock = owner.OwnerLock(self._storage)
         self._due: dict[str, int] = {}
         self._failure: Exception | None = None
+        self._total: int | None = None
 
     def run(self, stop: threading.Event, *, once: bool) -> None:
         """Runs until `stop` is set or, with `once`, until all that is stable now is done.
@@ -78,45 +77,30 @@ class Pipeline:
         Raises KeyfoldError: FencedError when a newer owner took over, ConnectorError where an operator must decide.
         """
         with ExitStack() as stack:
-            engine, catalog, gateway = self._begin(stack)
-            query = self._query(engine, catalog, once=once)
+            engine, owned = self.begin(stack)
+            self._expect(owned, once=once)
+            query = self._query(engine, owned.catalog, once=once)
             stack.callback(query.stop)
-            self._watch(query, engine, catalog, gateway, stop)
+            self._watch(query, engine, owned, stop)
             if once and not stop.is_set():
                 self._finish(engine)
 
     def snapshot(self) -> tuple[AddSnapshot, ...]:
         """Takes over, publishes what is due and snapshots, without reading anything new."""
         with ExitStack() as stack:
-            engine, _, _ = self._begin(stack)
+            engine, _ = self.begin(stack)
             engine.tick(self._clock.now_ms())
             return engine.snapshot(self._clock.now_ms())
 
-    def _begin(self, stack: ExitStack) -> tuple[Engine, Catalog, KafkaGateway]:
-        """Steps T1 to T3."""
+    def begin(self, stack: ExitStack) -> tuple[Engine, Owned]:
+        """Steps T1 to T3, and the engine on what they found."""
         self._observer.stage(self._connector.name, "taking over")
-        now_ms = self._clock.now_ms()
-        catalog = Catalog.open(self._storage, self._connector.name)
-        catalog.require("offset", "key", "partition")
-        catalog.take_over(str(owner.here()), now_ms)
-        hit("takeover.epoch")
+        owned = take_over(self._storage, self._connector, self._clients, self._tasks_max(), self._clock.now_ms())
+        self._lock.claim(owner.here(owned.catalog.epoch))
         stack.callback(self._lock.release)
-        self._lock.claim(owner.here(catalog.epoch))
-        self._fence(catalog, now_ms)
-        gateway = KafkaGateway(self._connector, self._clients, Admin(self._clients.admin()), self._storage)
-        found = gateway.discover(catalog.state)
-        catalog.commit(lambda _: found, now_ms)
-        _log.info("taken over", epoch=catalog.epoch, topics=sorted(catalog.state.topics))
-        return self._engine(catalog, gateway), catalog, gateway
-
-    def _fence(self, catalog: Catalog, now_ms: int) -> None:
-        """Step T2: nobody else can finish a transaction of ours; only then may partitions change buckets."""
-        wanted = self._tasks_max()
-        ids = [self._connector.transactional_id(bucket) for bucket in range(max(wanted, catalog.state.buckets))]
-        fence_all(self._clients, ids)
-        hit("takeover.fence")
-        if wanted != catalog.state.buckets:
-            catalog.commit(lambda _: [SetBuckets(count=wanted)], now_ms)
+        engine = self._engine(*owned)
+        stack.callback(engine.close)
+        return engine, owned
 
     def _engine(self, catalog: Catalog, gateway: KafkaGateway) -> Engine:
         settings = engine_settings(self._connector)
@@ -126,6 +110,7 @@ class Pipeline:
 
     def _query(self, engine: Engine, catalog: Catalog, *, once: bool) -> StreamingQuery:
         """Step T4: a checkpoint of this epoch, begun where the catalog ends."""
+        hit("takeover.query")
         options = stream.source_options(self._connector, self._clients, catalog.state, self._tasks_max())
         self._observer.stage(self._connector.name, "reading")
         return stream.start(
@@ -135,6 +120,13 @@ class Pipeline:
             lambda frame: self._take(engine, frame),
             None if once else self._connector.trigger_interval_ms,
         )
+
+    def _expect(self, owned: Owned, *, once: bool) -> None:
+        """How many offsets `--once` has before it, for whoever watches; a running connector has no end."""
+        if once:
+            logs = owned.catalog.state.by_partition()
+            ends = owned.gateway.ends(logs)
+            self._total = sum(max(0, end - logs[tp].end) for tp, end in ends.items())
 
     def _take(self, engine: Engine, frame: DataFrame) -> None:
         """One micro-batch, on a thread of Spark's; its error is kept, as Spark passes only its text on."""
@@ -149,14 +141,14 @@ class Pipeline:
     def _show(self, engine: Engine) -> None:
         counters = dict(engine.counters.values())
         name = self._connector.name
-        self._observer.progress(name, "reading", counters["records_read"], None, "records")
+        done = counters["offsets_read"] if self._total is not None else counters["records_read"]
+        self._observer.progress(name, "reading", done, self._total, "offsets" if self._total else "records")
         self._observer.counts(name, counters)
         self._report(counters)
 
-    def _watch(
-        self, query: StreamingQuery, engine: Engine, catalog: Catalog, gateway: KafkaGateway, stop: threading.Event
-    ) -> None:
+    def _watch(self, query: StreamingQuery, engine: Engine, owned: Owned, stop: threading.Event) -> None:
         """The clock's side of a running connector, until its query ends."""
+        catalog, gateway = owned
         answers = Answers(self._storage, engine, self._clock)
         while query.isActive and self._failure is None and not self._clock.wait(POLL_SECONDS, stop):
             now_ms = self._clock.now_ms()

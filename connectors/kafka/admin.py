@@ -17,6 +17,7 @@ from connectors.kafka import groups
 from connectors.kafka.consumers import Setting
 from connectors.kafka.failures import MISSING, cause, typed
 from connectors.kafka.groups import Held
+from connectors.kafka.ids import topic_id
 
 REQUEST_S: Final = 20.0
 POSITIONS_A_CALL: Final = 1_000
@@ -170,7 +171,7 @@ class Admin:
 
 def _info(name: str, topic: Any) -> TopicInfo:
     leaderless = sum(1 for partition in topic.partitions if partition.leader is None or partition.leader.id < 0)
-    return TopicInfo(name, str(topic.topic_id), len(topic.partitions), leaderless)
+    return TopicInfo(name, topic_id(topic.topic_id), len(topic.partitions), leaderless)
 
 
 def chunks(items: Sequence[T], size: int = POSITIONS_A_CALL) -> Iterator[Sequence[T]]:

@@ -13,6 +13,7 @@ from confluent_kafka import TopicPartition as Partition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from compactor.record import TopicPartition
+from connectors.kafka.ids import topic_id
 from connectors.source.plan import Topic
 
 REQUEST_S: Final = 10.0
@@ -105,7 +106,7 @@ def reason(error: KafkaException) -> str:
 
 
 def _topic(described: Any) -> Topic:
-    return Topic(str(described.topic_id), len(described.partitions))
+    return Topic(topic_id(described.topic_id), len(described.partitions))
 
 
 def _existing(future: Future[Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Spark settings that make many small queries start sooner; the demo's test and the local cluster's run without them."""
+"""Spark settings that make many small queries start sooner; the tests of demo and local cluster go without."""
 
 from __future__ import annotations
 

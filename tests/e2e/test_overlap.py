@@ -1,0 +1,60 @@
+"""A micro-batch that comes again, or overlaps what was taken: by offset, each record once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+
+from compactor.errors import GapError
+from connectors.source.datasource import KafkaSource
+from tests.e2e.test_once import some_records
+from tests.support.kafka import end_offsets, produce
+from tests.support.place import Place
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+NOW_MS = 1_800_000_000_000
+
+
+def batch(spark: SparkSession, place: Place, topic_id: str, starts: Mapping[int, int]) -> DataFrame:
+    """Everything from `starts` to the partitions' ends, as the streaming query would bring it."""
+    spark.dataSource.register(KafkaSource)
+    document = {place.topic: {"id": topic_id, "partitions": dict(starts)}}
+    return (
+        spark.read.format("keyfold")
+        .options(
+            **{
+                "connector": place.name,
+                "consumer.config": json.dumps({"bootstrap.servers": place.bootstrap}),
+                "topics": json.dumps([place.topic]),
+                "starts": json.dumps(document),
+                "ranges": "true",
+            }
+        )
+        .load()
+    )
+
+
+def test_overlapping_batches_are_taken_by_offset(spark: SparkSession, place: Place) -> None:
+    """The same batch twice changes nothing, one that overlaps adds its suffix, one that leaves a gap is refused."""
+    produce(place.bootstrap, place.topic, some_records(1, 120))
+    with ExitStack() as stack:
+        engine, owned = place.pipeline(spark, bootstrap_fold_enable="false").begin(stack)
+        topic_id = owned.catalog.state.topics[place.topic].topic_id
+        engine.take(batch(spark, place, topic_id, {0: 0, 1: 0}), NOW_MS)
+        taken = owned.catalog.state
+        engine.take(batch(spark, place, topic_id, {0: 0, 1: 0}), NOW_MS)
+        assert [log.runs for log in owned.catalog.state.logs] == [log.runs for log in taken.logs]
+        produce(place.bootstrap, place.topic, some_records(2, 80))
+        engine.take(batch(spark, place, topic_id, {0: 7, 1: 9}), NOW_MS)
+        assert {log.partition: log.end for log in owned.catalog.state.logs} == end_offsets(place.bootstrap, place.topic)
+        assert place.breaches() == []
+        produce(place.bootstrap, place.topic, some_records(3, 80))
+        beyond = {partition: end - 5 for partition, end in end_offsets(place.bootstrap, place.topic).items()}
+        with pytest.raises(GapError, match="missing"):
+            engine.take(batch(spark, place, topic_id, beyond), NOW_MS)
