@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger()
 
-FIRST_REFRESH_MS = 60_000
-"""How long after a take-over positions are committed again for the first time, whatever their age."""
-
 
 class Changelog:
     """The published side of one connector: where each partition stands, and what is sent next.
@@ -45,6 +42,7 @@ class Changelog:
         self._outside = outside
         self._resolved: dict[TopicPartition, Resolved] = {}
         self._committed_ms: dict[TopicPartition, int] = {}
+        self._seen_ms: dict[TopicPartition, int] = {}
 
     def forget(self) -> None:
         """Positions are read again before the next transaction; call it whenever a publish failed."""
@@ -81,13 +79,16 @@ class Changelog:
     def _resolve(self, now_ms: int) -> None:
         """Step 7a: what the group holds, made sense of; the catalog catches up where it lags behind."""
         state = self._catalog.state
-        logs = [log for log in state.logs if self._unresolved(log)]
+        for log in state.logs:
+            if state.topics[log.topic].closed is not None:
+                self._resolved.pop(log.tp, None)  # the broker has no positions for a deleted topic, and takes none
+        logs = [log for log in _open(state) if self._unresolved(log)]
         if not logs:
             return
         held = self._outside.positions([log.tp for log in logs])
         for log in logs:
             self._resolved[log.tp] = self._resolve_one(state, log, held)
-            self._committed_ms.setdefault(log.tp, now_ms)
+            self._seen_ms.setdefault(log.tp, now_ms)
         self._catalog.commit(lambda state: _catch_up(state, self._resolved), now_ms)
 
     def _unresolved(self, log: PartitionLog) -> bool:
@@ -115,13 +116,13 @@ class Changelog:
 
     def _targets(self, settings: EngineSettings, now_ms: int) -> list[Target]:
         state = self._catalog.state
-        found = (self._target(state, log, settings, now_ms) for log in state.logs)
+        found = (self._target(state, log, settings, now_ms) for log in _open(state))
         return [target for target in found if target is not None]
 
     def _target(self, state: State, log: PartitionLog, settings: EngineSettings, now_ms: int) -> Target | None:
         resolved = self._resolved[log.tp]
-        if resolved.hold or state.topics[log.topic].closed is not None:
-            return None  # the broker takes no position of a topic that is deleted
+        if resolved.hold:
+            return None
         end = self._end(log, resolved, settings, now_ms)
         if end <= resolved.start and not self._stale(log.tp, settings, now_ms):
             return None
@@ -149,9 +150,14 @@ class Changelog:
         )
 
     def _stale(self, tp: TopicPartition, settings: EngineSettings, now_ms: int) -> bool:
-        """Positions expire one by one (offsets.retention.minutes), so a quiet one is committed again in time."""
+        """Positions expire one by one (offsets.retention.minutes), so a quiet one is committed again in time.
+
+        How old one is that an earlier life committed is not known: it is committed again soon.
+        """
         if self._resolved[tp].found is None:
             return False
+        if tp not in self._committed_ms:
+            return now_ms - self._seen_ms[tp] >= settings.first_refresh_ms
         return now_ms - self._committed_ms[tp] >= settings.position_refresh_ms
 
     def _remember(self, sent: Iterable[Sent], now_ms: int) -> None:
@@ -159,6 +165,10 @@ class Changelog:
             tp = TopicPartition(one.topic, one.partition)
             self._committed_ms[tp] = now_ms
             self._resolved[tp] = Resolved(start=one.end, found=one.end, output_offset=one.output_offset)
+
+
+def _open(state: State) -> tuple[PartitionLog, ...]:
+    return tuple(log for log in state.logs if state.topics[log.topic].closed is None)
 
 
 def _plans(state: State, targets: Iterable[Target]) -> Sequence[AnyAction]:

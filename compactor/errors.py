@@ -9,6 +9,7 @@ KeyfoldError                      anything keyfold says went wrong; has a messag
 ├── PositionError                 committed position missing, lower or not ours: an operator decides
 ├── CatalogError                  the catalog is damaged, or is not the one that was expected
 ├── IngestError                   a batch does not continue the log
+│   ├── TopicGoneError            what a batch was read from is gone or another topic since; retriable
 │   ├── GapError                  records between the log's end and the batch are missing
 │   └── RejectedRecordError       a record that cannot be folded, and errors.tolerance is none
 └── FoldError                     a fold or a snapshot could not be made from its runs
@@ -78,6 +79,12 @@ class IngestError(KeyfoldError):
 
 class GapError(IngestError):
     """Offsets between the log's end and the start of the batch are missing."""
+
+
+class TopicGoneError(IngestError):
+    """The topic that a batch was read from is gone, or is another one by its id."""
+
+    retriable = True
 
 
 class RejectedRecordError(IngestError):

@@ -63,15 +63,40 @@ def _write(batches: Iterable[pa.RecordBatch], target: RunTarget) -> Iterator[pa.
         yield _meta(_flat(batch), _STATED)
 
 
-def _records(batches: Iterable[pa.RecordBatch], statements: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The records of `batches` as a run keeps them; the statements are put aside."""
+def _records(batches: Iterable[pa.RecordBatch], statements: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch | None]:
+    """The records of `batches` as a run keeps them; the statements are put aside.
+
+    Records may follow a statement of their own partition: where some were lost in the middle of a range. None
+    comes before them, so that no part of a file holds records of two statements.
+    """
+    stated: set[TopicPartition] = set()
     for batch in batches:
-        is_record = pc.is_null(batch["range"])
-        if pc.all(is_record, min_count=0).as_py():
-            yield _as_run(batch)
-            continue
-        statements.append(batch.filter(pc.invert(is_record)))
-        yield _as_run(batch.filter(is_record))
+        for piece in _pieces(batch):
+            if piece["range"].null_count == 0 and piece.num_rows:
+                statements.append(piece)
+                stated |= _partitions(piece)
+                continue
+            if stated and stated & _partitions(piece):
+                stated.clear()
+                yield None
+            yield _as_run(piece)
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """`batch` cut before and after each statement, in its order."""
+    rows = pc.indices_nonzero(pc.is_valid(batch["range"])).to_pylist()
+    start = 0
+    for row in rows:
+        if row > start:
+            yield batch.slice(start, row - start)
+        yield batch.slice(row, 1)
+        start = row + 1
+    if start < batch.num_rows:
+        yield batch.slice(start)
+
+
+def _partitions(rows: pa.RecordBatch) -> set[TopicPartition]:
+    return {tp for tp, _ in runfile.split(rows.select(["topic", "partition", "offset"]))}
 
 
 def _as_run(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import structlog
+from msgspec.structs import replace
 
 from compactor import ingest, vacuum
 from compactor.actions import AnyAction, State
@@ -22,9 +23,10 @@ from compactor.batch import Batch, first_rejected
 from compactor.catalog import Catalog
 from compactor.changelog import Changelog
 from compactor.counters import Counters
-from compactor.errors import PublishInterruptedError, RejectedRecordError
+from compactor.errors import PublishInterruptedError, RejectedRecordError, TopicGoneError
 from compactor.failpoints import hit
 from compactor.outside import Outside
+from compactor.record import TopicPartition
 from compactor.runfile import RunTarget
 from compactor.settings import EngineSettings
 from compactor.tables import Tables
@@ -105,42 +107,64 @@ class Engine:
     def _check_open(self) -> None:
         if self._closed:
             raise PublishInterruptedError(
-                f"Connector {self._settings.connector}: a micro-batch came to an engine that is closed.",
+                f"Connector {self._settings.connector}: its engine is closed, it does nothing more.",
                 "The connector goes on from its catalog when it is started again.",
             )
+
+    def finish(self, now_ms: int) -> tuple[AddSnapshot, ...]:
+        """The end of `--once`: publishes what is due, folds and snapshots; the new snapshots.
+
+        Positions that this life did not move are committed again: nobody knows how old they are, and the next
+        life may be as short.
+        """
+        with self._turn:
+            self._check_open()
+            self._publish(now_ms, replace(self._settings, first_refresh_ms=0))
+            return self.snapshot(now_ms)
 
     def snapshot(self, now_ms: int) -> tuple[AddSnapshot, ...]:
         """Folds everything published and writes a snapshot of every topic; the new snapshots."""
         with self._turn:
+            self._check_open()
             self.fold(now_ms)
-            return self._tables.snapshot(now_ms)
+            taken = self._tables.snapshot(now_ms)
+            self.counters.add("snapshots", len(taken))
+            return taken
 
     def fold(self, now_ms: int) -> None:
         """Folds everything published into base runs: one record per key."""
         with self._turn:
-            self._tables.fold(now_ms)
+            self._check_open()
+            self.counters.add("full_folds", self._tables.fold(now_ms))
 
     def vacuum(self, now_ms: int, grace_ms: int) -> None:
         """Removes files that nothing names; in turn with the jobs, so that none of theirs can be among them."""
         with self._turn:
+            self._check_open()
             vacuum.vacuum(self._storage, self._catalog, now_ms, grace_ms)
 
-    def commit(self, actions: Iterable[AnyAction], now_ms: int) -> State:
-        """Commits what was decided outside, in turn with everything else."""
-        found = tuple(actions)
+    def commit(self, decide: Callable[[State], Sequence[AnyAction]], now_ms: int) -> State:
+        """Commits what `decide` makes of the newest state, in turn with everything else: it may look outside."""
         with self._turn:
+            self._check_open()
+            found = tuple(decide(self._catalog.state))
             return self._catalog.commit(lambda _: found, now_ms)
 
-    def _publish(self, now_ms: int) -> None:
-        self.counters.published(self._changelog.publish(self._settings, now_ms))
+    def _publish(self, now_ms: int, settings: EngineSettings | None = None) -> None:
+        self.counters.published(self._changelog.publish(settings or self._settings, now_ms))
 
     def _admit(self, batch: Batch, now_ms: int) -> None:
         """Topics and partitions seen for the first time; their output partitions exist before they are named."""
-        known = self._catalog.state.by_partition()
-        if all(read.tp in known for read in batch.ranges):
+        if not _strangers(self._catalog.state, batch):
             return
         actions = self._outside.admit(self._catalog.state, batch.ranges)
-        self._catalog.commit(lambda _: actions, now_ms)
+        strangers = _strangers(self._catalog.commit(lambda _: actions, now_ms), batch)
+        if strangers:
+            raise TopicGoneError(
+                f"Connector {self._settings.connector}: {strangers[0]} was read, and its topic is gone or another one "
+                "since.",
+                "Nothing of this batch was taken; the connector goes on with the topics that there are now.",
+            )
 
     def _refuse_rejected(self, batch: Batch) -> None:
         found = None if self._settings.tolerate_rejected else first_rejected(batch)
@@ -158,3 +182,13 @@ class Engine:
         """Where this batch's files go; names carry the epoch and a job of their own, never a batch id."""
         prefix = f"{self._catalog.epoch}-{secrets.token_hex(4)}"
         return RunTarget(storage=self._storage, prefix=prefix, max_bytes=self._settings.policy.segment_bytes)
+
+
+def _strangers(state: State, batch: Batch) -> list[TopicPartition]:
+    """Partitions of `batch` that the catalog does not know, or knows under another topic id."""
+    known = state.by_partition()
+    return [
+        read.tp
+        for read in batch.ranges
+        if read.tp not in known or state.topics[read.tp.topic].topic_id != read.topic_id
+    ]

@@ -185,6 +185,7 @@ def _from_output(
         found=None if position is None else position.offset,
         output_offset=log.output.output_offset if log.output else None,
         fold_end=log.folded_end if log.folded_end > start else None,
+        publish_end=start if start == log.folded_end > log.published else None,
     )
 
 
@@ -197,9 +198,9 @@ def _held(position: Position | None) -> str:
 
 def _check_tail(log: PartitionLog, topic: Topic, last: int, held: str) -> None:
     """What the output holds has to be something that the catalog knows it began to send."""
-    if log.published == log.start <= last:
+    if log.folded_end == log.start:
         raise PositionError(
-            f"{held}, the catalog has published nothing, but {topic.output}-{log.partition} already holds source "
+            f"{held}, the catalog has not begun to publish, but {topic.output}-{log.partition} already holds source "
             f"offset {last}.",
             f"Restore the catalog that published it, or {_NEW_NAME}.",
         )
@@ -213,7 +214,7 @@ def _check_tail(log: PartitionLog, topic: Topic, last: int, held: str) -> None:
 
 def _check_blind(log: PartitionLog, topic: Topic, held: str) -> None:
     """Without headers only a position of ours says what was sent; before the first publish none is needed."""
-    if log.published > log.start:
+    if log.folded_end > log.start:
         raise PositionError(
             f"{held}, the catalog has published up to {log.published}, and the records in {topic.output} carry no "
             "source offsets (output.source.headers.enable=false).",

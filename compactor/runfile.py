@@ -63,15 +63,17 @@ def _starts(batch: pa.RecordBatch) -> list[int]:
     return [0, *(row + 1 for row in pc.indices_nonzero(pc.or_(*changes)).to_pylist())]
 
 
-def write(batches: Iterable[pa.RecordBatch], target: RunTarget, failpoint: str) -> Iterator[Part]:
+def write(batches: Iterable[pa.RecordBatch | None], target: RunTarget, failpoint: str) -> Iterator[Part]:
     """Writes record.RUN rows as files of `target`; a part for each file and partition, as files are completed.
+
+    None in place of a batch completes the file: what comes after it is in other parts.
 
     Within a partition the rows must come by rising offset. An open file is removed where anything fails.
     Raises FoldError where offsets do not rise, StorageError where the store refuses.
     """
     with _Writer(target, failpoint) as writer:
         for batch in batches:
-            yield from writer.add(batch)
+            yield from writer.finish() if batch is None else writer.add(batch)
         yield from writer.finish()
 
 

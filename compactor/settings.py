@@ -15,7 +15,7 @@ class EngineSettings(Struct, frozen=True, kw_only=True):
     `tolerate_rejected`: a record that cannot be folded (no key) is counted and sent to the dead letter
     topic (errors.tolerance=all); otherwise it stops the connector. `snapshot_interval_ms` -1: only on demand.
     `position_refresh_ms`: how old a committed position may grow, well inside the broker's
-    offsets.retention.minutes (a week by default).
+    offsets.retention.minutes (a week by default); `first_refresh_ms`: when one of unknown age is committed again.
     """
 
     connector: str
@@ -25,3 +25,4 @@ class EngineSettings(Struct, frozen=True, kw_only=True):
     snapshot_interval_ms: int = -1
     snapshot_retention_count: int = 3
     position_refresh_ms: int = HALF_A_DAY_MS
+    first_refresh_ms: int = 60_000

@@ -8,7 +8,7 @@ a manifest whose files are not all there.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -81,23 +81,44 @@ def write_snapshot(
 
 def set_latest(shelf: Storage, taken: AddSnapshot) -> None:
     """Step 17: LATEST names `taken`, which is in the catalog."""
-    shelf.write(f"{taken.path.rpartition('/')[0]}/{LATEST}", f"{taken.id}\n".encode())
+    shelf.write(_latest(taken), f"{taken.id}\n".encode())
+
+
+def _latest(taken: AddSnapshot) -> str:
+    return f"{taken.path.rpartition('/')[0]}/{LATEST}"
 
 
 def expired(state: State, topic: str, keep: int) -> tuple[DropSnapshot, ...]:
-    """All snapshots of `topic` but the newest `keep`, of which there is at least one."""
-    taken = sorted((one for one in state.snapshots if one.topic == topic), key=lambda one: (one.created_ms, one.id))
+    """All snapshots of `topic` but the newest `keep`, of which there is at least one.
+
+    The newest is the one that was committed last: a clock may have been set back since.
+    """
+    taken = [one for one in state.snapshots if one.topic == topic]
     return tuple(DropSnapshot(topic=topic, id=one.id) for one in taken[: -max(1, keep)])
 
 
-def sweep(shelf: Storage, state: State, topic: str) -> tuple[str, ...]:
+def settle(shelf: Storage, state: State) -> None:
+    """Lets every LATEST name its topic's newest snapshot: whoever committed one may have died before it did."""
+    for taken in {one.topic: one for one in state.snapshots}.values():
+        path = _latest(taken)
+        if not shelf.exists(path) or shelf.read(path).strip() != taken.id.encode():
+            set_latest(shelf, taken)
+
+
+def standing(shelf: Storage, state: State, topic: str) -> tuple[str, ...]:
+    """The ids of all snapshots of `topic` on the shelf, complete or not."""
+    return tuple(name for name in shelf.list(f"{state.connector}/{topic}") if _ID.fullmatch(name))
+
+
+def sweep(shelf: Storage, state: State, topic: str, before: Collection[str]) -> tuple[str, ...]:
     """Removes what the catalog does not name: dropped snapshots, and those that were never completed.
 
-    Only the connector's owner may call it, and not while it makes a snapshot. The ids that were removed.
+    `before` was standing before the owner's last commit: so none of it can be a newer owner's, who may
+    have taken over since. The ids that were removed.
     """
     folder = f"{state.connector}/{topic}"
     named = {one.id for one in state.snapshots if one.topic == topic}
-    gone = tuple(name for name in shelf.list(folder) if _ID.fullmatch(name) and name not in named)
+    gone = tuple(name for name in before if name not in named)
     for name in gone:
         shelf.delete(f"{folder}/{name}/{manifest.NAME}")
         shelf.delete_folder(f"{folder}/{name}")

@@ -49,14 +49,20 @@ class Tables:
         interval = self._settings.snapshot_interval_ms
         if self._shelf is None or interval < 0 or not state.logs:
             return False
-        return now_ms - max((taken.created_ms for taken in state.snapshots), default=0) >= interval
+        newest = max((taken.created_ms for taken in state.snapshots), default=0)
+        return now_ms - newest >= interval or newest > now_ms  # a clock that was set back must not stop them
 
-    def fold(self, now_ms: int) -> None:
-        """Steps 13 and 14: every log becomes one record per key below its published offset."""
+    def settle(self) -> None:
+        """What a life that ended between a snapshot's commit and LATEST has left undone."""
+        if self._shelf is not None:
+            snapshot.settle(self._shelf, self._catalog.state)
+
+    def fold(self, now_ms: int) -> int:
+        """Steps 13 and 14: every log becomes one record per key below its published offset. How many logs it was."""
         state = self._catalog.state
         logs = tuple(log for log in state.logs if _foldable(log, now_ms))
         if not logs:
-            return
+            return 0
         policy = self._settings.policy
         prefix = f"{self._catalog.epoch}-{secrets.token_hex(4)}"
         target = RunTarget(storage=self._storage, prefix=prefix, max_bytes=policy.segment_bytes)
@@ -64,12 +70,14 @@ class Tables:
         hit("clean.before-commit")
         self._catalog.commit(lambda _: cleans, now_ms)
         hit("clean.after-commit")
+        return len(logs)
 
     def snapshot(self, now_ms: int) -> tuple[AddSnapshot, ...]:
-        """Steps 15 to 17 for every topic that has a base run; call it right after `fold`."""
+        """Steps 15 to 17 for every open topic that has a base run; call it right after `fold`."""
         if self._shelf is None:
             return ()
-        topics = sorted({log.topic for log in self._catalog.state.logs if log.base is not None})
+        state = self._catalog.state
+        topics = sorted({log.topic for log in state.logs if log.base and state.topics[log.topic].closed is None})
         return tuple(self._one(self._shelf, topic, now_ms) for topic in topics)
 
     def _one(self, shelf: Storage, topic: str, now_ms: int) -> AddSnapshot:
@@ -82,10 +90,12 @@ class Tables:
         name = snapshot.snapshot_id(now_ms, secrets.token_hex(3))
         taken = snapshot.write_snapshot(self._spark, self._storage, shelf, state, topic, name, now_ms, extra)
         keep = self._settings.snapshot_retention_count
-        state = self._catalog.commit(lambda state: _adds(state, taken, keep), now_ms)
+        before = snapshot.standing(shelf, state, topic)
+        self._catalog.commit(lambda state: _adds(state, taken, keep), now_ms)
         hit("snapshot.before-latest")
+        state = self._catalog.refresh()
         snapshot.set_latest(shelf, taken)
-        snapshot.sweep(shelf, state, topic)
+        snapshot.sweep(shelf, state, topic, before)
         return taken
 
 

@@ -33,7 +33,13 @@ class Answers:
         """Carries out every request that waits. Raises what ends a connector anyway (StorageError, FencedError)."""
         for request in requests.pending(self._storage):
             _log.info("request", kind=request.kind, id=request.id)
-            requests.answer(self._storage, request.id, self._carry_out(request))
+            try:
+                answer = self._carry_out(request)
+            except Exception as error:
+                # First the answer: who asks again and again must not end every life of this connector.
+                requests.answer(self._storage, request.id, Answer(ok=False, message=str(error)))
+                raise
+            requests.answer(self._storage, request.id, answer)
 
     def _carry_out(self, request: Request) -> Answer:
         if request.kind != SNAPSHOT:

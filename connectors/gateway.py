@@ -43,6 +43,8 @@ class KafkaGateway:
 
         Raises SourceMissingError, SourceChangedError, OutputError, UnreachableError.
         """
+        if self._connector.dead_letter_topic is not None:
+            output_topic.ensure_dead_letters(self._admin, self._connector)
         found = self._described(state)
         known = state.topics
         closed = [
@@ -58,7 +60,9 @@ class KafkaGateway:
     def admit(self, state: State, reads: Sequence[RangeRead]) -> tuple[AnyAction, ...]:
         """See Outside: topics and partitions that a batch brought first."""
         known = state.by_partition()
-        names = sorted({read.tp.topic for read in reads if read.tp not in known})
+        names = sorted(
+            {read.tp.topic for read in reads if read.tp not in known and matches(self._connector, read.tp.topic)}
+        )
         found = self._admin.describe(names)
         for name in names:
             if name in state.topics:
@@ -78,9 +82,12 @@ class KafkaGateway:
     def tail(self, state: State, log: PartitionLog) -> Tail:
         """See Outside."""
         output = state.topics[log.topic].output
-        if output is None or not self._connector.output_source_headers_enable:
-            return Unknown.UNKNOWN
-        return tail.last_source_offset(self._clients.consumer(), output, log.tp)
+        if output is None:
+            return None
+        if self._connector.output_source_headers_enable:
+            return tail.last_source_offset(self._clients.consumer(), output, log.tp)
+        held = tail.holds_records(self._clients.consumer(), output, log.partition)
+        return Unknown.UNKNOWN if held else None
 
     def publisher(self, state: State) -> Publisher:
         """See Outside."""
@@ -120,17 +127,19 @@ class KafkaGateway:
                 f"{topic.topic_id} and is {found.id}.",
                 "Its offsets mean something else now: go on under a new connector name and a new output topic.",
             )
-        if topic.output is not None and found is not None:
-            self._check_output(topic, topic.output)
+        if found is not None:
+            self._check_output(topic)
 
-    def _check_output(self, topic: Topic, output: str) -> None:
-        configured = self._connector.output_topic(topic.topic)
+    def _check_output(self, topic: Topic) -> None:
+        configured, output = self._connector.output_topic(topic.topic), topic.output
         if configured != output:
             raise OutputError(
-                f"Connector {self._connector.name}: output.topic is {configured} for source topic {topic.topic}, "
-                f"but what is published so far went to {output}.",
+                f"Connector {self._connector.name}: output.topic is {configured or 'none'} for source topic "
+                f"{topic.topic}, but it began with {output or 'none'}.",
                 "Set output.topic back, or use a new connector name for the new output topic.",
             )
+        if output is None:
+            return
         info = self._admin.describe([output]).get(output)
         if info is None or info.id != topic.output_id:
             what = "was deleted" if info is None else f"was recreated (its id was {topic.output_id}, now {info.id})"
@@ -160,8 +169,6 @@ class KafkaGateway:
         output_id = None
         if name is not None:
             output_id = output_topic.ensure(self._admin, self._connector, info.name, name, info.partitions)
-        if self._connector.dead_letter_topic is not None:
-            output_topic.ensure_dead_letters(self._admin, self._connector)
         if info.name in state.topics:
             return []
         return [AddTopic(topic=info.name, topic_id=info.id, output=name, output_id=output_id)]
@@ -179,7 +186,7 @@ class KafkaGateway:
                 topic=tp.topic,
                 partition=tp.partition,
                 bucket=(known + number) % state.buckets,
-                start=starts.get(tp, low[tp]),
+                start=starts.get(tp, 0 if tp.topic in state.topics else low[tp]),
                 backlog_end=ends[tp],
             )
             for number, tp in enumerate(new)

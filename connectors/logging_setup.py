@@ -27,7 +27,9 @@ _SECRET_IN_TEXT: Final = re.compile(
     re.IGNORECASE,
 )
 # py4j tells every call at INFO, urllib3 and the like every connection: theirs is noise below a warning.
-_QUIET: Final = ("py4j", "py4j.clientserver", "py4j.java_gateway", "asyncio")
+_QUIET: Final = ("py4j", "py4j.java_gateway", "asyncio")
+# Logs what a micro-batch raises, which comes back as the connector's error.
+_SILENT: Final = ("py4j.clientserver",)
 
 
 class _Stderr(logging.StreamHandler[TextIO]):
@@ -58,6 +60,8 @@ def configure(level: str = "info", style: str = "auto") -> None:
     root.setLevel(level.upper())
     for name in _QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)
+    for name in _SILENT:
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     logging.captureWarnings(capture=True)
     structlog.configure(
         processors=[structlog.stdlib.filter_by_level, *shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],

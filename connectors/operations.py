@@ -12,13 +12,14 @@ from msgspec import Struct
 from compactor import owner, requests
 from compactor.actions import AddSnapshot
 from compactor.errors import KeyfoldError
-from compactor.storage import Storage, open_storage
+from compactor.storage import Storage
 from connectors.answers import SNAPSHOT, snapshots_of
 from connectors.clock import Clock, SystemClock
 from connectors.config.connector import ConnectorConfig
 from connectors.config.worker import WorkerConfig
 from connectors.errors import ConfigError, UnreachableError
 from connectors.progress import NullObserver
+from connectors.stores import connector_storage
 
 ANSWER_SECONDS: Final = 600.0
 POLL_SECONDS: Final = 0.2
@@ -45,11 +46,12 @@ def take_snapshot(
         raise ConfigError(
             f"Connector {connector.name} has no snapshot.location.", "Set it in the connector file, then try again."
         )
-    storage = open_storage(worker.storage_location).sub(connector.name)
-    if owner.is_alive(storage):
-        taken = _ask(storage, connector.name, clock or SystemClock())
+    storage = connector_storage(worker, connector.name)
+    lock = owner.OwnerLock(storage)
+    if lock.claim(owner.here()):
+        taken = _take_over(worker, connector, clock or SystemClock(), lock)
     else:
-        taken = _take_over(worker, connector, clock or SystemClock())
+        taken = _ask(storage, connector.name, clock or SystemClock())
     return tuple(_infos(connector.snapshot_path, taken))
 
 
@@ -69,13 +71,16 @@ def _ask(storage: Storage, name: str, clock: Clock) -> tuple[AddSnapshot, ...]:
     return snapshots_of(answer)
 
 
-def _take_over(worker: WorkerConfig, connector: ConnectorConfig, clock: Clock) -> tuple[AddSnapshot, ...]:
+def _take_over(
+    worker: WorkerConfig, connector: ConnectorConfig, clock: Clock, lock: owner.OwnerLock
+) -> tuple[AddSnapshot, ...]:
+    """The lock is held from before Spark starts: a worker that starts meanwhile fences us, never the reverse."""
     from connectors import spark as sparks
     from connectors.pipeline import Pipeline
 
     spark = sparks.session(worker.spark_master, worker.spark_settings)
     try:
-        return Pipeline(spark, worker, connector, clock, NullObserver(), lambda _: None).snapshot()
+        return Pipeline(spark, worker, connector, clock, NullObserver(), lambda _: None, lock).snapshot()
     finally:
         spark.stop()
 

@@ -29,6 +29,7 @@ from connectors.engine_settings import engine_settings
 from connectors.gateway import KafkaGateway
 from connectors.kafka.settings import ClientSettings
 from connectors.progress import Observer
+from connectors.stores import connector_storage
 from connectors.takeover import Owned, take_over
 
 if TYPE_CHECKING:
@@ -58,16 +59,17 @@ class Pipeline:
         clock: Clock,
         observer: Observer,
         report: Callable[[dict[str, int]], None],
+        lock: owner.OwnerLock | None = None,
     ) -> None:
         self._spark = spark
         self._connector = connector
         self._clock = clock
         self._observer = observer
         self._report = report
-        self._storage = open_storage(worker.storage_location).sub(connector.name)
+        self._storage = connector_storage(worker, connector.name)
         self._clients = ClientSettings.of(worker, connector)
-        self._lock = owner.OwnerLock(self._storage)
-        self._due: dict[str, int] = {}
+        self._lock = lock or owner.OwnerLock(self._storage)
+        self._due: dict[str, float] = {}
         self._failure: Exception | None = None
         self._total: int | None = None
 
@@ -95,9 +97,10 @@ class Pipeline:
     def begin(self, stack: ExitStack) -> tuple[Engine, Owned]:
         """Steps T1 to T3, and the engine on what they found."""
         self._observer.stage(self._connector.name, "taking over")
+        stack.callback(self._lock.release)
+        self._lock.claim(owner.here())  # first, so that a command finds a worker here, not one to take over from
         owned = take_over(self._storage, self._connector, self._clients, self._tasks_max(), self._clock.now_ms())
         self._lock.claim(owner.here(owned.catalog.epoch))
-        stack.callback(self._lock.release)
         engine = self._engine(*owned)
         stack.callback(engine.close)
         return engine, owned
@@ -106,6 +109,7 @@ class Pipeline:
         settings = engine_settings(self._connector)
         shelf = _shelf(self._connector)
         tables = Tables(self._spark, self._storage, catalog, gateway, settings, shelf)
+        tables.settle()
         return Engine(self._spark, self._storage, catalog, gateway, settings, tables)
 
     def _query(self, engine: Engine, catalog: Catalog, *, once: bool) -> StreamingQuery:
@@ -152,16 +156,16 @@ class Pipeline:
         answers = Answers(self._storage, engine, self._clock)
         while query.isActive and self._failure is None and not self._clock.wait(POLL_SECONDS, stop):
             now_ms = self._clock.now_ms()
-            if not self._every("tick", TICK_MS, now_ms):
+            if not self._every("tick", TICK_MS):
                 continue
-            if self._every("fence", FENCE_CHECK_MS, now_ms):
+            if self._every("fence", FENCE_CHECK_MS):
                 self._lock.claim(owner.here(catalog.epoch))  # one who was frozen may have held it until now
                 catalog.refresh()  # an idle owner commits nothing, so it has to look whether it still is the owner
             engine.tick(now_ms)
             answers.answer()
-            if self._every("topics", TOPICS_CHECK_MS, now_ms):
-                engine.commit(gateway.discover(catalog.state), now_ms)
-            if self._every("vacuum", VACUUM_EVERY_MS, now_ms):
+            if self._every("topics", TOPICS_CHECK_MS):
+                engine.commit(gateway.discover, now_ms)
+            if self._every("vacuum", VACUUM_EVERY_MS):
                 engine.vacuum(now_ms, VACUUM_GRACE_MS)
             self._show(engine)
         failure = self._failure  # what stopping interrupts is no failure: the next life goes on from the catalog
@@ -174,22 +178,21 @@ class Pipeline:
     def _finish(self, engine: Engine) -> None:
         """The end of `--once`: what is still due is published, everything published is folded and snapshotted."""
         name = self._connector.name
-        self._observer.stage(name, "publishing")
-        engine.tick(self._clock.now_ms())
-        self._observer.stage(name, "folding")
-        engine.snapshot(self._clock.now_ms())
+        self._observer.stage(name, "publishing, folding")
+        engine.finish(self._clock.now_ms())
         engine.vacuum(self._clock.now_ms(), VACUUM_GRACE_MS)
         self._show(engine)
 
     def _tasks_max(self) -> int:
         return self._connector.tasks_max or sparks.cores(self._spark)
 
-    def _every(self, what: str, period_ms: int, now_ms: int) -> bool:
-        """True once in each period; the first time after one period has passed."""
-        due = self._due.setdefault(what, now_ms + period_ms)
-        if now_ms < due:
+    def _every(self, what: str, period_ms: int) -> bool:
+        """True once in each period, the first time after one has passed; a clock set back changes nothing."""
+        now = self._clock.monotonic()
+        due = self._due.setdefault(what, now + period_ms / 1000)
+        if now < due:
             return False
-        self._due[what] = now_ms + period_ms
+        self._due[what] = now + period_ms / 1000
         return True
 
 

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from compactor.errors import StorageError
-from compactor.storage import Storage, open_storage
+from compactor.storage import Storage
 from connectors.state import Status
 
 NAME: Final = "status.json"
@@ -18,8 +18,8 @@ WRITE_EVERY_MS: Final = 5_000
 class StatusFile:
     """Writes the newest status, at most every few seconds while nothing but counters changes."""
 
-    def __init__(self, location: str, connector: str) -> None:
-        self._storage = open_storage(location).sub(connector)
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
         self._counters: Mapping[str, int] = {}
         self._last: tuple[Status, int] | None = None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -68,13 +67,8 @@ def _selection(connector: ConnectorConfig) -> dict[str, str]:
     if connector.topics is not None:
         return {"topics": json.dumps(connector.topics)}
     dead = [connector.dead_letter_topic] if connector.dead_letter_topic else []
-    return {"topics.regex": without_own(connector), "exclude": json.dumps(dead)}
-
-
-def without_own(connector: ConnectorConfig) -> str:
-    """topics.regex without the outputs of topics that it matches, whether these exist yet or not."""
-    regex = f"(?:{connector.topics_regex})"
-    before, placeholder, after = connector.output_topic_template.partition("${topic}")
-    if not placeholder:
-        return regex
-    return f"(?!{re.escape(before)}{regex}{re.escape(after)}$){regex}"
+    return {
+        "topics.regex": connector.topics_regex or "",
+        "output.topic": connector.output_topic_template,
+        "exclude": json.dumps(dead),
+    }

@@ -18,6 +18,7 @@ from connectors.pipeline import Pipeline
 from connectors.progress import Observer
 from connectors.state import Backoff, Status
 from connectors.status import StatusFile
+from connectors.stores import connector_storage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,7 +37,7 @@ class Supervisor:
         self._name = connector.name
         self._clock = clock
         self._backoff = Backoff(connector.restart_backoff_initial_ms, connector.restart_backoff_max_ms)
-        self._file = StatusFile(worker.storage_location, connector.name)
+        self._file = StatusFile(connector_storage(worker, connector.name))
         self._status = Status()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=lambda: None)
@@ -93,10 +94,9 @@ class Supervisor:
         self._file.write(status, self._clock.now_ms())
 
     def _wait_for_restart(self) -> bool:
-        due = self._status.next_restart_ms
-        if due is None:
+        if self._status.next_restart_ms is None:
             return False
-        if not self._clock.wait((due - self._clock.now_ms()) / 1000, self._stop):
+        if not self._clock.wait(self._backoff.delay_ms(self._status.failures) / 1000, self._stop):
             return True
         self.error = None  # it was to be started again: being stopped meanwhile is a clean end
         return False

@@ -19,13 +19,13 @@ def describe(connector: ConnectorArgument, as_json: JsonOption = False, worker: 
     """Shows a connector's state, offsets, lag, runs and newest snapshots; needs no broker, but asks one for the lag."""
     config = worker_of(worker)
     from compactor.catalog import Catalog
-    from compactor.storage import open_storage
     from connectors.cli.describe_text import text
     from connectors.cli.source_ends import source_ends
     from connectors.config.load import load_connector
+    from connectors.stores import connector_storage
 
     settings = load_connector(connector, config).config
-    storage = open_storage(config.storage_location).sub(settings.name)
+    storage = connector_storage(config, settings.name)
     catalog = Catalog.open(storage, settings.name)
     ends = source_ends(config, settings, [log.tp for log in catalog.state.logs])
     now_ms = SystemClock().now_ms()

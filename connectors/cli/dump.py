@@ -38,11 +38,11 @@ def dump(
     config = worker_of(worker)
     from compactor import reading
     from compactor.catalog import Catalog
-    from compactor.storage import open_storage
     from connectors.config.load import load_connector
+    from connectors.stores import connector_storage
 
     name = load_connector(connector, config).config.name
-    storage = open_storage(config.storage_location).sub(name)
+    storage = connector_storage(config, name)
     log = found(Catalog.open(storage, name).state, name, TopicPartition(topic, partition))
     out = JsonLines()
     for batch in reading.read(storage, reading.whole(log)):

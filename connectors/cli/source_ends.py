@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from connectors.config.connector import ConnectorConfig
     from connectors.config.worker import WorkerConfig
 
-DEADLINE_S: Final = 0.8
+DEADLINE_S: Final = 0.5
 
 
 class Ends(Struct, frozen=True):

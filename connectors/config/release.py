@@ -20,6 +20,8 @@ LATER: Final[dict[str, str]] = {
     "fold.run.max.bytes": "the background cleaner",
     "fold.full.interval.ms": "the background cleaner",
     "fold.io.max.bytes.per.second": "the background cleaner",
+    "errors.retry.timeout": "retries of single records",
+    "errors.retry.delay.max.ms": "retries of single records",
     "log.cleaner.backoff.ms": "the background cleaner",
     "log.cleaner.initial.delay.ms": "the background cleaner",
 }

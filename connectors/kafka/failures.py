@@ -58,6 +58,17 @@ _UNANSWERED: Final = frozenset(
 )
 
 
+_SETTINGS: Final[Mapping[int, str]] = {
+    KafkaError.INVALID_REPLICATION_FACTOR: "Set output.topic.replication.factor or "
+    "errors.deadletterqueue.topic.replication.factor to at most the number of brokers.",
+    KafkaError.INVALID_CONFIG: "Correct output.topic.config.*.",
+    KafkaError.POLICY_VIOLATION: "Choose replication factor and output.topic.config.* as the cluster's policy asks.",
+    KafkaError.INVALID_PARTITIONS: "See how many partitions the cluster allows.",
+    KafkaError.TOPIC_EXCEPTION: "Correct output.topic or errors.deadletterqueue.topic.name.",
+}
+"""Topics that the brokers will not make as they were asked for."""
+
+
 def cause(error: BaseException) -> KafkaError:
     """The KafkaError inside an exception of confluent-kafka."""
     found = error.args[0] if error.args else None
@@ -72,6 +83,8 @@ def typed(error: KafkaError, doing: str, bootstrap: str) -> KeyfoldError:
     code = error.code()
     if code in _GRANTS:
         return OutputError(f"{doing}: {error.str()}.", _GRANTS[code])
+    if code in _SETTINGS:
+        return OutputError(f"{doing}: {error.str()}.", _SETTINGS[code])
     if code in MISSING:
         return OutputError(
             f"{doing}: {error.str()}.", "Look whether the topic was deleted; a deleted output is not made again."

@@ -11,7 +11,7 @@ from confluent_kafka import TopicPartition as Partition
 from msgspec import Struct
 
 from compactor.catalog import newest_epoch
-from compactor.errors import FencedError, KeyfoldError, PositionMovedError, PublishInterruptedError
+from compactor.errors import FencedError, KeyfoldError, PositionMovedError, PublishInterruptedError, StorageError
 from compactor.failpoints import hit
 from compactor.publish import BucketPlan
 from compactor.record import TopicPartition
@@ -84,6 +84,12 @@ class Session:
     def check_epoch(self) -> None:
         """Raises FencedError where the catalog has a newer owner than the plan's."""
         newest = newest_epoch(self.bucket.storage)
+        if newest < self.bucket.plan.epoch:
+            raise StorageError(
+                f"{self.bucket}: the catalog at {self.bucket.storage.location} shows epoch {newest}, the plan is of "
+                f"{self.bucket.plan.epoch}: is it still mounted?",
+                "See whether storage.location shows the same files to the worker and to Spark's executors.",
+            )
         if newest > self.bucket.plan.epoch:
             raise FencedError(
                 f"{self.bucket}: epoch {newest} owns the connector now, this worker has {self.bucket.plan.epoch}.",

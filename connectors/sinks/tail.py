@@ -42,6 +42,17 @@ def last_source_offset(config: Mapping[str, Setting], output: str, tp: TopicPart
         raise typed(cause(error), doing, str(config.get("bootstrap.servers"))) from error
 
 
+def holds_records(config: Mapping[str, Setting], output: str, partition: int) -> bool:
+    """Whether a read_committed reader finds any record in an output partition. Raises as `last_source_offset`."""
+    reader = _Reader(config, Partition(output, partition))
+    try:
+        low, end = reader.bounds()
+        return any(True for _ in reader.read(low, end))
+    except KafkaException as error:
+        doing = f"Output partition {output}-{partition} cannot be read"
+        raise typed(cause(error), doing, str(config.get("bootstrap.servers"))) from error
+
+
 def _search(reader: _Reader, tp: TopicPartition, low: int, end: int) -> int | None:
     step, stop = FIRST_STEP, end
     while stop > low:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, Final, Protocol
@@ -13,6 +12,7 @@ from confluent_kafka import TopicPartition as Partition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from compactor.record import TopicPartition
+from connectors.config.pattern import TopicPattern
 from connectors.kafka.ids import topic_id
 from connectors.source.plan import Topic
 
@@ -37,8 +37,8 @@ class Cluster(Protocol):
     def named(self, names: Iterable[str]) -> dict[str, Topic]:
         """Those of the topics `names` that exist. Raises NoAnswerError."""
 
-    def matching(self, pattern: re.Pattern[str], exclude: frozenset[str]) -> dict[str, Topic]:
-        """The topics that `pattern` matches whole, without internal and excluded ones. Raises NoAnswerError."""
+    def matching(self, pattern: TopicPattern) -> dict[str, Topic]:
+        """The topics that `pattern` matches, without Kafka's internal ones. Raises NoAnswerError."""
 
     def log_starts(self, partitions: Iterable[TopicPartition]) -> Answers:
         """The first offset of each partition."""
@@ -58,13 +58,13 @@ class KafkaCluster:
         """See Cluster."""
         return {name: _topic(found) for name, found in self._describe(names).items()}
 
-    def matching(self, pattern: re.Pattern[str], exclude: frozenset[str]) -> dict[str, Topic]:
+    def matching(self, pattern: TopicPattern) -> dict[str, Topic]:
         """See Cluster."""
         try:
             every = self._admin.list_topics(timeout=self._timeout).topics
         except KafkaException as error:
             raise NoAnswerError(reason(error)) from None
-        found = self._describe(name for name in every if name not in exclude and pattern.fullmatch(name))
+        found = self._describe(name for name in every if pattern.matches(name))
         return {name: _topic(topic) for name, topic in found.items() if not topic.is_internal}
 
     def log_starts(self, partitions: Iterable[TopicPartition]) -> Answers:

@@ -8,6 +8,7 @@
 | topics | JSON list of names; this or topics.regex | |
 | topics.regex | Java's pattern for the whole name; internal topics never match | |
 | exclude | JSON list of names that topics.regex does not match | [] |
+| output.topic | template of the outputs, which topics.regex does not match either | none |
 | starts | JSON `{"topic": {"id": "…", "partitions": {"0": 57}}}`: where known topics begin | {} |
 | max.offsets.per.trigger | offsets that a micro-batch takes at most | unlimited |
 | tasks.max | reading tasks of a batch at most | 2 |
@@ -21,20 +22,28 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
-from connectors.config.java_regex import translate
+from connectors.config.pattern import TopicPattern
 from connectors.errors import ConfigError
 from connectors.kafka.consumers import Clients
 from connectors.source.offsets import TopicOffsets, decode
 
 _NAMES: Final = frozenset(
     (
-        *("connector", "consumer.config", "admin.config", "topics", "topics.regex", "exclude", "starts"),
+        *(
+            "connector",
+            "consumer.config",
+            "admin.config",
+            "topics",
+            "topics.regex",
+            "exclude",
+            "output.topic",
+            "starts",
+        ),
         *("max.offsets.per.trigger", "tasks.max", "batch.bytes", "on.data.loss", "ranges"),
         *("read.timeout.ms", "metadata.max.age.ms", "poll.interval.ms"),
     )
@@ -42,15 +51,10 @@ _NAMES: Final = frozenset(
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """Which topics are read: those named, or those whose whole name matches `regex` and that are not excluded."""
+    """Which topics are read: those named, or those that match a pattern."""
 
     topics: tuple[str, ...] = ()
-    regex: str | None = None
-    exclude: frozenset[str] = frozenset()
-
-    def pattern(self) -> re.Pattern[str] | None:
-        """`regex` compiled; None where topics are named."""
-        return None if self.regex is None else translate(self.regex)
+    pattern: TopicPattern | None = None
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -122,16 +126,15 @@ def _clients(connector: str, options: Mapping[str, str]) -> Clients:
 def _selection(options: Mapping[str, str]) -> Selection:
     if ("topics" in options) == ("topics.regex" in options):
         raise _wrong("topics", "and topics.regex: exactly one of the two is needed")
-    chosen = Selection(
-        topics=_json(options, "topics", tuple[str, ...], ()),
-        regex=options.get("topics.regex"),
-        exclude=_json(options, "exclude", frozenset[str], frozenset()),
-    )
+    if "topics" in options:
+        return Selection(topics=_json(options, "topics", tuple[str, ...], ()))
+    exclude = _json(options, "exclude", frozenset[str], frozenset())
+    chosen = TopicPattern(options["topics.regex"], options.get("output.topic", "none"), exclude)
     try:
-        chosen.pattern()
+        chosen.matches("a")
     except ValueError as error:
         raise _wrong("topics.regex", str(error)) from None
-    return chosen
+    return Selection(pattern=chosen)
 
 
 def _starts(options: Mapping[str, str]) -> dict[str, TopicOffsets]:

@@ -136,9 +136,8 @@ class Planner:
 
     def _ask_topics(self) -> dict[str, Topic]:
         selection = self._options.selection
-        pattern = selection.pattern()
-        if pattern is not None:
-            return self._cluster.matching(pattern, selection.exclude)
+        if selection.pattern is not None:
+            return self._cluster.matching(selection.pattern)
         found = self._cluster.named(selection.topics)
         missing = frozenset(selection.topics) - found.keys()
         for name in sorted(missing - self._missing):

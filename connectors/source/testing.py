@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from compactor.record import TopicPartition
+from connectors.config.pattern import TopicPattern
 from connectors.source.cluster import Answers, NoAnswerError
 from connectors.source.plan import Topic
 
@@ -27,9 +27,9 @@ class MemoryCluster:
         self._answer()
         return {name: Topic(self.topics[name][0], len(self.topics[name][1])) for name in names if name in self.topics}
 
-    def matching(self, pattern: re.Pattern[str], exclude: frozenset[str]) -> dict[str, Topic]:
+    def matching(self, pattern: TopicPattern) -> dict[str, Topic]:
         """See Cluster."""
-        return self.named(name for name in self.topics if name not in exclude and pattern.fullmatch(name))
+        return self.named(name for name in self.topics if pattern.matches(name))
 
     def log_starts(self, partitions: Iterable[TopicPartition]) -> Answers:
         """See Cluster."""

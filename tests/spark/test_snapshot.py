@@ -111,5 +111,8 @@ def test_latest_follows_and_what_the_catalog_does_not_name_goes(
     assert shelf.read("c/t/LATEST") == f"{names[2]}\n".encode()
     drops = snapshot.expired(state, "t", 1)
     assert [one.id for one in drops] == [names[1]]
-    assert snapshot.sweep(shelf, apply(state, drops), "t") == (names[0], names[1])
+    before = snapshot.standing(shelf, state, "t")
+    shelf.write(f"c/t/{names[0]}x/manifest.json", b"a newer owner's, made since")
+    assert snapshot.sweep(shelf, apply(state, drops), "t", before) == (names[0], names[1])
+    shelf.delete_folder(f"c/t/{names[0]}x")
     assert shelf.list("c/t") == [names[2], "LATEST", "notes"]

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from connectors.spark import DEFAULTS
+
+_JAVA: Final = "spark.driver.extraJavaOptions"
 QUICK_START: Final = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    _JAVA: f"{DEFAULTS[_JAVA]} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }

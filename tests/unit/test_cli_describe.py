@@ -9,6 +9,7 @@ import pytest
 from compactor.actions import AddSnapshot, AddTopic, AnyAction, CloseTopic, Publish, State, apply
 from compactor.log import BASE, Gap, PartitionLog, Run
 from compactor.owner import OwnerLock, here
+from compactor.storage import open_storage
 from connectors.cli import description
 from connectors.cli.describe_text import text
 from connectors.state import Status, running
@@ -161,7 +162,7 @@ def test_describe_works_beside_a_live_owner(tmp_path: Path) -> None:
 def test_describe_shows_what_the_worker_said(tmp_path: Path) -> None:
     """State, counters and error of status.json, as the worker wrote it."""
     status = running(Status())
-    StatusFile(str(tmp_path / "store"), NAME).write(status, 1_000, {"records_read": 7})
+    StatusFile(open_storage(str(tmp_path / "store")).sub(NAME)).write(status, 1_000, {"records_read": 7})
     found = _described(tmp_path)["status"]
     assert (found["state"], found["counters"], found["stale"]) == ("RUNNING", {"records_read": 7}, True)
 

@@ -62,7 +62,7 @@ def test_every_default_is_taken_when_it_is_written_out() -> None:
         ("on.data.loss", "SKIP", "on_data_loss", "skip"),
         ("max.offsets.per.trigger", "unlimited", "max_offsets_per_trigger", None),
         ("snapshot.location", "none", "snapshot_location", None),
-        ("errors.retry.timeout", "-1", "errors_retry_timeout_ms", -1),
+        ("errors.retry.timeout", 0, "errors_retry_timeout_ms", 0),
         ("retention.ms", "-1", "retention_ms", -1),
         ("tasks.max", "3", "tasks_max", 3),
         ("output.topic.config.segment.ms", 9, "output_topic_config", {"segment.ms": "9"}),

@@ -8,7 +8,7 @@ import pytest
 
 from connectors.config.connector import ConnectorConfig
 from connectors.config.java_regex import translate
-from connectors.config.topics import is_own, matches, missing, select
+from connectors.config.topics import matches, missing, select
 
 DEAD = {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "dead"}
 
@@ -48,9 +48,10 @@ def test_missing_topics_are_those_named_and_absent() -> None:
 def test_own_topics() -> None:
     """Output topics, also a fixed one, and the dead letter topic are our own."""
     fixed = config(topics="a", output__topic="out")
-    assert [is_own(fixed, name) for name in ("out", "dead", "a", "a.compacted")] == [True, True, False, False]
-    assert matches(fixed, "a")
-    assert not matches(fixed, "out")
+    assert [matches(fixed, name) for name in ("a", "out", "dead")] == [True, False, False]
+    every = config(**{"topics.regex": "(a|b)-\\1|dead|.*compacted|__x"})
+    names = ("a-a", "a-b", "dead", "a-a.compacted", "z.compacted", "__x")
+    assert [matches(every, name) for name in names] == [True, False, False, False, True, False]
 
 
 @pytest.mark.parametrize(

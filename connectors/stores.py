@@ -1,0 +1,11 @@
+"""Where a worker keeps what belongs to one connector."""
+
+from __future__ import annotations
+
+from compactor.storage import Storage, open_storage
+from connectors.config.worker import WorkerConfig
+
+
+def connector_storage(worker: WorkerConfig, connector: str) -> Storage:
+    """The connector's folder in storage.location: catalog/, runs/, checkpoint/, requests/."""
+    return open_storage(str(worker.storage_path)).sub(connector)
