@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -18,6 +18,9 @@ from connectors.kafka.settings import ClientSettings
 from connectors.sinks.changelog import fence_all
 
 _log = structlog.get_logger()
+
+REACH_S: Final = 10.0
+"""How long the brokers are looked for before a connector is taken over."""
 
 
 class Owned(NamedTuple):
@@ -35,6 +38,7 @@ def take_over(
     Raises FencedError where another took over at the same time, OutputError and SourceChangedError where topics are
     not what the catalog knows, SourceMissingError, UnreachableError, StorageError.
     """
+    Admin(clients.admin(), REACH_S).list_topics()  # nobody is fenced for a broker that is away
     catalog = Catalog.open(storage, connector.name)
     catalog.require("offset", "key", "partition")
     catalog.take_over(str(owner.here()), now_ms)

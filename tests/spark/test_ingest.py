@@ -137,3 +137,11 @@ def test_a_store_that_refuses_is_a_storage_error(spark: SparkSession, tmp_path: 
         ingest.write_batch(
             source_frame(spark, read_all(records(0, 0, 2), {0: (0, 2)})), target(LocalStorage(str(tmp_path / "file")))
         )
+
+
+def test_records_lost_in_the_middle_of_a_range_leave_a_gap(spark: SparkSession, storage: LocalStorage) -> None:
+    """Retention overtook the reader: what it had read stays, what it read behind the loss too, the gap is said."""
+    kept = [*records(0, 0, 3), stated(0, 0, 3, 3), *records(0, 8, 10), stated(0, 3, 10, 2, start=8)]
+    log = log_of(ingested(spark, storage, new_state({0: 0}), [kept]))
+    assert [one["offset"] for one in plain(reading.read(storage, reading.whole(log)))] == [0, 1, 2, 8, 9]
+    assert (log.end, [(gap.start, gap.end) for gap in log.gaps]) == (10, [(3, 8)])

@@ -1,0 +1,48 @@
+"""A worker as an operator meets it: exit codes, SIGHUP, topics by pattern, a topic that comes later."""
+
+from __future__ import annotations
+
+import signal
+
+from connectors.errors import EXIT_OK, EXIT_UNREACHABLE
+from connectors.kafka.embedded import free_port
+from tests.e2e.test_once import some_records
+from tests.support.kafka import consume_all, create_topic, produce, wait_until
+from tests.support.place import PATIENCE_S, Place
+
+
+def holds(place: Place, topic: str, count: int) -> bool:
+    """Whether the output of `topic` has come to `count` records."""
+    state = place.state()
+    known = state.topics.get(topic)
+    return known is not None and len(consume_all(place.bootstrap, f"{topic}.compacted")) >= count
+
+
+def test_a_broker_that_is_not_there_is_exit_code_4(place: Place) -> None:
+    """`run --once` without a broker ends with 4 and names the address."""
+    place.worker["bootstrap.servers"] = f"127.0.0.1:{free_port()}"
+    with place.process("--once") as worker:
+        assert worker.wait(150) == EXIT_UNREACHABLE
+        assert place.worker["bootstrap.servers"] in worker.printed()
+
+
+def test_topics_by_pattern_and_a_changed_file(place: Place) -> None:
+    """A topic that appears joins, outputs never do, and SIGHUP restarts a connector whose file has changed."""
+    stem = place.topic
+    place.settings["topics.regex"] = f"{stem}.*"
+    del place.settings["topics"]
+    produce(place.bootstrap, stem, some_records(1, 50))
+    with place.process() as worker:
+        wait_until(lambda: (place.folder / "storage").exists() and holds(place, stem, 1), "it publishes", PATIENCE_S)
+        later = create_topic(place.bootstrap, f"{stem}-later", 1, cleanup_policy="delete")
+        produce(place.bootstrap, later, [(0, b"k", b"v")])
+        wait_until(lambda: holds(place, later, 1), "the new topic is published", PATIENCE_S)
+        assert set(place.state().topics) == {stem, later}
+        epoch = place.state().epoch
+        place.write(min_compaction_lag_ms=1)
+        worker.send(signal.SIGHUP)
+        wait_until(lambda: place.state().epoch > epoch, "the connector is started again", PATIENCE_S)
+        produce(place.bootstrap, later, [(0, b"k2", b"v")])
+        wait_until(lambda: holds(place, later, 2), "it goes on", PATIENCE_S)
+        worker.send(signal.SIGTERM)
+        assert worker.wait() == EXIT_OK
