@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compactor import log as logs
+from compactor import rewrite
 from compactor.errors import CatalogError
 from compactor.log import Gap, OutputPoint, PartitionLog, Run
 from compactor.record import TopicPartition
@@ -109,12 +110,37 @@ class Publish(Action, frozen=True, tag="publish"):
 
 
 class Clean(Action, frozen=True, tag="clean"):
-    """`base` replaces everything below `end`."""
+    """`base` replaces everything below `end`; `at_ms` is the time that the full fold was given."""
 
     topic: str
     partition: int
     end: int
     base: Run
+    at_ms: int | None = None
+
+
+class Merge(Action, frozen=True, tag="merge"):
+    """`run` replaces the neighbouring runs that cover the same offsets; it is of a higher level than they."""
+
+    topic: str
+    partition: int
+    run: Run
+
+
+class Restate(Action, frozen=True, tag="restate"):
+    """`runs` replace the level-0 run of the same offsets: its own files, counted within the bounds of each."""
+
+    topic: str
+    partition: int
+    runs: tuple[Run, ...]
+
+
+class Retain(Action, frozen=True, tag="retain"):
+    """Retention: the log begins at `start`; what is below is no longer kept."""
+
+    topic: str
+    partition: int
+    start: int
 
 
 class AddSnapshot(Action, frozen=True, tag="add-snapshot"):
@@ -148,9 +174,16 @@ AnyAction = (
     | PlanFold
     | Publish
     | Clean
+    | Merge
+    | Restate
+    | Retain
     | AddSnapshot
     | DropSnapshot
 )
+
+
+Rewriting = Clean | Merge | Restate | Retain
+"""What changes the runs of one log."""
 
 
 class Topic(Struct, frozen=True, kw_only=True):
@@ -264,7 +297,7 @@ def _apply_topic(topic: Topic | None, action: AddTopic | CloseTopic | ReopenTopi
     return replace(topic, closed=action.reason if isinstance(action, CloseTopic) else None)
 
 
-def _apply_log(log: PartitionLog, action: Append | PlanFold | Publish | Clean) -> PartitionLog:
+def _apply_log(log: PartitionLog, action: Append | PlanFold | Publish | Rewriting) -> PartitionLog:
     match action:
         case Append():
             return logs.append(log, action.start, action.end, action.run, action.gap)
@@ -272,5 +305,17 @@ def _apply_log(log: PartitionLog, action: Append | PlanFold | Publish | Clean) -
             return logs.plan(log, action.end)
         case Publish():
             return logs.publish(log, action.end, action.output)
+        case _:
+            return _rewrite(log, action)
+
+
+def _rewrite(log: PartitionLog, action: Rewriting) -> PartitionLog:
+    match action:
         case Clean():
-            return logs.clean(log, action.end, action.base)
+            return logs.clean(log, action.end, action.base, action.at_ms)
+        case Merge():
+            return rewrite.merge(log, action.run)
+        case Restate():
+            return rewrite.restate(log, action.runs)
+        case Retain():
+            return rewrite.retain(log, action.start)

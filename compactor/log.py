@@ -22,6 +22,7 @@ class RunFile(Struct, frozen=True, kw_only=True):
 
     `path` is relative to the connector's folder in the store. `first` and `last` are offsets of records
     that are there; `bytes` is theirs by `record.measure`; `file_bytes` and `sha256` are the whole file's.
+    `newest_ms` is their largest timestamp; None where the file was written before it was kept.
     """
 
     path: str
@@ -31,6 +32,7 @@ class RunFile(Struct, frozen=True, kw_only=True):
     bytes: int
     file_bytes: int
     sha256: str
+    newest_ms: int | None = None
 
 
 class Run(Struct, frozen=True, kw_only=True):
@@ -38,7 +40,10 @@ class Run(Struct, frozen=True, kw_only=True):
 
     `level` 0 is a micro-batch as it came; the base run has `BASE`. `arrived_ms` is when the youngest of it
     was ingested: no record is treated as younger than that, so one stamped in the future ages from then.
+    `oldest_ms` is the earliest time from which a record of it ages (`dirt.aged_from`); None: as `arrived_ms`.
     `horizons` counts tombstones that have a delete horizon, the earliest being `next_horizon_ms`.
+
+    Counts are exact where every file lies within [start, end); a file that reaches beyond is counted whole.
     """
 
     start: int
@@ -53,6 +58,7 @@ class Run(Struct, frozen=True, kw_only=True):
     arrived_ms: int = 0
     horizons: int = 0
     next_horizon_ms: int | None = None
+    oldest_ms: int | None = None
 
 
 BASE = -1
@@ -78,6 +84,7 @@ class PartitionLog(Struct, frozen=True, kw_only=True):
     `bucket` is chosen once and stored: a partition that moved between transactional ids would be published
     twice. `backlog_end` is the last stable offset when the partition was first seen, until it is published.
     `output` is the newest commit whose source offset is `published`; `base_output` the one at `clean_end`.
+    `last_full_fold_ms` is the latest time that a full fold was given; None: none yet.
     """
 
     topic: str
@@ -94,6 +101,7 @@ class PartitionLog(Struct, frozen=True, kw_only=True):
     output: OutputPoint | None = None
     base_output: OutputPoint | None = None
     gaps: tuple[Gap, ...] = ()
+    last_full_fold_ms: int | None = None
 
     @property
     def tp(self) -> TopicPartition:
@@ -137,20 +145,55 @@ def plan(log: PartitionLog, folded_end: int) -> PartitionLog:
 
 def publish(log: PartitionLog, end: int, output: OutputPoint | None) -> PartitionLog:
     """`log` with the fold up to `end` sent completely, as far as the changelog's `output`."""
+    if end < log.published:
+        raise CatalogError(
+            f"{log.tp}: published would go back from {log.published} to {end}.",
+            "This is a defect of keyfold; nothing was committed.",
+        )
     backlog = None if log.backlog_end is not None and end >= log.backlog_end else log.backlog_end
     folded_end = max(log.folded_end, end)
     return checked(replace(log, published=end, folded_end=folded_end, backlog_end=backlog, output=output or log.output))
 
 
-def clean(log: PartitionLog, clean_end: int, base: Run) -> PartitionLog:
-    """`log` with everything below `clean_end` replaced by `base`; a run across it keeps its upper part."""
-    kept = tuple(_from(run, clean_end) for run in log.runs if run.end > clean_end)
-    return checked(replace(log, clean_end=clean_end, base=base, runs=kept, base_output=_output_at(log, clean_end)))
+def clean(log: PartitionLog, clean_end: int, base: Run, at_ms: int | None = None) -> PartitionLog:
+    """`log` with everything below `clean_end` replaced by `base`; a run across it keeps its upper part.
+
+    `at_ms` is the time that the fold was given; one that is earlier than the last moves nothing back.
+    """
+    _check_end(log, clean_end)
+    kept = tuple(upper(run, clean_end) for run in log.runs if run.end > clean_end)
+    output, folded_ms = _output_at(log, clean_end), _latest(log.last_full_fold_ms, at_ms)
+    cleaned = replace(log, clean_end=clean_end, base=upper(base, log.start), runs=kept, base_output=output)
+    return checked(replace(cleaned, last_full_fold_ms=folded_ms))
 
 
-def _from(run: Run, start: int) -> Run:
+def _check_end(log: PartitionLog, clean_end: int) -> None:
+    """No full fold ends below an earlier one, nor inside a merged run: no such offset is an end any more."""
+    inside = any(run.level > 0 and run.start < clean_end < run.end for run in log.runs)
+    if clean_end < log.clean_end or inside:
+        raise CatalogError(
+            f"{log.tp}: a full fold ends at {clean_end}, which is "
+            f"{'inside a merged run' if inside else f'below the last one, at {log.clean_end}'}.",
+            "This is a defect of keyfold; nothing was committed.",
+        )
+
+
+def exact(run: Run) -> bool:
+    """Whether the counts of `run` are of its own records only: no file of it reaches beyond its offsets."""
+    return all(run.start <= file.first and file.last < run.end for file in run.files)
+
+
+def upper(run: Run, start: int) -> Run:
+    """What of `run` has offsets from `start` on; files that lie wholly below are no longer counted."""
+    if run.start >= start:
+        return run
     files = tuple(file for file in run.files if file.last >= start)
-    return replace(run, start=max(run.start, start), files=files)
+    records, size = sum(file.records for file in files), sum(file.bytes for file in files)
+    return replace(run, start=start, end=max(run.end, start), files=files, records=records, bytes=size)
+
+
+def _latest(*times: int | None) -> int | None:
+    return max((time for time in times if time is not None), default=None)
 
 
 def _output_at(log: PartitionLog, clean_end: int) -> OutputPoint | None:

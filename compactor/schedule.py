@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
+from msgspec import Struct
+
+from compactor.due import verdict
 from compactor.log import PartitionLog
-from compactor.policy import CompactionPolicy
+from compactor.policy import CompactionPolicy, FoldPolicy
+from compactor.record import TopicPartition
+from compactor.verdict import Kind, Reason, Verdict
 
 
 def publishable(
@@ -30,3 +36,65 @@ def publishable(
         return log.end
     young = first_young(now_ms - policy.min_compaction_lag_ms)
     return log.end if young is None else max(log.folded_end, young)
+
+
+class Choice(Struct, frozen=True, kw_only=True):
+    """The logs of the next Spark job of full folds, in the order of their choice.
+
+    `last` is the kind that was served last: pass it to the next choice.
+    """
+
+    picked: tuple[Verdict, ...] = ()
+    last: Kind | None = None
+
+
+def survey(
+    logs: Iterable[PartitionLog],
+    policy: CompactionPolicy,
+    fold: FoldPolicy,
+    now_ms: int,
+    holds: Mapping[TopicPartition, Reason],
+) -> tuple[Verdict, ...]:
+    """A verdict on every log; `holds` names those that may not be folded now: BUSY or QUARANTINED."""
+    return tuple(verdict(log, policy, fold, now_ms, holds.get(log.tp)) for log in logs)
+
+
+def choose(verdicts: Iterable[Verdict], last: Kind | None, budget: int) -> Choice:
+    """Which of the due logs one Spark job takes, of `budget` bytes to read; a first one may be larger.
+
+    Overdue ones (longest due first) and filthy ones (highest ratio first) alternate, beginning with the kind
+    that was not served last, so that neither starves; ties go by topic and partition. The first that does
+    not fit ends the job and is not passed over: else small logs could keep a large one waiting for ever.
+    """
+    due = tuple(verdicts)
+    queues = {
+        Kind.OVERDUE: deque(sorted(_of(due, Kind.OVERDUE), key=_by_time)),
+        Kind.FILTHY: deque(sorted(_of(due, Kind.FILTHY), key=_by_ratio)),
+    }
+    picked: list[Verdict] = []
+    while kind := _turn(queues, last):
+        found = queues[kind].popleft()
+        if picked and found.dirt.cost > budget:
+            break
+        picked.append(found)
+        budget -= found.dirt.cost
+        last = kind
+    return Choice(picked=tuple(picked), last=last)
+
+
+def _of(verdicts: Iterable[Verdict], kind: Kind) -> Iterator[Verdict]:
+    return (found for found in verdicts if found.kind is kind)
+
+
+def _turn(queues: Mapping[Kind, Collection[Verdict]], last: Kind | None) -> Kind | None:
+    """Whose turn it is: the other kind's than `last`, if any of it waits."""
+    order = (Kind.FILTHY, Kind.OVERDUE) if last is Kind.OVERDUE else (Kind.OVERDUE, Kind.FILTHY)
+    return next((kind for kind in order if queues[kind]), None)
+
+
+def _by_time(found: Verdict) -> tuple[int, TopicPartition]:
+    return (found.due_ms or 0, found.tp)
+
+
+def _by_ratio(found: Verdict) -> tuple[float, TopicPartition]:
+    return (-found.dirt.ratio, found.tp)

@@ -80,6 +80,7 @@ class LineObserver:
         self._lines = Throttle(clock, LINE_EVERY_S)
         self._counts = Throttle(clock, COUNTS_EVERY_S)
         self._stages: dict[str, str] = {}
+        self._shown: dict[str, tuple[str, int]] = {}
 
     def stage(self, connector: str, name: str) -> None:
         """Logs `name`, unless it is what the connector was at already."""
@@ -88,8 +89,9 @@ class LineObserver:
             log.debug("stage", connector=connector, stage=name)
 
     def progress(self, connector: str, stage: str, done: int, total: int | None, unit: str) -> None:
-        """Logs how far `stage` is, at most every LINE_EVERY_S."""
-        if self._lines.ready((connector, stage)):
+        """Logs how far `stage` is, at most every LINE_EVERY_S, and only when it has got further."""
+        if self._shown.get(connector) != (stage, done) and self._lines.ready((connector, stage)):
+            self._shown[connector] = (stage, done)
             shown = {"percent": 100 * done // total} if total else {}
             log.info("progress", connector=connector, stage=stage, done=done, total=total, unit=unit, **shown)
 

@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, Ne
 from msgspec import Struct
 
 from compactor.record import TopicPartition
+from connectors.errors import UnreachableError
 from connectors.kafka import groups
 from connectors.kafka.consumers import Setting
 from connectors.kafka.failures import MISSING, cause, typed
@@ -144,7 +145,14 @@ class Admin:
             lambda: self._client.list_offsets(wanted, isolation_level=level, request_timeout=self._deadline_s),
             f"The offsets of {names} cannot be read",
         )
-        return {TopicPartition(one.topic, one.partition): int(answer.offset) for one, answer in answers.items()}
+        found = {TopicPartition(one.topic, one.partition): int(answer.offset) for one, answer in answers.items()}
+        unknown = next((tp for tp, offset in found.items() if offset < 0), None)
+        if unknown is not None:  # what librdkafka says when the leader went away in the middle of the request
+            raise UnreachableError(
+                f"The offsets of {unknown} cannot be read: {self._bootstrap} did not answer for it.",
+                "Check that the brokers of bootstrap.servers are up and can be reached.",
+            )
+        return found
 
     def _existing(self, future: Future[T], doing: str) -> T | None:
         try:

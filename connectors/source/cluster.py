@@ -94,9 +94,14 @@ class KafkaCluster:
         for each, future in futures.items():
             key = TopicPartition(each.topic, each.partition)
             try:
-                answers.offsets[key] = future.result().offset
+                offset = future.result().offset
             except KafkaException as error:
                 answers.failures[key] = reason(error)
+                continue
+            if offset < 0:  # what librdkafka says, without an error, when the leader went away in the meantime
+                answers.failures[key] = "its leader did not answer"
+            else:
+                answers.offsets[key] = offset
         return answers
 
 

@@ -18,9 +18,12 @@ from compactor.actions import (
     CloseTopic,
     Create,
     DropSnapshot,
+    Merge,
     PlanFold,
     Publish,
     ReopenTopic,
+    Restate,
+    Retain,
     SetBuckets,
     State,
     TakeOver,
@@ -30,7 +33,7 @@ from compactor.catalog import Catalog
 from compactor.commits import CHECKPOINT_EVERY, FORMAT, Commit, checkpoint_path, encode, listing
 from compactor.log import Gap, PartitionLog
 from compactor.testing import MemoryStorage
-from tests.support.catalogs import NOW, append, clean, deciding, publish
+from tests.support.catalogs import NOW, append, clean, deciding, publish, run
 
 EXAMPLES: list[AnyAction] = [
     Create(catalog_id="i", connector="ç 'x'", order="timestamp", identity="header:h", scope="topic"),
@@ -47,6 +50,9 @@ EXAMPLES: list[AnyAction] = [
     publish(9),
     Publish(topic="t", partition=0, end=9),
     clean(9, "runs/1-b-x.parquet"),
+    Merge(topic="t", partition=0, run=run(0, 9, "runs/1-m-x.parquet", level=1)),
+    Restate(topic="t", partition=0, runs=(run(0, 4, "runs/1-a-x.parquet"), run(4, 9, "runs/1-a-x.parquet"))),
+    Retain(topic="t", partition=0, start=4),
     AddSnapshot(topic="t", id="1", path="t/1", created_ms=1, source_offsets={"0": 1}, records=1, bytes=1),
     DropSnapshot(topic="t", id="1"),
 ]

@@ -1,0 +1,63 @@
+"""Logs made of run metadata only, for tables of decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from compactor.log import BASE, PartitionLog, Run, RunFile, empty
+from compactor.record import TopicPartition
+
+TP = TopicPartition("t", 0)
+HOUR = 3_600_000
+DAY = 24 * HOUR
+
+
+def file(first: int, last: int, size: int, *, path: str = "", newest_ms: int | None = None) -> RunFile:
+    """A file with a record at every offset from `first` to `last`, `size` bytes together."""
+    name = path or f"runs/{first}-{last}-{size}.parquet"
+    records = last - first + 1
+    return RunFile(
+        path=name, first=first, last=last, records=records, bytes=size, file_bytes=size, sha256="0", newest_ms=newest_ms
+    )
+
+
+def run(
+    start: int, end: int, size: int | Sequence[RunFile], *, level: int = 0, arrived: int = 0, oldest: int | None = None
+) -> Run:
+    """A run of these files, or of one that holds all its offsets."""
+    files = (file(start, end - 1, size),) if isinstance(size, int) else tuple(size)
+    return Run(
+        start=start,
+        end=end,
+        level=level,
+        files=files,
+        records=sum(one.records for one in files),
+        bytes=sum(one.bytes for one in files),
+        max_timestamp=arrived,
+        arrived_ms=arrived,
+        oldest_ms=oldest,
+    )
+
+
+def base(end: int, size: int, *, tombstones: int = 0, horizons: int = 0, next_horizon: int | None = None) -> Run:
+    """A base run of [0, end)."""
+    made = run(0, end, size, level=BASE) if size else run(0, end, (), level=BASE)
+    return replace(made, tombstones=tombstones, horizons=horizons, next_horizon_ms=next_horizon)
+
+
+def log(
+    *runs: Run,
+    clean: Run | None = None,
+    published: int | None = None,
+    end: int | None = None,
+    tp: TopicPartition = TP,
+    folded_ms: int | None = None,
+) -> PartitionLog:
+    """A log of `runs` above the base run `clean`, published to the end unless told otherwise."""
+    clean_end = clean.end if clean else 0
+    last = end if end is not None else max([clean_end, *(one.end for one in runs)])
+    sent = last if published is None else published
+    made = replace(empty(tp, 0, 0, None), end=last, folded_end=sent, published=sent, clean_end=clean_end)
+    return replace(made, base=clean, runs=runs, last_full_fold_ms=folded_ms)
