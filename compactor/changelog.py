@@ -77,7 +77,7 @@ class Changelog:
         return sent
 
     def _resolve(self, now_ms: int) -> None:
-        """Step 7a: what the group holds, made sense of; the catalog catches up where it lags behind."""
+        """Before step 5: what the group holds, made sense of; the catalog catches up where it lags behind."""
         state = self._catalog.state
         for log in state.logs:
             if state.topics[log.topic].closed is not None:

@@ -1,4 +1,4 @@
-"""What the engine asks of the world around it; connectors/ answers with Kafka, testing.py with memory."""
+"""What the engine asks of the world around it; connectors/gateway.py answers with Kafka."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def send(
     buckets: int,
     publisher: Publisher,
 ) -> tuple[Sent, ...]:
-    """Steps 5 to 11 for every plan: all folded in one job, one task for each of `buckets`.
+    """Steps 6 to 11 for every plan: all folded in one job, one task for each of `buckets`.
 
     Raises what the publisher raises, as it was raised; FoldError where an answer is missing.
     """

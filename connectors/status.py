@@ -32,7 +32,7 @@ class StatusFile:
         body = {
             "state": status.state,
             "error": status.error,
-            "restarts": status.failures,
+            "failures": status.failures,
             "next_restart_ms": status.next_restart_ms,
             "counters": dict(self._counters),
             "updated_ms": now_ms,

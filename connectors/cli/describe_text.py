@@ -44,7 +44,7 @@ def _status(status: WorkerStatus, now_ms: int) -> Iterator[str]:
     if status.error is not None:
         yield f"Error: {status.error}"
     if status.next_restart_ms is not None:
-        yield f"Restart: after {status.restarts} failures, at {_time(status.next_restart_ms)}"
+        yield f"Restart: after {status.failures} failures, at {_time(status.next_restart_ms)}"
     counted = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in status.counters.items() if count)
     if counted:
         yield f"Counted since the worker's start: {counted}"

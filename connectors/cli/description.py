@@ -31,7 +31,7 @@ class WorkerStatus(Struct, frozen=True, kw_only=True):
 
     state: str
     error: str | None
-    restarts: int
+    failures: int
     next_restart_ms: int | None
     counters: Mapping[str, int]
     updated_ms: int
@@ -111,7 +111,7 @@ def status(found: Mapping[str, Any] | None, now_ms: int) -> WorkerStatus | None:
     return WorkerStatus(
         state=str(found.get("state", "UNASSIGNED")),
         error=found.get("error"),
-        restarts=int(found.get("restarts", 0)),
+        failures=int(found.get("failures", 0)),
         next_restart_ms=found.get("next_restart_ms"),
         counters=dict(found.get("counters", {})),
         updated_ms=updated_ms,

@@ -40,7 +40,7 @@ DEFAULTS: Final[dict[str, Setting]] = {
     "fetch.queue.backoff.ms": 1,
     # What is read is always there; a long poll would only hold up the next assignment of a kept consumer.
     "fetch.wait.max.ms": 20,
-    "fetch.message.max.bytes": 8 << 20,
+    "max.partition.fetch.bytes": 8 << 20,
     "receive.message.max.bytes": 1 << 30,
     "queued.max.messages.kbytes": 64 << 10,
     "check.crcs": True,

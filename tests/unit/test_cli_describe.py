@@ -187,7 +187,7 @@ def test_people_read_the_same_as_programs(tmp_path: Path) -> None:
 
 def test_a_failed_connector_shows_error_and_restart() -> None:
     """What failed, how often, and when it is tried again."""
-    found = {"state": "FAILED", "error": "Broker away.", "restarts": 3, "next_restart_ms": 60_000, "updated_ms": 0}
+    found = {"state": "FAILED", "error": "Broker away.", "failures": 3, "next_restart_ms": 60_000, "updated_ms": 0}
     owner = description.Owner(alive=True, name="h:1", epoch=2)
     shown = description.Description(
         format_version=1,

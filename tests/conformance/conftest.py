@@ -1,0 +1,41 @@
+"""One broker with a quick cleaner, and a bench on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from connectors.kafka.embedded import EmbeddedKafka
+from tests.conformance.bench import Bench
+from tests.conformance.cleaner import BROKER
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def cleaning_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
+    """A broker of its own: nothing else should be cleaned so eagerly."""
+    with EmbeddedKafka(tmp_path_factory.mktemp("cleaning"), properties=BROKER, heap="512m") as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def bench(
+    cleaning_broker: EmbeddedKafka,
+    spark: SparkSession,
+    tmp_path_factory: pytest.TempPathFactory,
+    pytestconfig: pytest.Config,
+) -> Bench:
+    """Compacts workloads on both sides; what it says of each batch stands between the tests' own lines."""
+    terminal = pytestconfig.pluginmanager.get_plugin("terminalreporter")
+    capture = pytestconfig.pluginmanager.get_plugin("capturemanager")
+
+    def say(line: str) -> None:
+        if terminal is not None and capture is not None:  # in a process of pytest-xdist there is no terminal
+            with capture.global_and_fixture_disabled():
+                terminal.write_line(line)
+
+    return Bench(cleaning_broker, spark, tmp_path_factory.mktemp("bench"), say)
