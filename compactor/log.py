@@ -83,7 +83,8 @@ class PartitionLog(Struct, frozen=True, kw_only=True):
 
     `bucket` is stored and changes only in a take-over, once every older transactional id is fenced: a
     partition that moved between two live ids would be published twice. `backlog_end` is the last stable
-    offset when the partition was first seen, until it is published. `output` is the newest commit whose source offset is `published`; `base_output` the one at `clean_end`.
+    offset when the partition was first seen, until it is published. `output` is the newest commit whose
+    source offset is `published`; `base_output` the one at `clean_end`.
     `last_full_fold_ms` is the latest time that a full fold was given; None: none yet.
     """
 
