@@ -61,7 +61,7 @@ test: setup ## Lints, checks types and runs every test: those without Spark and 
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n 2 --dist loadgroup
 
 faults: setup ## Runs the tests of crashes and outages.
 	@$(call run_tests,tests/faults)

@@ -22,9 +22,15 @@ _ORDER = ("unit", "spark", "kafka", "e2e", "conformance", "faults")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Quick tests first; each test is marked with the name of its folder."""
+    """Quick tests first; each test is marked with the name of its folder.
+
+    Of several processes one takes a whole file, whose tests may share a fixture; the long tests of e2e/ that share
+    none are dealt one by one.
+    """
     for item in items:
         item.add_marker(_folder(item))
+        if _folder(item) != "e2e" or item.path.name == "test_demo.py":
+            item.add_marker(pytest.mark.xdist_group(item.path.name))
     items.sort(key=lambda item: _ORDER.index(_folder(item)))
 
 
