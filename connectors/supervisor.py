@@ -71,8 +71,12 @@ class Supervisor:
         try:
             self._pipeline().run(self._stop, once=once)
         except Exception as error:  # noqa: BLE001  # whatever it was, it ends this connector only
-            self._fail(unwrap(error) or error)
-            return True
+            found = unwrap(error) or error
+            if not self._stop.is_set() or isinstance(found, FencedError):
+                self._fail(found)
+                return True
+            # Whoever stops us may have stopped Spark's JVM first; what that breaks is no failure.
+            _log.debug("broken off by the stop", exc_info=found)
         self._show(state.stopped(self._status))
         return False
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
@@ -55,7 +55,8 @@ class Worker:
                 self._watch(spark, once=once)
             finally:
                 self._stop_all()
-                spark.stop()
+                with suppress(Exception):  # a signal to the whole process group has ended the JVM already
+                    spark.stop()
         return outcome(supervisor.error for supervisor in self._supervisors.values())
 
     def _session(self) -> SparkSession:

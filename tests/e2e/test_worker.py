@@ -44,5 +44,5 @@ def test_topics_by_pattern_and_a_changed_file(place: Place) -> None:
         wait_until(lambda: place.state().epoch > epoch, "the connector is started again", PATIENCE_S)
         produce(place.bootstrap, later, [(0, b"k2", b"v")])
         wait_until(lambda: holds(place, later, 2), "it goes on", PATIENCE_S)
-        worker.send(signal.SIGTERM)
-        assert worker.wait() == EXIT_OK
+        worker.signal_all(signal.SIGTERM)  # as a service manager does: Spark's JVM is told as well
+        assert worker.wait() == EXIT_OK, worker.tail()
