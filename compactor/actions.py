@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from compactor import log as logs
 from compactor import rewrite
 from compactor.errors import CatalogError
-from compactor.log import Gap, OutputPoint, PartitionLog, Run
+from compactor.log import Gap, OutputPoint, PartitionLog, Quarantined, Run
 from compactor.record import TopicPartition
 
 
@@ -110,13 +110,17 @@ class Publish(Action, frozen=True, tag="publish"):
 
 
 class Clean(Action, frozen=True, tag="clean"):
-    """`base` replaces everything below `end`; `at_ms` is the time that the full fold was given."""
+    """`base` replaces everything below `end`; `at_ms` is the time that the full fold was given.
+
+    `output` is the commit of the changelog that stood at `end` when the fold was planned.
+    """
 
     topic: str
     partition: int
     end: int
     base: Run
     at_ms: int | None = None
+    output: OutputPoint | None = None
 
 
 class Merge(Action, frozen=True, tag="merge"):
@@ -141,6 +145,21 @@ class Retain(Action, frozen=True, tag="retain"):
     topic: str
     partition: int
     start: int
+
+
+class Quarantine(Action, frozen=True, tag="quarantine"):
+    """The log is set aside, or stays so: its files are damaged, or its fold keeps failing."""
+
+    topic: str
+    partition: int
+    found: Quarantined
+
+
+class Release(Action, frozen=True, tag="release"):
+    """The log is taken up again."""
+
+    topic: str
+    partition: int
 
 
 class AddSnapshot(Action, frozen=True, tag="add-snapshot"):
@@ -177,6 +196,8 @@ AnyAction = (
     | Merge
     | Restate
     | Retain
+    | Quarantine
+    | Release
     | AddSnapshot
     | DropSnapshot
 )
@@ -297,7 +318,9 @@ def _apply_topic(topic: Topic | None, action: AddTopic | CloseTopic | ReopenTopi
     return replace(topic, closed=action.reason if isinstance(action, CloseTopic) else None)
 
 
-def _apply_log(log: PartitionLog, action: Append | PlanFold | Publish | Rewriting) -> PartitionLog:
+def _apply_log(
+    log: PartitionLog, action: Append | PlanFold | Publish | Rewriting | Quarantine | Release
+) -> PartitionLog:
     match action:
         case Append():
             return logs.append(log, action.start, action.end, action.run, action.gap)
@@ -305,6 +328,10 @@ def _apply_log(log: PartitionLog, action: Append | PlanFold | Publish | Rewritin
             return logs.plan(log, action.end)
         case Publish():
             return logs.publish(log, action.end, action.output)
+        case Quarantine():
+            return replace(log, quarantine=action.found)
+        case Release():
+            return replace(log, quarantine=None)
         case _:
             return _rewrite(log, action)
 
@@ -312,7 +339,7 @@ def _apply_log(log: PartitionLog, action: Append | PlanFold | Publish | Rewritin
 def _rewrite(log: PartitionLog, action: Rewriting) -> PartitionLog:
     match action:
         case Clean():
-            return logs.clean(log, action.end, action.base, action.at_ms)
+            return logs.clean(log, action.end, action.base, action.at_ms, action.output)
         case Merge():
             return rewrite.merge(log, action.run)
         case Restate():

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from compactor.actions import Append, State
 from compactor.batch import Batch, RangeRead
+from compactor.dirt import aged_from
 from compactor.errors import GapError, IngestError
 from compactor.log import Gap, PartitionLog, Run
 from compactor.parts import Part
@@ -87,13 +88,14 @@ def _append(log: PartitionLog, start: int, piece: _Piece, now_ms: int) -> Append
         partition=log.partition,
         start=start,
         end=piece.hi,
-        run=_run(start, piece.hi, parts, now_ms) if parts else None,
+        run=level0(start, piece.hi, parts, now_ms) if parts else None,
         gap=Gap(start, piece.start) if piece.start > start else None,
     )
 
 
-def _run(start: int, end: int, parts: Sequence[Part], now_ms: int) -> Run:
-    """A level-0 run; of a file that begins below `start` all records are counted."""
+def level0(start: int, end: int, parts: Sequence[Part], arrived_ms: int) -> Run:
+    """The level-0 run of [start, end) in `parts`; of a file that begins below `start` all records are counted."""
+    stamps = [part.min_timestamp for part in parts if part.min_timestamp is not None]
     return Run(
         start=start,
         end=end,
@@ -103,8 +105,9 @@ def _run(start: int, end: int, parts: Sequence[Part], now_ms: int) -> Run:
         bytes=sum(part.file.bytes for part in parts),
         tombstones=sum(part.tombstones for part in parts),
         rejected=sum(part.rejected for part in parts),
-        max_timestamp=max(part.max_timestamp for part in parts),
-        arrived_ms=now_ms,
+        max_timestamp=max((part.max_timestamp for part in parts), default=-1),
+        arrived_ms=arrived_ms,
+        oldest_ms=aged_from(min(stamps, default=None), arrived_ms),
     )
 
 

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from compactor import publish
+from compactor import inspection, publish
 from compactor.actions import AnyAction, PlanFold, Publish, State
 from compactor.catalog import Catalog
 from compactor.failpoints import hit
+from compactor.isolation import Isolation, may_be_a_file
 from compactor.log import OutputPoint, PartitionLog
 from compactor.outside import Outside
 from compactor.position import Position, Resolved, resolve
@@ -36,6 +37,7 @@ class Changelog:
     """
 
     def __init__(self, spark: SparkSession, storage: Storage, catalog: Catalog, outside: Outside) -> None:
+        self._isolation = Isolation(storage, catalog)
         self._spark = spark
         self._storage = storage
         self._catalog = catalog
@@ -54,11 +56,20 @@ class Changelog:
         Raises what the publisher raises, after forgetting all positions: whether a transaction took effect
         is then read back, not guessed.
         """
-        try:
-            return self._publish(settings, now_ms)
-        except Exception:
-            self.forget()
-            raise
+        while True:
+            try:
+                return self._publish(settings, now_ms)
+            except Exception as error:
+                self.forget()
+                if not self._set_aside(error, now_ms):
+                    raise
+
+    def _set_aside(self, error: Exception, now_ms: int) -> bool:
+        """Whether logs were to blame, whose files are damaged: then the others are published without them."""
+        if not may_be_a_file(error):
+            return False
+        logs = _open(self._catalog.state)
+        return bool(self._isolation.set_aside(logs, inspection.unpublished, now_ms, publish=True))
 
     def _publish(self, settings: EngineSettings, now_ms: int) -> tuple[Sent, ...]:
         self._resolve(now_ms)
@@ -168,7 +179,12 @@ class Changelog:
 
 
 def _open(state: State) -> tuple[PartitionLog, ...]:
-    return tuple(log for log in state.logs if state.topics[log.topic].closed is None)
+    """The logs that are published: their topics are there, and what is to be sent can be read."""
+    return tuple(
+        log
+        for log in state.logs
+        if state.topics[log.topic].closed is None and not (log.quarantine and log.quarantine.publishing)
+    )
 
 
 def _plans(state: State, targets: Iterable[Target]) -> Sequence[AnyAction]:

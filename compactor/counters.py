@@ -28,6 +28,8 @@ class Counters:
                 "records_refused",
                 "transactions",
                 "full_folds",
+                "merges",
+                "retentions",
                 "snapshots",
             ),
             0,

@@ -12,7 +12,8 @@ KeyfoldError                      anything keyfold says went wrong; has a messag
 │   ├── TopicGoneError            what a batch was read from is gone or another topic since; retriable
 │   ├── GapError                  records between the log's end and the batch are missing
 │   └── RejectedRecordError       a record that cannot be folded, and errors.tolerance is none
-└── FoldError                     a fold or a snapshot could not be made from its runs
+├── FoldError                     a fold or a snapshot could not be made from its runs
+└── QuarantinedError              partitions are set aside, so that not everything was done
 """
 
 from __future__ import annotations
@@ -93,3 +94,7 @@ class RejectedRecordError(IngestError):
 
 class FoldError(KeyfoldError):
     """A fold or a snapshot could not be made from the runs it was given."""
+
+
+class QuarantinedError(KeyfoldError):
+    """Partitions are set aside because of damaged files; what was asked for was done without them."""

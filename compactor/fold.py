@@ -34,6 +34,9 @@ _QUERIES: Final = 8
 """How many such queries a scan is put together from at most; beyond, wants are a table to join with, which costs
 twice the time of a fold."""
 
+_CHECKSUMS: Final = "parquet.page.verify-checksum.enabled"
+"""A damaged page is an error, never a record."""
+
 _PATTERN: Final = re.compile(r"([\\*?\[\]{}])")
 """What Spark would take for a pattern in a folder's name."""
 
@@ -78,10 +81,13 @@ def scan(spark: SparkSession, storage: Storage, slices: Sequence[Slice]) -> Data
 
 
 def survivors(frame: DataFrame) -> DataFrame:
-    """The latest record of every key in `frame` (columns as `scan` gives them); rejected records are left out."""
+    """The latest record of every key in `frame` (columns as `scan` gives them); rejected records are left out.
+
+    So are records without a key, which only a log has that was not folded by key before (`LogValidator.validateKey`).
+    """
     from pyspark.sql.functions import col
 
-    return latest(frame.where(col("rejected").isNull()))
+    return latest(frame.where(col("rejected").isNull() & col("key").isNotNull()))
 
 
 def latest(frame: DataFrame) -> DataFrame:
@@ -99,7 +105,7 @@ def _files(spark: SparkSession, storage: Storage, paths: Iterable[str]) -> DataF
 
     literal = (_PATTERN.sub(r"\\\1", storage.url(path)) for path in sorted(paths))
     try:
-        return spark.read.schema(record.ddl(record.RUN)).parquet(*literal)
+        return spark.read.schema(record.ddl(record.RUN)).option(_CHECKSUMS, "true").parquet(*literal)
     except AnalysisException as error:
         raise MissingFileError(
             f"{storage.location}: files that the catalog names cannot be found: {error}.",

@@ -34,15 +34,17 @@ _RANGE: Final = ("topic_id", "lo", "hi", "start")
 _META: Final = pa.schema([pa.field("kind", pa.string()), *(record.RANGE.field(name) for name in _RANGE), *parts.PARTS])
 
 
-def write_batch(frame: DataFrame, target: RunTarget) -> Batch:
+def write_batch(frame: DataFrame, target: RunTarget, *, keyed: bool = True) -> Batch:
     """Step 3: writes the records of `frame` (record.SOURCE columns) where they were read, in one action.
+
+    Where logs are not folded by key (not `keyed`), a record needs none.
 
     Raises StorageError, and what the source raises.
     """
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with tagging():
-            yield from _write(batches, target)
+            yield from _write(batches, target, keyed=keyed)
 
     with unwrapping():
         rows = [row.asDict() for row in frame.mapInArrow(task, record.ddl(_META)).collect()]
@@ -54,16 +56,18 @@ def write_batch(frame: DataFrame, target: RunTarget) -> Batch:
     )
 
 
-def _write(batches: Iterable[pa.RecordBatch], target: RunTarget) -> Iterator[pa.RecordBatch]:
+def _write(batches: Iterable[pa.RecordBatch], target: RunTarget, *, keyed: bool) -> Iterator[pa.RecordBatch]:
     """The files' parts and the statements that came between the records, as rows of _META."""
     statements: list[pa.RecordBatch] = []
-    for part in runfile.write(_records(batches, statements), target, "ingest.write"):
+    for part in runfile.write(_records(batches, statements, keyed=keyed), target, "ingest.write"):
         yield _meta(parts.to_batch([part]), _WRITTEN)
     for batch in statements:
         yield _meta(_flat(batch), _STATED)
 
 
-def _records(batches: Iterable[pa.RecordBatch], statements: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch | None]:
+def _records(
+    batches: Iterable[pa.RecordBatch], statements: list[pa.RecordBatch], *, keyed: bool
+) -> Iterator[pa.RecordBatch | None]:
     """The records of `batches` as a run keeps them; the statements are put aside.
 
     Records may follow a statement of their own partition: where some were lost in the middle of a range. None
@@ -79,7 +83,7 @@ def _records(batches: Iterable[pa.RecordBatch], statements: list[pa.RecordBatch]
             if stated and stated & _partitions(piece):
                 stated.clear()
                 yield None
-            yield _as_run(piece)
+            yield _as_run(piece, needs_key=keyed)
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -99,10 +103,11 @@ def _partitions(rows: pa.RecordBatch) -> set[TopicPartition]:
     return {tp for tp, _ in runfile.split(rows.select(["topic", "partition", "offset"]))}
 
 
-def _as_run(batch: pa.RecordBatch) -> pa.RecordBatch:
+def _as_run(batch: pa.RecordBatch, *, needs_key: bool) -> pa.RecordBatch:
     size = batch.num_rows
     known = [batch[field.name].cast(field.type) for field in record.RECORDS]
-    rejected = pc.if_else(pc.is_null(batch["key"]), NULL_KEY, pa.scalar(None, pa.string()))
+    none = pa.nulls(size, pa.string())
+    rejected = pc.if_else(pc.is_null(batch["key"]), NULL_KEY, none) if needs_key else none
     return pa.RecordBatch.from_arrays([*known, pa.nulls(size, pa.int64()), rejected], schema=record.RUN)
 
 

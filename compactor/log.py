@@ -78,6 +78,20 @@ class Gap(Struct, frozen=True):
     end: int
 
 
+class Quarantined(Struct, frozen=True, kw_only=True):
+    """Why a log is set aside, in the words of the error; times in ms.
+
+    It has failed `failures` times in a row since `since_ms`, and is looked at again at `retry_ms`. `publishing`: what
+    is not published yet is damaged, so that nothing more of it is sent either.
+    """
+
+    since_ms: int
+    retry_ms: int
+    failures: int
+    error: str
+    publishing: bool = False
+
+
 class PartitionLog(Struct, frozen=True, kw_only=True):
     """The log of one source partition.
 
@@ -85,7 +99,7 @@ class PartitionLog(Struct, frozen=True, kw_only=True):
     partition that moved between two live ids would be published twice. `backlog_end` is the last stable
     offset when the partition was first seen, until it is published. `output` is the newest commit whose
     source offset is `published`; `base_output` the one at `clean_end`.
-    `last_full_fold_ms` is the latest time that a full fold was given; None: none yet.
+    `last_full_fold_ms` is the latest time that a full fold was given; None: none yet. `quarantine`: it is set aside.
     """
 
     topic: str
@@ -103,6 +117,7 @@ class PartitionLog(Struct, frozen=True, kw_only=True):
     base_output: OutputPoint | None = None
     gaps: tuple[Gap, ...] = ()
     last_full_fold_ms: int | None = None
+    quarantine: Quarantined | None = None
 
     @property
     def tp(self) -> TopicPartition:
@@ -156,14 +171,17 @@ def publish(log: PartitionLog, end: int, output: OutputPoint | None) -> Partitio
     return checked(replace(log, published=end, folded_end=folded_end, backlog_end=backlog, output=output or log.output))
 
 
-def clean(log: PartitionLog, clean_end: int, base: Run, at_ms: int | None = None) -> PartitionLog:
+def clean(
+    log: PartitionLog, clean_end: int, base: Run, at_ms: int | None = None, output: OutputPoint | None = None
+) -> PartitionLog:
     """`log` with everything below `clean_end` replaced by `base`; a run across it keeps its upper part.
 
-    `at_ms` is the time that the fold was given; one that is earlier than the last moves nothing back.
+    `at_ms` is the time that the fold was given; one that is earlier than the last moves nothing back. `output` is
+    the commit that stood at `clean_end`: publishing may have gone on since, and then the log knows it no more.
     """
     _check_end(log, clean_end)
     kept = tuple(upper(run, clean_end) for run in log.runs if run.end > clean_end)
-    output, folded_ms = _output_at(log, clean_end), _latest(log.last_full_fold_ms, at_ms)
+    output, folded_ms = _output_at(log, clean_end, output), _latest(log.last_full_fold_ms, at_ms)
     cleaned = replace(log, clean_end=clean_end, base=upper(base, log.start), runs=kept, base_output=output)
     return checked(replace(cleaned, last_full_fold_ms=folded_ms))
 
@@ -197,10 +215,10 @@ def _latest(*times: int | None) -> int | None:
     return max((time for time in times if time is not None), default=None)
 
 
-def _output_at(log: PartitionLog, clean_end: int) -> OutputPoint | None:
-    if log.output and log.output.source_offset == clean_end:
-        return log.output
-    return log.base_output
+def _output_at(log: PartitionLog, clean_end: int, planned: OutputPoint | None) -> OutputPoint | None:
+    """The commit that belongs to `clean_end`; in doubt an earlier one, from which it is safe to resume as well."""
+    points = (point for point in (planned, log.output) if point and point.source_offset == clean_end)
+    return next(points, log.base_output)
 
 
 def checked(log: PartitionLog) -> PartitionLog:

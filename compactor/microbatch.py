@@ -1,9 +1,10 @@
 """foreachBatch and tick(now): the two moments at which a connector's engine does anything.
 
     take(frame, now)   a micro-batch has come     → steps 3 and 4, then publish
-    tick(now)          time has passed            → publish what the lag has let go, snapshot when due
+    tick(now)          time has passed            → publish what the lag has let go
 
-They are called from different threads; one lock per connector makes them turns.
+They are called from different threads; one lock per connector makes them turns. What comes behind publishing
+(`compactor.upkeep`) has a thread of its own and waits for no turn.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 import structlog
 from msgspec.structs import replace
 
-from compactor import ingest, vacuum
+from compactor import ingest
 from compactor.actions import AnyAction, State
 from compactor.append import appends
 from compactor.batch import Batch, first_rejected
@@ -29,38 +30,30 @@ from compactor.outside import Outside
 from compactor.record import TopicPartition
 from compactor.runfile import RunTarget
 from compactor.settings import EngineSettings
-from compactor.tables import Tables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from compactor.actions import AddSnapshot
     from compactor.storage import Storage
 
 _log = structlog.get_logger()
 
 
 class Engine:
-    """One connector's engine: takes micro-batches in, sends what is due, folds and snapshots on demand."""
+    """One connector's engine: takes micro-batches in and sends what is due."""
 
     def __init__(
-        self,
-        spark: SparkSession,
-        storage: Storage,
-        catalog: Catalog,
-        outside: Outside,
-        settings: EngineSettings,
-        tables: Tables,
+        self, spark: SparkSession, storage: Storage, catalog: Catalog, outside: Outside, settings: EngineSettings
     ) -> None:
         self.counters = Counters()
         self._storage = storage
         self._catalog = catalog
         self._outside = outside
         self._settings = settings
-        self._tables = tables
         self._changelog = Changelog(spark, storage, catalog, outside)
         self._turn = threading.RLock()
         self._closed = False
+        self._job: str | None = None
 
     def take(self, frame: DataFrame, now_ms: int) -> Batch:
         """Takes a micro-batch in (record.SOURCE columns) and publishes what is due with it.
@@ -90,15 +83,15 @@ class Engine:
             if self._closed:
                 return
             self._publish(now_ms)
-            if self._tables.due(self._catalog.state, now_ms):
-                self.snapshot(now_ms)
 
     def _take(self, frame: DataFrame, now_ms: int) -> Batch:
-        batch = ingest.write_batch(frame, self._target())
+        self._job = secrets.token_hex(4)
+        batch = ingest.write_batch(frame, self._target(self._job), keyed=self._settings.policy.compacts)
         self._refuse_rejected(batch)
         self._admit(batch, now_ms)
         hit("ingest.before-commit")
         self._catalog.commit(lambda state: appends(state, batch, now_ms), now_ms)
+        self._job = None
         hit("ingest.after-commit")
         self.counters.ingested(batch)
         self._publish(now_ms)
@@ -111,8 +104,8 @@ class Engine:
                 "The connector goes on from its catalog when it is started again.",
             )
 
-    def finish(self, now_ms: int) -> tuple[AddSnapshot, ...]:
-        """The end of `--once`: publishes what is due, folds and snapshots; the new snapshots.
+    def finish(self, now_ms: int) -> None:
+        """The end of `--once`: publishes what is due.
 
         Positions that this life did not move are committed again: nobody knows how old they are, and the next
         life may be as short.
@@ -120,28 +113,11 @@ class Engine:
         with self._turn:
             self._check_open()
             self._publish(now_ms, replace(self._settings, first_refresh_ms=0))
-            return self.snapshot(now_ms)
 
-    def snapshot(self, now_ms: int) -> tuple[AddSnapshot, ...]:
-        """Folds everything published and writes a snapshot of every topic; the new snapshots."""
-        with self._turn:
-            self._check_open()
-            self.fold(now_ms)
-            taken = self._tables.snapshot(now_ms)
-            self.counters.add("snapshots", len(taken))
-            return taken
-
-    def fold(self, now_ms: int) -> None:
-        """Folds everything published into base runs: one record per key."""
-        with self._turn:
-            self._check_open()
-            self.counters.add("full_folds", self._tables.fold(now_ms))
-
-    def vacuum(self, now_ms: int, grace_ms: int) -> None:
-        """Removes files that nothing names; in turn with the jobs, so that none of theirs can be among them."""
-        with self._turn:
-            self._check_open()
-            vacuum.vacuum(self._storage, self._catalog, now_ms, grace_ms)
+    def running(self) -> tuple[str, ...]:
+        """The jobs whose files no commit names yet, though one may: a vacuum leaves them alone."""
+        job = self._job
+        return (job,) if job else ()
 
     def commit(self, decide: Callable[[State], Sequence[AnyAction]], now_ms: int) -> State:
         """Commits what `decide` makes of the newest state, in turn with everything else: it may look outside."""
@@ -178,9 +154,9 @@ class Engine:
             "nothing of this batch was taken.",
         )
 
-    def _target(self) -> RunTarget:
+    def _target(self, job: str) -> RunTarget:
         """Where this batch's files go; names carry the epoch and a job of their own, never a batch id."""
-        prefix = f"{self._catalog.epoch}-{secrets.token_hex(4)}"
+        prefix = f"{self._catalog.epoch}-{job}"
         return RunTarget(storage=self._storage, prefix=prefix, max_bytes=self._settings.policy.segment_bytes)
 
 

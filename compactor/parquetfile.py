@@ -31,6 +31,7 @@ class ParquetFile:
             pa.PythonFile(self._tee, mode="w"),
             schema,
             use_dictionary=[name for name in _REPEATED if name.partition(".")[0] in names],
+            write_page_checksum=True,  # so that a damaged page is known by itself, and the rest of the file stays good
             write_statistics=[name for name in _PRUNED_BY if name in names],
             **_OPTIONS,
         )

@@ -17,7 +17,10 @@ from compactor.record import TopicPartition
 
 
 class Part(Struct, frozen=True, kw_only=True):
-    """What one file holds of one partition; counts of records, times in ms."""
+    """What one file holds of one partition; counts of records, times in ms.
+
+    `min_timestamp` is the smallest above 0 (KIP-354 leaves out what says nothing), None where all are 0 or -1.
+    """
 
     topic: str
     partition: int
@@ -25,6 +28,7 @@ class Part(Struct, frozen=True, kw_only=True):
     tombstones: int = 0
     rejected: int = 0
     max_timestamp: int = -1
+    min_timestamp: int | None = None
     horizons: int = 0
     next_horizon_ms: int | None = None
     first_rejected_offset: int | None = None
@@ -68,6 +72,7 @@ def part_of(tp: TopicPartition, path: str, table: pa.Table) -> Part:
     tombstones = pc.and_not(pc.is_null(table["value"]), refused)
     horizons = table["delete_horizon"]
     first = pc.index(refused, True).as_py()
+    newest_ms = pc.max(table["timestamp"]).as_py()
     return Part(
         topic=tp.topic,
         partition=tp.partition,
@@ -79,15 +84,21 @@ def part_of(tp: TopicPartition, path: str, table: pa.Table) -> Part:
             bytes=record.measure(table),
             file_bytes=0,
             sha256="",
+            newest_ms=newest_ms,
         ),
         tombstones=pc.sum(tombstones).as_py(),
         rejected=pc.sum(refused).as_py(),
-        max_timestamp=pc.max(table["timestamp"]).as_py(),
+        max_timestamp=newest_ms,
+        min_timestamp=_smallest(table["timestamp"]),
         horizons=len(horizons) - horizons.null_count,
         next_horizon_ms=pc.min(horizons).as_py(),
         first_rejected_offset=offsets[first].as_py() if first >= 0 else None,
         first_rejected_reason=table["rejected"][first].as_py() if first >= 0 else None,
     )
+
+
+def _smallest(timestamps: pa.ChunkedArray) -> int | None:
+    return pc.min(timestamps.filter(pc.greater(timestamps, 0))).as_py()
 
 
 def _check_rising(tp: TopicPartition, offsets: pa.ChunkedArray) -> None:
@@ -112,10 +123,12 @@ def joined(part: Part, later: Part) -> Part:
             last=later.file.last,
             records=part.file.records + later.file.records,
             bytes=part.file.bytes + later.file.bytes,
+            newest_ms=_latest(part.file.newest_ms, later.file.newest_ms),
         ),
         tombstones=part.tombstones + later.tombstones,
         rejected=part.rejected + later.rejected,
         max_timestamp=max(part.max_timestamp, later.max_timestamp),
+        min_timestamp=_earliest(part.min_timestamp, later.min_timestamp),
         horizons=part.horizons + later.horizons,
         next_horizon_ms=_earliest(part.next_horizon_ms, later.next_horizon_ms),
         first_rejected_offset=first.first_rejected_offset,
@@ -125,6 +138,10 @@ def joined(part: Part, later: Part) -> Part:
 
 def _earliest(*times: int | None) -> int | None:
     return min((time for time in times if time is not None), default=None)
+
+
+def _latest(*times: int | None) -> int | None:
+    return max((time for time in times if time is not None), default=None)
 
 
 def completed(part: Part, file_bytes: int, sha256: str) -> Part:

@@ -68,7 +68,10 @@ def read(storage: Storage, part: Slice, columns: Sequence[str] | None = None) ->
 def read_extent(storage: Storage, extent: Extent, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
     """The records of one extent by offset; StorageError where its file cannot be opened."""
     names = list(columns or record.RUN.names)
-    with storage.open_input(extent.file.path) as source, pq.ParquetFile(source) as file:
+    with (
+        storage.open_input(extent.file.path) as source,
+        pq.ParquetFile(source, page_checksum_verification=True) as file,
+    ):
         groups = [group for group in range(file.num_row_groups) if _overlaps(file.metadata.row_group(group), extent)]
         for batch in file.iter_batches(row_groups=groups, columns=[*{*names, "offset"}]):
             rows = _trimmed(batch, extent)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from compactor.policy import CompactionPolicy
+from compactor.policy import CompactionPolicy, FoldPolicy
 
 HALF_A_DAY_MS = 43_200_000
 
@@ -16,10 +16,13 @@ class EngineSettings(Struct, frozen=True, kw_only=True):
     topic (errors.tolerance=all); otherwise it stops the connector. `snapshot_interval_ms` -1: only on demand.
     `position_refresh_ms`: how old a committed position may grow, well inside the broker's
     offsets.retention.minutes (a week by default); `first_refresh_ms`: when one of unknown age is committed again.
+    `fold_bytes_per_second`: what folds read and write together at most; None: no limit.
     """
 
     connector: str
     policy: CompactionPolicy
+    fold: FoldPolicy = FoldPolicy()
+    fold_bytes_per_second: int | None = None
     bootstrap_fold: bool = True
     tolerate_rejected: bool = False
     snapshot_interval_ms: int = -1

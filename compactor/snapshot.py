@@ -56,11 +56,10 @@ def write_snapshot(
 ) -> AddSnapshot:
     """Steps 15 and 16: the snapshot `name` of `topic`, complete on `shelf` (the snapshot location) with its manifest.
 
-    Its vector is published, to which a full fold must just have been committed. Raises FoldError where it was
-    not, StorageError.
+    Its vector is where the base runs end, whatever is published and ingested meanwhile: that is always the end of a
+    fold that was sent completely. Raises FoldError where records are missing, StorageError.
     """
     logs = tuple(sorted((log for log in state.logs if log.topic == topic), key=lambda log: log.partition))
-    _check_folded(state.connector, logs)
     path = f"{state.connector}/{topic}/{name}"
     files, tombstones = write_data(spark, storage, shelf.sub(path), logs)
     hit("snapshot.write")
@@ -125,16 +124,6 @@ def sweep(shelf: Storage, state: State, topic: str, before: Collection[str]) -> 
     return gone
 
 
-def _check_folded(connector: str, logs: Sequence[PartitionLog]) -> None:
-    for log in logs:
-        if log.clean_end != log.published:
-            raise FoldError(
-                f"Connector {connector}: a snapshot of {log.tp} was to stand at offset {log.published}, but its base "
-                f"run ends at {log.clean_end}.",
-                "Fold first; this is a defect of keyfold if `snapshot` said so.",
-            )
-
-
 def _check_counts(connector: str, topic: str, logs: Sequence[PartitionLog], written: Manifest) -> None:
     kept = sum(log.base.records for log in logs if log.base)
     if kept != written.records + written.tombstones_excluded:
@@ -149,7 +138,8 @@ def _manifest(
     state: State, logs: Sequence[PartitionLog], files: Sequence[DataFile], tombstones: int, now_ms: int, extra: Extra
 ) -> Manifest:
     topic = state.topics[logs[0].topic]
-    safe = None if extra.resume_safe_ms is None else now_ms + extra.resume_safe_ms
+    since_ms = min(_stood_ms(log, now_ms) for log in logs)
+    safe = None if extra.resume_safe_ms is None else since_ms + extra.resume_safe_ms
     return Manifest(
         connector=state.connector,
         topic=topic.topic,
@@ -165,6 +155,11 @@ def _manifest(
         schema=manifest.columns(TABLE),
         files=tuple(files),
     )
+
+
+def _stood_ms(log: PartitionLog, now_ms: int) -> int:
+    """When a follower of the output was where the base run of `log` ends: from then on its tombstones count."""
+    return now_ms if log.clean_end == log.published else min(log.last_full_fold_ms or now_ms, now_ms)
 
 
 def _output_offsets(logs: Sequence[PartitionLog], starts: Mapping[int, int]) -> dict[int, int]:

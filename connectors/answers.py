@@ -1,22 +1,25 @@
-"""Carries out what commands ask of a live worker: compactor.requests, seen from the worker's side."""
+"""Carries out what commands ask of a connector: requests to a live worker, or those of a command that took it over."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import structlog
 
 from compactor import requests
-from compactor.actions import AddSnapshot
+from compactor.actions import State
+from compactor.catalog import Catalog
 from compactor.errors import KeyfoldError
-from compactor.microbatch import Engine
+from compactor.record import TopicPartition
 from compactor.requests import Answer, Request
 from compactor.storage import Storage
+from compactor.upkeep import Upkeep
 from connectors.clock import Clock
 
 SNAPSHOT: Final = "snapshot"
+CLEAN: Final = "clean"
+RELEASE: Final = "release"
 
 _log = structlog.get_logger()
 
@@ -24,9 +27,10 @@ _log = structlog.get_logger()
 class Answers:
     """Looks for requests in one connector's folder, and carries them out."""
 
-    def __init__(self, storage: Storage, engine: Engine, clock: Clock) -> None:
+    def __init__(self, storage: Storage, catalog: Catalog, upkeep: Upkeep, clock: Clock) -> None:
         self._storage = storage
-        self._engine = engine
+        self._catalog = catalog
+        self._upkeep = upkeep
         self._clock = clock
 
     def answer(self) -> None:
@@ -34,33 +38,53 @@ class Answers:
         for request in requests.pending(self._storage):
             _log.info("request", kind=request.kind, id=request.id)
             try:
-                answer = self._carry_out(request)
+                answer = self._try(request)
             except Exception as error:
                 # First the answer: who asks again and again must not end every life of this connector.
                 requests.answer(self._storage, request.id, Answer(ok=False, message=str(error)))
                 raise
             requests.answer(self._storage, request.id, answer)
 
-    def _carry_out(self, request: Request) -> Answer:
-        if request.kind != SNAPSHOT:
-            return Answer(
-                ok=False,
-                message=f"The worker that runs this connector does not know {request.kind!r}.",
-                action="Run worker and command from the same version of keyfold.",
-            )
+    def carry_out(self, request: Request) -> dict[str, Any]:
+        """Does what is asked; what came of it, as the asker's side reads it. Raises KeyfoldError."""
+        now_ms = self._clock.now_ms()
+        wanted = asked_for(request, self._catalog.state)
+        match request.kind:
+            case "snapshot":
+                return {"snapshots": msgspec.to_builtins(self._upkeep.snapshot(now_ms))}
+            case "clean":
+                return {"logs": msgspec.to_builtins(self._upkeep.fold(now_ms, wanted))}
+            case "release":
+                return {"released": self._upkeep.release(now_ms, wanted)}
+        raise AskedWrongError(
+            f"The worker that runs this connector does not know {request.kind!r}.",
+            "Run worker and command from the same version of keyfold.",
+        )
+
+    def _try(self, request: Request) -> Answer:
         try:
-            return Answer(ok=True, result=snapshots_result(self._engine.snapshot(self._clock.now_ms())))
+            return Answer(ok=True, result=self.carry_out(request))
         except KeyfoldError as error:
-            if error.retriable:
+            if error.retriable or isinstance(error, AskedWrongError):
                 return Answer(ok=False, message=error.message, action=error.action)
             raise
 
 
-def snapshots_result(taken: Sequence[AddSnapshot]) -> dict[str, object]:
-    """What a snapshot request is answered with; `snapshots_of` reads it."""
-    return {"snapshots": msgspec.to_builtins(taken)}
+class AskedWrongError(KeyfoldError):
+    """What was asked for is not there: the one who asks has to ask for something else."""
 
 
-def snapshots_of(answer: Answer) -> tuple[AddSnapshot, ...]:
-    """The snapshots that an answer names."""
-    return tuple(msgspec.convert(one, AddSnapshot) for one in answer.result.get("snapshots", ()))
+def asked_for(request: Request, state: State) -> tuple[TopicPartition, ...] | None:
+    """The logs that `request` names; None where it names all. Raises AskedWrongError where there is none of them."""
+    if request.topic is None:
+        return None
+    found = tuple(
+        log.tp for log in state.logs if log.topic == request.topic and request.partition in (None, log.partition)
+    )
+    if found:
+        return found
+    where = f"topic {request.topic}" + ("" if request.partition is None else f", partition {request.partition}")
+    known = ", ".join(sorted(state.topics)) or "none yet"
+    raise AskedWrongError(
+        f"Connector {state.connector} has no {where}.", f"Its topics are: {known}; `keyfold describe` shows all."
+    )

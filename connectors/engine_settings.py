@@ -11,6 +11,8 @@ def engine_settings(connector: ConnectorConfig) -> EngineSettings:
     return EngineSettings(
         connector=connector.name,
         policy=connector.policy,
+        fold=connector.fold,
+        fold_bytes_per_second=connector.fold_io_max_bytes_per_second,
         bootstrap_fold=connector.bootstrap_fold_enable,
         tolerate_rejected=connector.errors_tolerance == "all",
         snapshot_interval_ms=connector.snapshot_interval_ms,

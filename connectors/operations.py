@@ -5,15 +5,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import msgspec
 from msgspec import Struct
 
 from compactor import owner, requests
 from compactor.actions import AddSnapshot
+from compactor.cleaner import Folded
 from compactor.errors import KeyfoldError
+from compactor.requests import Request
 from compactor.storage import Storage
-from connectors.answers import SNAPSHOT, snapshots_of
+from connectors.answers import CLEAN, RELEASE, SNAPSHOT
 from connectors.clock import Clock, SystemClock
 from connectors.config.connector import ConnectorConfig
 from connectors.config.worker import WorkerConfig
@@ -46,17 +49,61 @@ def take_snapshot(
         raise ConfigError(
             f"Connector {connector.name} has no snapshot.location.", "Set it in the connector file, then try again."
         )
-    storage = connector_storage(worker, connector.name)
-    lock = owner.OwnerLock(storage)
-    if lock.claim(owner.here()):
-        taken = _take_over(worker, connector, clock or SystemClock(), lock)
-    else:
-        taken = _ask(storage, connector.name, clock or SystemClock())
+    result = _perform(worker, connector, clock or SystemClock(), SNAPSHOT)
+    taken = msgspec.convert(result.get("snapshots", ()), tuple[AddSnapshot, ...])
     return tuple(_infos(connector.snapshot_path, taken))
 
 
-def _ask(storage: Storage, name: str, clock: Clock) -> tuple[AddSnapshot, ...]:
-    request = requests.leave(storage, SNAPSHOT, clock.now_ms())
+def fold_logs(
+    worker: WorkerConfig,
+    connector: ConnectorConfig,
+    topic: str | None = None,
+    partition: int | None = None,
+    clock: Clock | None = None,
+) -> tuple[Folded, ...]:
+    """A full fold of every log (or those of `topic`, or its `partition`) in which it changes anything.
+
+    Raises ConfigError where the connector's cleanup.policy has no compact, UnreachableError, AskedWrongError.
+    """
+    if not connector.policy.compacts:
+        raise ConfigError(
+            f"Connector {connector.name} has cleanup.policy=delete: its logs are not folded by key.",
+            "Add compact to cleanup.policy if they are to be.",
+        )
+    result = _perform(worker, connector, clock or SystemClock(), CLEAN, topic, partition)
+    return msgspec.convert(result.get("logs", ()), tuple[Folded, ...])
+
+
+def release_log(
+    worker: WorkerConfig, connector: ConnectorConfig, topic: str, partition: int, clock: Clock | None = None
+) -> bool:
+    """Ends the quarantine of a partition whose files are back; False where it was in none.
+
+    Raises StorageError where a file is still missing or damaged, UnreachableError, AskedWrongError.
+    """
+    return bool(_perform(worker, connector, clock or SystemClock(), RELEASE, topic, partition).get("released"))
+
+
+def _perform(
+    worker: WorkerConfig,
+    connector: ConnectorConfig,
+    clock: Clock,
+    kind: str,
+    topic: str | None = None,
+    partition: int | None = None,
+) -> dict[str, Any]:
+    storage = connector_storage(worker, connector.name)
+    lock = owner.OwnerLock(storage)
+    if not lock.claim(owner.here()):
+        return _ask(storage, connector.name, clock, kind, topic, partition)
+    request = Request(id="", kind=kind, asked_ms=clock.now_ms(), topic=topic, partition=partition)
+    return _take_over(worker, connector, clock, lock, request)
+
+
+def _ask(
+    storage: Storage, name: str, clock: Clock, kind: str, topic: str | None, partition: int | None
+) -> dict[str, Any]:
+    request = requests.leave(storage, kind, clock.now_ms(), topic, partition)
     deadline = clock.monotonic() + ANSWER_SECONDS
     never = threading.Event()
     while (answer := requests.answered(storage, request.id)) is None:
@@ -68,19 +115,19 @@ def _ask(storage: Storage, name: str, clock: Clock) -> tuple[AddSnapshot, ...]:
         clock.wait(POLL_SECONDS, never)
     if not answer.ok:
         raise KeyfoldError(answer.message, answer.action)
-    return snapshots_of(answer)
+    return answer.result
 
 
 def _take_over(
-    worker: WorkerConfig, connector: ConnectorConfig, clock: Clock, lock: owner.OwnerLock
-) -> tuple[AddSnapshot, ...]:
+    worker: WorkerConfig, connector: ConnectorConfig, clock: Clock, lock: owner.OwnerLock, request: Request
+) -> dict[str, Any]:
     """The lock is held from before Spark starts: a worker that starts meanwhile fences us, never the reverse."""
     from connectors import spark as sparks
     from connectors.pipeline import Pipeline
 
     spark = sparks.session(worker.spark_master, worker.spark_settings)
     try:
-        return Pipeline(spark, worker, connector, clock, NullObserver(), lambda _: None, lock).snapshot()
+        return Pipeline(spark, worker, connector, clock, NullObserver(), lambda _: None, lock).perform(request)
     finally:
         spark.stop()
 

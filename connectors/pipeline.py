@@ -1,7 +1,7 @@
 """One connector in one worker: take-over, streaming query, the clock's ticks, and the end.
 
 The way of a record: source/ → stream.py → compactor.microbatch (ingest, fold) → sinks/changelog.py →
-compactor.tables (clean, snapshot).
+background.py → compactor.upkeep (clean, snapshot).
 """
 
 from __future__ import annotations
@@ -9,26 +9,30 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import structlog
 
 from compactor import owner
 from compactor.catalog import Catalog
+from compactor.cleaner import Cleaner
 from compactor.failpoints import hit
+from compactor.isolation import Isolation
 from compactor.microbatch import Engine
+from compactor.snapshots import Snapshots
 from compactor.storage import Storage, open_storage
-from compactor.tables import Tables
+from compactor.upkeep import Upkeep
 from connectors import spark as sparks
 from connectors import stream
 from connectors.answers import Answers
+from connectors.background import VACUUM_GRACE_MS, Background, Rhythm
 from connectors.clock import Clock
 from connectors.config.connector import ConnectorConfig
 from connectors.config.worker import WorkerConfig
 from connectors.engine_settings import engine_settings
-from connectors.gateway import KafkaGateway
 from connectors.kafka.settings import ClientSettings
 from connectors.progress import Observer
+from connectors.stopping import Stop
 from connectors.stores import connector_storage
 from connectors.takeover import Owned, take_over
 
@@ -36,7 +40,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from compactor.actions import AddSnapshot
+    from compactor.requests import Request
 
 _log = structlog.get_logger()
 
@@ -44,8 +48,15 @@ POLL_SECONDS: Final = 0.1
 TICK_MS: Final = 500
 FENCE_CHECK_MS: Final = 5_000
 TOPICS_CHECK_MS: Final = 30_000
-VACUUM_EVERY_MS: Final = 600_000
-VACUUM_GRACE_MS: Final = 3_600_000
+
+
+class Life(NamedTuple):
+    """What one life of a connector works with, once it has taken over."""
+
+    owned: Owned
+    engine: Engine
+    upkeep: Upkeep
+    answers: Answers
 
 
 class Pipeline:
@@ -69,48 +80,62 @@ class Pipeline:
         self._storage = connector_storage(worker, connector.name)
         self._clients = ClientSettings.of(worker, connector)
         self._lock = lock or owner.OwnerLock(self._storage)
+        self._rhythm = Rhythm(
+            initial_delay_ms=worker.log_cleaner_initial_delay_ms, backoff_ms=worker.log_cleaner_backoff_ms
+        )
         self._due: dict[str, float] = {}
         self._failure: Exception | None = None
         self._total: int | None = None
 
-    def run(self, stop: threading.Event, *, once: bool) -> None:
+    def run(self, stop: Stop, *, once: bool) -> None:
         """Runs until `stop` is set or, with `once`, until all that is stable now is done.
 
         Raises KeyfoldError: FencedError when a newer owner took over, ConnectorError where an operator must decide.
         """
         with ExitStack() as stack:
-            engine, owned = self.begin(stack)
-            self._expect(owned, once=once)
-            query = self._query(engine, owned.catalog, once=once)
+            life = self.begin(stack)
+            background = self._background(life)
+            stack.callback(lambda: background.stop(finish=stop.patient))
+            background.start()
+            self._expect(life.owned, once=once)
+            query = self._query(life.engine, life.owned.catalog, once=once)
             stack.callback(query.stop)
-            self._watch(query, engine, owned, stop)
+            self._watch(query, life, background, stop)
             if once and not stop.is_set():
-                self._finish(engine)
+                background.stop(finish=True)
+                self._finish(life)
 
-    def snapshot(self) -> tuple[AddSnapshot, ...]:
-        """Takes over, publishes what is due and snapshots, without reading anything new."""
+    def perform(self, request: Request) -> dict[str, Any]:
+        """Takes over, publishes what is due and carries `request` out, without reading anything new."""
         with ExitStack() as stack:
-            engine, _ = self.begin(stack)
-            engine.tick(self._clock.now_ms())
-            return engine.snapshot(self._clock.now_ms())
+            life = self.begin(stack)
+            life.engine.tick(self._clock.now_ms())
+            return life.answers.carry_out(request)
 
-    def begin(self, stack: ExitStack) -> tuple[Engine, Owned]:
+    def begin(self, stack: ExitStack) -> Life:
         """Steps T1 to T3, and the engine on what they found."""
         self._observer.stage(self._connector.name, "taking over")
         stack.callback(self._lock.release)
         self._lock.claim(owner.here())  # first, so that a command finds a worker here, not one to take over from
         owned = take_over(self._storage, self._connector, self._clients, self._tasks_max(), self._clock.now_ms())
         self._lock.claim(owner.here(owned.catalog.epoch))
-        engine = self._engine(*owned)
-        stack.callback(engine.close)
-        return engine, owned
+        life = self._life(owned)
+        stack.callback(life.engine.close)
+        return life
 
-    def _engine(self, catalog: Catalog, gateway: KafkaGateway) -> Engine:
-        settings = engine_settings(self._connector)
-        shelf = _shelf(self._connector)
-        tables = Tables(self._spark, self._storage, catalog, gateway, settings, shelf)
-        tables.settle()
-        return Engine(self._spark, self._storage, catalog, gateway, settings, tables)
+    def _life(self, owned: Owned) -> Life:
+        settings, (catalog, gateway) = engine_settings(self._connector), owned
+        engine = Engine(self._spark, self._storage, catalog, gateway, settings)
+        snapshots = Snapshots(self._spark, self._storage, catalog, gateway, settings, _shelf(self._connector))
+        isolation = Isolation(self._storage, catalog)
+        cleaner = Cleaner(self._spark, self._storage, catalog, settings, engine.counters, isolation)
+        upkeep = Upkeep(self._storage, catalog, cleaner, snapshots, engine.counters, isolation)
+        upkeep.settle()
+        return Life(owned, engine, upkeep, Answers(self._storage, catalog, upkeep, self._clock))
+
+    def _background(self, life: Life) -> Background:
+        name, clock = self._connector.name, self._clock
+        return Background(self._spark, name, life.upkeep, life.answers, life.engine.running, clock, self._rhythm)
 
     def _query(self, engine: Engine, catalog: Catalog, *, once: bool) -> StreamingQuery:
         """Step T4: a checkpoint of this epoch, begun where the catalog ends."""
@@ -150,11 +175,12 @@ class Pipeline:
         self._observer.counts(name, counters)
         self._report(counters)
 
-    def _watch(self, query: StreamingQuery, engine: Engine, owned: Owned, stop: threading.Event) -> None:
+    def _watch(self, query: StreamingQuery, life: Life, background: Background, stop: threading.Event) -> None:
         """The clock's side of a running connector, until its query ends."""
-        catalog, gateway = owned
-        answers = Answers(self._storage, engine, self._clock)
+        (catalog, gateway), engine = life.owned, life.engine
         while query.isActive and self._failure is None and not self._clock.wait(POLL_SECONDS, stop):
+            if background.failure is not None:
+                raise background.failure
             now_ms = self._clock.now_ms()
             if not self._every("tick", TICK_MS):
                 continue
@@ -162,11 +188,8 @@ class Pipeline:
                 self._lock.claim(owner.here(catalog.epoch))  # one who was frozen may have held it until now
                 catalog.refresh()  # an idle owner commits nothing, so it has to look whether it still is the owner
             engine.tick(now_ms)
-            answers.answer()
             if self._every("topics", TOPICS_CHECK_MS):
                 engine.commit(gateway.discover, now_ms)
-            if self._every("vacuum", VACUUM_EVERY_MS):
-                engine.vacuum(now_ms, VACUUM_GRACE_MS)
             self._show(engine)
         failure = self._failure  # what stopping interrupts is no failure: the next life goes on from the catalog
         query.stop()
@@ -175,13 +198,16 @@ class Pipeline:
         if failure is not None:
             raise failure
 
-    def _finish(self, engine: Engine) -> None:
+    def _finish(self, life: Life) -> None:
         """The end of `--once`: what is still due is published, everything published is folded and snapshotted."""
-        name = self._connector.name
+        name, clock = self._connector.name, self._clock
         self._observer.stage(name, "publishing, folding")
-        engine.finish(self._clock.now_ms())
-        engine.vacuum(self._clock.now_ms(), VACUUM_GRACE_MS)
-        self._show(engine)
+        life.engine.finish(clock.now_ms())
+        life.upkeep.round(clock.now_ms())
+        life.upkeep.snapshot(clock.now_ms())
+        life.upkeep.vacuum(clock.now_ms(), VACUUM_GRACE_MS, life.engine.running)
+        self._show(life.engine)
+        life.upkeep.check_whole()
 
     def _tasks_max(self) -> int:
         return self._connector.tasks_max or sparks.cores(self._spark)

@@ -18,6 +18,7 @@ from connectors.pipeline import Pipeline
 from connectors.progress import Observer
 from connectors.state import Backoff, Status
 from connectors.status import StatusFile
+from connectors.stopping import Stop
 from connectors.stores import connector_storage
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class Supervisor:
         self._backoff = Backoff(connector.restart_backoff_initial_ms, connector.restart_backoff_max_ms)
         self._file = StatusFile(connector_storage(worker, connector.name))
         self._status = Status()
-        self._stop = threading.Event()
+        self._stop = Stop()
         self._thread = threading.Thread(target=lambda: None)
 
     def start(self, *, once: bool) -> None:
@@ -47,9 +48,9 @@ class Supervisor:
         self._thread = threading.Thread(target=self._run, kwargs={"once": once}, name=self._name, daemon=True)
         self._thread.start()
 
-    def ask_to_stop(self) -> None:
-        """Lets the step that runs now end, and then the connector."""
-        self._stop.set()
+    def ask_to_stop(self, *, patient: bool = False) -> None:
+        """Lets the step that runs now end, and then the connector; where `patient`, a running fold as well."""
+        self._stop.ask(patient=patient)
 
     def join(self) -> None:
         """Waits until the thread has ended."""

@@ -100,7 +100,7 @@ class Worker:
             if changed is None:
                 continue
             _log.info("connector file changed, restarting the connector", connector=name, file=str(file.path))
-            self._supervisors[name].ask_to_stop()
+            self._supervisors[name].ask_to_stop(patient=True)
             self._supervisors[name].join()
             del self._files[name], self._supervisors[name]
             self._files[changed.config.name] = changed

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from compactor.policy import CompactionPolicy
+from compactor.policy import CompactionPolicy, FoldPolicy
 from connectors.config import clients, rules
 from connectors.config.faults import Fault, FaultyConfigError
 from connectors.config.keys import CONNECTOR_KEYS, CONNECTOR_PREFIXES
@@ -121,6 +121,16 @@ class ConnectorConfig(BaseModel):
             retention_ms=self.retention_ms,
             retention_bytes=self.retention_bytes,
             segment_bytes=self.segment_bytes,
+        )
+
+    @property
+    def fold(self) -> FoldPolicy:
+        """When the connector's runs are rewritten."""
+        return FoldPolicy(
+            level0_files=self.fold_level0_files,
+            tier_runs=self.fold_tier_runs,
+            run_max_bytes=self.fold_run_max_bytes,
+            full_interval_ms=self.fold_full_interval_ms,
         )
 
     @property

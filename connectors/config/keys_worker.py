@@ -51,7 +51,7 @@ WORKER: Final = group(
     Key(
         "log.cleaner.initial.delay.ms",
         whole(0),
-        "30000",
+        "60000",
         "How long after its start a worker waits before the first fold of the cleaner.",
         "ms",
     ),

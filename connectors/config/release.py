@@ -10,20 +10,8 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
 LATER: Final[dict[str, str]] = {
-    "cleanup.policy": "the delete policy",
-    "retention.ms": "the delete policy",
-    "retention.bytes": "the delete policy",
-    "min.cleanable.dirty.ratio": "the background cleaner",
-    "max.compaction.lag.ms": "the background cleaner",
-    "fold.level0.files": "the background cleaner",
-    "fold.tier.runs": "the background cleaner",
-    "fold.run.max.bytes": "the background cleaner",
-    "fold.full.interval.ms": "the background cleaner",
-    "fold.io.max.bytes.per.second": "the background cleaner",
     "errors.retry.timeout": "retries of single records",
     "errors.retry.delay.max.ms": "retries of single records",
-    "log.cleaner.backoff.ms": "the background cleaner",
-    "log.cleaner.initial.delay.ms": "the background cleaner",
 }
 """Keys of keyfold that may only stand at their default, and what they belong to."""
 

@@ -88,6 +88,19 @@ def _snapshots_need_place(location: str | None, interval: int) -> Iterator[Fault
         yield Fault("snapshot.interval.ms", "has no effect without snapshot.location; set that too.")
 
 
+def _raw_copy(policy: frozenset[str], template: str, location: str | None) -> Iterator[Fault]:
+    if "compact" in policy:
+        return
+    if template != "none":
+        text = (
+            "with cleanup.policy=delete there is no latest record of a key to publish; set it to none, or add compact."
+        )
+        yield Fault("output.topic", text)
+    if location is not None:
+        text = "with cleanup.policy=delete there is no table of keys; remove it, or add compact to cleanup.policy."
+        yield Fault("snapshot.location", text)
+
+
 def _backoff(first: int, longest: int) -> Iterator[Fault]:
     if first > longest:
         text = f'"{first}" is greater than restart.backoff.max.ms ({longest}); it must not be.'
@@ -112,6 +125,7 @@ RULES: Final[tuple[tuple[tuple[str, ...], Rule], ...]] = (
     ((_DLQ, "errors.tolerance"), _letters_need_tolerance),
     ((_DLQ, "errors.deadletterqueue.context.headers.enable"), _needs_letters),
     (("snapshot.location", "snapshot.interval.ms"), _snapshots_need_place),
+    (("cleanup.policy", "output.topic", "snapshot.location"), _raw_copy),
     (("restart.backoff.initial.ms", "restart.backoff.max.ms"), _backoff),
     (("output.topic.config.",), _topic_settings),
 )

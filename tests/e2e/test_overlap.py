@@ -44,7 +44,7 @@ def test_overlapping_batches_are_taken_by_offset(spark: SparkSession, place: Pla
     """The same batch twice changes nothing, one that overlaps adds its suffix, one that leaves a gap is refused."""
     produce(place.bootstrap, place.topic, some_records(1, 120))
     with ExitStack() as stack:
-        engine, owned = place.pipeline(spark, bootstrap_fold_enable="false").begin(stack)
+        owned, engine, *_ = place.pipeline(spark, bootstrap_fold_enable="false").begin(stack)
         topic_id = owned.catalog.state.topics[place.topic].topic_id
         engine.take(batch(spark, place, topic_id, {0: 0, 1: 0}), NOW_MS)
         taken = owned.catalog.state

@@ -11,7 +11,6 @@ from pyspark.sql import SparkSession
 
 from compactor import clean, manifest, snapshot
 from compactor.actions import State, apply
-from compactor.errors import FoldError
 from compactor.local import LocalStorage
 from compactor.policy import CompactionPolicy
 from compactor.snapshot import Extra
@@ -86,14 +85,17 @@ def test_a_manifest_says_where_to_go_on(
         assert (file["bytes"], file["sha256"]) == (len(data), hashlib.sha256(data).hexdigest())
 
 
-def test_a_snapshot_needs_a_fold_to_its_vector(
+def test_a_snapshot_stands_where_the_base_runs_end(
     spark: SparkSession, storage: LocalStorage, shelf: LocalStorage, folded: State
 ) -> None:
-    """Where something was published since the fold, no snapshot is written: its offsets would not be its records'."""
+    """What is published while it is made is no part of it; and resuming is safe for as long as the fold is old."""
     ahead = ingested(spark, storage, folded, [read_all([row(0, 4, b"z", b"z")], {0: (4, 5)})])
-    with pytest.raises(FoldError, match="base run ends at 4"):
-        snapshot.write_snapshot(spark, storage, shelf, published(ahead, {0: 5}), "t", NAME, NOW, EXTRA)
-    assert shelf.walk("") == []
+    later = published(ahead, {0: 5})
+    taken = snapshot.write_snapshot(spark, storage, shelf, later, "t", NAME, NOW + 10_000, EXTRA)
+    written = manifest.decode(shelf.read(f"{taken.path}/manifest.json"))
+    assert (written.source_offsets, written.records) == ({"0": 4, "1": 9, "2": 6}, 3)
+    assert written.output_offsets == {"0": 1004, "1": 1009, "2": 5}
+    assert written.resume_safe_until == manifest.iso(NOW + 60_000)
 
 
 def test_latest_follows_and_what_the_catalog_does_not_name_goes(

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +20,7 @@ from connectors.config.connector import ConnectorConfig
 from connectors.config.load import load_connector, load_worker
 from connectors.pipeline import Pipeline
 from connectors.progress import NullObserver
+from connectors.stopping import Stop
 from tests.support.kafka import consume_all, wait_until
 from tests.support.promises import check
 from tests.support.quick import QUICK_START
@@ -81,7 +81,7 @@ class Place:
 
     def once(self, spark: SparkSession, **changes: object) -> State:
         """`run --once` in this process; the catalog afterwards."""
-        self.pipeline(spark, **changes).run(threading.Event(), once=True)
+        self.pipeline(spark, **changes).run(Stop(), once=True)
         return self.state()
 
     def state(self) -> State:

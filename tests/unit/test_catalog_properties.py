@@ -21,6 +21,8 @@ from compactor.actions import (
     Merge,
     PlanFold,
     Publish,
+    Quarantine,
+    Release,
     ReopenTopic,
     Restate,
     Retain,
@@ -31,7 +33,7 @@ from compactor.actions import (
 )
 from compactor.catalog import Catalog
 from compactor.commits import CHECKPOINT_EVERY, FORMAT, Commit, checkpoint_path, encode, listing
-from compactor.log import Gap, PartitionLog
+from compactor.log import Gap, PartitionLog, Quarantined
 from compactor.testing import MemoryStorage
 from tests.support.catalogs import NOW, append, clean, deciding, publish, run
 
@@ -53,6 +55,12 @@ EXAMPLES: list[AnyAction] = [
     Merge(topic="t", partition=0, run=run(0, 9, "runs/1-m-x.parquet", level=1)),
     Restate(topic="t", partition=0, runs=(run(0, 4, "runs/1-a-x.parquet"), run(4, 9, "runs/1-a-x.parquet"))),
     Retain(topic="t", partition=0, start=4),
+    Quarantine(
+        topic="t",
+        partition=0,
+        found=Quarantined(since_ms=1, retry_ms=2, failures=3, error="gone", publishing=True),
+    ),
+    Release(topic="t", partition=0),
     AddSnapshot(topic="t", id="1", path="t/1", created_ms=1, source_offsets={"0": 1}, records=1, bytes=1),
     DropSnapshot(topic="t", id="1"),
 ]

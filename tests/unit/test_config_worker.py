@@ -68,7 +68,7 @@ def test_every_key_has_a_variable(key: str) -> None:
         ({"security.protocol": "SSL"}, "write consumer.security.protocol, producer.security.protocol and admin."),
         ({"log.level": "loud"}, "allowed is debug, info, warning or error"),
         ({"listeners": "http://x:1"}, "not available yet in keyfold"),
-        ({"log.cleaner.backoff.ms": 1}, "not available yet in keyfold"),
+        ({"log.cleaner.backoff.ms": -1}, "is not allowed"),
         ({"consumer.group.id": "g"}, "consumer.group.id: cannot be set"),
         ({"spark.speculation": "true"}, 'is always "false"'),
         ({"spark.x": "${env:KF_NOT_THERE}"}, "cannot be resolved"),

@@ -1,4 +1,4 @@
-"""Full folds and snapshots of one connector: steps 13 to 17 of docs/protocol.md."""
+"""The snapshots of one connector: when one is due, and steps 15 to 17 of docs/protocol.md."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from compactor import clean, snapshot
+from compactor import snapshot
 from compactor.actions import AddSnapshot, AnyAction, State, apply
 from compactor.catalog import Catalog
 from compactor.failpoints import hit
-from compactor.log import PartitionLog
 from compactor.outside import Outside
-from compactor.runfile import RunTarget
 from compactor.settings import EngineSettings
 
 if TYPE_CHECKING:
@@ -25,8 +23,8 @@ if TYPE_CHECKING:
 _log = structlog.get_logger()
 
 
-class Tables:
-    """The kept side of one connector: base runs, and the snapshots that are made of them."""
+class Snapshots:
+    """What is made of base runs; nothing at all without a `shelf`, the snapshot location."""
 
     def __init__(
         self,
@@ -44,9 +42,9 @@ class Tables:
         self._settings = settings
         self._shelf = shelf
 
-    def due(self, state: State, now_ms: int) -> bool:
+    def due(self, now_ms: int) -> bool:
         """Whether snapshot.interval.ms has passed since the newest snapshot."""
-        interval = self._settings.snapshot_interval_ms
+        interval, state = self._settings.snapshot_interval_ms, self._catalog.state
         if self._shelf is None or interval < 0 or not state.logs:
             return False
         newest = max((taken.created_ms for taken in state.snapshots), default=0)
@@ -57,28 +55,20 @@ class Tables:
         if self._shelf is not None:
             snapshot.settle(self._shelf, self._catalog.state)
 
-    def fold(self, now_ms: int) -> int:
-        """Steps 13 and 14: every log becomes one record per key below its published offset. How many logs it was."""
-        state = self._catalog.state
-        logs = tuple(log for log in state.logs if _foldable(log, now_ms))
-        if not logs:
-            return 0
-        policy = self._settings.policy
-        prefix = f"{self._catalog.epoch}-{secrets.token_hex(4)}"
-        target = RunTarget(storage=self._storage, prefix=prefix, max_bytes=policy.segment_bytes)
-        cleans = clean.full_fold(self._spark, self._storage, logs, target, policy, now_ms)
-        hit("clean.before-commit")
-        self._catalog.commit(lambda _: cleans, now_ms)
-        hit("clean.after-commit")
-        return len(logs)
-
-    def snapshot(self, now_ms: int) -> tuple[AddSnapshot, ...]:
-        """Steps 15 to 17 for every open topic that has a base run; call it right after `fold`."""
+    def take(self, now_ms: int) -> tuple[AddSnapshot, ...]:
+        """Steps 15 to 17 for every open topic that has a base run: its vector is where those end."""
         if self._shelf is None:
             return ()
         state = self._catalog.state
         topics = sorted({log.topic for log in state.logs if log.base and state.topics[log.topic].closed is None})
-        return tuple(self._one(self._shelf, topic, now_ms) for topic in topics)
+        return tuple(self._one(self._shelf, topic, now_ms) for topic in topics if self._is_whole(state, topic))
+
+    def _is_whole(self, state: State, topic: str) -> bool:
+        """A topic with a partition that is set aside gets no new snapshot: it would lack records, or be old."""
+        held = [log.partition for log in state.logs if log.topic == topic and log.quarantine]
+        if held:
+            _log.warning("no snapshot while partitions are set aside", topic=topic, partitions=held)
+        return not held
 
     def _one(self, shelf: Storage, topic: str, now_ms: int) -> AddSnapshot:
         state = self._catalog.state
@@ -97,14 +87,6 @@ class Tables:
         snapshot.set_latest(shelf, taken)
         snapshot.sweep(shelf, state, topic, before)
         return taken
-
-
-def _foldable(log: PartitionLog, now_ms: int) -> bool:
-    """Something below published is not in the base run yet, or a tombstone has a horizon that passed."""
-    if log.published > log.clean_end or log.base is None:
-        return log.published > log.start
-    horizon = log.base.next_horizon_ms
-    return log.base.tombstones > log.base.horizons or (horizon is not None and horizon <= now_ms)
 
 
 def _adds(state: State, taken: AddSnapshot, keep: int) -> Sequence[AnyAction]:

@@ -1,0 +1,195 @@
+"""The cleaner: what is due is decided by pure rules, done in one Spark job at a time, and committed.
+
+Steps 13 and 14 of docs/protocol.md, in a thread of its own: nothing here waits for a micro-batch, nor a micro-batch
+for this. What is read lies below published and is never changed by anyone else; a commit is decided on the newest
+state, so that what was ingested and published meanwhile stays. Interrupted anywhere, the old runs are valid.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+import structlog
+from msgspec import Struct
+
+from compactor import clean, levels, merge, quarantine, retention, schedule
+from compactor.actions import Clean, State
+from compactor.catalog import Catalog
+from compactor.counters import Counters
+from compactor.dirt import across_bounds, dirt
+from compactor.due import worthwhile
+from compactor.failpoints import hit
+from compactor.isolation import Isolation
+from compactor.log import PartitionLog
+from compactor.record import TopicPartition
+from compactor.recount import restated
+from compactor.runfile import RunTarget
+from compactor.settings import EngineSettings
+from compactor.verdict import Kind, Reason, Verdict
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from compactor.storage import Storage
+
+_log = structlog.get_logger()
+
+
+class Round(Struct, frozen=True, kw_only=True):
+    """What one round did: logs fully folded, merged, and shortened by retention."""
+
+    folded: int = 0
+    merged: int = 0
+    expired: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.folded or self.merged or self.expired)
+
+
+class Folded(Struct, frozen=True, kw_only=True):
+    """A log that was fully folded up to source offset `end`: what it had below it before, and what it has now."""
+
+    topic: str
+    partition: int
+    end: int
+    records_before: int
+    records: int
+    bytes_before: int
+    bytes: int
+    tombstones: int
+
+    @classmethod
+    def of(cls, log: PartitionLog, done: Clean) -> Folded:
+        """The fold `done` of `log`."""
+        before, base = dirt(log), log.base
+        return cls(
+            topic=log.topic,
+            partition=log.partition,
+            end=done.end,
+            records_before=before.records + before.unsure_records + (base.records if base else 0),
+            records=done.base.records,
+            bytes_before=before.cost,
+            bytes=done.base.bytes,
+            tombstones=done.base.tombstones,
+        )
+
+
+class Cleaner:
+    """Keeps the logs of one connector small. One thread uses it; the catalog is shared."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        storage: Storage,
+        catalog: Catalog,
+        settings: EngineSettings,
+        counters: Counters,
+        isolation: Isolation,
+    ) -> None:
+        self._spark = spark
+        self._storage = storage
+        self._catalog = catalog
+        self._settings = settings
+        self._counters = counters
+        self._isolation = isolation
+        self._last: Kind | None = None
+
+    def round(self, now_ms: int) -> Round:
+        """Does what is due: retention, one job of full folds, one job of merges. Raises StorageError, FencedError.
+
+        What fails because of a partition's own files sets that partition aside, and raises nothing.
+        """
+        self._isolation.retry(now_ms)
+        expired = self._expire(now_ms)
+        folded = self._fold_due(now_ms)
+        merged = self._merge(now_ms, {TopicPartition(one.topic, one.partition) for one in folded})
+        return Round(folded=len(folded), merged=merged, expired=expired)
+
+    def fold(self, now_ms: int, wanted: Collection[TopicPartition] | None = None) -> tuple[Folded, ...]:
+        """On command: a full fold of every log (or those `wanted`) in which it would change anything, due or not.
+
+        Those that are set aside are left out.
+        """
+        if not self._settings.policy.compacts:
+            return ()
+        logs = [log for log in self._catalog.state.logs if worthwhile(log, now_ms) and log.quarantine is None]
+        return self._fold([log for log in logs if wanted is None or log.tp in wanted], now_ms)
+
+    def _expire(self, now_ms: int) -> int:
+        """Retention moves the start of logs; their files go with the next vacuum."""
+        found = retention.expiring(self._catalog.state.logs, self._settings.policy, now_ms, ())
+        actions = [action for one in found if (action := one.action)]
+        if not actions:
+            return 0
+        hit("retain.before-commit")
+        self._catalog.commit(lambda _: actions, now_ms)
+        for one in found:
+            _log.info("retention", topic=one.tp.topic, partition=one.tp.partition, what=one.text)
+        self._counters.add("retentions", len(actions))
+        return len(actions)
+
+    def _fold_due(self, now_ms: int) -> tuple[Folded, ...]:
+        """One job of full folds, chosen so that neither overdue nor filthy logs starve."""
+        choice = schedule.choose(
+            self._survey(self._measured(now_ms), now_ms), self._last, self._settings.fold.job_bytes
+        )
+        for found in choice.picked:
+            _log.info("fold", topic=found.tp.topic, partition=found.tp.partition, why=found.text)
+        self._last = choice.last
+        return self._fold([self._catalog.state.log(found.tp) for found in choice.picked], now_ms)
+
+    def _survey(self, state: State, now_ms: int) -> tuple[Verdict, ...]:
+        settings = self._settings
+        return schedule.survey(state.logs, settings.policy, settings.fold, now_ms, quarantine.holds(state.logs))
+
+    def _measured(self, now_ms: int) -> State:
+        """The state in which every log's verdict is known: runs across published are counted anew where it matters."""
+        state = self._catalog.state
+        open_ = [state.log(found.tp) for found in self._survey(state, now_ms) if found.reason is Reason.UNMEASURED]
+
+        def recount(logs: Sequence[PartitionLog]) -> None:
+            actions = [restated(self._storage, log, run) for log in logs for run in across_bounds(log)]
+            self._catalog.commit(lambda _: actions, now_ms)
+
+        self._isolation.run(open_, recount, now_ms)
+        return self._catalog.state
+
+    def _fold(self, logs: Sequence[PartitionLog], now_ms: int) -> tuple[Folded, ...]:
+        """Steps 13 and 14 for `logs`, whatever they cost together."""
+        done = self._isolation.run(logs, lambda logs: self._fold_all(logs, now_ms), now_ms)
+        folded = tuple(one for part in done for one in part)
+        self._counters.add("full_folds", len(folded))
+        return folded
+
+    def _fold_all(self, logs: Sequence[PartitionLog], now_ms: int) -> tuple[Folded, ...]:
+        settings = self._settings
+        limit = settings.fold_bytes_per_second
+        cleans = clean.full_fold(self._spark, self._storage, logs, self._target(), settings.policy, now_ms, limit)
+        hit("clean.before-commit")
+        self._catalog.commit(lambda _: cleans, now_ms)
+        hit("clean.after-commit")
+        return tuple(Folded.of(log, done) for log, done in zip(logs, cleans, strict=True))
+
+    def _merge(self, now_ms: int, folded: Collection[TopicPartition]) -> int:
+        """Steps 13a and 14a: one job of merges, of logs that were not just folded."""
+        state, settings = self._catalog.state, self._settings
+        held = {*folded, *quarantine.holds(state.logs)}
+        plans = {plan.tp: plan for plan in levels.due_merges(state.logs, settings.fold, held, settings.fold.job_bytes)}
+
+        def job(logs: Sequence[PartitionLog]) -> int:
+            wanted = [plans[log.tp] for log in logs]
+            limit = settings.fold_bytes_per_second
+            merges = merge.merges(self._spark, self._storage, wanted, self._target(), settings.policy, limit)
+            hit("merge.before-commit")
+            self._catalog.commit(lambda _: merges, now_ms)
+            return len(merges)
+
+        merged = sum(self._isolation.run([state.log(tp) for tp in plans], job, now_ms))
+        self._counters.add("merges", merged)
+        return merged
+
+    def _target(self) -> RunTarget:
+        prefix = f"{self._catalog.epoch}-{secrets.token_hex(4)}"
+        return RunTarget(storage=self._storage, prefix=prefix, max_bytes=self._settings.policy.segment_bytes)

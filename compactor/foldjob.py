@@ -1,0 +1,81 @@
+"""The Spark job that all rewriting of runs is: slices of many logs in, new files by (log, offset) out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from compactor import fold, parts, record, runfile
+from compactor.faults import tagging, unwrapping
+from compactor.parts import Part
+from compactor.reading import Slice
+from compactor.runfile import RunTarget
+from compactor.shares import Share, shares
+from compactor.storage import Storage
+from compactor.throttle import Pace, paced
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+_TASK: Final = "task"
+
+
+def rewrite(
+    spark: SparkSession,
+    storage: Storage,
+    slices: Sequence[Slice],
+    target: RunTarget,
+    kept: Callable[[DataFrame], DataFrame],
+    failpoint: str,
+    limit: int | None = None,
+) -> tuple[tuple[Part, ...], ...]:
+    """What `kept` leaves of each of `slices`, written by offset; each one's parts, by offset.
+
+    Files are rolled at target.max_bytes. `limit` is what the job reads and writes at most, in bytes per second.
+    Raises StorageError, FoldError.
+    """
+    cores = spark.sparkContext.defaultParallelism
+    pace = Pace.shared(limit, cores)
+
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with tagging():
+            yield from _write(pace.kept(batches), target, failpoint)
+
+    frame = kept(paced(fold.scan(spark, storage, slices), pace))
+    with unwrapping():
+        rows = _ordered(frame, shares(slices, target.max_bytes, cores)).mapInArrow(task, record.ddl(parts.PARTS))
+        found = [parts.from_row(row.asDict()) for row in rows.collect()]
+    return tuple(_of(part, found) for part in slices)
+
+
+def _write(batches: Iterable[pa.RecordBatch], target: RunTarget, failpoint: str) -> Iterator[pa.RecordBatch]:
+    rows = (batch.cast(record.RUN) for batch in batches if batch.num_rows)
+    for part in runfile.write(rows, target, failpoint):
+        yield parts.to_batch([part])
+
+
+def _of(part: Slice, written: Iterable[Part]) -> tuple[Part, ...]:
+    mine = (one for one in written if one.tp == part.tp and part.start <= one.file.first < part.end)
+    return tuple(sorted(mine, key=lambda one: one.file.first))
+
+
+def _ordered(kept: DataFrame, cut: Sequence[Share]) -> DataFrame:
+    """One Spark partition for each share, in it the logs one after the other, by offset."""
+    numbered = kept.withColumn(_TASK, _share_of(cut))
+    placed = numbered.repartitionById(cut[-1].task + 1, _TASK) if cut else numbered
+    return placed.sortWithinPartitions(fold.LOG, "offset").select(*record.RUN.names)
+
+
+def _share_of(cut: Sequence[Share]) -> Column:
+    """The task of a row, by its log and, where a log has several shares, by its offset."""
+    from pyspark.sql.functions import col, expr, lit, when
+
+    first = {share.log: share.task for share in reversed(cut)}
+    tasks = ", ".join(str(first.get(log, 0)) for log in range(max(first, default=0) + 1))
+    further = lit(0)
+    for share in (share for share in cut if share.task != first[share.log]):
+        above = (col(fold.LOG) == share.log) & (col("offset") >= share.start)
+        further = further + when(above, lit(1)).otherwise(lit(0))
+    return (expr(f"array({tasks})[{fold.LOG}]") + further).cast("int")

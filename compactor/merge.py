@@ -1,0 +1,45 @@
+"""Merges: neighbouring runs of one level become one of the next, as `compactor.levels` has decided."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from compactor import fold, foldjob
+from compactor.actions import Merge
+from compactor.levels import MergePlan
+from compactor.parts import Part
+from compactor.policy import CompactionPolicy
+from compactor.reading import Slice
+from compactor.runfile import RunTarget
+from compactor.storage import Storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def merges(
+    spark: SparkSession,
+    storage: Storage,
+    plans: Sequence[MergePlan],
+    target: RunTarget,
+    policy: CompactionPolicy,
+    limit: int | None = None,
+) -> tuple[Merge, ...]:
+    """Step 13a for all `plans` in one Spark job: each one's run, folded by key where the policy compacts.
+
+    Tombstones stay, and none is stamped: that the values before them are gone is only known by a full fold. Raises
+    StorageError, FoldError.
+    """
+    slices = [Slice(tp=plan.tp, start=plan.start, end=plan.end, runs=plan.runs) for plan in plans]
+    kept = fold.survivors if policy.compacts else (lambda frame: frame)
+    rolled = replace(target, max_bytes=policy.segment_bytes)
+    written = foldjob.rewrite(spark, storage, slices, rolled, kept, "merge.write", limit)
+    return tuple(_merge(plan, found) for plan, found in zip(plans, written, strict=True))
+
+
+def _merge(plan: MergePlan, written: Sequence[Part]) -> Merge:
+    run = plan.result([one.file for one in written], sum(one.tombstones for one in written))
+    return Merge(topic=plan.tp.topic, partition=plan.tp.partition, run=run)

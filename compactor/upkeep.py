@@ -1,0 +1,89 @@
+"""Everything that happens to a connector's logs behind publishing: clean, snapshot, vacuum.
+
+One thread calls it, beside those of `take` and `tick`: it never holds them up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
+
+from compactor import vacuum
+from compactor.catalog import Catalog
+from compactor.cleaner import Cleaner, Folded, Round
+from compactor.counters import Counters
+from compactor.errors import QuarantinedError
+from compactor.isolation import Isolation
+from compactor.record import TopicPartition
+from compactor.snapshots import Snapshots
+
+if TYPE_CHECKING:
+    from compactor.actions import AddSnapshot
+    from compactor.storage import Storage
+
+
+class Upkeep:
+    """The kept side of one connector."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        catalog: Catalog,
+        cleaner: Cleaner,
+        snapshots: Snapshots,
+        counters: Counters,
+        isolation: Isolation,
+    ) -> None:
+        self._storage = storage
+        self._catalog = catalog
+        self._cleaner = cleaner
+        self._snapshots = snapshots
+        self._counters = counters
+        self._isolation = isolation
+
+    def round(self, now_ms: int) -> Round:
+        """What the cleaner has due now; Round() is nothing."""
+        return self._cleaner.round(now_ms)
+
+    def fold(self, now_ms: int, wanted: Collection[TopicPartition] | None = None) -> tuple[Folded, ...]:
+        """A full fold of everything published, or of the logs `wanted`, due or not."""
+        return self._cleaner.fold(now_ms, wanted)
+
+    def snapshot(self, now_ms: int) -> tuple[AddSnapshot, ...]:
+        """Folds everything published and writes a snapshot of every topic; the new snapshots."""
+        self.fold(now_ms)
+        taken = self._snapshots.take(now_ms)
+        self._counters.add("snapshots", len(taken))
+        return taken
+
+    def release(self, now_ms: int, wanted: Collection[TopicPartition] | None = None) -> int:
+        """Ends the quarantine of all logs, or of those `wanted`; how many it was. Raises StorageError."""
+        logs = [log for log in self._catalog.state.logs if wanted is None or log.tp in wanted]
+        return self._isolation.release(logs, now_ms)
+
+    def check_whole(self) -> None:
+        """Raises QuarantinedError where anything is set aside: then not all of what was asked for was done."""
+        held = [log for log in self._catalog.state.logs if log.quarantine]
+        for log in held[:1]:
+            assert log.quarantine is not None
+            raise QuarantinedError(
+                f"Connector {self._catalog.state.connector}: {len(held)} of its partitions are set aside, first of "
+                f"them {log.tp}: {log.quarantine.error}",
+                "`keyfold describe` shows them all; the others are done.",
+            )
+
+    def interrupt(self) -> None:
+        """A stop breaks off what runs now: its failing says nothing about any log."""
+        self._isolation.stopping.set()
+
+    def snapshot_due(self, now_ms: int) -> bool:
+        """Whether snapshot.interval.ms has passed since the newest snapshot."""
+        return self._snapshots.due(now_ms)
+
+    def settle(self) -> None:
+        """What an earlier life has left undone of a snapshot."""
+        self._snapshots.settle()
+
+    def vacuum(self, now_ms: int, grace_ms: int, running: Callable[[], Collection[str]]) -> None:
+        """Removes files that nothing names; `running` are the jobs of others that may still commit."""
+        vacuum.vacuum(self._storage, self._catalog, now_ms, grace_ms, running())

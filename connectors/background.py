@@ -1,0 +1,104 @@
+"""The thread of one connector in which everything behind publishing happens: folds, snapshots, requests, vacuum.
+
+It has a Spark pool of its own beside the micro-batches', and its jobs form a group that a stop can break off:
+whatever was not committed never happened, and the next vacuum removes it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Final
+
+import structlog
+from msgspec import Struct
+
+from compactor.upkeep import Upkeep
+from connectors.answers import Answers
+from connectors.clock import Clock
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+POLL_SECONDS: Final = 0.5
+VACUUM_EVERY_MS: Final = 600_000
+VACUUM_GRACE_MS: Final = 3_600_000
+POOL: Final = "fold"
+
+_log = structlog.get_logger()
+
+
+class Rhythm(Struct, frozen=True, kw_only=True):
+    """`log.cleaner.initial.delay.ms` and `log.cleaner.backoff.ms`: the first round, and the next after an idle one."""
+
+    initial_delay_ms: int
+    backoff_ms: int
+
+
+class Background:
+    """Runs a connector's upkeep. `failure` is what ended it, None while it runs or when it was stopped."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        name: str,
+        upkeep: Upkeep,
+        answers: Answers,
+        running: Callable[[], Collection[str]],
+        clock: Clock,
+        rhythm: Rhythm,
+    ) -> None:
+        self.failure: Exception | None = None
+        self._context = spark.sparkContext
+        self._name = name
+        self._upkeep = upkeep
+        self._answers = answers
+        self._running = running
+        self._clock = clock
+        self._rhythm = rhythm
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"{name}-upkeep", daemon=True)
+        self._next_round = clock.monotonic() + rhythm.initial_delay_ms / 1000
+        self._next_vacuum = clock.monotonic() + VACUUM_EVERY_MS / 1000
+
+    def start(self) -> None:
+        """Begins; call it once."""
+        self._thread.start()
+
+    def stop(self, *, finish: bool) -> None:
+        """Ends the thread: after the job that runs now (`finish`), or breaking it off. Can be called again."""
+        self._stop.set()
+        if not self._thread.is_alive():
+            return
+        if not finish:
+            self._upkeep.interrupt()
+            self._context.cancelJobGroup(self._group)
+        self._thread.join()
+
+    @property
+    def _group(self) -> str:
+        return f"keyfold-upkeep-{self._name}"
+
+    def _run(self) -> None:
+        with structlog.contextvars.bound_contextvars(connector=self._name):
+            try:
+                self._context.setJobGroup(self._group, f"{self._name}: folds and snapshots", interruptOnCancel=False)
+                self._context.setLocalProperty("spark.scheduler.pool", POOL)
+                while not self._clock.wait(POLL_SECONDS, self._stop):
+                    self._turn()
+            except Exception as error:  # noqa: BLE001  # the pipeline raises it in its own thread
+                if self._stop.is_set():
+                    _log.debug("broken off by the stop", exc_info=error)
+                else:
+                    self.failure = error
+
+    def _turn(self) -> None:
+        self._answers.answer()
+        if self._upkeep.snapshot_due(self._clock.now_ms()):
+            self._upkeep.snapshot(self._clock.now_ms())
+        if self._clock.monotonic() >= self._next_round:
+            busy = bool(self._upkeep.round(self._clock.now_ms()))
+            self._next_round = self._clock.monotonic() + (0 if busy else self._rhythm.backoff_ms / 1000)
+        if self._clock.monotonic() >= self._next_vacuum:
+            self._upkeep.vacuum(self._clock.now_ms(), VACUUM_GRACE_MS, self._running)
+            self._next_vacuum = self._clock.monotonic() + VACUUM_EVERY_MS / 1000

@@ -1,0 +1,291 @@
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from compactor import fold as folds
+from compactor.cleaner import Cleaner
+from compactor.errors import StorageError
+from compactor.log import BASE
+from compactor.policy import CompactionPolicy, FoldPolicy
+from compactor.testing import DictModel
+from tests.support.cleaning import Kept
+from tests.support.engine import Row, row
+
+HOUR = 3_600_000
+
+KeptOf = Callable[..., Kept]
+
+
+@pytest.fixture
+def kept_of(spark: SparkSession, tmp_path: Path) -> KeptOf:
+    return lambda **settings: Kept(spark, tmp_path / "kept", **settings)
+
+
+def some(lo: int, hi: int, keys: int = 5, partition: int = 0) -> list[Row]:
+    return [row(partition, offset, b"k%d" % (offset % keys), b"v%d" % offset) for offset in range(lo, hi)]
+
+
+def test_a_log_is_folded_once_it_is_dirty_enough_and_not_before(kept_of: KeptOf) -> None:
+    """The dirty ratio has to be greater than the limit: at 0.5 a head as large as the base is not folded."""
+    kept = kept_of()
+    kept.ingest([row(0, 0, b"a", b"1"), row(0, 1, b"b", b"1")])
+    kept.publish()
+    assert kept.cleaner.round(0).folded == 1
+    kept.ingest([row(0, 2, b"a", b"2"), row(0, 3, b"b", b"2")])
+    kept.publish()
+    assert not kept.cleaner.round(0)
+    kept.ingest([row(0, 4, b"a", b"3")])
+    kept.publish()
+    assert kept.cleaner.round(0).folded == 1
+    assert kept.rows() == [(3, b"b", b"2"), (4, b"a", b"3")]
+
+
+def test_an_idle_log_is_folded_when_its_oldest_record_is_too_old(kept_of: KeptOf) -> None:
+    """max.compaction.lag.ms counts from the oldest dirty record, with or without new ones, whatever the ratio."""
+    kept = kept_of(policy=CompactionPolicy(min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=6 * HOUR))
+    kept.ingest([row(0, 0, b"a", b"1", timestamp=1000), row(0, 1, b"a", b"2", timestamp=5 * HOUR)], now_ms=5 * HOUR)
+    kept.publish()
+    assert not kept.cleaner.round(6 * HOUR + 1000)
+    assert kept.cleaner.round(6 * HOUR + 1001).folded == 1
+    assert kept.rows() == [(1, b"a", b"2")]
+
+
+def test_tombstones_of_an_idle_log_go_when_their_time_is_over(kept_of: KeptOf) -> None:
+    """Kafka never comes back to an idle log; here the horizon is enough."""
+    kept = kept_of(policy=CompactionPolicy(delete_retention_ms=10), fold=FoldPolicy(full_interval_ms=20))
+    kept.ingest([row(0, 0, b"a", b"1"), row(0, 1, b"a", None)])
+    kept.publish()
+    assert kept.cleaner.round(100).folded == 1
+    assert kept.rows() == [(1, b"a", None)]
+    assert not kept.cleaner.round(119)
+    assert kept.cleaner.round(120).folded == 1
+    assert kept.rows() == []
+
+
+def test_runs_are_merged_by_levels_and_stay_what_they_were(kept_of: KeptOf) -> None:
+    """Level-0 runs that wait become one of level 1, those one of level 2; what survives is the last record of a key."""
+    never = CompactionPolicy(min_cleanable_dirty_ratio=1.0)
+    kept = kept_of(partitions=2, policy=never, fold=FoldPolicy(level0_files=2, tier_runs=2, full_interval_ms=-1))
+    rows = [one for partition in (0, 1) for one in some(0, 80, partition=partition)]
+    for lo in range(0, 80, 10):
+        kept.ingest([one for one in rows if lo <= one["offset"] < lo + 10])
+        kept.publish()
+        while kept.cleaner.round(0):
+            pass
+    levels = [[run.level for run in kept.log(partition).runs] for partition in (0, 1)]
+    assert levels == [[3], [3]]
+    latest = DictModel(rows).survivors(0, 80)
+    assert [one for p in (0, 1) for one in kept.rows(p)] == [
+        (one["offset"], one["key"], one["value"]) for one in latest
+    ]
+    assert kept.counters.values()["merges"] == 14
+
+
+def test_a_merge_keeps_tombstones_and_stamps_none(kept_of: KeptOf) -> None:
+    """Only a full fold knows that nothing lies before a tombstone: a merge keeps it, without a horizon."""
+    never = CompactionPolicy(min_cleanable_dirty_ratio=1.0, delete_retention_ms=0)
+    kept = kept_of(policy=never, fold=FoldPolicy(level0_files=2, full_interval_ms=-1))
+    kept.ingest([row(0, 0, b"a", b"1")])
+    kept.ingest([row(0, 1, b"a", None)])
+    kept.publish()
+    assert kept.cleaner.round(5).merged == 1
+    (run,) = kept.log().runs
+    assert (run.tombstones, run.horizons, kept.rows()) == (1, 0, [(1, b"a", None)])
+
+
+def test_the_ratio_counts_what_is_foldable_to_the_byte(kept_of: KeptOf) -> None:
+    """Where published lies inside a micro-batch, its files are counted anew at that offset before it is decided."""
+    kept = kept_of(policy=CompactionPolicy(min_cleanable_dirty_ratio=0.5))
+    kept.ingest([row(0, 0, b"a", b"x" * 9)])
+    kept.publish()
+    kept.cleaner.round(0)
+    kept.ingest([row(0, 1, b"b", b"y" * 9), row(0, 2, b"c", b"z" * 900)])
+    kept.publish({0: 2})
+    assert not kept.cleaner.round(0)
+    assert [(run.start, run.end, run.bytes) for run in kept.log().runs] == [(1, 2, 10), (2, 3, 901)]
+    kept.publish({0: 3})
+    assert kept.cleaner.round(0).folded == 1
+
+
+def test_retention_moves_the_start_by_whole_files(kept_of: KeptOf) -> None:
+    """With delete in the policy the oldest files go once the youngest record of each is too old; the rest stays."""
+    policy = CompactionPolicy(cleanup_policy=("compact", "delete"), min_cleanable_dirty_ratio=1.0, retention_ms=100)
+    kept = kept_of(policy=policy, fold=FoldPolicy(full_interval_ms=-1))
+    kept.ingest([row(0, 0, b"a", b"1", timestamp=10), row(0, 1, b"b", b"1", timestamp=50)], now_ms=50)
+    kept.ingest([row(0, 2, b"c", b"1", timestamp=60)], now_ms=60)
+    kept.publish()
+    assert not kept.cleaner.round(150)
+    assert kept.cleaner.round(151).expired == 1
+    assert (kept.log().start, kept.rows()) == (2, [(2, b"c", b"1")])
+    assert kept.cleaner.round(500).expired == 1
+    assert (kept.log().start, kept.rows()) == (3, [])
+
+
+def test_a_raw_copy_is_merged_without_folding(kept_of: KeptOf) -> None:
+    """cleanup.policy=delete keeps every record, also those without a key; files are still gathered."""
+    policy = CompactionPolicy(cleanup_policy=("delete",), retention_ms=1000)
+    kept = kept_of(policy=policy, fold=FoldPolicy(level0_files=2))
+    kept.ingest([row(0, 0, b"a", b"1"), row(0, 1, None, b"n")])
+    kept.ingest([row(0, 2, b"a", b"2")])
+    kept.publish()
+    assert kept.cleaner.round(0).merged == 1
+    assert kept.cleaner.fold(0) == ()
+    assert kept.rows() == [(0, b"a", b"1"), (1, None, b"n"), (2, b"a", b"2")]
+    assert [run.level for run in kept.log().runs] == [1]
+
+
+def test_what_was_kept_without_a_key_is_not_folded(kept_of: KeptOf) -> None:
+    """A log that was raw and is compacted from now on loses its records without a key at the next full fold."""
+    kept = kept_of(policy=CompactionPolicy(cleanup_policy=("delete",)))
+    kept.ingest([row(0, 0, None, b"n"), row(0, 1, b"", b"empty key")])
+    kept.publish()
+    kept.configure(CompactionPolicy())
+    (done,) = kept.cleaner.fold(0)
+    assert (done.records_before, done.records) == (2, 1)
+    assert kept.rows() == [(1, b"", b"empty key")]
+
+
+def test_a_fold_is_committed_on_what_came_meanwhile(kept_of: KeptOf, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a fold runs, ingest and publish go on; its commit leaves what they did, and knows its own output offset."""
+    kept = kept_of()
+    kept.ingest(some(0, 6, keys=2))
+    kept.publish()
+    real = folds.survivors
+
+    def meanwhile(frame: object) -> object:
+        kept.ingest(some(6, 9, keys=2))
+        kept.publish()
+        return real(frame)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(folds, "survivors", meanwhile)
+    assert kept.cleaner.round(0).folded == 1
+    log = kept.log()
+    assert (log.clean_end, log.published, log.end, [(run.start, run.end) for run in log.runs]) == (6, 9, 9, [(6, 9)])
+    assert log.base is not None
+    assert (log.base.level, log.base_output.output_offset if log.base_output else None) == (BASE, 1006)
+    assert [one[0] for one in kept.rows()] == [4, 5, 6, 7, 8]
+
+
+def test_a_limit_slows_reading_and_writing_together(kept_of: KeptOf) -> None:
+    """fold.io.max.bytes.per.second bounds the bytes read plus the bytes written."""
+    rng = random.Random(1)
+    rows = [row(0, offset, b"k%d" % offset, rng.randbytes(1000)) for offset in range(200)]
+    kept = kept_of(limit=200_000)
+    kept.ingest(rows)
+    kept.publish()
+    began = time.monotonic()
+    assert kept.cleaner.round(0).folded == 1
+    assert time.monotonic() - began >= 400 * 1000 / 200_000
+    assert len(kept.rows()) == 200
+
+
+def test_an_interrupted_fold_leaves_the_old_runs(kept_of: KeptOf, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fold that ends before its commit never happened: the same records are kept, and the next life folds them."""
+    kept = kept_of()
+    kept.ingest(some(0, 10))
+    kept.publish()
+    before = kept.log()
+    monkeypatch.setenv("KEYFOLD_FAILPOINTS", "clean.before-commit=error")
+    kept.isolation.stopping.set()
+    with pytest.raises(Exception, match="set to error"):
+        kept.cleaner.round(0)
+    monkeypatch.delenv("KEYFOLD_FAILPOINTS")
+    kept.restart()
+    assert kept.log() == before
+    assert kept.cleaner.round(0).folded == 1
+    assert [one[0] for one in kept.rows()] == [5, 6, 7, 8, 9]
+
+
+def damage_page(kept: Kept, partition: int) -> Callable[[], None]:
+    """Flips bytes in the pages of one partition's row group of its first file; gives what puts them back."""
+    import pyarrow.parquet as pq
+
+    file = kept.log(partition).runs[0].files[0]
+    path = Path(kept.storage.location) / file.path
+    original = path.read_bytes()
+    metadata = pq.ParquetFile(path).metadata
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    (group,) = [one for one in groups if one.column(1).statistics.min == partition]
+    column = next(group.column(n) for n in range(group.num_columns) if group.column(n).path_in_schema == "value")
+    end = column.data_page_offset + column.total_compressed_size - (column.data_page_offset - _start(column))
+    broken = bytearray(original)
+    broken[end - 6 : end - 2] = bytes(byte ^ 0xFF for byte in broken[end - 6 : end - 2])
+    path.chmod(0o644)
+    path.write_bytes(broken)
+
+    def restore() -> None:
+        path.write_bytes(original)
+
+    return restore
+
+
+def _start(column: object) -> int:
+    dictionary = getattr(column, "dictionary_page_offset", None)
+    return int(dictionary if dictionary is not None else column.data_page_offset)  # type: ignore[attr-defined]
+
+
+def test_a_damaged_page_sets_its_partition_aside_alone(kept_of: KeptOf) -> None:
+    """Of three partitions in one file the two that are intact are folded; the third waits, shown with its error."""
+    kept = kept_of(partitions=3)
+    kept.ingest([one for p in range(3) for one in some(0, 20, partition=p)])
+    kept.publish()
+    assert len({kept.log(p).runs[0].files[0].path for p in range(3)}) == 1
+    restore = damage_page(kept, 1)
+    assert kept.cleaner.round(1000).folded == 2
+    held = kept.log(1).quarantine
+    assert held is not None
+    assert (held.failures, held.since_ms, held.retry_ms) == (1, 1000, 61_000)
+    assert "t-1, offsets [0, 20)" in held.error
+    assert "is damaged" in held.error
+    assert [kept.log(p).clean_end for p in range(3)] == [20, 0, 20]
+    kept.cleaner.round(61_000)
+    again = kept.log(1).quarantine
+    assert again is not None
+    assert (again.failures, again.since_ms, again.retry_ms) == (2, 1000, 61_000 + 120_000)
+    restore()
+    assert kept.cleaner.round(61_000 + 120_000).folded == 1
+    assert kept.log(1).quarantine is None
+    assert [one[0] for one in kept.rows(1)] == [15, 16, 17, 18, 19]
+
+
+def test_release_takes_up_what_is_whole_again_and_nothing_else(kept_of: KeptOf) -> None:
+    """By command before its time: refused with the file while that is missing, done once it is back."""
+    kept = kept_of(partitions=2)
+    kept.ingest([one for p in range(2) for one in some(0, 4, partition=p)])
+    kept.publish()
+    path = Path(kept.storage.location) / kept.log().runs[0].files[0].path
+    aside = path.rename(path.with_suffix(".aside"))
+    assert not kept.cleaner.round(0)
+    assert [kept.log(p).quarantine is None for p in range(2)] == [False, False]
+    with pytest.raises(StorageError, match=path.name):
+        kept.isolation.release([kept.log(1)], 1)
+    aside.rename(path)
+    assert kept.isolation.release([kept.log(1)], 1) == 1
+    assert [kept.log(p).quarantine is None for p in range(2)] == [False, True]
+    assert kept.cleaner.round(1).folded == 1
+
+
+def test_a_fold_that_keeps_failing_sets_its_partition_aside(kept_of: KeptOf, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the files are sound and one log's fold fails for another reason, it is set aside after the third time."""
+    kept = kept_of(partitions=2)
+    real = Cleaner._fold_all
+
+    def fails(self: Cleaner, logs: list[object], now_ms: int) -> object:
+        if any(log.partition == 1 for log in logs):  # type: ignore[attr-defined]
+            raise RuntimeError("of partition 1")
+        return real(self, logs, now_ms)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Cleaner, "_fold_all", fails)
+    kept.ingest([one for p in range(2) for one in some(0, 4, partition=p)])
+    kept.publish()
+    assert [kept.cleaner.round(now).folded for now in (0, 1, 2)] == [1, 0, 0]
+    held = kept.log(1).quarantine
+    assert held is not None
+    assert held.error == "of partition 1"
+    assert kept.log(0).quarantine is None
