@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from compactor.storage import Storage
     from connectors.cli.description import Description, Owner
     from connectors.cli.source_ends import Ends
+    from connectors.config.connector import ConnectorConfig
 
 
 def describe(connector: ConnectorArgument, as_json: JsonOption = False, worker: WorkerOption = None) -> None:
@@ -29,28 +30,29 @@ def describe(connector: ConnectorArgument, as_json: JsonOption = False, worker: 
     catalog = Catalog.open(storage, settings.name)
     ends = source_ends(config, settings, [log.tp for log in catalog.state.logs])
     now_ms = SystemClock().now_ms()
-    description = describing(catalog, storage, settings.name, ends, now_ms)
+    description = describing(catalog, storage, settings, ends, now_ms)
     if as_json:
         say_json(description)
     else:
         say(text(description, now_ms))
 
 
-def describing(catalog: Catalog, storage: Storage, name: str, ends: Ends, now_ms: int) -> Description:
-    """The description of the connector `name` from its catalog, its folder and the broker's answer."""
+def describing(catalog: Catalog, storage: Storage, connector: ConnectorConfig, ends: Ends, now_ms: int) -> Description:
+    """The description of `connector` from its catalog, its folder and the broker's answer."""
     from connectors import status
     from connectors.cli import description
+    from connectors.engine_settings import engine_settings
 
     return description.Description(
         format_version=description.FORMAT,
-        connector=name,
+        connector=connector.name,
         catalog_id=catalog.state.catalog_id,
         catalog_version=catalog.version,
         owner=_owner(catalog, storage),
         status=description.status(status.read(storage), now_ms),
         broker_error=ends.error,
         topics=description.topics(catalog.state),
-        partitions=description.partitions(catalog.state, ends.offsets),
+        partitions=description.partitions(catalog.state, ends.offsets, engine_settings(connector), now_ms),
     )
 
 

@@ -11,7 +11,7 @@ from connectors.cli.output import table
 
 _PARTITIONS: Final = (
     *("TOPIC", "PARTITION", "SOURCE END", "INGESTED", "PUBLISHED", "LAG", "CLEAN END"),
-    *("RUNS", "RECORDS", "BYTES", "DIRTY", "TOMBSTONES", "REJECTED", "LOST"),
+    *("RUNS", "RECORDS", "BYTES", "DIRTY", "TOMBSTONES", "REJECTED", "LOST", "FOLD"),
 )
 
 
@@ -22,6 +22,8 @@ def text(description: Description, now_ms: int) -> str:
         sections.append([_topics(description.topics)])
     if description.partitions:
         sections.append([_partitions(description.partitions)])
+    if aside := list(_aside(description.partitions)):
+        sections.append(aside)
     return "\n\n".join("\n".join(section) for section in sections)
 
 
@@ -69,7 +71,16 @@ def _partitions(partitions: tuple[PartitionDescription, ...]) -> str:
 def _partition(one: PartitionDescription) -> tuple[object, ...]:
     place = (one.topic, one.partition, one.source_end, one.ingested, one.published, one.lag, one.clean_end)
     kept = (one.runs, one.records, one.bytes, one.dirty_ratio, one.tombstones, one.rejected, one.lost_offsets)
-    return (*place, *kept)
+    return (*place, *kept, one.fold.reason)
+
+
+def _aside(partitions: tuple[PartitionDescription, ...]) -> Iterator[str]:
+    """The partitions that are set aside, each with its error."""
+    for one in partitions:
+        if held := one.quarantine:
+            what = "not folded, nothing more of it is published" if held.publishing else "not folded"
+            yield f"Set aside since {_time(held.since_ms)}: {one.topic}-{one.partition}, {what}. {held.error}"
+            yield f"  failed {held.failures} times; looked at again at {_time(held.retry_ms)}"
 
 
 def _time(ms: int) -> str:

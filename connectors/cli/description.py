@@ -10,9 +10,13 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from compactor import quarantine, schedule
 from compactor.actions import AddSnapshot, State, Topic
-from compactor.log import PartitionLog, Run
+from compactor.dirt import dirt
+from compactor.log import PartitionLog, Quarantined
 from compactor.record import TopicPartition
+from compactor.settings import EngineSettings
+from compactor.verdict import Verdict
 
 FORMAT: Final = 1
 STALE_MS: Final = 30_000
@@ -60,6 +64,14 @@ class TopicDescription(Struct, frozen=True, kw_only=True):
     newest_snapshot: Snapshot | None
 
 
+class Fold(Struct, frozen=True, kw_only=True):
+    """What the cleaner would decide now, in a word and as a sentence; `due_ms`: since or from when, by time."""
+
+    reason: str
+    text: str
+    due_ms: int | None
+
+
 class PartitionDescription(Struct, frozen=True, kw_only=True):
     """A log. `source_end` and `lag` (source_end - published) are None where the broker did not say."""
 
@@ -77,6 +89,8 @@ class PartitionDescription(Struct, frozen=True, kw_only=True):
     tombstones: int
     rejected: int
     lost_offsets: int
+    fold: Fold
+    quarantine: Quarantined | None
 
 
 class Description(Struct, frozen=True, kw_only=True):
@@ -98,9 +112,13 @@ def topics(state: State) -> tuple[TopicDescription, ...]:
     return tuple(_topic(state, state.topics[name]) for name in sorted(state.topics))
 
 
-def partitions(state: State, ends: Mapping[TopicPartition, int]) -> tuple[PartitionDescription, ...]:
+def partitions(
+    state: State, ends: Mapping[TopicPartition, int], settings: EngineSettings, now_ms: int
+) -> tuple[PartitionDescription, ...]:
     """All logs by topic and partition; `ends` are the source's last stable offsets, as far as they are known."""
-    return tuple(_partition(log, ends.get(log.tp)) for log in sorted(state.logs, key=lambda log: log.tp))
+    logs = sorted(state.logs, key=lambda log: log.tp)
+    found = schedule.survey(logs, settings.policy, settings.fold, now_ms, quarantine.holds(logs))
+    return tuple(_partition(log, ends.get(log.tp), one) for log, one in zip(logs, found, strict=True))
 
 
 def status(found: Mapping[str, Any] | None, now_ms: int) -> WorkerStatus | None:
@@ -142,7 +160,7 @@ def _snapshot(taken: AddSnapshot) -> Snapshot:
     )
 
 
-def _partition(log: PartitionLog, source_end: int | None) -> PartitionDescription:
+def _partition(log: PartitionLog, source_end: int | None, found: Verdict) -> PartitionDescription:
     kept = (log.base, *log.runs) if log.base else log.runs
     return PartitionDescription(
         topic=log.topic,
@@ -155,21 +173,14 @@ def _partition(log: PartitionLog, source_end: int | None) -> PartitionDescriptio
         runs=len(kept),
         records=sum(run.records for run in kept),
         bytes=sum(run.bytes for run in kept),
-        dirty_ratio=dirty_ratio(log),
+        dirty_ratio=dirt(log).ratio,
         tombstones=sum(run.tombstones for run in kept),
         rejected=sum(run.rejected for run in kept),
         lost_offsets=sum(gap.end - gap.start for gap in log.gaps),
+        fold=_fold(found),
+        quarantine=log.quarantine,
     )
 
 
-def dirty_ratio(log: PartitionLog) -> float:
-    """Foldable bytes of the head / (those + the base run's); of a run that is published in part, its share."""
-    head = sum(_foldable_bytes(run, log.published) for run in log.runs)
-    base = log.base.bytes if log.base else 0
-    return head / (head + base) if head else 0.0
-
-
-def _foldable_bytes(run: Run, published: int) -> float:
-    offsets = run.end - run.start
-    below = min(max(published - run.start, 0), offsets)
-    return run.bytes * below / offsets if offsets else 0.0
+def _fold(found: Verdict) -> Fold:
+    return Fold(reason=found.reason.value, text=found.text, due_ms=found.due_ms)

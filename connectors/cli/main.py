@@ -13,11 +13,13 @@ from typer.core import TyperGroup
 
 from connectors import logging_setup
 from connectors.cli import exits
+from connectors.cli.clean import clean
 from connectors.cli.demo import demo
 from connectors.cli.describe import describe
 from connectors.cli.dump import dump
 from connectors.cli.failpoints import failpoints
 from connectors.cli.kafka import kafka
+from connectors.cli.release import release
 from connectors.cli.run import run
 from connectors.cli.snapshot import snapshot
 from connectors.cli.tail import tail
@@ -57,7 +59,7 @@ def prepare() -> None:
     logging_setup.configure("warning")
 
 
-for command in (run, validate, describe, dump, snapshot, tail, kafka, failpoints, demo, version):
+for command in (run, validate, describe, dump, clean, release, snapshot, tail, kafka, failpoints, demo, version):
     app.command()(command)
 
 

@@ -28,6 +28,10 @@ UnusedWorkerOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="The result as JSON (its fields: docs/formats.md).")]
 ConnectorArgument = Annotated[Path, typer.Argument(help="The connector file.", metavar="CONNECTOR.json")]
 TopicOption = Annotated[str, typer.Option("--topic", help="The source topic.", metavar="T")]
+SomeTopicOption = Annotated[str | None, typer.Option("--topic", help="Only this source topic.", metavar="T")]
+SomePartitionOption = Annotated[
+    int | None, typer.Option("--partition", help="Only this partition of it.", metavar="P", min=0)
+]
 PartitionOption = Annotated[int, typer.Option("--partition", help="Its partition.", metavar="P", min=0)]
 
 

@@ -5,17 +5,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from compactor.actions import AddSnapshot, AddTopic, AnyAction, CloseTopic, Publish, State, apply
-from compactor.log import BASE, Gap, PartitionLog, Run
+from compactor.log import Gap, PartitionLog, Quarantined, Run
 from compactor.owner import OwnerLock, here
+from compactor.policy import CompactionPolicy
+from compactor.settings import EngineSettings
 from compactor.storage import open_storage
-from connectors.cli import description
+from connectors.cli import describe_text, description
 from connectors.cli.describe_text import text
 from connectors.state import Status, running
 from connectors.status import StatusFile
 from tests.support.cli import NAME, connector_file, invoke, keep, row, storage_of, worker_file
 
+SETTINGS = EngineSettings(connector="c", policy=CompactionPolicy())
 ROWS = [row(0, b"a", b"1"), row(1, b"b", None), row(3, None, b"x", rejected="null key"), row(4, b"a", b"22")]
 PUBLISH = Publish(topic="orders", partition=0, end=5)
 SNAPSHOT = AddSnapshot(
@@ -59,28 +63,13 @@ def _log(published: int, base: Run | None, *runs: Run, gaps: tuple[Gap, ...] = (
     )
 
 
-@pytest.mark.parametrize(
-    ("log", "ratio"),
-    [
-        (_log(0, None), 0.0),
-        (_log(10, None, _run(0, 10, 100)), 1.0),
-        (_log(0, None, _run(0, 10, 100)), 0.0),
-        (_log(20, _run(0, 10, 300, BASE), _run(10, 20, 100)), 0.25),
-        (_log(15, _run(0, 10, 300, BASE), _run(10, 20, 200)), 0.25),
-        (_log(20, _run(0, 10, 300, BASE)), 0.0),
-    ],
-    ids=["empty", "all dirty", "nothing foldable", "base and head", "half of a run foldable", "clean"],
-)
-def test_the_dirty_ratio_counts_what_could_be_folded(log: PartitionLog, ratio: float) -> None:
-    """Bytes of the head below published, over these and the base run's."""
-    assert description.dirty_ratio(log) == pytest.approx(ratio)
-
-
 def test_lag_is_what_is_not_published() -> None:
     """The source's end less the published offset; unknown where the end is, never below nothing."""
     log = _log(10, None, _run(0, 12, 1), gaps=(Gap(2, 5),))
     state = State(logs=(log,))
-    known, unknown, behind = (description.partitions(state, ends)[0] for ends in ({log.tp: 15}, {}, {log.tp: 7}))
+    known, unknown, behind = (
+        description.partitions(state, ends, SETTINGS, 0)[0] for ends in ({log.tp: 15}, {}, {log.tp: 7})
+    )
     assert (known.source_end, known.lag, known.ingested, known.lost_offsets) == (15, 5, 12, 3)
     assert (unknown.source_end, unknown.lag) == (None, None)
     assert behind.lag == 0
@@ -93,8 +82,21 @@ def test_partitions_stand_in_their_order() -> None:
         PartitionLog(topic=t, partition=p, bucket=0, start=0, end=0, folded_end=0, published=0, clean_end=0)
         for t, p in order
     )
-    listed = [(each.topic, each.partition) for each in description.partitions(State(logs=logs), {})]
+    listed = [(each.topic, each.partition) for each in description.partitions(State(logs=logs), {}, SETTINGS, 0)]
     assert listed == [("a", 2), ("a", 10), ("b", 0)]
+
+
+def test_what_the_cleaner_would_do_is_shown_and_who_is_set_aside() -> None:
+    """A word and a sentence for each log; one in quarantine with its error, and when it is looked at again."""
+    held = Quarantined(since_ms=0, retry_ms=60_000, failures=1, error="x is gone.", publishing=True)
+    logs = tuple(replace(_log(10, None, _run(0, 10, 100)), partition=n, quarantine=held if n else None) for n in (0, 1))
+    shown = description.partitions(State(logs=logs), {}, SETTINGS, 0)
+    assert [one.fold.reason for one in shown] == ["nothing to do", "quarantined"]
+    assert "release" in shown[1].fold.text
+    assert list(describe_text._aside(shown)) == [
+        "Set aside since 1970-01-01T00:00:00Z: t-1, not folded, nothing more of it is published. x is gone.",
+        "  failed 1 times; looked at again at 1970-01-01T00:01:00Z",
+    ]
 
 
 def test_the_newest_snapshot_of_each_topic_is_shown() -> None:
@@ -137,8 +139,11 @@ def test_describe_shows_offsets_runs_and_counts(tmp_path: Path) -> None:
         "tombstones": 1,
         "rejected": 1,
         "lost_offsets": 0,
+        "quarantine": None,
     }
+    fold = partition.pop("fold")
     assert partition == expected
+    assert (fold["reason"], fold["text"][:4]) == ("interval passed", "Due ")
     assert found["topics"][0]["newest_snapshot"]["source_offsets"] == {"0": 5}
     assert found["owner"] == {"alive": False, "name": "tester:1", "epoch": 1}
 
@@ -182,7 +187,24 @@ def test_people_read_the_same_as_programs(tmp_path: Path) -> None:
     assert "no: deleted" in shown
     assert SNAPSHOT.id in shown
     line = next(line for line in shown.splitlines() if line.startswith("orders") and "compacted" not in line)
-    assert line.split() == ["orders", "0", "-", "5", "5", "-", "0", "1", "4", "7", "1.00", "1", "1", "0"]
+    assert line.split() == [
+        "orders",
+        "0",
+        "-",
+        "5",
+        "5",
+        "-",
+        "0",
+        "1",
+        "4",
+        "7",
+        "1.00",
+        "1",
+        "1",
+        "0",
+        "interval",
+        "passed",
+    ]
 
 
 def test_a_failed_connector_shows_error_and_restart() -> None:

@@ -1,0 +1,57 @@
+"""`keyfold clean`: a full fold now, whatever the dirty ratio."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from connectors.cli.options import (
+    ConnectorArgument,
+    JsonOption,
+    SomePartitionOption,
+    SomeTopicOption,
+    WorkerOption,
+    worker_of,
+)
+from connectors.cli.output import say, say_json, table
+from connectors.errors import UsageError
+
+if TYPE_CHECKING:
+    from compactor.cleaner import Folded
+
+
+def clean(
+    connector: ConnectorArgument,
+    topic: SomeTopicOption = None,
+    partition: SomePartitionOption = None,
+    as_json: JsonOption = False,
+    worker: WorkerOption = None,
+) -> None:
+    """Folds everything published now, due or not; a live worker is asked for it, otherwise this process takes over."""
+    if partition is not None and topic is None:
+        raise UsageError("--partition needs --topic.", "Name the topic that the partition is of.")
+    config = worker_of(worker)
+    from connectors.config.load import load_connector
+    from connectors.operations import fold_logs
+
+    folded = fold_logs(config, load_connector(connector, config).config, topic, partition)
+    if as_json:
+        say_json(folded)
+    else:
+        say(_text(folded))
+
+
+_HEADERS = ("TOPIC", "PARTITION", "CLEAN END", "RECORDS BEFORE", "AFTER", "BYTES BEFORE", "AFTER", "TOMBSTONES")
+
+
+def _text(folded: Sequence[Folded]) -> str:
+    if not folded:
+        return "There is nothing to fold: every partition has one record per key, and no tombstone's time is over."
+    rows = [
+        (
+            *(one.topic, one.partition, one.end, one.records_before, one.records),
+            *(one.bytes_before, one.bytes, one.tombstones),
+        )
+        for one in sorted(folded, key=lambda one: (one.topic, one.partition))
+    ]
+    return table(_HEADERS, rows)
