@@ -32,7 +32,7 @@ def full_fold(
     now_ms: int,
     limit: int | None = None,
 ) -> tuple[Clean, ...]:
-    """Step 13 for all `logs` in one Spark job: what replaces everything below each one's published offset.
+    """Step 13b for all `logs` in one Spark job: what replaces everything below each one's published offset.
 
     Files are rolled at policy.segment_bytes. Rejected records, which are sent by then, are not kept. `limit`: bytes
     per second. Raises StorageError, FoldError.

@@ -1,6 +1,6 @@
 """The cleaner: what is due is decided by pure rules, done in one Spark job at a time, and committed.
 
-Steps 13 and 14 of docs/protocol.md, in a thread of its own: nothing here waits for a micro-batch, nor a micro-batch
+Steps 13 to 14b of docs/protocol.md, in a thread of its own: nothing here waits for a micro-batch, nor a micro-batch
 for this. What is read lies below published and is never changed by anyone else; a commit is decided on the newest
 state, so that what was ingested and published meanwhile stays. Interrupted anywhere, the old runs are valid.
 """
@@ -157,7 +157,7 @@ class Cleaner:
         return self._catalog.state
 
     def _fold(self, logs: Sequence[PartitionLog], now_ms: int) -> tuple[Folded, ...]:
-        """Steps 13 and 14 for `logs`, whatever they cost together."""
+        """Steps 13b and 14b for `logs`, whatever they cost together."""
         done = self._isolation.run(logs, lambda logs: self._fold_all(logs, now_ms), now_ms)
         folded = tuple(one for part in done for one in part)
         self._counters.add("full_folds", len(folded))

@@ -41,8 +41,10 @@ class Isolation:
 
         A log with damaged files is set aside at once, one that fails for another reason after some times.
         """
+        if not logs or self.stopping.is_set():
+            return ()
         try:
-            return (job(logs),) if logs else ()
+            return (job(logs),)
         except Exception as error:
             if self.stopping.is_set() or not may_be_a_file(error):
                 raise

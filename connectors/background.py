@@ -72,8 +72,10 @@ class Background:
             return
         if not finish:
             self._upkeep.interrupt()
-            self._context.cancelJobGroup(self._group)
-        self._thread.join()
+        while self._thread.is_alive():
+            if not finish:
+                self._context.cancelJobGroup(self._group)  # again: a job may have begun just after
+            self._thread.join(POLL_SECONDS)
 
     @property
     def _group(self) -> str:

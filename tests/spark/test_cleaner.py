@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from compactor import fold as folds
 from compactor.cleaner import Cleaner
 from compactor.errors import StorageError
+from compactor.failpoints import FailpointError
 from compactor.log import BASE
 from compactor.policy import CompactionPolicy, FoldPolicy
 from compactor.testing import DictModel
@@ -192,8 +193,7 @@ def test_an_interrupted_fold_leaves_the_old_runs(kept_of: KeptOf, monkeypatch: p
     kept.publish()
     before = kept.log()
     monkeypatch.setenv("KEYFOLD_FAILPOINTS", "clean.before-commit=error")
-    kept.isolation.stopping.set()
-    with pytest.raises(Exception, match="set to error"):
+    with pytest.raises(FailpointError):
         kept.cleaner.round(0)
     monkeypatch.delenv("KEYFOLD_FAILPOINTS")
     kept.restart()

@@ -1,0 +1,71 @@
+"""The cleaner of a running connector: by itself when something is due, and when a command asks for it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from connectors.config.load import load_worker
+from connectors.operations import fold_logs, release_log, take_snapshot
+from connectors.stopping import Stop
+from tests.e2e.test_once import some_records
+from tests.support.kafka import end_offsets, produce, wait_until
+from tests.support.place import Place
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@contextmanager
+def running(spark: SparkSession, place: Place, **changes: object) -> Iterator[None]:
+    """The connector runs in this process; what ends it is raised at the end."""
+    pipeline, stop, errors = place.pipeline(spark, **changes), Stop(), list[BaseException]()
+
+    def run() -> None:
+        try:
+            pipeline.run(stop, once=False)
+        except Exception as error:  # noqa: BLE001 - raised below
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.ask()
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+def folded(place: Place) -> bool:
+    """Whether every log of the source is one base run up to the source's end."""
+    ends = end_offsets(place.bootstrap, place.topic)
+    return {log.partition: log.clean_end for log in place.state().logs} == ends
+
+
+@pytest.mark.timeout(300)
+def test_a_running_connector_cleans_by_itself_and_on_command(spark: SparkSession, place: Place) -> None:
+    """What is dirty enough is folded in the background; what is not, once `clean` asks the live worker for it."""
+    place.worker |= {"log.cleaner.initial.delay.ms": 0, "log.cleaner.backoff.ms": 100}
+    produce(place.bootstrap, place.topic, some_records(1, 200))
+    with running(spark, place):
+        wait_until(lambda: folded(place), "the backlog is folded in the background", 90)
+        dirty = [(0, b"one more", b"x"), (1, b"one more", b"x")]
+        produce(place.bootstrap, place.topic, dirty)
+        ends = end_offsets(place.bootstrap, place.topic)
+        wait_until(lambda: place.published() == ends, "they are published", 60)
+        assert not folded(place)
+        worker, connector = load_worker(place.folder / "worker.json"), place.config()
+        done = fold_logs(worker, connector, place.topic, 1)
+        assert [(one.partition, one.end) for one in done] == [(1, ends[1])]
+        assert done[0].records_before == done[0].records
+        assert not release_log(worker, connector, place.topic, 0)
+        (taken,) = take_snapshot(worker, connector)
+        assert folded(place)
+        assert taken.records == sum(log.base.records - log.base.tombstones for log in place.state().logs if log.base)
+    assert place.breaches() == []
