@@ -21,6 +21,8 @@ class Counters:
                 "records_read",
                 "bytes_read",
                 "records_rejected",
+                "future_timestamps",
+                "clock_steps_back",
                 "offsets_lost",
                 "records_published",
                 "bytes_published",
@@ -42,6 +44,7 @@ class Counters:
         self.add("records_read", sum(part.file.records for part in batch.parts))
         self.add("bytes_read", sum(part.file.bytes for part in batch.parts))
         self.add("records_rejected", sum(part.rejected for part in batch.parts))
+        self.add("future_timestamps", sum(part.future for part in batch.parts))
         self.add("offsets_lost", sum(read.start - read.lo for read in batch.ranges))
 
     def published(self, sent: Iterable[Sent]) -> None:

@@ -23,6 +23,7 @@ from compactor.append import appends
 from compactor.batch import Batch, first_rejected
 from compactor.catalog import Catalog
 from compactor.changelog import Changelog
+from compactor.clocks import Clocks
 from compactor.counters import Counters
 from compactor.errors import PublishInterruptedError, RejectedRecordError, TopicGoneError
 from compactor.failpoints import hit
@@ -54,6 +55,7 @@ class Engine:
         self._turn = threading.RLock()
         self._closed = False
         self._job: str | None = None
+        self._clocks = Clocks(self.counters)
 
     def take(self, frame: DataFrame, now_ms: int) -> Batch:
         """Takes a micro-batch in (record.SOURCE columns) and publishes what is due with it.
@@ -63,6 +65,7 @@ class Engine:
         """
         with self._turn:
             self._check_open()
+            self._clocks.told(now_ms)
             try:
                 return self._take(frame, now_ms)
             except BaseException:
@@ -82,11 +85,12 @@ class Engine:
         with self._turn:
             if self._closed:
                 return
+            self._clocks.told(now_ms)
             self._publish(now_ms)
 
     def _take(self, frame: DataFrame, now_ms: int) -> Batch:
         self._job = secrets.token_hex(4)
-        batch = ingest.write_batch(frame, self._target(self._job), keyed=self._settings.policy.compacts)
+        batch = ingest.write_batch(frame, self._target(self._job, now_ms), keyed=self._settings.policy.compacts)
         self._refuse_rejected(batch)
         self._admit(batch, now_ms)
         hit("ingest.before-commit")
@@ -94,6 +98,7 @@ class Engine:
         self._job = None
         hit("ingest.after-commit")
         self.counters.ingested(batch)
+        self._clocks.stamped(batch.parts)
         self._publish(now_ms)
         return batch
 
@@ -154,10 +159,12 @@ class Engine:
             "nothing of this batch was taken.",
         )
 
-    def _target(self, job: str) -> RunTarget:
+    def _target(self, job: str, now_ms: int) -> RunTarget:
         """Where this batch's files go; names carry the epoch and a job of their own, never a batch id."""
         prefix = f"{self._catalog.epoch}-{job}"
-        return RunTarget(storage=self._storage, prefix=prefix, max_bytes=self._settings.policy.segment_bytes)
+        return RunTarget(
+            storage=self._storage, prefix=prefix, max_bytes=self._settings.policy.segment_bytes, arrived_ms=now_ms
+        )
 
 
 def _strangers(state: State, batch: Batch) -> list[TopicPartition]:

@@ -20,6 +20,7 @@ class Part(Struct, frozen=True, kw_only=True):
     """What one file holds of one partition; counts of records, times in ms.
 
     `min_timestamp` is the smallest above 0 (KIP-354 leaves out what says nothing), None where all are 0 or -1.
+    `future` counts records that are stamped more than a minute after they arrived: no mere difference of clocks.
     """
 
     topic: str
@@ -27,6 +28,7 @@ class Part(Struct, frozen=True, kw_only=True):
     file: RunFile
     tombstones: int = 0
     rejected: int = 0
+    future: int = 0
     max_timestamp: int = -1
     min_timestamp: int | None = None
     horizons: int = 0
@@ -39,6 +41,9 @@ class Part(Struct, frozen=True, kw_only=True):
         """Its topic and partition."""
         return TopicPartition(self.topic, self.partition)
 
+
+FUTURE_MS: Final = 60_000
+"""A record that is stamped so much later than it arrived is stamped in the future."""
 
 _TEXT: Final = ("topic", "path", "sha256", "first_rejected_reason")
 _FILE: Final = tuple(RunFile.__struct_fields__)
@@ -64,8 +69,11 @@ def _fields(value: Struct, names: Iterable[str]) -> dict[str, Any]:
     return {name: getattr(value, name) for name in names}
 
 
-def part_of(tp: TopicPartition, path: str, table: pa.Table) -> Part:
-    """What `table`, the rows of one partition by offset, comes to; the file's own figures are not known yet."""
+def part_of(tp: TopicPartition, path: str, table: pa.Table, arrived_ms: int | None = None) -> Part:
+    """What `table`, the rows of one partition by offset, comes to; the file's own figures are not known yet.
+
+    `arrived_ms` is when they were ingested; None where they are only rewritten.
+    """
     offsets = table["offset"]
     _check_rising(tp, offsets)
     refused = pc.is_valid(table["rejected"])
@@ -88,6 +96,7 @@ def part_of(tp: TopicPartition, path: str, table: pa.Table) -> Part:
         ),
         tombstones=pc.sum(tombstones).as_py(),
         rejected=pc.sum(refused).as_py(),
+        future=0 if arrived_ms is None else _later(table["timestamp"], arrived_ms + FUTURE_MS),
         max_timestamp=newest_ms,
         min_timestamp=_smallest(table["timestamp"]),
         horizons=len(horizons) - horizons.null_count,
@@ -95,6 +104,10 @@ def part_of(tp: TopicPartition, path: str, table: pa.Table) -> Part:
         first_rejected_offset=offsets[first].as_py() if first >= 0 else None,
         first_rejected_reason=table["rejected"][first].as_py() if first >= 0 else None,
     )
+
+
+def _later(timestamps: pa.ChunkedArray, than_ms: int) -> int:
+    return int(pc.sum(pc.greater(timestamps, than_ms)).as_py() or 0)
 
 
 def _smallest(timestamps: pa.ChunkedArray) -> int | None:
@@ -127,6 +140,7 @@ def joined(part: Part, later: Part) -> Part:
         ),
         tombstones=part.tombstones + later.tombstones,
         rejected=part.rejected + later.rejected,
+        future=part.future + later.future,
         max_timestamp=max(part.max_timestamp, later.max_timestamp),
         min_timestamp=_earliest(part.min_timestamp, later.min_timestamp),
         horizons=part.horizons + later.horizons,

@@ -32,12 +32,16 @@ TASK_BYTES: Final = 128 << 20
 
 
 class RunTarget(Struct, frozen=True, kw_only=True):
-    """Where a job's files go: `folder`/`prefix`-<random>.parquet; a file is closed once it has `max_bytes`."""
+    """Where a job's files go: `folder`/`prefix`-<random>.parquet; a file is closed once it has `max_bytes`.
+
+    `arrived_ms`: the time of ingest, of records that are new.
+    """
 
     storage: Storage
     folder: str = "runs"
     prefix: str
     max_bytes: int
+    arrived_ms: int | None = None
 
 
 def split(batch: pa.RecordBatch) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
@@ -128,7 +132,7 @@ class _Writer:
         self._held -= buffer.bytes
         file = self._open()
         table = pa.Table.from_batches(buffer.batches, record.RUN)
-        part = part_of(tp, file.path, table)
+        part = part_of(tp, file.path, table, self._target.arrived_ms)
         known = self._parts.get(tp)
         self._parts[tp] = joined(known, part) if known else part
         file.write(table)
