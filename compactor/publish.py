@@ -17,6 +17,7 @@ from compactor import fold, record
 from compactor.actions import State
 from compactor.errors import FoldError
 from compactor.faults import tagging, unwrapping
+from compactor.log import PartitionLog
 from compactor.reading import between
 from compactor.record import TopicPartition
 from compactor.storage import Storage
@@ -120,14 +121,20 @@ def send(
 def _records(spark: SparkSession, storage: Storage, state: State, plans: Sequence[BucketPlan]) -> DataFrame:
     """Every record that is due with its bucket; and for each plan a row without topic, which begins its task."""
     logs = state.by_partition()
-    targets = [target for plan in plans for target in plan.targets if target.start < target.end]
+    due = [target for plan in plans for target in plan.targets if target.start < target.end]
+    targets = [target for target in due if _is_sent(target, logs[target.tp])]
     slices = [between(logs[target.tp], target.start, target.end) for target in targets]
-    due = fold.latest(fold.scan(spark, storage, slices))
+    records = fold.latest(fold.scan(spark, storage, slices))
     bucket = _chosen([target.bucket for target in targets])
     marks = spark.createDataFrame(
         pa.Table.from_pylist([{_BUCKET: plan.bucket, fold.LOG: -1} for plan in plans], _JOB.append(_LOG))
     )
-    return due.withColumn(_BUCKET, bucket).select(*marks.columns).unionAll(marks)
+    return records.withColumn(_BUCKET, bucket).select(*marks.columns).unionAll(marks)
+
+
+def _is_sent(target: Target, log: PartitionLog) -> bool:
+    """Whether any record of `target` leaves: without an output topic only rejected ones do."""
+    return target.output is not None or any(run.rejected for run in between(log, target.start, target.end).runs)
 
 
 def _chosen(buckets: Sequence[int]) -> Column:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, Protocol
+from typing import Protocol
 
 from connectors.config.connector import ConnectorConfig
 from connectors.config.faults import Fault
 from connectors.config.topics import missing, select
-
-_WANTED: Final = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
+from connectors.sinks import output_topic
 
 
 class BrokerView(Protocol):
@@ -35,11 +34,9 @@ def broker_faults(config: ConnectorConfig, view: BrokerView) -> tuple[Fault, ...
     ]
     outputs = (config.output_topic(topic) for topic in select(config, existing))
     there = [output for output in outputs if output is not None and output in existing]
-    return (*absent, *(fault for output in there for fault in _unfit(output, view.topic_config(output))))
+    return (*absent, *(fault for output in there for fault in _unfit(config, output, view.topic_config(output))))
 
 
-def _unfit(output: str, settings: Mapping[str, str]) -> Iterator[Fault]:
-    for name, wanted in _WANTED.items():
-        found = settings.get(name, wanted)
-        if found != wanted:
-            yield Fault("output.topic", f'"{output}" exists with {name}={found}; it needs {wanted}.')
+def _unfit(config: ConnectorConfig, output: str, settings: Mapping[str, str]) -> Iterator[Fault]:
+    for text in output_topic.faults(config, settings):
+        yield Fault("output.topic", f'"{output}" exists: {text}.')

@@ -95,9 +95,11 @@ def faults(connector: ConnectorConfig, config: Config) -> list[str]:
     return found
 
 
-def warnings(config: Config, source: Config) -> list[str]:
-    """What in the settings of an existing output topic may make it refuse single records."""
+def warnings(connector: ConnectorConfig, config: Config, source: Config) -> list[str]:
+    """What in the settings of an existing output topic may make it refuse records, or keep them for longer."""
     found = []
+    if "delete" in connector.cleanup_policy and "delete" not in config.get("cleanup.policy", "delete"):
+        found.append("cleanup.policy has no delete, as the connector's has: what expires in the log stays there")
     largest = int(config.get("max.message.bytes", KAFKAS_LARGEST))
     needed = int(source.get("max.message.bytes", KAFKAS_LARGEST)) + HEADER_ROOM
     if largest < needed:
@@ -126,8 +128,8 @@ def _check(connector: ConnectorConfig, name: str, config: Config, source: Config
             f"Connector {connector.name}: output topic {name} cannot take what is published: {'; '.join(wrong)}.",
             "Change it with kafka-configs.sh --alter, or name another output.topic.",
         )
-    for text in warnings(config, source):
-        _log.warning("output topic may refuse records", connector=connector.name, topic=name, reason=text)
+    for text in warnings(connector, config, source):
+        _log.warning("output topic does not fit in all", connector=connector.name, topic=name, reason=text)
 
 
 def _ready(admin: Admin, name: str, partitions: int) -> TopicInfo:

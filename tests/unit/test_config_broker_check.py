@@ -36,12 +36,23 @@ FIT = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
         (
             {"topics.regex": "a"},
             {"a": {}, "a.compacted": FIT | {"cleanup.policy": "delete"}},
-            ['output.topic: "a.compacted" exists with cleanup.policy=delete; it needs compact.'],
+            [
+                'output.topic: "a.compacted" exists: cleanup.policy is delete, it has to contain compact.',
+                (
+                    'output.topic: "a.compacted" exists: cleanup.policy contains delete, which the connector\'s does '
+                    "not: keys would expire."
+                ),
+            ],
+        ),
+        (
+            {"topics": "a", "cleanup.policy": "compact,delete", "retention.ms": "1000"},
+            {"a": {}, "a.compacted": FIT | {"cleanup.policy": "compact,delete"}},
+            [],
         ),
         (
             {"topics": "a"},
             {"a": {}, "a.compacted": FIT | {"message.timestamp.type": "LogAppendTime"}},
-            ['output.topic: "a.compacted" exists with message.timestamp.type=LogAppendTime; it needs CreateTime.'],
+            ['output.topic: "a.compacted" exists: message.timestamp.type is LogAppendTime, it has to be CreateTime.'],
         ),
     ],
 )

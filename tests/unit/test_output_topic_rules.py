@@ -56,7 +56,7 @@ def test_settings_that_may_refuse_single_records_are_warned_of(
     config: dict[str, str], source: dict[str, str], words: list[str]
 ) -> None:
     """They are no fault: errors.tolerance decides about a refused record."""
-    found = warnings(config, source)
+    found = warnings(connector(), config, source)
     assert len(found) == len(words)
     assert all(word in text for word, text in zip(words, found, strict=True))
 
@@ -66,7 +66,7 @@ def test_a_new_output_is_fit() -> None:
     source = {"max.message.bytes": "5000000"}
     config = new_config(connector(), source)
     assert faults(connector(), config) == []
-    assert warnings(config, source) == []
+    assert warnings(connector(), config, source) == []
     assert config["max.message.bytes"] == str(5_000_000 + HEADER_ROOM)
     assert config["message.timestamp.before.max.ms"] == str(FOREVER)
     assert "retention.ms" not in config
@@ -86,3 +86,11 @@ def test_a_new_output_is_fit() -> None:
 def test_resuming_is_safe_for_the_shorter_of_both_retentions(config: dict[str, str], expected: int | None) -> None:
     """Tombstones go after delete.retention.ms, everything after retention.ms where the topic deletes."""
     assert resume_safe_ms(config) == expected
+
+
+def test_an_output_that_keeps_what_expires_in_the_log_is_named() -> None:
+    """With compact,delete in the connector and compact alone on an existing output, records stay there for ever."""
+    config = FIT | {"message.timestamp.before.max.ms": str(FOREVER), "message.timestamp.after.max.ms": str(FOREVER)}
+    largest = {"max.message.bytes": str(1_048_588 + HEADER_ROOM)}
+    (found,) = warnings(connector(**{"cleanup.policy": "compact,delete"}), config | largest, {})
+    assert "what expires in the log stays there" in found
