@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 POLL_SECONDS: Final = 0.5
 VACUUM_EVERY_MS: Final = 600_000
 VACUUM_GRACE_MS: Final = 3_600_000
+SNAPSHOT_RETRY_SECONDS: Final = 60.0
 POOL: Final = "fold"
 
 _log = structlog.get_logger()
@@ -59,6 +60,7 @@ class Background:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"{name}-upkeep", daemon=True)
         self._next_round = clock.monotonic() + rhythm.initial_delay_ms / 1000
+        self._next_snapshot = clock.monotonic()
         self._next_vacuum = clock.monotonic() + VACUUM_EVERY_MS / 1000
 
     def start(self) -> None:
@@ -83,24 +85,37 @@ class Background:
 
     def _run(self) -> None:
         with structlog.contextvars.bound_contextvars(connector=self._name):
-            try:
-                self._context.setJobGroup(self._group, f"{self._name}: folds and snapshots", interruptOnCancel=False)
-                self._context.setLocalProperty("spark.scheduler.pool", POOL)
-                while not self._clock.wait(POLL_SECONDS, self._stop):
-                    self._turn()
-            except Exception as error:  # noqa: BLE001  # the pipeline raises it in its own thread
-                if self._stop.is_set():
-                    _log.debug("broken off by the stop", exc_info=error)
-                else:
-                    self.failure = error
+            self._guarded(self._work)
+
+    def _work(self) -> None:
+        self._context.setJobGroup(self._group, f"{self._name}: folds and snapshots", interruptOnCancel=False)
+        self._context.setLocalProperty("spark.scheduler.pool", POOL)
+        while not self._clock.wait(POLL_SECONDS, self._stop):
+            self._turn()
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001  # the pipeline raises it in its own thread
+            if self._stop.is_set():
+                _log.debug("broken off by the stop", exc_info=error)
+            else:
+                self.failure = error
 
     def _turn(self) -> None:
         self._answers.answer()
-        if self._upkeep.snapshot_due(self._clock.now_ms()):
-            self._upkeep.snapshot(self._clock.now_ms())
+        self._snapshot()
         if self._clock.monotonic() >= self._next_round:
             busy = bool(self._upkeep.round(self._clock.now_ms()))
             self._next_round = self._clock.monotonic() + (0 if busy else self._rhythm.backoff_ms / 1000)
         if self._clock.monotonic() >= self._next_vacuum:
             self._upkeep.vacuum(self._clock.now_ms(), VACUUM_GRACE_MS, self._running)
             self._next_vacuum = self._clock.monotonic() + VACUUM_EVERY_MS / 1000
+
+    def _snapshot(self) -> None:
+        """A snapshot when one is due; where there was nothing to take one of, a minute passes before the next try."""
+        now_ms = self._clock.now_ms()
+        if self._clock.monotonic() < self._next_snapshot or not self._upkeep.snapshot_due(now_ms):
+            return
+        if not self._upkeep.snapshot(now_ms):
+            self._next_snapshot = self._clock.monotonic() + SNAPSHOT_RETRY_SECONDS
