@@ -93,11 +93,12 @@ class Append(Action, frozen=True, tag="append"):
 
 
 class PlanFold(Action, frozen=True, tag="plan-fold"):
-    """A fold that ends at `end` may have been sent in part."""
+    """A fold that ends at `end` may have been sent in part, from `at_ms` on."""
 
     topic: str
     partition: int
     end: int
+    at_ms: int | None = None
 
 
 class Publish(Action, frozen=True, tag="publish"):
@@ -112,7 +113,8 @@ class Publish(Action, frozen=True, tag="publish"):
 class Clean(Action, frozen=True, tag="clean"):
     """`base` replaces everything below `end`; `at_ms` is the time that the full fold was given.
 
-    `output` is the commit of the changelog that stood at `end` when the fold was planned.
+    `output` is the commit of the changelog that stood at `end` when the fold was planned; nothing above `end` was sent
+    before `behind_ms`.
     """
 
     topic: str
@@ -121,6 +123,7 @@ class Clean(Action, frozen=True, tag="clean"):
     base: Run
     at_ms: int | None = None
     output: OutputPoint | None = None
+    behind_ms: int | None = None
 
 
 class Merge(Action, frozen=True, tag="merge"):
@@ -325,7 +328,7 @@ def _apply_log(
         case Append():
             return logs.append(log, action.start, action.end, action.run, action.gap)
         case PlanFold():
-            return logs.plan(log, action.end)
+            return logs.plan(log, action.end, action.at_ms)
         case Publish():
             return logs.publish(log, action.end, action.output)
         case Quarantine():
@@ -339,7 +342,7 @@ def _apply_log(
 def _rewrite(log: PartitionLog, action: Rewriting) -> PartitionLog:
     match action:
         case Clean():
-            return logs.clean(log, action.end, action.base, action.at_ms, action.output)
+            return logs.clean(log, action.end, action.base, action.at_ms, action.output, action.behind_ms)
         case Merge():
             return rewrite.merge(log, action.run)
         case Restate():

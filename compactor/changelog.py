@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
     from compactor.storage import Storage
 
+CAREFUL: Final = 32
+"""While anything is damaged, no more logs are sent at once than a scan reads by their own row groups: the damaged
+page of one must not be read for the others."""
+
 _log = structlog.get_logger()
 
 
@@ -36,8 +40,10 @@ class Changelog:
     worker is the only one that moves it, and every publish task checks that before it sends.
     """
 
-    def __init__(self, spark: SparkSession, storage: Storage, catalog: Catalog, outside: Outside) -> None:
-        self._isolation = Isolation(storage, catalog)
+    def __init__(
+        self, spark: SparkSession, storage: Storage, catalog: Catalog, outside: Outside, isolation: Isolation
+    ) -> None:
+        self._isolation = isolation
         self._spark = spark
         self._storage = storage
         self._catalog = catalog
@@ -49,6 +55,12 @@ class Changelog:
     def forget(self) -> None:
         """Positions are read again before the next transaction; call it whenever a publish failed."""
         self._resolved.clear()
+
+    def uncertain(self) -> frozenset[TopicPartition]:
+        """The logs of which it is not known, or cannot be told yet, how far they are published."""
+        resolved = dict(self._resolved)
+        logs = _open(self._catalog.state)
+        return frozenset(log.tp for log in logs if log.tp not in resolved or resolved[log.tp].hold)
 
     def publish(self, settings: EngineSettings, now_ms: int) -> tuple[Sent, ...]:
         """Sends every fold that is due and commits it to the catalog; what was sent, per partition.
@@ -77,7 +89,7 @@ class Changelog:
         if not targets:
             return ()
         hit("publish.plan")
-        state = self._catalog.commit(lambda state: _plans(state, targets), now_ms)
+        state = self._catalog.commit(lambda state: _plans(state, targets, now_ms), now_ms)
         publisher = self._outside.publisher(state)
         plans = _bucket_plans(state, targets)
         sent = publish.send(self._spark, self._storage, state, plans, state.buckets, publisher)
@@ -128,7 +140,9 @@ class Changelog:
     def _targets(self, settings: EngineSettings, now_ms: int) -> list[Target]:
         state = self._catalog.state
         found = (self._target(state, log, settings, now_ms) for log in _open(state))
-        return [target for target in found if target is not None]
+        targets = [target for target in found if target is not None]
+        careful = any(log.quarantine for log in state.logs)
+        return targets[:CAREFUL] if careful else targets
 
     def _target(self, state: State, log: PartitionLog, settings: EngineSettings, now_ms: int) -> Target | None:
         resolved = self._resolved[log.tp]
@@ -187,10 +201,10 @@ def _open(state: State) -> tuple[PartitionLog, ...]:
     )
 
 
-def _plans(state: State, targets: Iterable[Target]) -> Sequence[AnyAction]:
+def _plans(state: State, targets: Iterable[Target], now_ms: int) -> Sequence[AnyAction]:
     logs = state.by_partition()
     return [
-        PlanFold(topic=target.topic, partition=target.partition, end=target.end)
+        PlanFold(topic=target.topic, partition=target.partition, end=target.end, at_ms=now_ms)
         for target in targets
         if target.end > logs[TopicPartition(target.topic, target.partition)].folded_end
     ]

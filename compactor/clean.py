@@ -74,6 +74,7 @@ def _clean(log: PartitionLog, part: Slice, written: Sequence[Part], now_ms: int)
         base=_base(part, written),
         at_ms=now_ms,
         output=log.output if log.output and log.output.source_offset == log.published else None,
+        behind_ms=now_ms if log.ahead_ms is None else min(log.ahead_ms, now_ms),
     )
 
 

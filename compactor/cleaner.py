@@ -8,7 +8,7 @@ state, so that what was ingested and published meanwhile stays. Interrupted anyw
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 import structlog
@@ -16,7 +16,6 @@ from msgspec import Struct
 
 from compactor import clean, levels, merge, quarantine, retention, schedule
 from compactor.actions import Clean, State
-from compactor.catalog import Catalog
 from compactor.counters import Counters
 from compactor.dirt import across_bounds, dirt
 from compactor.due import worthwhile
@@ -31,8 +30,6 @@ from compactor.verdict import Kind, Reason, Verdict
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from compactor.storage import Storage
 
 _log = structlog.get_logger()
 
@@ -82,18 +79,18 @@ class Cleaner:
     def __init__(
         self,
         spark: SparkSession,
-        storage: Storage,
-        catalog: Catalog,
+        isolation: Isolation,
         settings: EngineSettings,
         counters: Counters,
-        isolation: Isolation,
+        uncertain: Callable[[], Collection[TopicPartition]],
     ) -> None:
         self._spark = spark
-        self._storage = storage
-        self._catalog = catalog
+        self._storage = isolation.storage
+        self._catalog = isolation.catalog
         self._settings = settings
         self._counters = counters
         self._isolation = isolation
+        self._uncertain = uncertain
         self._last: Kind | None = None
 
     def round(self, now_ms: int) -> Round:
@@ -114,12 +111,18 @@ class Cleaner:
         """
         if not self._settings.policy.compacts:
             return ()
-        logs = [log for log in self._catalog.state.logs if worthwhile(log, now_ms) and log.quarantine is None]
-        return self._fold([log for log in logs if wanted is None or log.tp in wanted], now_ms)
+        state = self._catalog.state
+        held = self._held(state)
+        logs = [log for log in state.logs if worthwhile(log, now_ms) and log.tp not in held]
+        return self._fold([log for log in logs if wanted is None or log.tp in wanted], now_ms, asked=True)
+
+    def _held(self, state: State) -> dict[TopicPartition, Reason]:
+        """The logs that nothing is done with now."""
+        return {**dict.fromkeys(self._uncertain(), Reason.UNCERTAIN), **quarantine.holds(state.logs)}
 
     def _expire(self, now_ms: int) -> int:
         """Retention moves the start of logs; their files go with the next vacuum."""
-        found = retention.expiring(self._catalog.state.logs, self._settings.policy, now_ms, ())
+        found = retention.expiring(self._catalog.state.logs, self._settings.policy, now_ms, self._uncertain())
         actions = [action for one in found if (action := one.action)]
         if not actions:
             return 0
@@ -142,7 +145,7 @@ class Cleaner:
 
     def _survey(self, state: State, now_ms: int) -> tuple[Verdict, ...]:
         settings = self._settings
-        return schedule.survey(state.logs, settings.policy, settings.fold, now_ms, quarantine.holds(state.logs))
+        return schedule.survey(state.logs, settings.policy, settings.fold, now_ms, self._held(state))
 
     def _measured(self, now_ms: int) -> State:
         """The state in which every log's verdict is known: runs across published are counted anew where it matters."""
@@ -156,9 +159,9 @@ class Cleaner:
         self._isolation.run(open_, recount, now_ms)
         return self._catalog.state
 
-    def _fold(self, logs: Sequence[PartitionLog], now_ms: int) -> tuple[Folded, ...]:
+    def _fold(self, logs: Sequence[PartitionLog], now_ms: int, *, asked: bool = False) -> tuple[Folded, ...]:
         """Steps 13b and 14b for `logs`, whatever they cost together."""
-        done = self._isolation.run(logs, lambda logs: self._fold_all(logs, now_ms), now_ms)
+        done = self._isolation.run(logs, lambda logs: self._fold_all(logs, now_ms), now_ms, asked=asked)
         folded = tuple(one for part in done for one in part)
         self._counters.add("full_folds", len(folded))
         return folded
@@ -175,7 +178,7 @@ class Cleaner:
     def _merge(self, now_ms: int, folded: Collection[TopicPartition]) -> int:
         """Steps 13a and 14a: one job of merges, of logs that were not just folded."""
         state, settings = self._catalog.state, self._settings
-        held = {*folded, *quarantine.holds(state.logs)}
+        held = {*folded, *self._held(state)}
         plans = {plan.tp: plan for plan in levels.due_merges(state.logs, settings.fold, held, settings.fold.job_bytes)}
 
         def job(logs: Sequence[PartitionLog]) -> int:

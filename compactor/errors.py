@@ -13,6 +13,7 @@ KeyfoldError                      anything keyfold says went wrong; has a messag
 │   ├── GapError                  records between the log's end and the batch are missing
 │   └── RejectedRecordError       a record that cannot be folded, and errors.tolerance is none
 ├── FoldError                     a fold or a snapshot could not be made from its runs
+│   └── FoldFailedError           a fold that somebody asked for failed, and may succeed later; retriable
 └── QuarantinedError              partitions are set aside, so that not everything was done
 """
 
@@ -94,6 +95,12 @@ class RejectedRecordError(IngestError):
 
 class FoldError(KeyfoldError):
     """A fold or a snapshot could not be made from the runs it was given."""
+
+
+class FoldFailedError(FoldError):
+    """A fold that somebody asked for failed, and left everything as it was."""
+
+    retriable = True
 
 
 class QuarantinedError(KeyfoldError):

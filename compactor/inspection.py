@@ -1,36 +1,67 @@
-"""Whom a damaged store concerns: reads what logs need, without Spark, against the checksums of pages."""
+"""Whom a damaged store concerns: reads what logs need, without Spark, against the checksums of files and pages."""
 
 from __future__ import annotations
 
-import pyarrow as pa
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
 
+from compactor import footers
 from compactor.errors import StorageError
+from compactor.footers import RESTORE, DamagedFileError
 from compactor.log import PartitionLog
-from compactor.reading import Slice, between, read_extent
+from compactor.reading import Extent, Slice, between, read_extent
 from compactor.storage import Storage
 
 
-class DamagedFileError(StorageError):
-    """A file of a log is there, and is not what was written."""
-
-
-def damage(storage: Storage, part: Slice) -> StorageError | None:
+def damage(storage: Storage, part: Slice, known: dict[str, bool] | None = None) -> StorageError | None:
     """The first trouble with what `part` needs of its files; None where every record of it can be read.
 
+    `known` keeps which files are what was written, for callers that ask about many logs which share files.
+
     A page that is damaged concerns the partition that it belongs to, a missing file or a damaged footer all that the
-    file holds.
+    file holds. Raises StorageError where the store does not answer: that says nothing about a file.
     """
+    return next(_troubles(storage, part, {} if known is None else known), None)
+
+
+def _troubles(storage: Storage, part: Slice, known: dict[str, bool]) -> Iterator[StorageError]:
     for extent in part.extents:
-        where = f"{extent.tp}, offsets [{extent.start}, {extent.end}): {storage.location}/{extent.file.path}"
         try:
-            records = sum(batch.num_rows for batch in read_extent(storage, extent))
+            footers.check(storage, extent.file)
+            if extent.file.path not in known:
+                known[extent.file.path] = footers.whole(storage, extent.file)
         except StorageError as error:
-            return error
-        except (pa.ArrowException, OSError) as error:
-            return DamagedFileError(f"{where} is damaged: {_first_line(error)}.", _RESTORE)
-        whole = extent.start <= extent.file.first and extent.file.last < extent.end
-        if whole and records != extent.file.records:
-            return DamagedFileError(f"{where} is damaged: it has {records} of {extent.file.records} records.", _RESTORE)
+            if not footers.is_damage(error):
+                raise
+            yield error
+            continue
+        if not known[extent.file.path] and (why := _unreadable(storage, extent)):
+            where = f"{extent.tp}, offsets [{extent.start}, {extent.end}): {storage.location}/{extent.file.path}"
+            yield DamagedFileError(f"{where} is damaged: {why}.", RESTORE)
+
+
+def _unreadable(storage: Storage, extent: Extent) -> str | None:
+    """Why what is needed of a damaged file cannot be read; None where the damage lies elsewhere in it.
+
+    In a process of its own: what reads Parquet may end the process that it is in where a page's header is damaged.
+    """
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        try:
+            return pool.submit(_read, storage, extent).result()
+        except BrokenProcessPool:
+            return "reading it ends the reader"
+
+
+def _read(storage: Storage, extent: Extent) -> str | None:
+    try:
+        records = sum(batch.num_rows for batch in read_extent(storage, extent))
+    except Exception as error:  # noqa: BLE001  # a damaged page can be misread in any way
+        return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+    whole = extent.start <= extent.file.first and extent.file.last < extent.end
+    if whole and records != extent.file.records:
+        return f"it has {records} of {extent.file.records} records"
     return None
 
 
@@ -42,10 +73,3 @@ def kept(log: PartitionLog) -> Slice:
 def unpublished(log: PartitionLog) -> Slice:
     """What publishing of `log` still has to read."""
     return between(log, log.published, log.end)
-
-
-_RESTORE = "Put the file back from a copy, then `keyfold release` the partition; until then it is set aside alone."
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")

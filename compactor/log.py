@@ -22,7 +22,8 @@ class RunFile(Struct, frozen=True, kw_only=True):
 
     `path` is relative to the connector's folder in the store. `first` and `last` are offsets of records
     that are there; `bytes` is theirs by `record.measure`; `file_bytes` and `sha256` are the whole file's.
-    `newest_ms` is their largest timestamp; None where the file was written before it was kept.
+    `newest_ms` is their largest timestamp, `footer` the length and checksum of the file's Parquet footer
+    (`compactor.footers`); None where the file was written before that was kept.
     """
 
     path: str
@@ -33,6 +34,7 @@ class RunFile(Struct, frozen=True, kw_only=True):
     file_bytes: int
     sha256: str
     newest_ms: int | None = None
+    footer: str | None = None
 
 
 class Run(Struct, frozen=True, kw_only=True):
@@ -100,6 +102,8 @@ class PartitionLog(Struct, frozen=True, kw_only=True):
     offset when the partition was first seen, until it is published. `output` is the newest commit whose
     source offset is `published`; `base_output` the one at `clean_end`.
     `last_full_fold_ms` is the latest time that a full fold was given; None: none yet. `quarantine`: it is set aside.
+    `ahead_ms` is when sending began of what is above `published`, `behind_ms` a time not later than when sending began
+    of what is above `clean_end`: from then on a follower of the output may be past them. None: nothing above was sent.
     """
 
     topic: str
@@ -117,6 +121,8 @@ class PartitionLog(Struct, frozen=True, kw_only=True):
     base_output: OutputPoint | None = None
     gaps: tuple[Gap, ...] = ()
     last_full_fold_ms: int | None = None
+    ahead_ms: int | None = None
+    behind_ms: int | None = None
     quarantine: Quarantined | None = None
 
     @property
@@ -154,9 +160,12 @@ def append(log: PartitionLog, start: int, end: int, run: Run | None, gap: Gap | 
     return checked(replace(log, end=end, runs=(*log.runs, run) if run else log.runs, gaps=gaps))
 
 
-def plan(log: PartitionLog, folded_end: int) -> PartitionLog:
-    """`log` with a fold up to `folded_end` decided: no later fold may end below it."""
-    return checked(replace(log, folded_end=max(log.folded_end, folded_end)))
+def plan(log: PartitionLog, folded_end: int, at_ms: int | None = None) -> PartitionLog:
+    """`log` with a fold up to `folded_end` decided at `at_ms`: no later fold may end below it."""
+    ahead_ms = log.ahead_ms if log.ahead_ms is not None else at_ms
+    behind_ms = log.behind_ms if log.behind_ms is not None else at_ms
+    planned = replace(log, folded_end=max(log.folded_end, folded_end), ahead_ms=ahead_ms, behind_ms=behind_ms)
+    return checked(planned)
 
 
 def publish(log: PartitionLog, end: int, output: OutputPoint | None) -> PartitionLog:
@@ -168,22 +177,31 @@ def publish(log: PartitionLog, end: int, output: OutputPoint | None) -> Partitio
         )
     backlog = None if log.backlog_end is not None and end >= log.backlog_end else log.backlog_end
     folded_end = max(log.folded_end, end)
-    return checked(replace(log, published=end, folded_end=folded_end, backlog_end=backlog, output=output or log.output))
+    ahead_ms = log.ahead_ms if folded_end > end else None
+    sent = replace(log, published=end, folded_end=folded_end, backlog_end=backlog, output=output or log.output)
+    return checked(replace(sent, ahead_ms=ahead_ms))
 
 
 def clean(
-    log: PartitionLog, clean_end: int, base: Run, at_ms: int | None = None, output: OutputPoint | None = None
+    log: PartitionLog,
+    clean_end: int,
+    base: Run,
+    at_ms: int | None = None,
+    output: OutputPoint | None = None,
+    behind_ms: int | None = None,
 ) -> PartitionLog:
     """`log` with everything below `clean_end` replaced by `base`; a run across it keeps its upper part.
 
     `at_ms` is the time that the fold was given; one that is earlier than the last moves nothing back. `output` is
-    the commit that stood at `clean_end`: publishing may have gone on since, and then the log knows it no more.
+    the commit that stood at `clean_end`: publishing may have gone on since, and then the log knows it no more; nor
+    when that began, for which `behind_ms` stands.
     """
     _check_end(log, clean_end)
     kept = tuple(upper(run, clean_end) for run in log.runs if run.end > clean_end)
     output, folded_ms = _output_at(log, clean_end, output), _latest(log.last_full_fold_ms, at_ms)
     cleaned = replace(log, clean_end=clean_end, base=upper(base, log.start), runs=kept, base_output=output)
-    return checked(replace(cleaned, last_full_fold_ms=folded_ms))
+    since_ms = None if log.folded_end == clean_end else _first(behind_ms, log.behind_ms)
+    return checked(replace(cleaned, last_full_fold_ms=folded_ms, behind_ms=since_ms))
 
 
 def _check_end(log: PartitionLog, clean_end: int) -> None:
@@ -209,6 +227,10 @@ def upper(run: Run, start: int) -> Run:
     files = tuple(file for file in run.files if file.last >= start)
     records, size = sum(file.records for file in files), sum(file.bytes for file in files)
     return replace(run, start=start, end=max(run.end, start), files=files, records=records, bytes=size)
+
+
+def _first(*times: int | None) -> int | None:
+    return next((time for time in times if time is not None), None)
 
 
 def _latest(*times: int | None) -> int | None:

@@ -27,6 +27,7 @@ from compactor.clocks import Clocks
 from compactor.counters import Counters
 from compactor.errors import PublishInterruptedError, RejectedRecordError, TopicGoneError
 from compactor.failpoints import hit
+from compactor.isolation import Isolation
 from compactor.outside import Outside
 from compactor.record import TopicPartition
 from compactor.runfile import RunTarget
@@ -44,14 +45,20 @@ class Engine:
     """One connector's engine: takes micro-batches in and sends what is due."""
 
     def __init__(
-        self, spark: SparkSession, storage: Storage, catalog: Catalog, outside: Outside, settings: EngineSettings
+        self,
+        spark: SparkSession,
+        storage: Storage,
+        catalog: Catalog,
+        outside: Outside,
+        settings: EngineSettings,
+        isolation: Isolation,
     ) -> None:
         self.counters = Counters()
         self._storage = storage
         self._catalog = catalog
         self._outside = outside
         self._settings = settings
-        self._changelog = Changelog(spark, storage, catalog, outside)
+        self._changelog = Changelog(spark, storage, catalog, outside, isolation)
         self._turn = threading.RLock()
         self._closed = False
         self._job: str | None = None
@@ -123,6 +130,10 @@ class Engine:
         """The jobs whose files no commit names yet, though one may: a vacuum leaves them alone."""
         job = self._job
         return (job,) if job else ()
+
+    def uncertain(self) -> frozenset[TopicPartition]:
+        """The logs of which it is not known how far they are published: nothing behind that touches them."""
+        return self._changelog.uncertain()
 
     def commit(self, decide: Callable[[State], Sequence[AnyAction]], now_ms: int) -> State:
         """Commits what `decide` makes of the newest state, in turn with everything else: it may look outside."""

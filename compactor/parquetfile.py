@@ -9,6 +9,7 @@ from typing import Any, Final, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from compactor import footers
 from compactor.storage import Storage
 
 _OPTIONS: Final = {"version": "2.6", "compression": "zstd", "compression_level": 1}
@@ -46,6 +47,11 @@ class ParquetFile:
         """The checksum, in hex, of what was written so far."""
         return self._tee.digest.hexdigest()
 
+    @property
+    def footer(self) -> str:
+        """What `compactor.footers` keeps of the closed file."""
+        return footers.told(self._tee.tail)
+
     def write(self, table: pa.Table) -> None:
         """Adds `table` as one row group."""
         self._writer.write_table(table, row_group_size=max(1, table.num_rows))
@@ -57,6 +63,7 @@ class ParquetFile:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Completes the file, or removes it where there was an error."""
+        self._tee.keep_tail()  # closing writes the footer, and nothing else
         try:
             self._writer.close()
         except Exception as closing:
@@ -76,10 +83,16 @@ class _Tee:
         self._stream = stream
         self.bytes = 0
         self.digest = hashlib.sha256()
+        self.tail = b""
+        self._keeps = False
+
+    def keep_tail(self) -> None:
+        self._keeps = True
 
     def write(self, data: Any) -> int:
         self.digest.update(data)
         self._stream.write(data)
+        self.tail += bytes(data) if self._keeps else b""
         self.bytes += len(data)
         return len(data)
 

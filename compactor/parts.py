@@ -45,7 +45,7 @@ class Part(Struct, frozen=True, kw_only=True):
 FUTURE_MS: Final = 60_000
 """A record that is stamped so much later than it arrived is stamped in the future."""
 
-_TEXT: Final = ("topic", "path", "sha256", "first_rejected_reason")
+_TEXT: Final = ("topic", "path", "sha256", "footer", "first_rejected_reason")
 _FILE: Final = tuple(RunFile.__struct_fields__)
 _OWN: Final = tuple(name for name in Part.__struct_fields__ if name != "file")
 
@@ -158,6 +158,6 @@ def _latest(*times: int | None) -> int | None:
     return max((time for time in times if time is not None), default=None)
 
 
-def completed(part: Part, file_bytes: int, sha256: str) -> Part:
+def completed(part: Part, file_bytes: int, sha256: str, footer: str | None) -> Part:
     """`part` once the file that it is in is closed."""
-    return replace(part, file=replace(part.file, file_bytes=file_bytes, sha256=sha256))
+    return replace(part, file=replace(part.file, file_bytes=file_bytes, sha256=sha256, footer=footer))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -10,10 +11,13 @@ import pyarrow.parquet as pq
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compactor import record
+from compactor import footers, record
 from compactor.log import PartitionLog, Run, RunFile
 from compactor.record import TopicPartition
 from compactor.storage import Storage
+
+_ROWS: Final = 8192
+"""A batch has as many records at most."""
 
 
 class Slice(Struct, frozen=True, kw_only=True):
@@ -68,15 +72,17 @@ def read(storage: Storage, part: Slice, columns: Sequence[str] | None = None) ->
 def read_extent(storage: Storage, extent: Extent, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
     """The records of one extent by offset; StorageError where its file cannot be opened."""
     names = list(columns or record.RUN.names)
+    footers.check(storage, extent.file)
     with (
         storage.open_input(extent.file.path) as source,
         pq.ParquetFile(source, page_checksum_verification=True) as file,
     ):
         groups = [group for group in range(file.num_row_groups) if _overlaps(file.metadata.row_group(group), extent)]
-        for batch in file.iter_batches(row_groups=groups, columns=[*{*names, "offset"}]):
-            rows = _trimmed(batch, extent)
-            if rows.num_rows:
-                yield rows.select(names)
+        for group in groups:  # one by one: a batch would otherwise gather the rows of several
+            for batch in file.iter_batches(_ROWS, row_groups=[group], columns=[*{*names, "offset"}]):
+                rows = _trimmed(batch, extent)
+                if rows.num_rows:
+                    yield rows.select(names)
 
 
 def _overlaps(group: pq.RowGroupMetaData, extent: Extent) -> bool:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import reduce
-from itertools import pairwise
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from compactor.actions import Restate
 from compactor.append import level0
-from compactor.log import PartitionLog, Run
+from compactor.log import PartitionLog, Run, RunFile, exact
 from compactor.parts import Part, completed, joined, part_of
 from compactor.reading import Extent, Slice, read_extent
 from compactor.storage import Storage
@@ -19,14 +19,16 @@ from compactor.storage import Storage
 def restated(storage: Storage, log: PartitionLog, run: Run) -> Restate:
     """`run` of `log`, which lies across published, as one run below it and one above it. Raises StorageError.
 
-    The bytes of a file cannot be split in proportion: its records are read once, without Spark.
+    The bytes of a file cannot be split in proportion: the records below are read, without Spark; what is above is the
+    rest. So each record is read once, however often published moves inside the run.
     """
-    bounds = (run.start, min(max(log.published, run.start), run.end), run.end)
-    pieces = (_piece(storage, log, run, start, end) for start, end in pairwise(bounds))
-    return Restate(topic=log.topic, partition=log.partition, runs=tuple(piece for piece in pieces if piece))
+    cut = min(max(log.published, run.start), run.end)
+    below = _counted(storage, log, run, run.start, cut)
+    above = _rest(run, below, cut) if below and exact(run) else _counted(storage, log, run, cut, run.end)
+    return Restate(topic=log.topic, partition=log.partition, runs=tuple(piece for piece in (below, above) if piece))
 
 
-def _piece(storage: Storage, log: PartitionLog, run: Run, start: int, end: int) -> Run | None:
+def _counted(storage: Storage, log: PartitionLog, run: Run, start: int, end: int) -> Run | None:
     if start >= end:
         return None
     extents = Slice(tp=log.tp, start=start, end=end, runs=(run,)).extents
@@ -38,4 +40,29 @@ def _part(storage: Storage, extent: Extent) -> Iterator[Part]:
     batches = read_extent(storage, extent)
     found = [part_of(extent.tp, extent.file.path, pa.Table.from_batches([batch])) for batch in batches]
     if found:
-        yield completed(reduce(joined, found), extent.file.file_bytes, extent.file.sha256)
+        yield completed(reduce(joined, found), extent.file.file_bytes, extent.file.sha256, extent.file.footer)
+
+
+def _rest(run: Run, below: Run, start: int) -> Run | None:
+    """What of `run` is not in `below`; its times stay those of the whole: it may be taken for older than it is."""
+    if start >= run.end:
+        return None
+    counted = {file.path: file for file in below.files}
+    files = tuple(_left(file, counted.get(file.path), start) for file in run.files)
+    return replace(
+        run,
+        start=start,
+        files=tuple(file for file in files if file.records),
+        records=run.records - below.records,
+        bytes=run.bytes - below.bytes,
+        tombstones=run.tombstones - below.tombstones,
+        rejected=run.rejected - below.rejected,
+    )
+
+
+def _left(file: RunFile, below: RunFile | None, start: int) -> RunFile:
+    if below is None:
+        return file
+    return replace(
+        file, first=max(file.first, start), records=file.records - below.records, bytes=file.bytes - below.bytes
+    )

@@ -154,4 +154,4 @@ class _Writer:
         hit(self._failpoint)
         parts, self._parts = self._parts, {}
         for part in parts.values():
-            yield completed(part, file.bytes, file.sha256)
+            yield completed(part, file.bytes, file.sha256, file.footer)

@@ -158,8 +158,14 @@ def _manifest(
 
 
 def _stood_ms(log: PartitionLog, now_ms: int) -> int:
-    """When a follower of the output was where the base run of `log` ends: from then on its tombstones count."""
-    return now_ms if log.clean_end == log.published else min(log.last_full_fold_ms or now_ms, now_ms)
+    """When a follower of the output was where the base run of `log` ends, at the latest: then its time begins.
+
+    Not by `published`: what was sent beyond may be more than the catalog has heard of.
+    """
+    if log.folded_end == log.clean_end:
+        return now_ms
+    known = (time for time in (log.behind_ms, log.last_full_fold_ms) if time is not None)
+    return min(next(known, 0), now_ms)
 
 
 def _output_offsets(logs: Sequence[PartitionLog], starts: Mapping[int, int]) -> dict[int, int]:

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-import structlog
-
-from compactor import snapshot
+from compactor import inspection, snapshot
 from compactor.actions import AddSnapshot, AnyAction, State, apply
-from compactor.catalog import Catalog
 from compactor.failpoints import hit
+from compactor.isolation import Isolation, may_be_a_file
 from compactor.outside import Outside
+from compactor.record import TopicPartition
 from compactor.settings import EngineSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from compactor.storage import Storage
-
-_log = structlog.get_logger()
 
 
 class Snapshots:
@@ -29,26 +26,27 @@ class Snapshots:
     def __init__(
         self,
         spark: SparkSession,
-        storage: Storage,
-        catalog: Catalog,
+        isolation: Isolation,
         outside: Outside,
         settings: EngineSettings,
         shelf: Storage | None,
+        uncertain: Callable[[], Collection[TopicPartition]],
     ) -> None:
         self._spark = spark
-        self._storage = storage
-        self._catalog = catalog
+        self._storage = isolation.storage
+        self._catalog = isolation.catalog
         self._outside = outside
         self._settings = settings
         self._shelf = shelf
+        self._isolation = isolation
+        self._uncertain = uncertain
 
     def due(self, now_ms: int) -> bool:
-        """Whether snapshot.interval.ms has passed since the newest snapshot."""
+        """Whether snapshot.interval.ms has passed since the newest snapshot of a topic of which one can be taken."""
         interval, state = self._settings.snapshot_interval_ms, self._catalog.state
-        if self._shelf is None or interval < 0 or not state.logs:
+        if self._shelf is None or interval < 0:
             return False
-        newest = max((taken.created_ms for taken in state.snapshots), default=0)
-        return now_ms - newest >= interval or newest > now_ms  # a clock that was set back must not stop them
+        return any(_old(state, topic, interval, now_ms) for topic in self._topics(state))
 
     def settle(self) -> None:
         """What a life that ended between a snapshot's commit and LATEST has left undone."""
@@ -56,19 +54,30 @@ class Snapshots:
             snapshot.settle(self._shelf, self._catalog.state)
 
     def take(self, now_ms: int) -> tuple[AddSnapshot, ...]:
-        """Steps 15 to 17 for every open topic that has a base run: its vector is where those end."""
+        """Steps 15 to 17 for every topic that has a base run: its vector is where those end."""
         if self._shelf is None:
             return ()
         state = self._catalog.state
-        topics = sorted({log.topic for log in state.logs if log.base and state.topics[log.topic].closed is None})
-        return tuple(self._one(self._shelf, topic, now_ms) for topic in topics if self._is_whole(state, topic))
+        topics = [topic for topic in self._topics(state) if any(log.base for log in state.logs if log.topic == topic)]
+        return tuple(taken for topic in topics for taken in self._try(self._shelf, topic, now_ms))
 
-    def _is_whole(self, state: State, topic: str) -> bool:
-        """A topic with a partition that is set aside gets no new snapshot: it would lack records, or be old."""
-        held = [log.partition for log in state.logs if log.topic == topic and log.quarantine]
-        if held:
-            _log.warning("no snapshot while partitions are set aside", topic=topic, partitions=held)
-        return not held
+    def _topics(self, state: State) -> list[str]:
+        """The open topics of which a snapshot would be whole and would say where to go on.
+
+        One with a partition that is set aside would lack records, or be old.
+        """
+        held = {log.topic for log in state.logs if log.quarantine} | {tp.topic for tp in self._uncertain()}
+        published = {log.topic for log in state.logs if log.published > log.start or log.base}
+        return sorted(topic for topic in published - held if state.topics[topic].closed is None)
+
+    def _try(self, shelf: Storage, topic: str, now_ms: int) -> Iterator[AddSnapshot]:
+        """The snapshot of `topic`; none where its base runs turn out to be damaged, which are set aside then."""
+        try:
+            yield self._one(shelf, topic, now_ms)
+        except Exception as error:
+            logs = [log for log in self._catalog.state.logs if log.topic == topic]
+            if not may_be_a_file(error) or not self._isolation.set_aside(logs, inspection.kept, now_ms):
+                raise
 
     def _one(self, shelf: Storage, topic: str, now_ms: int) -> AddSnapshot:
         state = self._catalog.state
@@ -87,6 +96,12 @@ class Snapshots:
         snapshot.set_latest(shelf, taken)
         snapshot.sweep(shelf, state, topic, before)
         return taken
+
+
+def _old(state: State, topic: str, interval_ms: int, now_ms: int) -> bool:
+    """By the snapshot that was committed last: a clock that was set back must not stop them, nor take one each turn."""
+    last = next((one.created_ms for one in reversed(state.snapshots) if one.topic == topic), None)
+    return last is None or now_ms - last >= interval_ms or last > now_ms
 
 
 def _adds(state: State, taken: AddSnapshot, keep: int) -> Sequence[AnyAction]:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from compactor import vacuum
-from compactor.catalog import Catalog
 from compactor.cleaner import Cleaner, Folded, Round
 from compactor.counters import Counters
 from compactor.errors import QuarantinedError
@@ -19,7 +18,6 @@ from compactor.snapshots import Snapshots
 
 if TYPE_CHECKING:
     from compactor.actions import AddSnapshot
-    from compactor.storage import Storage
 
 
 class Upkeep:
@@ -27,15 +25,13 @@ class Upkeep:
 
     def __init__(
         self,
-        storage: Storage,
-        catalog: Catalog,
         cleaner: Cleaner,
         snapshots: Snapshots,
         counters: Counters,
         isolation: Isolation,
     ) -> None:
-        self._storage = storage
-        self._catalog = catalog
+        self._storage = isolation.storage
+        self._catalog = isolation.catalog
         self._cleaner = cleaner
         self._snapshots = snapshots
         self._counters = counters
@@ -61,9 +57,11 @@ class Upkeep:
         logs = [log for log in self._catalog.state.logs if wanted is None or log.tp in wanted]
         return self._isolation.release(logs, now_ms)
 
-    def check_whole(self) -> None:
-        """Raises QuarantinedError where anything is set aside: then not all of what was asked for was done."""
-        held = [log for log in self._catalog.state.logs if log.quarantine]
+    def check_whole(self, wanted: Collection[TopicPartition] | None = None) -> None:
+        """Raises QuarantinedError where an open topic's log (of `wanted`) is set aside: then not all was done."""
+        state = self._catalog.state
+        logs = [log for log in state.logs if wanted is None or log.tp in wanted]
+        held = [log for log in logs if log.quarantine and state.topics[log.topic].closed is None]
         for log in held[:1]:
             assert log.quarantine is not None
             raise QuarantinedError(

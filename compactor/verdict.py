@@ -27,6 +27,7 @@ class Reason(Enum):
     NOTHING = "nothing to do"
     BUSY = "busy"
     QUARANTINED = "quarantined"
+    UNCERTAIN = "position unknown"
     NOT_COMPACTED = "not compacted"
     FAULTY = "faulty"
 
@@ -60,6 +61,7 @@ _TEXTS: Final = {
     Reason.NOTHING: "Not due: nothing is dirty and there are no tombstones.",
     Reason.BUSY: "Not considered: a fold of it is running.",
     Reason.QUARANTINED: "Not considered: it is quarantined; see its error, then `release` it.",
+    Reason.UNCERTAIN: "Not considered: its committed position is not known yet, or lies above the log's end.",
     Reason.NOT_COMPACTED: "Not considered: its cleanup.policy has no compact.",
     Reason.FAULTY: "Not considered: {fault}",
 }

@@ -10,7 +10,7 @@ import structlog
 from compactor import requests
 from compactor.actions import State
 from compactor.catalog import Catalog
-from compactor.errors import KeyfoldError
+from compactor.errors import KeyfoldError, QuarantinedError
 from compactor.record import TopicPartition
 from compactor.requests import Answer, Request
 from compactor.storage import Storage
@@ -51,9 +51,13 @@ class Answers:
         wanted = asked_for(request, self._catalog.state)
         match request.kind:
             case "snapshot":
-                return {"snapshots": msgspec.to_builtins(self._upkeep.snapshot(now_ms))}
+                taken = self._upkeep.snapshot(now_ms)
+                self._upkeep.check_whole()
+                return {"snapshots": msgspec.to_builtins(taken)}
             case "clean":
-                return {"logs": msgspec.to_builtins(self._upkeep.fold(now_ms, wanted))}
+                folded = self._upkeep.fold(now_ms, wanted)
+                self._upkeep.check_whole(wanted)
+                return {"logs": msgspec.to_builtins(folded)}
             case "release":
                 return {"released": self._upkeep.release(now_ms, wanted)}
         raise AskedWrongError(
@@ -65,7 +69,7 @@ class Answers:
         try:
             return Answer(ok=True, result=self.carry_out(request))
         except KeyfoldError as error:
-            if error.retriable or isinstance(error, AskedWrongError):
+            if error.retriable or isinstance(error, AskedWrongError | QuarantinedError):
                 return Answer(ok=False, message=error.message, action=error.action)
             raise
 

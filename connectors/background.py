@@ -67,15 +67,12 @@ class Background:
         """Begins; call it once."""
         self._thread.start()
 
-    def stop(self, *, finish: bool) -> None:
-        """Ends the thread: after the job that runs now (`finish`), or breaking it off. Can be called again."""
+    def stop(self, patient: Callable[[], bool]) -> None:
+        """Ends the thread: after what it does now while one is `patient`, else breaking that off. May be repeated."""
         self._stop.set()
-        if not self._thread.is_alive():
-            return
-        if not finish:
-            self._upkeep.interrupt()
         while self._thread.is_alive():
-            if not finish:
+            if not patient():
+                self._upkeep.interrupt()
                 self._context.cancelJobGroup(self._group)  # again: a job may have begun just after
             self._thread.join(POLL_SECONDS)
 

@@ -95,14 +95,15 @@ class Pipeline:
         with ExitStack() as stack:
             life = self.begin(stack)
             background = self._background(life)
-            stack.callback(lambda: background.stop(finish=stop.patient))
+            stack.callback(lambda: background.stop(lambda: stop.patient))
             background.start()
             self._expect(life.owned, once=once)
             query = self._query(life.engine, life.owned.catalog, once=once)
             stack.callback(query.stop)
             self._watch(query, life, background, stop)
             if once and not stop.is_set():
-                background.stop(finish=True)
+                background.stop(lambda: stop.patient or not stop.is_set())
+            if once and not stop.is_set():
                 self._finish(life)
 
     def perform(self, request: Request) -> dict[str, Any]:
@@ -125,11 +126,11 @@ class Pipeline:
 
     def _life(self, owned: Owned) -> Life:
         settings, (catalog, gateway) = engine_settings(self._connector), owned
-        engine = Engine(self._spark, self._storage, catalog, gateway, settings)
-        snapshots = Snapshots(self._spark, self._storage, catalog, gateway, settings, _shelf(self._connector))
-        isolation = Isolation(self._storage, catalog)
-        cleaner = Cleaner(self._spark, self._storage, catalog, settings, engine.counters, isolation)
-        upkeep = Upkeep(self._storage, catalog, cleaner, snapshots, engine.counters, isolation)
+        isolation, shelf = Isolation(self._storage, catalog), _shelf(self._connector)
+        engine = Engine(self._spark, self._storage, catalog, gateway, settings, isolation)
+        snapshots = Snapshots(self._spark, isolation, gateway, settings, shelf, engine.uncertain)
+        cleaner = Cleaner(self._spark, isolation, settings, engine.counters, engine.uncertain)
+        upkeep = Upkeep(cleaner, snapshots, engine.counters, isolation)
         upkeep.settle()
         return Life(owned, engine, upkeep, Answers(self._storage, catalog, upkeep, self._clock))
 

@@ -40,24 +40,32 @@ class Worker:
         self._clock = clock
         self._observer = observer
         self._stop = threading.Event()
+        self._interrupted = False
         self._reload = threading.Event()
         self._supervisors: dict[str, Supervisor] = {}
 
     def run(self, *, once: bool) -> int:
         """Runs until done (`once`), stopped by SIGTERM or SIGINT, or every connector has ended; the exit code.
 
+        Ctrl-C is how a running worker is ended, and 0; before `once` is done it is 130, as in any other command.
         SIGHUP restarts the connectors whose files have changed.
         """
-        with _handlers({signal.SIGTERM: self._on_stop, signal.SIGINT: self._on_stop, signal.SIGHUP: self._on_reload}):
+        wanted = {signal.SIGTERM: self._on_stop, signal.SIGINT: self._on_stop, signal.SIGHUP: self._on_reload}
+        with _handlers(wanted):
             spark = self._session()
-            try:
-                self._start_all(spark, once=once)
-                self._watch(spark, once=once)
-            finally:
-                self._stop_all()
-                with suppress(Exception):  # a signal to the whole process group has ended the JVM already
-                    spark.stop()
-        return outcome(supervisor.error for supervisor in self._supervisors.values())
+            with _handlers(wanted):  # PySpark has put a handler in SIGINT's place that breaks off what runs
+                self._run(spark, once=once)
+        code = outcome(supervisor.error for supervisor in self._supervisors.values())
+        return errors.EXIT_INTERRUPTED if code == errors.EXIT_OK and once and self._interrupted else code
+
+    def _run(self, spark: SparkSession, *, once: bool) -> None:
+        try:
+            self._start_all(spark, once=once)
+            self._watch(spark, once=once)
+        finally:
+            self._stop_all()
+            with suppress(Exception):  # a signal to the whole process group has ended the JVM already
+                spark.stop()
 
     def _session(self) -> SparkSession:
         from connectors import spark
@@ -83,12 +91,15 @@ class Worker:
                 self._reload_files(spark, once=once)
 
     def _stop_all(self) -> None:
+        if self._stop.is_set():
+            _log.info("stopping", connectors=sorted(name for name, one in self._supervisors.items() if one.is_alive()))
         for supervisor in self._supervisors.values():
             supervisor.ask_to_stop()
         for supervisor in self._supervisors.values():
             supervisor.join()
 
-    def _on_stop(self, _number: int, _frame: FrameType | None) -> None:
+    def _on_stop(self, number: int, _frame: FrameType | None) -> None:
+        self._interrupted = number == signal.SIGINT
         self._stop.set()
 
     def _on_reload(self, _number: int, _frame: FrameType | None) -> None:
@@ -101,7 +112,10 @@ class Worker:
                 continue
             _log.info("connector file changed, restarting the connector", connector=name, file=str(file.path))
             self._supervisors[name].ask_to_stop(patient=True)
-            self._supervisors[name].join()
+            while self._supervisors[name].is_alive():
+                if self._stop.is_set():  # whoever ends the worker does not wait for a fold
+                    self._supervisors[name].ask_to_stop()
+                self._clock.wait(POLL_SECONDS, self._stop)
             del self._files[name], self._supervisors[name]
             self._files[changed.config.name] = changed
             self._start(spark, changed, once=once)

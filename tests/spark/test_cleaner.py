@@ -9,8 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from compactor import fold as folds
+from compactor import recount
 from compactor.cleaner import Cleaner
-from compactor.errors import StorageError
+from compactor.errors import FoldFailedError, StorageError
 from compactor.failpoints import FailpointError
 from compactor.log import BASE
 from compactor.policy import CompactionPolicy, FoldPolicy
@@ -252,6 +253,79 @@ def test_a_damaged_page_sets_its_partition_aside_alone(kept_of: KeptOf) -> None:
     assert kept.cleaner.round(61_000 + 120_000).folded == 1
     assert kept.log(1).quarantine is None
     assert [one[0] for one in kept.rows(1)] == [15, 16, 17, 18, 19]
+
+
+def test_a_damaged_footer_is_known_before_anything_is_folded(kept_of: KeptOf) -> None:
+    """A footer whose statistics are wrong would let a reader leave records out: no fold begins with such a file."""
+    kept = kept_of(partitions=2)
+    kept.ingest([one for p in range(2) for one in some(0, 20, partition=p)])
+    kept.ingest(some(20, 40, partition=1))
+    kept.publish()
+    file = kept.log(0).runs[0].files[0]
+    path = Path(kept.storage.location) / file.path
+    data = bytearray(path.read_bytes())
+    assert file.footer is not None
+    data[len(data) - int(file.footer.partition(":")[0]) // 2] ^= 0x10
+    path.chmod(0o644)
+    path.write_bytes(data)
+    assert not kept.cleaner.round(0)
+    assert ["is damaged" in held.error for p in range(2) if (held := kept.log(p).quarantine)] == [True, True]
+
+
+def test_a_store_that_fails_is_no_damage(kept_of: KeptOf, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No room left, and every file is sound: nothing is set aside, and the error reaches whoever runs the connector."""
+    kept = kept_of(partitions=2)
+    kept.ingest([one for p in range(2) for one in some(0, 20, partition=p)])
+    kept.publish()
+
+    def full(*_: object) -> object:
+        raise StorageError("No space left on device.")
+
+    monkeypatch.setattr(Cleaner, "_fold_all", full)
+    with pytest.raises(StorageError, match="No space"):
+        kept.cleaner.round(0)
+    assert [kept.log(p).quarantine for p in range(2)] == [None, None]
+
+
+def test_who_asks_for_a_fold_hears_that_it_failed(kept_of: KeptOf, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the background a fold may fail and be tried again; on command it is an error at once."""
+    kept = kept_of()
+    kept.ingest(some(0, 20))
+    kept.publish()
+
+    def breaks(*_: object) -> object:
+        raise RuntimeError("out of luck")
+
+    monkeypatch.setattr(Cleaner, "_fold_all", breaks)
+    assert not kept.cleaner.round(0)
+    with pytest.raises(FoldFailedError, match="t-0 failed: out of luck"):
+        kept.cleaner.fold(0)
+
+
+@pytest.mark.parametrize("partitions", [1, 40])
+def test_a_file_that_was_counted_in_parts_is_still_read_once(kept_of: KeptOf, partitions: int) -> None:
+    """Whatever lies on either side of a bound inside a file by then, in runs merged or folded: no record twice."""
+    kept = kept_of(partitions=partitions, policy=CompactionPolicy(min_cleanable_dirty_ratio=0.99))
+    kept.ingest([one for p in range(partitions) for one in some(0, 6, keys=6, partition=p)])
+    kept.publish({0: 3})
+    restated = kept.catalog.state.log(kept.log(0).tp)
+    run = restated.runs[0]
+    kept.catalog.commit(lambda _: [recount.restated(kept.storage, restated, run)], 0)
+    assert [(one.start, one.end, one.records, one.bytes) for one in kept.log(0).runs] == [(0, 3, 3, 12), (3, 6, 3, 12)]
+    kept.publish()
+    done = kept.cleaner.fold(0)
+    assert {(one.records_before, one.records) for one in done} == {(6, 6)}
+    assert [len(kept.rows(p)) for p in range(partitions)] == [6] * partitions
+
+
+def test_nothing_is_folded_of_a_log_whose_position_is_not_known(kept_of: KeptOf) -> None:
+    """Until it is, cleaning could pass what was never sent; by then even a command leaves the log alone."""
+    kept = kept_of(partitions=2)
+    kept.ingest([one for p in range(2) for one in some(0, 20, partition=p)])
+    kept.publish()
+    unsure = frozenset({kept.log(1).tp})
+    cleaner = Cleaner(kept.spark, kept.isolation, kept.settings, kept.counters, lambda: unsure)
+    assert [one.partition for one in cleaner.fold(0)] == [0]
 
 
 def test_release_takes_up_what_is_whole_again_and_nothing_else(kept_of: KeptOf) -> None:

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from compactor import clean, manifest, snapshot
-from compactor.actions import State, apply
+from compactor.actions import PlanFold, State, apply
 from compactor.local import LocalStorage
 from compactor.policy import CompactionPolicy
 from compactor.snapshot import Extra
@@ -88,14 +88,15 @@ def test_a_manifest_says_where_to_go_on(
 def test_a_snapshot_stands_where_the_base_runs_end(
     spark: SparkSession, storage: LocalStorage, shelf: LocalStorage, folded: State
 ) -> None:
-    """What is published while it is made is no part of it; and resuming is safe for as long as the fold is old."""
+    """What is published while it is made is no part of it; and its time runs from when sending went on."""
     ahead = ingested(spark, storage, folded, [read_all([row(0, 4, b"z", b"z")], {0: (4, 5)})])
-    later = published(ahead, {0: 5})
+    begun = apply(ahead, [PlanFold(topic="t", partition=0, end=5, at_ms=NOW + 3_000)])
+    later = published(begun, {0: 5})
     taken = snapshot.write_snapshot(spark, storage, shelf, later, "t", NAME, NOW + 10_000, EXTRA)
     written = manifest.decode(shelf.read(f"{taken.path}/manifest.json"))
     assert (written.source_offsets, written.records) == ({"0": 4, "1": 9, "2": 6}, 3)
     assert written.output_offsets == {"0": 1004, "1": 1009, "2": 5}
-    assert written.resume_safe_until == manifest.iso(NOW + 60_000)
+    assert written.resume_safe_until == manifest.iso(NOW + 3_000 + 60_000)
 
 
 def test_latest_follows_and_what_the_catalog_does_not_name_goes(

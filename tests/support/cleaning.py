@@ -59,7 +59,7 @@ class Kept:
             connector="c", policy=policy, fold=fold or FoldPolicy(), fold_bytes_per_second=limit
         )
         self.isolation = Isolation(self.storage, self.catalog)
-        self.cleaner = Cleaner(self.spark, self.storage, self.catalog, self.settings, self.counters, self.isolation)
+        self.cleaner = Cleaner(self.spark, self.isolation, self.settings, self.counters, frozenset)
 
     def restart(self) -> None:
         """Another life takes the connector over."""

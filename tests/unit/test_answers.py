@@ -11,7 +11,7 @@ from compactor import requests
 from compactor.actions import AddPartition, AddTopic
 from compactor.catalog import Catalog
 from compactor.cleaner import Folded
-from compactor.errors import FoldError, StorageError
+from compactor.errors import FoldError, QuarantinedError, StorageError
 from compactor.record import TopicPartition
 from compactor.testing import Clock, MemoryStorage
 from compactor.upkeep import Upkeep
@@ -26,6 +26,7 @@ class Kept:
     def __init__(self) -> None:
         self.asked: list[tuple[str, Collection[TopicPartition] | None]] = []
         self.fails: Exception | None = None
+        self.aside = False
 
     def _note(self, what: str, wanted: Collection[TopicPartition] | None = None) -> None:
         self.asked.append((what, wanted))
@@ -39,6 +40,10 @@ class Kept:
     def release(self, now_ms: int, wanted: Collection[TopicPartition] | None) -> int:
         self._note("release", wanted)
         return 1
+
+    def check_whole(self, wanted: Collection[TopicPartition] | None = None) -> None:
+        if self.aside:
+            raise QuarantinedError("One is set aside.", "See describe.")
 
     def snapshot(self, now_ms: int) -> tuple[object, ...]:
         self._note("snapshot")
@@ -99,6 +104,16 @@ def test_who_asks_for_what_is_not_there_is_told(
     """The asker reads what there is instead; the connector goes on."""
     answer = _asked(storage, answers, kind, **where)
     assert (answer.ok, said in answer.message, kept.asked) == (False, True, [])
+
+
+@pytest.mark.parametrize("kind", [CLEAN, SNAPSHOT])
+def test_what_was_not_done_because_of_a_quarantine_is_told(
+    storage: MemoryStorage, kept: Kept, answers: Answers, kind: str
+) -> None:
+    """The others are done; the asker hears that something was left out, and the connector goes on."""
+    kept.aside = True
+    answer = _asked(storage, answers, kind)
+    assert (answer.ok, answer.message, len(kept.asked)) == (False, "One is set aside.", 1)
 
 
 def test_a_failure_that_may_pass_is_the_askers(storage: MemoryStorage, kept: Kept, answers: Answers) -> None:

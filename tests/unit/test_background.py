@@ -122,8 +122,8 @@ def test_a_stop_lets_the_job_finish_or_breaks_it_off(*, finish: bool) -> None:
     thread.start()
     began.wait()
     threading.Timer(0.01, done.set).start()
-    thread.stop(finish=finish)
-    thread.stop(finish=finish)
+    thread.stop(lambda: finish)
+    thread.stop(lambda: finish)
     assert done.is_set() or not finish
     assert upkeep.interrupted.is_set() is not finish
     cancelled = {call.args[0] for call in context.cancelJobGroup.call_args_list}
@@ -133,5 +133,5 @@ def test_a_stop_lets_the_job_finish_or_breaks_it_off(*, finish: bool) -> None:
 def test_who_was_never_started_is_stopped_at_once() -> None:
     """A life that fails while it takes over has nothing to wait for."""
     thread, _ = background(Upkeep(), SystemClock())
-    thread.stop(finish=True)
+    thread.stop(lambda: True)
     assert thread.failure is None
