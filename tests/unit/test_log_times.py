@@ -28,7 +28,7 @@ def test_the_first_plan_beyond_published_counts() -> None:
 
 
 def test_a_full_fold_begins_anew() -> None:
-    """Where nothing is sent beyond its end nobody is past it; what was sent since, was not sent before it was planned."""
+    """Where nothing is sent beyond its end nobody is past it; what was sent since, was not sent before the plan."""
     sent = logs.publish(logs.plan(_grown(10), 4, 100), 4, None)
     assert _times(logs.clean(sent, 4, _base(4), 300, None, 300)) == (None, None)
     further = logs.plan(sent, 8, 350)
