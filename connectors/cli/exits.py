@@ -15,7 +15,7 @@ import structlog
 import typer
 
 from compactor.errors import KeyfoldError
-from connectors.errors import EXIT_OK, exit_code
+from connectors.errors import EXIT_INTERRUPTED, EXIT_OK, exit_code
 from connectors.logging_setup import masked_text
 
 log = structlog.get_logger(__name__)
@@ -28,6 +28,12 @@ def leave(error: Exception) -> typer.Exit:
     log.debug("command failed", traceback="".join(traceback.format_exception(error)))
     typer.echo(masked_text(told(error)), err=True)
     return typer.Exit(exit_code(error))
+
+
+def interrupted() -> typer.Exit:
+    """The exit of a command that Ctrl-C ended."""
+    typer.echo("interrupted", err=True)
+    return typer.Exit(EXIT_INTERRUPTED)
 
 
 def told(error: Exception) -> str:

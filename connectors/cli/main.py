@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 
 from connectors import logging_setup
 from connectors.cli import exits
+from connectors.cli.analyze import analyze
 from connectors.cli.clean import clean
 from connectors.cli.demo import demo
 from connectors.cli.describe import describe
@@ -38,6 +39,8 @@ class _Commands(TyperGroup):
             if isinstance(error, _TYPERS_OWN):
                 raise
             raise exits.leave(error) from error
+        except KeyboardInterrupt as error:
+            raise exits.interrupted() from error
 
 
 _TYPERS_OWN = (typer.Exit, typer.Abort, typer.TyperException)
@@ -59,7 +62,21 @@ def prepare() -> None:
     logging_setup.configure("warning")
 
 
-for command in (run, validate, describe, dump, clean, release, snapshot, tail, kafka, failpoints, demo, version):
+for command in (
+    run,
+    validate,
+    describe,
+    analyze,
+    dump,
+    clean,
+    release,
+    snapshot,
+    tail,
+    kafka,
+    failpoints,
+    demo,
+    version,
+):
     app.command()(command)
 
 

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -9,19 +12,23 @@ import pytest
 from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
-from compactor import clean, reading, record, rewrite
-from compactor.actions import AddPartition, AddTopic, CloseTopic, State, apply
-from compactor.analysis import Amount, Effect, Example, Outcome, SplitKeys, total
+from compactor import clean, reading, record, rewrite, sparkcount, splitkeys
+from compactor.actions import Clean, Publish, State, apply
+from compactor.analysis import Amount, Effect, Example, Outcome, SplitKeys
 from compactor.analyze import analyze
 from compactor.dirt import across_bounds, dirt
 from compactor.due import verdict
 from compactor.local import LocalStorage
+from compactor.localcount import LocalCounting
 from compactor.log import PartitionLog, publish
 from compactor.policy import FOREVER, CompactionPolicy
 from compactor.recount import restated
 from compactor.retention import retained
 from compactor.settings import EngineSettings
+from compactor.sparkcount import SparkCounting
 from compactor.tombstones import Fate, fate
+from tests.support.cli import connector_file, invoke, keep, worker_file
+from tests.support.cli import row as at
 from tests.support.engine import Row, ingested, log_of, new_state, published, read_all, row, target
 
 KEYS = [b"", b"\x00", b"a", b"ab", b"\xff", b"k" * 50]
@@ -31,7 +38,7 @@ PARTITIONS = range(3)
 
 
 def history(spark: SparkSession, storage: LocalStorage, chance: random.Random) -> State:
-    """Three batches, with folds of some partitions between them: base runs, horizons, runs across published."""
+    """Three batches, with folds of some partitions between them: base runs, horizons, runs across published or cut."""
     state = new_state(dict.fromkeys(PARTITIONS, 0))
     for number in range(3):
         lo, now_ms = number * STEP, 1_000 * (number + 1)
@@ -43,6 +50,9 @@ def history(spark: SparkSession, storage: LocalStorage, chance: random.Random) -
         state = published(state, ends)
         if number < 2:
             policy = CompactionPolicy(delete_retention_ms=chance.choice([0, 700, 5_000]))
+            if chance.random() < 0.7:
+                logs = [log_of(state, p) for p in ends]
+                state = apply(state, [restated(storage, log, run) for log in logs for run in across_bounds(log)])
             logs = [log_of(state, p) for p in ends]
             folded = clean.full_fold(spark, storage, logs, target(storage, f"1-c{number}"), policy, now_ms + 100)
             state = apply(state, folded)
@@ -50,7 +60,7 @@ def history(spark: SparkSession, storage: LocalStorage, chance: random.Random) -
 
 
 def _record(chance: random.Random, partition: int, offset: int, now_ms: int) -> Row:
-    key = chance.choice([*KEYS, None])
+    key = chance.choice([*KEYS, None, b"once-%d" % offset, b"once-%d" % offset])
     value = chance.choice([None, None, b"", b"v%d" % offset])
     timestamp = chance.choice([-1, 0, now_ms - 900, now_ms - 10, now_ms, now_ms + 10_000])
     return row(partition, offset, key, value, timestamp=timestamp, headers=chance.choice(HEADERS))
@@ -89,23 +99,26 @@ def fold_end(storage: LocalStorage, log: PartitionLog, settings: EngineSettings,
     return log.end
 
 
-def really(
-    spark: SparkSession, storage: LocalStorage, log: PartitionLog, settings: EngineSettings, now_ms: int, name: str
-) -> tuple[Effect, PartitionLog, PartitionLog]:
-    """Publishing, retention and full fold, done: what went and stayed, the log before the fold and after it."""
+def before_fold(storage: LocalStorage, log: PartitionLog, settings: EngineSettings, now_ms: int) -> PartitionLog:
+    """`log` once all that is due is published and retention has taken its part."""
     sent = publish(log, fold_end(storage, log, settings, now_ms), None)
-    found = rewrite.retain(sent, retained(sent, settings.policy, now_ms).start)
-    below = rows_of(storage, found, found.start, found.published)
-    (done,) = clean.full_fold(spark, storage, [found], target(storage, name), settings.policy, now_ms)
-    folded = apply_one(found, done)
-    kept = rows_of(storage, folded, folded.start, folded.clean_end)
+    return rewrite.retain(sent, retained(sent, settings.policy, now_ms).start)
+
+
+def effect_of(storage: LocalStorage, was: PartitionLog, log: PartitionLog, done: Clean, now_ms: int) -> Effect:
+    """What went and what stayed of `was`, of which `log` was folded: read record by record from before and after."""
+    below = rows_of(storage, log, log.start, log.published)
+    kept = rows_of(storage, apply_one(log, done), log.start, log.published)
+    above = rows_of(storage, was, log.published, was.end)
     dead = [one for one in kept if one["value"] is None]
     latest = {one["key"]: one for one in below if one["rejected"] is None}
     expired = [o for o in latest.values() if o["value"] is None and fate(o["delete_horizon"], now_ms) is Fate.DROP]
-    above = rows_of(storage, log, found.published, log.end)
-    effect = Effect(
-        before=amount(rows_of(storage, log, log.start, log.end)),
-        retention=amount(rows_of(storage, log, log.start, found.start)),
+    horizons = [one["delete_horizon"] for one in dead]
+    assert Amount(done.base.records, done.base.bytes) == amount(kept)
+    assert (done.base.tombstones, done.base.next_horizon_ms) == (len(dead), min(horizons, default=None))
+    return Effect(
+        before=amount(rows_of(storage, was, was.start, was.end)),
+        retention=amount(rows_of(storage, was, was.start, log.start)),
         superseded=amount([one for one in below if one["rejected"] is None and latest[one["key"]] is not one]),
         expired=amount(expired),
         rejected=amount([one for one in below if one["rejected"] is not None]),
@@ -115,39 +128,32 @@ def really(
         held=amount(above),
         waiting=amount([one for one in above if one["rejected"] is not None]),
         stamped=sum(one["value"] is None and one["delete_horizon"] is None for one in latest.values()),
-        earliest_horizon_ms=min((one["delete_horizon"] for one in dead), default=None),
-        latest_horizon_ms=max((one["delete_horizon"] for one in dead), default=None),
+        earliest_horizon_ms=min(horizons, default=None),
+        latest_horizon_ms=max(horizons, default=None),
     )
-    assert (done.base.records, done.base.bytes) == tuple_of(amount(kept))
-    assert (done.base.tombstones, done.base.next_horizon_ms) == (len(dead), effect.earliest_horizon_ms)
-    return effect, found, folded
-
-
-def tuple_of(one: Amount) -> tuple[int, int]:
-    return one.records, one.bytes
 
 
 def apply_one(log: PartitionLog, action: Any) -> PartitionLog:
     return apply(State(logs=(log,)), [action]).logs[0]
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(8))
 def test_what_is_told_is_what_a_full_fold_then_does(spark: SparkSession, storage: LocalStorage, seed: int) -> None:
     """Records, bytes, tombstones and horizons of a real fold at the same time are those that were told, to the byte."""
     chance = random.Random(seed)
     state = history(spark, storage, chance)
-    now_ms = chance.choice([3_050, 3_900, 9_000])
+    now_ms = chance.choice([1_500, 2_800, 6_100, 7_100])
     settings = [settings_of(chance), settings_of(chance)]
-    told = analyze(spark, storage, state, settings, now_ms)
+    told = analyze(storage, state, settings, now_ms, partial(SparkCounting, spark, storage))
+    assert analyze(storage, state, settings, now_ms, partial(LocalCounting, storage)) == told
     for case, one in enumerate(settings):
-        for partition in PARTITIONS:
-            log = log_of(state, partition)
-            name = f"1-f{case}{partition}"
-            effect, found, _ = really(spark, storage, log, one, now_ms, name)
+        logs = [before_fold(storage, log_of(state, partition), one, now_ms) for partition in PARTITIONS]
+        folded = clean.full_fold(spark, storage, logs, target(storage, f"1-f{case}"), one.policy, now_ms)
+        for partition, log, done in zip(PARTITIONS, logs, folded, strict=True):
             outcome = told.partitions[partition].outcomes[case]
-            assert outcome.effect == effect
-            assert (outcome.start, outcome.fold_end) == (found.start, found.published)
-            assert_verdict(storage, outcome, found, one, now_ms)
+            assert outcome.effect == effect_of(storage, log_of(state, partition), log, done, now_ms)
+            assert (outcome.start, outcome.fold_end) == (log.start, log.published)
+            assert_verdict(storage, outcome, log, one, now_ms)
 
 
 def assert_verdict(
@@ -158,3 +164,121 @@ def assert_verdict(
         log = apply_one(log, restated(storage, log, run))
     found = verdict(log, settings.policy, settings.fold, now_ms)
     assert (outcome.dirty_ratio, outcome.due, outcome.why) == (dirt(log).ratio, found.due, found.text)
+
+
+def test_a_file_that_was_counted_in_parts_is_read_in_parts(spark: SparkSession, storage: LocalStorage) -> None:
+    """What a full fold has replaced of a run that a `Restate` has cut does not come back: neither told nor folded."""
+    rows = [row(0, offset, b"k%d" % (offset % 3), b"v") for offset in range(20)]
+    state = published(ingested(spark, storage, new_state({0: 0}), [read_all(rows, {0: (0, 20)})]), {0: 12})
+    state = apply(state, [restated(storage, log_of(state), run) for run in across_bounds(log_of(state))])
+    settings = EngineSettings(connector="c", policy=CompactionPolicy())
+    first = clean.full_fold(spark, storage, [log_of(state)], target(storage, "1-a"), settings.policy, 5)
+    state = published(apply(state, first), {0: 20})
+    told = analyze(storage, state, [settings], 9, partial(SparkCounting, spark, storage))
+    effect = told.partitions[0].outcomes[0].effect
+    assert (effect.before.records, effect.superseded.records, effect.after.records) == (11, 8, 3)
+    (done,) = clean.full_fold(spark, storage, [log_of(state)], target(storage, "1-b"), settings.policy, 9)
+    assert (done.base.records, done.base.bytes) == (effect.after.records, effect.after.bytes)
+
+
+def several(spark: SparkSession, storage: LocalStorage) -> State:
+    """Seven keys in two or three partitions of topic t, one that is deleted in the other, one of each alone."""
+    many = [(b"%d" % number, b"v") for number in range(7)]
+    kept: dict[int, list[tuple[bytes | None, bytes | None]]] = {
+        0: [*many, (b"gone", b"v"), (b"gone", None), (b"own", b"v"), (None, b"v")],
+        1: [*many, (b"gone", b"v"), (None, b"v")],
+        3: [(b"3", b"old"), (b"3", b"v")],
+    }
+    rows = [row(p, at, key, value) for p, records in kept.items() for at, (key, value) in enumerate(records)]
+    ends = {partition: (0, len(records)) for partition, records in kept.items()}
+    return ingested(spark, storage, new_state(dict.fromkeys(kept, 0)), [read_all(rows, ends)])
+
+
+def test_split_keys_are_counted_and_named(spark: SparkSession, storage: LocalStorage) -> None:
+    """Keys that live in several partitions, the smallest with their places; both ways of counting find the same."""
+    state, settings = several(spark, storage), [EngineSettings(connector="c", policy=CompactionPolicy())]
+    told = analyze(storage, state, settings, 9, partial(SparkCounting, spark, storage))
+    places = [(0, 1), (0, 1), (0, 1), (0, 1, 3), (0, 1)]
+    named = tuple(Example(b"%d" % number, found) for number, found in enumerate(places))
+    assert told.split == {"t": SplitKeys(keys=7, examples=named)}
+    assert analyze(storage, state, settings, 9, partial(LocalCounting, storage)) == told
+
+
+def test_without_split_keys_there_are_none(spark: SparkSession, storage: LocalStorage) -> None:
+    """A topic with several partitions is told to have none; one with a single partition is not asked."""
+    rows = [row(partition, 0, b"%d" % partition, b"v") for partition in (0, 1)]
+    state = ingested(spark, storage, new_state({0: 0, 1: 0}), [read_all(rows, {0: (0, 1), 1: (0, 1)})])
+    settings = [EngineSettings(connector="c", policy=CompactionPolicy())]
+    told = analyze(storage, state, settings, 9, partial(SparkCounting, spark, storage))
+    assert told.split == {"t": SplitKeys()}
+    alone = replace(state, logs=(log_of(state),))
+    assert analyze(storage, alone, settings, 9, partial(SparkCounting, spark, storage)).split == {}
+
+
+def test_counting_is_hashed(spark: SparkSession, storage: LocalStorage) -> None:
+    """Last records are found by a hash aggregate, which spills: memory does not grow with keys."""
+    logs = several(spark, storage).logs
+    counting = SparkCounting(spark, storage, logs)
+    ranges = tuple((log.start, log.end) for log in logs)
+    for frame in (sparkcount.last(counting.frame, [ranges, ranges]), splitkeys.live(counting.frame)):
+        plan = frame._jdf.queryExecution().sparkPlan().toString()
+        assert "HashAggregate" in plan
+        assert "SortAggregate" not in plan
+        assert "ObjectHashAggregate" not in plan
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_file_that_cannot_be_read_concerns_its_partition(
+    spark: SparkSession, storage: LocalStorage, damaged: bool
+) -> None:
+    """Gone or damaged: the partition is left out with its error, the others are told."""
+    state = new_state({0: 0, 1: 0})
+    for partition in (0, 1):
+        rows = [row(partition, 0, b"k", b"v" * 100)]
+        state = ingested(spark, storage, state, [read_all(rows, {partition: (0, 1)})])
+    path = log_of(state, 1).runs[0].files[0].path
+    content = storage.read(path)
+    storage.delete(path)
+    if damaged:
+        storage.create(path, content[:60] + b"?" * 60 + content[120:])
+    settings = [EngineSettings(connector="c", policy=CompactionPolicy())]
+    told = analyze(storage, state, settings, 9, partial(SparkCounting, spark, storage))
+    assert [bool(one.unread) for one in told.partitions] == [False, True]
+    assert told.partitions[0].outcomes[0].effect.live == Amount(1, 101)
+    assert told.partitions[1].outcomes == ()
+
+
+class NotStopped:
+    """The session of all tests, which one command must not stop."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._spark, name)
+
+    def stop(self) -> None:
+        pass
+
+
+def test_the_command_tells_the_same_on_spark(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there is more than little to read, the command reads on a Spark of its own; its figures are the same."""
+    kept = [at(0, b"a", b"1"), at(1, b"b", None), at(3, None, b"x", rejected="null key"), at(4, b"a", b"22")]
+    keep(tmp_path, kept, [Publish(topic="orders", partition=0, end=5)])
+    files = (connector_file(tmp_path), "--worker", worker_file(tmp_path))
+    local = json.loads(invoke("analyze", *files, "--json").stdout)
+    monkeypatch.setattr("compactor.counting.LITTLE_BYTES", 0)
+    monkeypatch.setattr("connectors.spark.session", lambda *_: NotStopped(spark))
+    result = invoke("analyze", *files, "--json")
+    assert result.exit_code == 0, result.stderr
+    found = json.loads(result.stdout)
+    effect = found["partitions"][0]["present"]["effect"]
+    assert effect == {**local["partitions"][0]["present"]["effect"], **times(effect)}
+    assert effect["superseded"] == {"records": 1, "bytes": 2}
+
+
+def times(effect: dict[str, Any]) -> dict[str, Any]:
+    """The horizons, which are those of the moment."""
+    return {name: value for name, value in effect.items() if name.endswith("_ms")}

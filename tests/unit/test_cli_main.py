@@ -96,7 +96,8 @@ def test_failpoints_lists_every_step() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["run", "validate", "describe", "dump", "snapshot", "kafka", "tail", "failpoints", "demo", "version"]
+    "command",
+    ["run", "validate", "describe", "analyze", "dump", "snapshot", "kafka", "tail", "failpoints", "demo", "version"],
 )
 def test_every_command_takes_a_worker_file(command: str) -> None:
     """--worker is an option of every command, and every command explains itself."""
@@ -105,7 +106,7 @@ def test_every_command_takes_a_worker_file(command: str) -> None:
     assert "--worker" in result.stdout
 
 
-@pytest.mark.parametrize("command", ["describe", "validate", "snapshot"])
+@pytest.mark.parametrize("command", ["describe", "validate", "analyze", "snapshot"])
 def test_what_reports_can_report_as_json(command: str) -> None:
     """--json is an option of the commands that report."""
     assert "--json" in invoke(command, "--help").stdout
