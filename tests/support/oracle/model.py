@@ -1,0 +1,198 @@
+"""What must be true of each log, kept in plain dicts: every commit of the catalog is held against it, action by action.
+
+It knows the source and the clock. That the engine decided something it learns from the commits; whether that was
+allowed, and what had to come of it, it works out by itself (docs/protocol.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Final, NamedTuple
+
+from compactor.actions import (
+    AddPartition,
+    AddSnapshot,
+    AnyAction,
+    Append,
+    Clean,
+    Merge,
+    PlanFold,
+    Publish,
+    Restate,
+    Retain,
+    State,
+    apply,
+)
+from compactor.commits import Commit
+from compactor.log import PartitionLog
+from compactor.policy import FOREVER
+from compactor.record import TopicPartition
+from tests.support.engine import Row
+from tests.support.oracle import retained
+from tests.support.oracle.source import Source
+from tests.support.oracle.steps import Settings
+
+OF_ONE_LOG: Final = (Append, PlanFold, Publish, Clean, Merge, Restate, Retain)
+
+
+class Kept(NamedTuple):
+    """A record that a log has to keep, with its delete horizon."""
+
+    row: Row
+    horizon: int | None = None
+
+
+class Moment(NamedTuple):
+    """What a snapshot has to hold of one partition: the live records of the offsets [start, end)."""
+
+    start: int
+    end: int
+    rows: list[Row]
+
+
+class LogModel:
+    """One log. `first` is where it began; `sent` are the ends of all folds that were sent completely."""
+
+    def __init__(self, source: Source, tp: TopicPartition, start: int, backlog_end: int) -> None:
+        self.tp = tp
+        self.first = self.start = self.end = self.folded_end = self.published = self.clean_end = start
+        self.backlog_end = backlog_end
+        self.arrived_ms: dict[int, int] = {}
+        self.horizons: dict[int, int] = {}
+        self.dropped: set[int] = set()
+        self.last_fold_ms: int | None = None
+        self.planned = {start}
+        self.sent = {start}
+        self._source = source
+
+    def rows(self, start: int, end: int) -> list[Row]:
+        """The source's records of the offsets [start, end)."""
+        return self._source.between(self.tp, start, end)
+
+    def latest(self, start: int, end: int) -> list[Row]:
+        """Of each key the last record of these offsets, by offset."""
+        found = {row["key"]: row for row in self.rows(start, end) if row["key"] is not None}
+        return sorted(found.values(), key=lambda row: row["offset"])
+
+    def publishable(self, now_ms: int, settings: Settings) -> int:
+        """The first offset that is still inside the lag, or the end; nothing while the backlog is not read."""
+        if self.end < self.backlog_end and self.published < self.backlog_end:
+            return self.folded_end
+        waiting = (row for row in self.rows(self.folded_end, self.end) if self.age(row, now_ms) < settings.lag)
+        first = next(waiting, None)
+        return self.end if first is None or settings.lag == 0 else int(first["offset"])
+
+    def age(self, row: Row, now_ms: int) -> int:
+        """How old a record is, in ms: one that is stamped in the future ages from its arrival."""
+        return now_ms - min(row["timestamp"], self.arrived_ms[row["offset"]])
+
+    def dirty_age(self, row: Row, now_ms: int) -> int:
+        """The same for max.compaction.lag.ms, where timestamps 0 and -1 say nothing (KIP-354)."""
+        return self.age(row, now_ms) if row["timestamp"] > 0 else now_ms - self.arrived_ms[row["offset"]]
+
+    def base(self) -> list[Kept]:
+        """What the base run holds."""
+        found = (row for row in self.latest(self.start, self.clean_end) if row["offset"] not in self.dropped)
+        return [Kept(row, self.horizons.get(row["offset"])) for row in found]
+
+    def kept(self, log: PartitionLog) -> list[Kept]:
+        """What the log holds that has the runs of `log`: below clean_end the base, above it all, but for merges."""
+        merged = [run for run in log.runs if run.level > 0]
+        survivors = {row["offset"] for run in merged for row in self.latest(run.start, run.end)}
+
+        def stays(row: Row) -> bool:
+            return row["offset"] in survivors or not any(run.start <= row["offset"] < run.end for run in merged)
+
+        return [*self.base(), *(Kept(row) for row in self.rows(self.clean_end, self.end) if stays(row))]
+
+    def live(self) -> Moment:
+        """What a snapshot holds that is taken now."""
+        rows = [kept.row for kept in self.base() if kept.row["value"] is not None]
+        return Moment(self.start, self.clean_end, rows)
+
+    def take(self, action: AnyAction, before: PartitionLog, now_ms: int, settings: Settings) -> Iterator[str]:
+        """What is wrong with `action`, which was decided at `now_ms`; the model has it behind itself then."""
+        match action:
+            case Append():
+                yield from self._append(action, now_ms)
+            case PlanFold():
+                yield from self._plan(action, now_ms, settings)
+            case Publish():
+                yield from self._publish(action)
+            case Clean():
+                yield from self._clean(action, settings)
+            case Merge() if action.run.end > self.published:
+                yield f"a merge up to {action.run.end} passes published, {self.published}"
+            case Retain():
+                kept = [one.row for one in self.kept(before)]
+                yield from retained.wrong(before, action.start, now_ms, settings, kept, self.arrived_ms)
+                self.start, self.clean_end = action.start, max(self.clean_end, action.start)
+
+    def _append(self, action: Append, now_ms: int) -> Iterator[str]:
+        if action.start != self.end:
+            yield f"offsets from {action.start} are appended to a log that ends at {self.end}"
+        self.arrived_ms.update({row["offset"]: now_ms for row in self.rows(action.start, action.end)})
+        self.end = action.end
+
+    def _plan(self, action: PlanFold, now_ms: int, settings: Settings) -> Iterator[str]:
+        most = self.publishable(now_ms, settings)
+        if not self.folded_end <= action.end <= most:
+            yield f"a fold ends at {action.end}; between {self.folded_end} and {most} it may"
+        self.folded_end = action.end
+        self.planned.add(action.end)
+
+    def _publish(self, action: Publish) -> Iterator[str]:
+        if action.end not in self.planned | {self.published}:
+            yield f"published stands at {action.end}, where no fold ends"
+        self.published = action.end
+        self.sent.add(action.end)
+
+    def _clean(self, action: Clean, settings: Settings) -> Iterator[str]:
+        """A full fold stamps each tombstone once, and drops those that an earlier one has stamped when it is time."""
+        if action.end not in self.sent or action.at_ms is None:
+            yield f"a full fold ends at {action.end}, where no fold was sent completely, at {action.at_ms}"
+            return
+        now_ms, self.clean_end = action.at_ms, action.end
+        self.last_fold_ms = max(now_ms, self.last_fold_ms or now_ms)
+        horizon = min(self.last_fold_ms + settings.delete_retention, FOREVER)
+        for kept in self.base():
+            if kept.row["value"] is None and kept.horizon is None:
+                self.horizons[kept.row["offset"]] = horizon
+            elif kept.horizon is not None and kept.horizon <= now_ms:
+                self.dropped.add(kept.row["offset"])
+
+
+class Model:
+    """All logs of a connector, as far as its commits were read; `snapshots` are what each must hold, by its id."""
+
+    def __init__(self, source: Source) -> None:
+        self.logs: dict[TopicPartition, LogModel] = {}
+        self.snapshots: dict[str, dict[TopicPartition, Moment]] = {}
+        self.state = State()
+        self._source = source
+
+    def take(self, commit: Commit, settings: Settings, times: Collection[int]) -> Iterator[str]:
+        """What is wrong with `commit`; `times` are those at which it may have been decided."""
+        if commit.at_ms not in times:
+            yield f"version {commit.version} is of {commit.at_ms}, the clock showed {times}"
+        for action in commit.actions:
+            yield from (f"{action}: {wrong}" for wrong in self._take(action, commit.at_ms, settings))
+            self.state = apply(self.state, [action])
+
+    def _take(self, action: AnyAction, now_ms: int, settings: Settings) -> Iterator[str]:
+        if isinstance(action, AddPartition):
+            tp = TopicPartition(action.topic, action.partition)
+            self.logs[tp] = LogModel(self._source, tp, action.start, action.backlog_end or 0)
+        elif isinstance(action, AddSnapshot):
+            yield from self._snapshot(action)
+        elif isinstance(action, OF_ONE_LOG):
+            tp = TopicPartition(action.topic, action.partition)
+            yield from self.logs[tp].take(action, self.state.log(tp), now_ms, settings)
+
+    def _snapshot(self, action: AddSnapshot) -> Iterator[str]:
+        """A snapshot stands where the full folds end."""
+        moments = {tp: log.live() for tp, log in self.logs.items() if tp.topic == action.topic}
+        vector = {str(tp.partition): moment.end for tp, moment in moments.items()}
+        if action.source_offsets != vector:
+            yield f"a snapshot at {vector} was to be taken"
+        self.snapshots[action.id] = moments

@@ -1,0 +1,109 @@
+"""Snapshots, held against the model and against who goes on from them in the output."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from compactor import manifest
+from compactor.actions import AddSnapshot, State
+from compactor.record import TopicPartition
+from compactor.storage import Storage
+from compactor.testing_output import Output
+from tests.support.engine import Row
+from tests.support.oracle.model import Moment
+from tests.support.oracle.published import follow
+
+_LAST_MS: Final = 9_223_372_036_854_774
+"""The last time that a snapshot can tell."""
+
+
+class Loaded(NamedTuple):
+    """A snapshot as its reader has it."""
+
+    manifest: manifest.Manifest
+    rows: list[Row]
+
+
+class Shelf:
+    """The snapshots on the shelf, each read once: it never changes."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._known: dict[str, Loaded] = {}
+
+    def load(self, taken: AddSnapshot) -> Loaded:
+        """A snapshot's manifest and records, by its files."""
+        if taken.id not in self._known:
+            found = manifest.decode(self._storage.read(f"{taken.path}/{manifest.NAME}"))
+            files = (self._storage.read(f"{taken.path}/{file.path}") for file in found.files)
+            rows = [row for data in files for row in _table(data).to_pylist()]
+            self._known[taken.id] = Loaded(found, rows)
+        return self._known[taken.id]
+
+    def latest(self, taken: AddSnapshot) -> str:
+        """What LATEST beside `taken` says."""
+        return self._storage.read(f"{taken.path.rpartition('/')[0]}/LATEST").decode().strip()
+
+
+def _table(data: bytes) -> pa.Table:
+    """A data file, its times in ms."""
+    table = pq.read_table(io.BytesIO(data))
+    column = table.column_names.index("timestamp")
+    return table.set_column(column, "timestamp", table["timestamp"].cast(pa.int64()))
+
+
+def breaches(
+    state: State, shelf: Shelf, expected: Mapping[str, Mapping[TopicPartition, Moment]], output: Output
+) -> Iterator[str]:
+    """What is wrong with the snapshots that `state` names; `expected` is what each must hold."""
+    for taken in state.snapshots:
+        loaded, moments = shelf.load(taken), expected[taken.id]
+        yield from (f"snapshot {taken.id}: {wrong}" for wrong in _records(loaded, moments))
+        for tp, moment in moments.items():
+            yield from (f"snapshot {taken.id}, {tp}: {wrong}" for wrong in _resumed(loaded, tp, moment, output))
+
+
+def _records(loaded: Loaded, moments: Mapping[TopicPartition, Moment]) -> Iterator[str]:
+    """Of each key the last record at the vector, by (partition, offset), no tombstones."""
+    vector = {str(tp.partition): moment.end for tp, moment in moments.items()}
+    if loaded.manifest.source_offsets != vector:
+        yield f"the manifest has {loaded.manifest.source_offsets}, the vector is {vector}"
+    expected = [_shown(row) for tp in sorted(moments) for row in moments[tp].rows]
+    if loaded.rows != expected:
+        yield f"{loaded.rows} should be {expected}"
+    if loaded.manifest.records != len(expected):
+        yield f"the manifest counts {loaded.manifest.records} records, there are {len(expected)}"
+
+
+def _shown(row: Row) -> dict[str, Any]:
+    told = abs(row["timestamp"]) <= _LAST_MS
+    return {
+        **{name: row[name] for name in ("key", "value", "partition", "offset")},
+        "timestamp": row["timestamp"] if told else None,
+        "headers": row["headers"],
+    }
+
+
+def _resumed(loaded: Loaded, tp: TopicPartition, moment: Moment, output: Output) -> Iterator[str]:
+    """Who loads the snapshot and goes on where it says ends with the table of who followed all the time.
+
+    What retention had removed by then only the follower has.
+    """
+    start = loaded.manifest.output_offsets[str(tp.partition)]
+    records = output.records.get(tp, [])
+    missed = [one for one in records if one.source_offset >= moment.end and one.offset < start]
+    if missed:
+        yield f"who goes on at {start} misses {missed}"
+    table = {row["key"]: row["value"] for row in loaded.rows if row["partition"] == tp.partition}
+    resumed = follow((one for one in records if one.offset >= start), table)
+    everything = follow(records)
+    removed = {one.key for one in records if one.source_offset < moment.start} - {
+        one.key for one in records if one.source_offset >= moment.start
+    }
+    if {key: value for key, value in everything.items() if key not in removed or key in resumed} != resumed:
+        yield f"who goes on at {start} has {resumed}, who followed {everything}"

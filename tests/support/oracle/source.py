@@ -1,0 +1,79 @@
+"""The source of a history: its records in plain dicts, and how reading tasks give them on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from compactor.record import SOURCE, TopicPartition
+from tests.support.engine import Row, row, stated
+from tests.support.oracle.steps import PARTITIONS, Rec
+
+
+class Source:
+    """All records of all partitions, by offset, and where each partition ends."""
+
+    def __init__(self) -> None:
+        self.rows: dict[TopicPartition, list[Row]] = {tp: [] for tp in PARTITIONS}
+        self.ends: dict[TopicPartition, int] = dict.fromkeys(PARTITIONS, 0)
+
+    def add(self, rec: Rec, now_ms: int) -> None:
+        """A producer sends `rec`."""
+        tp = PARTITIONS[rec.place]
+        offset = self.ends[tp] + rec.hole
+        headers = [{"key": key, "value": value} for key, value in rec.headers]
+        timestamp = rec.time if rec.fixed else now_ms + rec.time
+        self.rows[tp].append(
+            row(tp.partition, offset, rec.key, rec.value, topic=tp.topic, timestamp=timestamp, headers=headers)
+        )
+        self.ends[tp] = offset + 1
+
+    def between(self, tp: TopicPartition, start: int, end: int) -> list[Row]:
+        """The records of the offsets [start, end)."""
+        return [one for one in self.rows[tp] if start <= one["offset"] < end]
+
+    def read(self, ranges: Mapping[TopicPartition, tuple[int, int]], tasks: int) -> list[list[Row]]:
+        """What each of `tasks` reading tasks yields: its share of every range, then its statements."""
+        yields: list[list[Row]] = []
+        for task in range(tasks):
+            shares = {tp: _share(lo, hi, task, tasks) for tp, (lo, hi) in ranges.items()}
+            found = {tp: self.between(tp, *share) for tp, share in shares.items() if share[0] < share[1]}
+            ends = [
+                stated(tp.partition, *shares[tp], records=len(records), topic=tp.topic) for tp, records in found.items()
+            ]
+            yields.append([*(one for records in found.values() for one in records), *ends])
+        return yields
+
+
+def _share(lo: int, hi: int, task: int, tasks: int) -> tuple[int, int]:
+    return lo + (hi - lo) * task // tasks, lo + (hi - lo) * (task + 1) // tasks
+
+
+class LocalFrame:
+    """As much of a DataFrame as ingest asks for, worked off in this process: Spark takes 50 times as long."""
+
+    def __init__(self, tasks: Sequence[Sequence[Row]]) -> None:
+        self._batches = [pa.RecordBatch.from_pylist([*rows], schema=SOURCE) for rows in tasks]
+
+    def mapInArrow(  # noqa: N802 - Spark's name
+        self, function: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]], _schema: str
+    ) -> _Mapped:
+        return _Mapped([one for batch in self._batches for one in function([batch])])
+
+
+class _Mapped:
+    def __init__(self, batches: Sequence[pa.RecordBatch]) -> None:
+        self._batches = batches
+
+    def collect(self) -> list[_Row]:
+        return [_Row(one) for batch in self._batches for one in batch.to_pylist()]
+
+
+class _Row:
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self._fields = fields
+
+    def asDict(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        return self._fields

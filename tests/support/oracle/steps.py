@@ -1,0 +1,143 @@
+"""What can happen to a connector, as plain values: a history is a list of steps, and its repr can be run again."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple, TypeAlias
+
+from compactor.policy import FOREVER, CompactionPolicy, FoldPolicy
+from compactor.record import TopicPartition
+from compactor.testing_publisher import Fault
+
+BASE_MS: Final = 2_000_000_000_000
+"""When every history begins. It is later than the clock of the machine: a vacuum thinks that all files are old."""
+
+PARTITIONS: Final = (TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0))
+"""The source partitions; topic u is seen first when it has a record."""
+
+CRASH: Final = "crash"
+"""The process ends: nothing of what it had in memory is there in its next life."""
+
+
+class Rec(NamedTuple):
+    """A record in the source partition PARTITIONS[place], `hole` offsets behind the one before.
+
+    `time` is its timestamp, relative to the clock where `fixed` is False.
+    """
+
+    place: int
+    key: bytes | None
+    value: bytes | None
+    time: int = 0
+    fixed: bool = False
+    hole: int = 0
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+class Settings(NamedTuple):
+    """What a life of the connector is configured with."""
+
+    lag: int = 0
+    max_lag: int = FOREVER
+    ratio: float = 0.5
+    delete_retention: int = 300
+    retention_ms: int | None = None
+    retention_bytes: int = -1
+    segment_bytes: int = 1 << 27
+    level0: int = 32
+    tiers: int = 10
+    interval: int = -1
+    buckets: int = 1
+    most: int = 100
+
+    @property
+    def policy(self) -> CompactionPolicy:
+        """As the engine takes it; `retention_ms` None is cleanup.policy=compact."""
+        return CompactionPolicy(
+            cleanup_policy=("compact",) if self.retention_ms is None else ("compact", "delete"),
+            min_cleanable_dirty_ratio=self.ratio,
+            min_compaction_lag_ms=self.lag,
+            max_compaction_lag_ms=self.max_lag,
+            delete_retention_ms=self.delete_retention,
+            retention_ms=-1 if self.retention_ms is None else self.retention_ms,
+            retention_bytes=self.retention_bytes,
+            segment_bytes=self.segment_bytes,
+        )
+
+    @property
+    def fold(self) -> FoldPolicy:
+        """When runs are rewritten."""
+        return FoldPolicy(level0_files=self.level0, tier_runs=self.tiers, full_interval_ms=self.interval)
+
+
+class Ingest(NamedTuple):
+    """Records come, and a micro-batch takes what is there, at most `most` offsets of a partition.
+
+    It begins `again` offsets below the log's end. `tasks` read it; on Spark, or in this process for its speed.
+    """
+
+    records: tuple[Rec, ...]
+    most: int = 1000
+    again: int = 0
+    tasks: int = 1
+    on_spark: bool = False
+
+
+class Tick(NamedTuple):
+    """Time is looked at: what the lag has let go is published."""
+
+
+class Round(NamedTuple):
+    """The cleaner does what is due."""
+
+
+class Fold(NamedTuple):
+    """A full fold on command."""
+
+
+class Snapshot(NamedTuple):
+    """A snapshot of every topic on command."""
+
+
+class Vacuum(NamedTuple):
+    """What nobody needs is removed, without a grace."""
+
+
+class Advance(NamedTuple):
+    """The clock goes on, or back."""
+
+    ms: int
+
+
+class Restart(NamedTuple):
+    """The connector is taken over, with the settings that it had or with others; who had it before is not told."""
+
+    settings: Settings | None = None
+
+
+class Tamper(NamedTuple):
+    """The group forgets a position (None), or an operator sets it to so many offsets from the source's start."""
+
+    place: int
+    offset: int | None = None
+
+
+Plain: TypeAlias = Ingest | Tick | Round | Fold | Snapshot | Vacuum | Advance | Restart | Tamper
+
+
+class At(NamedTuple):
+    """While `step` runs, at the `nth` time that it reaches the failpoint `point`: other steps, or CRASH."""
+
+    step: Plain
+    point: str
+    then: tuple[Plain, ...] | str
+    nth: int = 1
+
+
+class Failing(NamedTuple):
+    """The publisher of `step` fails."""
+
+    step: Ingest | Tick
+    fault: Fault
+
+
+Any: TypeAlias = Plain | At | Failing
