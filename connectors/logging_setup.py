@@ -17,6 +17,7 @@ import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from connectors.config.secrets import HIDDEN, is_secret
+from connectors.terminal import is_coloured
 
 LEVELS: Final = ("debug", "info", "warning", "error", "critical")
 FORMATS: Final = ("auto", "console", "json")
@@ -52,7 +53,7 @@ def configure(level: str = "info", style: str = "auto") -> None:
     handler = _Stderr()
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared, processors=_rendering(style, terminal=_is_terminal())
+            foreign_pre_chain=shared, processors=_rendering(style, coloured=is_coloured(sys.stderr))
         )
     )
     root = logging.getLogger()
@@ -109,16 +110,12 @@ def _shared() -> list[Processor]:
     ]
 
 
-def _rendering(style: str, *, terminal: bool) -> list[Processor]:
+def _rendering(style: str, *, coloured: bool) -> list[Processor]:
     """From an event to a line: tracebacks become text first, so that they are masked too."""
     plain: list[Processor] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
     if style == "json":
         return [*plain, structlog.processors.format_exc_info, redact, structlog.processors.JSONRenderer(default=str)]
     renderer = structlog.dev.ConsoleRenderer(
-        colors=terminal, pad_event_to=0, exception_formatter=structlog.dev.plain_traceback
+        colors=coloured, pad_event_to=0, exception_formatter=structlog.dev.plain_traceback
     )
     return [*plain, structlog.processors.format_exc_info, redact, renderer]
-
-
-def _is_terminal() -> bool:
-    return sys.stderr.isatty()

@@ -1,7 +1,7 @@
 """How a person sees long work: a live display on a terminal, plain log lines elsewhere.
 
 Pipelines of several connectors report from their own threads; each call returns at once. Counts appear as one
-log line a minute per connector on either, so that a log file has them too.
+log line a minute per connector on either, and the last ones at the end, so that a log file has them too.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 import structlog
 
 from connectors.clock import Clock
+from connectors.terminal import is_terminal
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress, Task
 
 LINE_EVERY_S: Final = 5.0
 COUNTS_EVERY_S: Final = 60.0
@@ -73,12 +74,39 @@ class Throttle:
         return due
 
 
+class Counts:
+    """The log line with what a connector has counted: once a minute, and at the end what was not logged yet."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._times = Throttle(clock, COUNTS_EVERY_S)
+        self._waiting: dict[str, Mapping[str, int]] = {}
+        self._logged: dict[str, Mapping[str, int]] = {}
+
+    def take(self, connector: str, counters: Mapping[str, int]) -> None:
+        """Logs `counters`, or keeps them; as long as nothing was counted there is nothing to say."""
+        if not any(counters.values()):
+            return
+        self._waiting[connector] = dict(counters)
+        if self._times.ready(connector):
+            self._log(connector)
+
+    def close(self) -> None:
+        """Logs what was kept, where it is not what was logged last."""
+        for connector, counters in sorted(self._waiting.items()):
+            if counters != self._logged.get(connector):
+                self._log(connector)
+
+    def _log(self, connector: str) -> None:
+        self._logged[connector] = self._waiting.pop(connector)
+        log.info("counts", connector=connector, **self._logged[connector])
+
+
 class LineObserver:
     """A log line when a stage begins, one each few seconds while it goes on, one a minute with the counts."""
 
     def __init__(self, clock: Clock) -> None:
         self._lines = Throttle(clock, LINE_EVERY_S)
-        self._counts = Throttle(clock, COUNTS_EVERY_S)
+        self._counts = Counts(clock)
         self._stages: dict[str, str] = {}
         self._shown: dict[str, tuple[str, int]] = {}
 
@@ -97,8 +125,11 @@ class LineObserver:
 
     def counts(self, connector: str, counters: Mapping[str, int]) -> None:
         """Logs the counts once a minute."""
-        if self._counts.ready(connector):
-            log.info("counts", connector=connector, **counters)
+        self._counts.take(connector, counters)
+
+    def close(self) -> None:
+        """Logs the last counts."""
+        self._counts.close()
 
 
 class LiveObserver:
@@ -106,9 +137,8 @@ class LiveObserver:
 
     def __init__(self, clock: Clock, display: Progress) -> None:
         self._display = display
-        self._counts = Throttle(clock, COUNTS_EVERY_S)
-        self._tasks: dict[str, TaskID] = {}
-        self._stages: dict[str, str] = {}
+        self._counts = Counts(clock)
+        self._tasks: dict[str, Task] = {}
         self._lock = threading.Lock()
 
     def stage(self, connector: str, name: str) -> None:
@@ -116,28 +146,29 @@ class LiveObserver:
         self._show(connector, name, 0, None, "")
 
     def progress(self, connector: str, stage: str, done: int, total: int | None, unit: str) -> None:
-        """Moves the bar."""
-        self._show(connector, stage, done, total, amount(done, total, unit))
+        """Moves the bar; as long as nothing is done it only shows that there is life."""
+        self._show(connector, stage, done, total if done else None, amount(done, total, unit))
 
     def counts(self, connector: str, counters: Mapping[str, int]) -> None:
         """Logs the counts once a minute."""
-        if self._counts.ready(connector):
-            log.info("counts", connector=connector, **counters)
+        self._counts.take(connector, counters)
+
+    def close(self) -> None:
+        """Logs the last counts."""
+        self._counts.close()
 
     def _show(self, connector: str, stage: str, done: int, total: int | None, text: str) -> None:
         with self._lock:
-            if connector not in self._tasks:
-                self._tasks[connector] = self._display.add_task(connector, total=None, stage="", amount="")
-            task = self._tasks[connector]
-            if self._stages.get(connector) != stage:
-                self._stages[connector] = stage
-                self._begin_anew(task)
-            self._display.update(task, completed=done, total=total, stage=stage, amount=text)
+            task = self._tasks.get(connector) or self._add(connector)
+            if task.fields["stage"] != stage:
+                self._display.reset(task.id)
+            task.total = total  # Rich takes a total of None as `the same as before`
+            self._display.update(task.id, completed=done, stage=stage, amount=text)
 
-    def _begin_anew(self, task: TaskID) -> None:
-        """Rich takes a total of None as `the same as before`, so it is set on the task itself."""
-        self._display.reset(task)
-        next(each for each in self._display.tasks if each.id == task).total = None
+    def _add(self, connector: str) -> Task:
+        number = self._display.add_task(connector, total=None, stage="", amount="")
+        self._tasks[connector] = next(task for task in self._display.tasks if task.id == number)
+        return self._tasks[connector]
 
 
 def amount(done: int, total: int | None, unit: str) -> str:
@@ -148,25 +179,19 @@ def amount(done: int, total: int | None, unit: str) -> str:
 @contextmanager
 def observing(clock: Clock) -> Iterator[Observer]:
     """The observer that fits stderr; a live display ends with the block."""
-    if not sys.stderr.isatty():
+    with _observer(clock) as observer:
+        try:
+            yield observer
+        finally:
+            observer.close()
+
+
+@contextmanager
+def _observer(clock: Clock) -> Iterator[LineObserver | LiveObserver]:
+    if not is_terminal(sys.stderr):
         yield LineObserver(clock)
         return
+    from connectors.live import live_display
+
     with live_display() as display:
         yield LiveObserver(clock, display)
-
-
-def live_display() -> Progress:
-    """A display on stderr; use it as a context manager. Tasks need the fields `stage` and `amount`."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    return Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}", style="bold"),
-        TextColumn("{task.fields[stage]}"),
-        BarColumn(bar_width=30),
-        TextColumn("{task.fields[amount]}"),
-        TimeElapsedColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    )

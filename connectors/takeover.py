@@ -14,6 +14,7 @@ from compactor.storage import Storage
 from connectors.config.connector import ConnectorConfig
 from connectors.gateway import KafkaGateway
 from connectors.kafka.admin import Admin
+from connectors.kafka.reach import reach_all
 from connectors.kafka.settings import ClientSettings
 from connectors.sinks.changelog import fence_all
 
@@ -38,7 +39,7 @@ def take_over(
     Raises FencedError where another took over at the same time, OutputError and SourceChangedError where topics are
     not what the catalog knows, SourceMissingError, UnreachableError, StorageError.
     """
-    Admin(clients.admin(), REACH_S).list_topics()  # nobody is fenced for a broker that is away
+    reach_all(connector.name, clients, REACH_S)  # nobody is fenced for a broker that is away
     catalog = Catalog.open(storage, connector.name)
     catalog.require("offset", "key", "partition")
     catalog.take_over(str(owner.here()), now_ms)

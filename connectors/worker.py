@@ -99,7 +99,7 @@ class Worker:
             supervisor.join()
 
     def _on_stop(self, number: int, _frame: FrameType | None) -> None:
-        self._interrupted = number == signal.SIGINT
+        self._interrupted |= number == signal.SIGINT
         self._stop.set()
 
     def _on_reload(self, _number: int, _frame: FrameType | None) -> None:

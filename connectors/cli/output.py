@@ -9,6 +9,8 @@ from typing import Any, Final
 import msgspec
 import typer
 
+from connectors.terminal import is_terminal
+
 _GAP: Final = "  "
 NOTHING: Final = "-"
 
@@ -44,8 +46,8 @@ def cell(value: object) -> str:
 
 
 def say(text: str = "") -> None:
-    """`text` and a newline on stdout; colours only where stdout is a terminal."""
-    typer.echo(text)
+    """`text` and a newline on stdout; bold headers only where stdout is a terminal that has them."""
+    typer.echo(text, color=is_terminal(sys.stdout))
 
 
 def say_json(value: Any) -> None:

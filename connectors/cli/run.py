@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+import structlog
 import typer
 
 from connectors.cli.options import WorkerOption, worker_of
@@ -13,6 +14,8 @@ from connectors.progress import observing
 
 FilesArgument = Annotated[list[Path], typer.Argument(help="Connector files.", metavar="CONNECTOR.json...")]
 OnceOption = Annotated[bool, typer.Option("--once", help="Do all that is there now, then end.")]
+
+log = structlog.get_logger(__name__)
 
 
 def run(connectors: FilesArgument, once: OnceOption = False, worker: WorkerOption = None) -> None:
@@ -28,4 +31,5 @@ def run(connectors: FilesArgument, once: OnceOption = False, worker: WorkerOptio
     clock = SystemClock()
     with observing(clock) as observer:
         code = Worker(config, files, clock, observer).run(once=once)
+    log.info("ended", exit_code=code)
     raise typer.Exit(code)

@@ -29,15 +29,15 @@ class Ends(Struct, frozen=True):
 def source_ends(worker: WorkerConfig, connector: ConnectorConfig, tps: Sequence[TopicPartition]) -> Ends:
     """The ends of `tps` as a read_committed reader sees them; takes twice DEADLINE_S at most, once without a broker."""
     from confluent_kafka import KafkaException
-    from confluent_kafka.admin import AdminClient
 
     from connectors.config.clients import client_config
+    from connectors.kafka.reach import first_answer, listening
 
     if not tps:
         return Ends({}, None)
-    admin = AdminClient(client_config("admin", worker, connector, {}, {"log_level": 0}))
+    admin, heard = listening(client_config("admin", worker, connector, {}))
     try:
-        admin.list_topics(timeout=DEADLINE_S)  # a client that knows no broker yet may miss the answer to list_offsets
+        first_answer(admin, heard, DEADLINE_S)  # a client that knows no broker yet may miss the answer to list_offsets
     except KafkaException as error:
         return Ends({}, str(error.args[0].str()))
     found = _ask(admin, tps)

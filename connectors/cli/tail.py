@@ -131,9 +131,11 @@ def assign(consumer: Consumer, topic: str, numbers: list[int], *, from_beginning
 
 
 def _consumer(config: WorkerConfig) -> Consumer:
+    """A consumer that the brokers let in; UnreachableError where they do not."""
     from confluent_kafka import Consumer
 
     from connectors.config.clients import client_config
+    from connectors.kafka.reach import reach
 
     pinned = {
         "group.id": "keyfold-tail",  # librdkafka asks for one before it lets anybody assign; none is joined
@@ -143,7 +145,9 @@ def _consumer(config: WorkerConfig) -> Consumer:
         "enable.partition.eof": False,
     }
     quiet = {"log_level": 0}  # what goes wrong is told in our own words; librdkafka repeats its own ten times a second
-    return Consumer(client_config("consumer", config, None, pinned, quiet))
+    settings = client_config("consumer", config, None, pinned, quiet)
+    reach("consumer", settings, _TIMEOUT_S)
+    return Consumer(settings)
 
 
 def _good(messages: list[Message]) -> Iterator[Message]:

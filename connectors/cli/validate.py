@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 import typer
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from connectors.config.connector import ConnectorConfig
     from connectors.config.faults import Fault, FaultyConfigError
     from connectors.config.worker import WorkerConfig
+
+_REACH_S: Final = 10.0
 
 ConnectorsArgument = Annotated[list[Path], typer.Argument(help="The connector files.", metavar="CONNECTOR.json…")]
 BrokerOption = Annotated[
@@ -89,7 +91,10 @@ def _at_the_broker(config: ConnectorConfig, worker: WorkerConfig) -> tuple[Fault
     from connectors.config.broker_check import broker_faults
     from connectors.config.clients import client_config
     from connectors.kafka.admin import Admin
+    from connectors.kafka.reach import reach_all
+    from connectors.kafka.settings import ClientSettings
 
+    reach_all(config.name, ClientSettings.of(worker, config), _REACH_S)
     return broker_faults(config, Admin(client_config("admin", worker, config, {})))
 
 

@@ -16,6 +16,7 @@ from connectors.config.connector import ConnectorConfig
 from connectors.config.faults import Fault, FaultyConfigError
 from connectors.config.librdkafka import SETTINGS, ClientKind
 from connectors.config.secrets import HIDDEN, is_secret
+from connectors.config.translate import JAVA
 from connectors.config.worker import WorkerConfig
 
 _BASES: Final[dict[ClientKind, dict[str, Any]]] = {
@@ -25,6 +26,13 @@ _BASES: Final[dict[ClientKind, dict[str, Any]]] = {
 }
 _FILES: Final = frozenset(name for name in SETTINGS if name.endswith((".location", ".file")))
 _SHORTEST_SECRET: Final = 4
+_STORE: Final = "ssl.keystore.location with ssl.keystore.type=PEM"
+_JAVA: Final = {
+    **{name: java for java, name in JAVA.items() if name.startswith("ssl.")},
+    "ssl.certificate.location": _STORE,
+    "ssl.key.location": _STORE,
+}
+"""What an operator may have written for a name of librdkafka's."""
 
 
 def client_faults(worker: WorkerConfig, connector: ConnectorConfig | None) -> tuple[Fault, ...]:
@@ -45,7 +53,8 @@ def _of_kind(kind: ClientKind, worker: WorkerConfig, connector: ConnectorConfig 
         kind, {name: value for name, value in config.items() if name != "bootstrap.servers"}
     )
     if refusal:
-        yield Fault(f"{kind}.override" if connector else kind, f"librdkafka cannot take these settings: {refusal}")
+        text = f"librdkafka cannot take these settings: {_with_java(refusal)}"
+        yield Fault(f"{kind}.override" if connector else kind, text)
 
 
 def _unreadable(config: Mapping[str, Any]) -> str | None:
@@ -75,6 +84,12 @@ def _make(kind: ClientKind, config: dict[str, Any]) -> None:
         Producer(config, logger=_silent())
     else:
         AdminClient(config, logger=_silent())
+
+
+def _with_java(text: str) -> str:
+    """`text` with Java's name beside the first name of librdkafka's that differs from it."""
+    name = next((name for name in _JAVA if name in text), None)
+    return text.replace(name, f"{name} ({_JAVA[name]})", 1) if name else text
 
 
 def _silent() -> logging.Logger:

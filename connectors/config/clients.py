@@ -16,7 +16,7 @@ from connectors.config.faults import Fault, FaultyConfigError
 from connectors.config.librdkafka import ALIASES, ClientKind
 from connectors.config.parse import shown
 from connectors.config.secrets import SecretError, has_placeholder, resolve
-from connectors.config.translate import STORE_TYPES
+from connectors.config.translate import EXPORT_KEYS, EXPORT_TRUST, STORE_TYPES
 
 if TYPE_CHECKING:
     from connectors.config.connector import ConnectorConfig
@@ -124,21 +124,14 @@ def _combine(merged: dict[str, _Given]) -> list[Fault]:
 def _trust(merged: dict[str, _Given], kind: _Given | None) -> Iterator[Fault]:
     place = merged.get("ssl.ca.location")
     if place and place.key.endswith("ssl.truststore.location") and kind is None:
-        yield Fault(
-            place.key,
-            "needs ssl.truststore.type=PEM: librdkafka reads no Java keystore (JKS). Export the certificates"
-            " (keytool -exportcert -rfc) and name the PEM file.",
-        )
+        yield Fault(place.key, f"needs ssl.truststore.type=PEM. Where it is a Java keystore (JKS), {EXPORT_TRUST}.")
 
 
 def _keystore(merged: dict[str, _Given], kind: _Given | None) -> Iterator[Fault]:
     place = merged.get("ssl.keystore.location")
     if place and kind is None:
-        yield Fault(
-            place.key,
-            "needs ssl.keystore.type, PKCS12 or PEM: librdkafka reads no Java keystore (JKS). Convert it"
-            " (keytool -importkeystore -deststoretype PKCS12).",
-        )
+        text = f"needs ssl.keystore.type, PKCS12 or PEM. Where it is a Java keystore (JKS), {EXPORT_KEYS}."
+        yield Fault(place.key, text)
     if place and kind and kind.text.upper() == "PEM":
         del merged["ssl.keystore.location"]
         merged |= {"ssl.certificate.location": place, "ssl.key.location": place}

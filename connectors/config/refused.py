@@ -72,7 +72,8 @@ REFUSED: Final[dict[str, str]] = {
     "ssl.keymanager.algorithm": _TLS,
     "ssl.trustmanager.algorithm": _TLS,
     "ssl.secure.random.implementation": _TLS,
-    "ssl.truststore.password": "a PEM truststore has no password, and librdkafka reads no other",
+    "ssl.truststore.password": "a truststore must be PEM, which has no password; export a Java keystore "
+    "(keytool -exportcert -rfc) and set ssl.truststore.type=PEM",
     "sasl.kerberos.*": _KERBEROS,
     "sasl.client.callback.handler.class": f"{_NO_EQUAL}: it runs no Java classes",
     "sasl.login.class": f"{_NO_EQUAL}: it runs no Java classes",

@@ -8,9 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from connectors.config import refused, suggest
+from connectors.config import pem, refused, suggest
 from connectors.config.jaas import parse_jaas
 from connectors.config.librdkafka import ALIASES, SETTINGS, ClientKind
+
+EXPORT_TRUST: Final = (
+    "export its certificates (keytool -exportcert -rfc -keystore STORE -alias ALIAS -file ca.pem), name that file in "
+    "ssl.truststore.location, set ssl.truststore.type=PEM and leave the password out"
+)
+EXPORT_KEYS: Final = (
+    "convert it (keytool -importkeystore -srckeystore STORE -destkeystore keys.p12 -deststoretype PKCS12), name that "
+    "file in ssl.keystore.location and set ssl.keystore.type=PKCS12"
+)
 
 JAVA: Final[dict[str, str]] = {
     "fetch.max.wait.ms": "fetch.wait.max.ms",
@@ -30,7 +39,11 @@ JAVA: Final[dict[str, str]] = {
 }
 """Java's names where librdkafka has another one."""
 
-STORE_TYPES: Final = ("ssl.truststore.type", "ssl.keystore.type")
+STORE_TYPES: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
+    "ssl.truststore.type": (("PEM",), EXPORT_TRUST),
+    "ssl.keystore.type": (("PKCS12", "PEM"), EXPORT_KEYS),
+}
+"""What librdkafka reads of Java's stores, and how another one is made such."""
 _PRODUCERS_IN_JAVA: Final = frozenset(
     ["max.request.size", "buffer.memory", "compression.gzip.level", "compression.lz4.level", "compression.zstd.level"]
 )
@@ -56,6 +69,9 @@ _CONVERTED: Final[dict[str, Callable[[str], str]]] = {
     "connections.max.idle.ms": _minus_one("0"),
     "security.protocol": str.lower,
     "ssl.endpoint.identification.algorithm": str.lower,
+    "ssl.truststore.certificates": pem.in_lines,
+    "ssl.keystore.certificate.chain": pem.in_lines,
+    "ssl.keystore.key": pem.in_lines,
 }
 _KNOWN: Final = frozenset((*SETTINGS, *ALIASES, *JAVA, *STORE_TYPES, _JAAS, _LOGIN))
 
@@ -105,7 +121,8 @@ def _converted(name: str, found: str, text: str) -> str:
 
 def _check(found: str, value: str) -> None:
     if found in STORE_TYPES:
-        return _check_words(value.upper(), ("PEM", "PKCS12") if found == "ssl.keystore.type" else ("PEM",))
+        words, export = STORE_TYPES[found]
+        return _check_words(value.upper(), words, f" librdkafka reads no other store: {export}.")
     if found == "sasl.mechanism":
         return _check_words(value, _MECHANISMS)
     if found == "ssl.cipher.suites" and "_WITH_" in value:
@@ -117,10 +134,9 @@ def _check(found: str, value: str) -> None:
     return None
 
 
-def _check_words(value: str, words: tuple[str, ...]) -> None:
+def _check_words(value: str, words: tuple[str, ...], instead: str = "") -> None:
     if value not in words:
-        java = " librdkafka reads no Java keystore (JKS): export it with keytool and openssl." if "PEM" in words else ""
-        raise ValueError(f"is not allowed: allowed is {' or '.join(words)}.{java}")
+        raise ValueError(f"is not allowed: allowed is {' or '.join(words)}.{instead}")
 
 
 def _login(text: str) -> dict[str, str]:

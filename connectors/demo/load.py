@@ -62,7 +62,9 @@ class _Sender:
 
     def __init__(self, bootstrap: str) -> None:
         settings = {"enable.idempotence": True, "linger.ms": 20, "compression.type": "lz4", "partitioner": "murmur2"}
-        self._producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0, **settings})
+        # Only refusals are reported: Ctrl-C inside of a report would be lost, and there would be one a record.
+        quiet = {"delivery.report.only.error": True, "log_level": 0}
+        self._producer = Producer({"bootstrap.servers": bootstrap, **quiet, **settings})
         self._refused: KafkaError | None = None
 
     def send(self, flight: Flight, partition: int) -> None:

@@ -76,7 +76,8 @@ def play(folder: DemoFolder, clock: Clock) -> Outcome:
     folder.make_anew()
     broker = EmbeddedKafka(folder.kafka)
     try:
-        with timer.step("start the broker"):
+        with timer.step("start the broker"), observing(clock) as observer:
+            observer.stage(CONNECTOR, "starting the broker")
             folder.write_files(broker.start().bootstrap)
         return _with_broker(folder, broker.bootstrap, clock, timer)
     finally:
@@ -97,8 +98,9 @@ def _with_broker(folder: DemoFolder, bootstrap: str, clock: Clock, timer: Timer)
 
 
 def _load(bootstrap: str, observer: Observer) -> Loaded:
+    observer.stage(CONNECTOR, "loading")
     load.create_topic(bootstrap)
-    return load.load(bootstrap, flights(), lambda done: observer.progress("demo", "load", done, FLIGHTS, "flights"))
+    return load.load(bootstrap, flights(), lambda n: observer.progress(CONNECTOR, "loading", n, FLIGHTS, "flights"))
 
 
 def run_command(folder: DemoFolder) -> list[str]:

@@ -82,4 +82,5 @@ def test_no_broker_is_exit_code_4(tmp_path: Any, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(tail, "_TIMEOUT_S", 0.5)
     result = invoke("tail", "orders", "--worker", worker_file(tmp_path))
     assert (result.exit_code, result.stdout) == (4, "")
-    assert "next: Check bootstrap.servers" in result.stderr
+    assert "Connection refused" in result.stderr
+    assert "next: Check that the brokers of bootstrap.servers are up" in result.stderr

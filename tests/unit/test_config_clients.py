@@ -114,7 +114,10 @@ def test_names_and_values_become_librdkafkas(
         ("producer", {"compression.type": "brotli"}, "allowed is none, gzip, snappy, lz4, zstd"),
         ("admin", {"security.protocol": "TLS"}, "allowed is plaintext, ssl"),
         ("admin", {"sasl.mechanism": "GSSAPI"}, "allowed is PLAIN or SCRAM-SHA-256"),
-        ("admin", {"ssl.truststore.type": "JKS"}, "librdkafka reads no Java keystore (JKS)"),
+        ("admin", {"ssl.truststore.type": "JKS"}, "keytool -exportcert -rfc"),
+        ("admin", {"ssl.truststore.type": "PKCS12"}, "set ssl.truststore.type=PEM"),
+        ("admin", {"ssl.truststore.password": "p"}, "export a Java keystore"),
+        ("admin", {"ssl.keystore.type": "JKS"}, "keytool -importkeystore"),
         ("admin", {"ssl.cipher.suites": "TLS_RSA_WITH_AES"}, "write OpenSSL's"),
         ("admin", {"sasl.jaas.config": "nonsense"}, '"[hidden]" is not allowed: it must have the form'),
         ("admin", {"client.id": ""}, "it is empty"),
@@ -246,7 +249,7 @@ def test_librdkafka_is_asked_without_a_broker() -> None:
         admin__ssl__ca__location="/nowhere/ca.pem",
     )
     found = {fault.key: fault.text for fault in client_faults(common, None)}
-    assert "ssl.ca.location names nothing that can be read" in found["admin"]
+    assert "ssl.ca.location (ssl.truststore.location) names nothing that can be read" in found["admin"]
     assert client_faults(worker(), connector()) == ()
 
 
