@@ -14,7 +14,7 @@ help: ## Lists the targets.
 
 # One line and an exit code other than 0 for whatever is missing. `.venv` is made anew when its Python does not
 # run or is too old, or when the folder has moved (its scripts and its link to the sources hold the folder's name).
-setup: ## Makes .venv, installs keyfold into it, fetches Kafka once into the user's cache.
+setup: ## Makes .venv, installs keyfold into it; once, fetches Kafka and makes class archives in the user's cache.
 	@python=; for each in $(PYTHONS); do \
 	  if "$$each" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then python=$$each; break; fi; \
 	done; \
@@ -34,7 +34,7 @@ setup: ## Makes .venv, installs keyfold into it, fetches Kafka once into the use
 	  || [ "$$(cat $(VENV)/.installed 2>/dev/null)" != "$$want" ]; then \
 	  $(MAKE) --no-print-directory _install python="$$python" want="$$want" || exit 1; \
 	fi; \
-	$(BIN)/python -m connectors.kafka.artifacts
+	$(BIN)/python -m connectors.kafka.artifacts && $(BIN)/python -m connectors.class_archive
 
 .PHONY: _install
 _install:

@@ -61,8 +61,5 @@ def _rest(run: Run, below: Run, start: int) -> Run | None:
 
 
 def _left(file: RunFile, below: RunFile | None, start: int) -> RunFile:
-    if below is None:
-        return file
-    return replace(
-        file, first=max(file.first, start), records=file.records - below.records, bytes=file.bytes - below.bytes
-    )
+    records, size = (below.records, below.bytes) if below else (0, 0)
+    return replace(file, first=max(file.first, start), records=file.records - records, bytes=file.bytes - size)

@@ -10,8 +10,8 @@ import os
 import sys
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from typing import Final
+from contextlib import contextmanager, suppress
+from typing import Final, NamedTuple
 
 from rich.console import Console, ConsoleDimensions, RenderableType
 from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
@@ -21,8 +21,10 @@ from rich.text import Text
 _STDERR: Final = 2
 _WIDEST_BAR: Final = 30
 _NARROWEST_BAR: Final = 10
-_BESIDE_THE_BAR: Final = 66
-"""Columns that a usual line takes without its bar."""
+_LEAST: Final = 8
+"""Columns that name and stage have at least, if they need them."""
+_FIXED: Final = 12
+"""Columns of the spinner, the time and the gaps."""
 _END: Final = "\0"
 _DRAINED_S: Final = 1.0
 _NOISE: Final = ("WARNING: Using incubator modules",)
@@ -55,22 +57,46 @@ class Display(Progress):
 
     def make_tasks_table(self, tasks: Iterable[Task]) -> Table:
         """The lines, in columns that fit."""
-        self.columns = tuple(self._fitting(self._terminal.width))
-        return super().make_tasks_table(tasks)
+        shown = list(tasks)
+        texts = [(task.description, task.fields["stage"], task.fields["amount"]) for task in shown]
+        wanted = (max(map(len, column), default=0) for column in zip(*texts, strict=True)) if texts else (0, 0, 0)
+        self.columns = tuple(self._columns(widths(self._terminal.width, *wanted)))
+        return super().make_tasks_table(shown)
 
-    def _fitting(self, width: int) -> Iterator[ProgressColumn]:
-        bar = min(_WIDEST_BAR, width - _BESIDE_THE_BAR)
+    def _columns(self, fit: Widths) -> Iterator[ProgressColumn]:
         yield self._spinner
-        yield _text("{task.description}", width // 3, "bold")
-        yield _text("{task.fields[stage]}", width // 3)
-        if bar >= _NARROWEST_BAR:
-            yield BarColumn(bar_width=bar)
-        yield _text("{task.fields[amount]}", width // 2)
+        yield _text("{task.description}", fit.name, "bold")
+        yield _text("{task.fields[stage]}", fit.stage)
+        if fit.bar:
+            yield BarColumn(bar_width=fit.bar)
+        yield _text("{task.fields[amount]}", fit.amount)
         yield TimeElapsedColumn(table_column=Column(no_wrap=True))
 
 
-def _text(template: str, most: int, style: str = "none") -> TextColumn:
-    column = Column(no_wrap=True, overflow="ellipsis", max_width=most)
+class Widths(NamedTuple):
+    """How wide each part of a line is, in columns; a bar of 0 is left out."""
+
+    name: int
+    stage: int
+    amount: int
+    bar: int
+
+
+def widths(columns: int, name: int, stage: int, amount: int) -> Widths:
+    """What fits into `columns` beside spinner and time, given what each would like to have.
+
+    The name is cut first, then the stage, then the amount; the bar gets what is left.
+    """
+    left = max(0, columns - _FIXED)
+    name = min(name, max(_LEAST, left - stage - amount))
+    stage = min(stage, max(_LEAST, left - name - amount))
+    amount = min(amount, max(0, left - name - stage))
+    bar = min(_WIDEST_BAR, left - name - stage - amount - 1)
+    return Widths(name, stage, amount, bar if bar >= _NARROWEST_BAR else 0)
+
+
+def _text(template: str, width: int, style: str = "none") -> TextColumn:
+    column = Column(no_wrap=True, overflow="ellipsis", max_width=max(1, width))
     return TextColumn(template, style, markup=False, table_column=column)
 
 
@@ -120,12 +146,18 @@ def _aside(console: Console, over: threading.Event) -> Iterator[None]:
 
 
 def _print_lines(source: int, console: Console, drained: threading.Event, over: threading.Event) -> None:
-    """Prints until nobody can write into the pipe any more; Spark's JVM can until this process ends."""
+    """Prints until nobody can write into the pipe any more; Spark's JVM can until this process ends.
+
+    A terminal that went away must not end this: whoever writes would wait for ever once the pipe is full.
+    """
     with os.fdopen(source, encoding="utf-8", errors="replace") as lines:
         for line in lines:
-            if line.startswith(_END):
+            text, end, _ = line.rstrip("\n").partition(_END)
+            if (text or not end) and not text.startswith(_NOISE):
+                with suppress(OSError):
+                    console.print(Text.from_ansi(text))
+            if end:
                 drained.set()
-            elif not line.startswith(_NOISE):
-                console.print(Text.from_ansi(line.rstrip("\n")))
     over.wait()
-    console.file.close()
+    with suppress(OSError):
+        console.file.close()

@@ -118,6 +118,8 @@ class LineObserver:
 
     def progress(self, connector: str, stage: str, done: int, total: int | None, unit: str) -> None:
         """Logs how far `stage` is, at most every LINE_EVERY_S, and only when it has got further."""
+        if not done and not total:
+            return
         if self._shown.get(connector) != (stage, done) and self._lines.ready((connector, stage)):
             self._shown[connector] = (stage, done)
             shown = {"percent": 100 * done // total} if total else {}

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from connectors.class_archive import sharing
+from connectors.spark_home import JARS, ensure_home
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 
 DEFAULTS: Final[dict[str, str]] = {
     "spark.ui.enabled": "false",
@@ -23,7 +29,7 @@ DEFAULTS: Final[dict[str, str]] = {
     # Above this many files Spark would list them in a job of its own.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
     "spark.sql.parquet.compression.codec": "zstd",
-    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
+    JAVA_OPTIONS: f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
     "spark.ui.showConsoleProgress": "false",
 }
 
@@ -32,6 +38,10 @@ PINNED: Final[dict[str, tuple[str, str]]] = {
     "spark.scheduler.mode": ("FAIR", "a full fold must not hold all slots"),
 }
 """Settings that keyfold's protocol needs, each with the reason."""
+
+
+_NO_SHARING: Final = ("SharedArchiveFile", "ArchiveClassesAtExit", "-Xshare", "-javaagent", "-Xbootclasspath")
+"""Options of the JVM that choose an archive, or with which it would complain of ours."""
 
 
 def session(master: str, overrides: Mapping[str, str]) -> SparkSession:
@@ -43,18 +53,37 @@ def session(master: str, overrides: Mapping[str, str]) -> SparkSession:
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    _listen_locally(master)
-    builder = SparkSession.builder.master(master).appName("keyfold")
     pinned = {key: value for key, (value, _) in PINNED.items()}
-    for key, value in {**DEFAULTS, **overrides, **pinned}.items():
+    settings = {**DEFAULTS, **overrides, **pinned}
+    if _is_local(master):
+        settings = _locally(settings)
+    builder = SparkSession.builder.master(master).appName("keyfold")
+    for key, value in settings.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
 
 
-def _listen_locally(master: str) -> None:
-    """A local master needs nobody from outside; a host name that does not resolve must not stop it."""
-    if master.startswith(("local[", "local-cluster[")) or master == "local":
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+def _is_local(master: str) -> bool:
+    return master.startswith(("local[", "local-cluster[")) or master == "local"
+
+
+def _locally(settings: Mapping[str, str]) -> dict[str, str]:
+    """`settings` for a Spark on this machine: found by nobody from outside, and sooner started.
+
+    A Spark home, a Python or a class archive that the user has chosen himself stays as it is.
+    """
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # a host name that does not resolve must not stop it
+    if os.environ["PYSPARK_PYTHON"] == sys.executable and "spark.pyspark.python" not in settings:
+        made = None if "SPARK_HOME" in os.environ else ensure_home()
+        os.environ.update({} if made is None else {"SPARK_HOME": str(made)})
+    return {**settings, JAVA_OPTIONS: _sharing(settings[JAVA_OPTIONS])}
+
+
+def _sharing(options: str) -> str:
+    home = os.environ.get("SPARK_HOME")
+    if home is None or any(word in options for word in _NO_SHARING):
+        return options
+    return " ".join([options, *map(shlex.quote, sharing(Path(home, JARS)))])
 
 
 def cores(spark: SparkSession) -> int:

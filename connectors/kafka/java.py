@@ -22,15 +22,22 @@ def find_java() -> str:
 
     Raises ConfigError where there is none, or one older than Spark 4 and Kafka 4 run on.
     """
-    home = os.environ.get("JAVA_HOME")
-    found = shutil.which("java", path=str(Path(home, "bin")) if home else None)
+    found = which_java()
     if found is None:
+        home = os.environ.get("JAVA_HOME")
         where = f"JAVA_HOME ({home})" if home else "PATH"
         raise ConfigError(f"There is no `java` in {where}.", _ACTION)
-    version = major_version(_ask_version(found))
+    version = major_version(_ask_version(str(found)))
     if version is None or version < OLDEST:
         raise ConfigError(f"{found} is Java {version or 'of an unknown version'}.", _ACTION)
-    return found
+    return str(found)
+
+
+def which_java() -> Path | None:
+    """The same, whatever its version; None where there is none."""
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=str(Path(home, "bin")) if home else None)
+    return Path(found) if found else None
 
 
 def major_version(text: str) -> int | None:

@@ -94,3 +94,14 @@ def test_a_reader_that_has_enough_is_no_error(tmp_path: Path, unbuffered: str) -
         process.stdout.close()
         assert process.wait(30) == 0
         assert process.stderr.read() == b""
+
+
+def test_ctrl_c_is_told_and_130(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that Ctrl-C ends says so, without a traceback."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("connectors.config.load.load_connector", interrupt)
+    result = invoke("describe", connector_file(tmp_path), "--worker", worker_file(tmp_path))
+    assert (result.exit_code, result.stdout, result.stderr) == (130, "", "interrupted\n")

@@ -70,6 +70,27 @@ def test_counts_are_a_line_a_minute(capsys: pytest.CaptureFixture[str], live: bo
     assert [line["connector"] for line in _lines(capsys)] == ["c", "c", "other"]
 
 
+@pytest.mark.parametrize("live", [False, True])
+def test_the_last_counts_are_logged_at_the_end(capsys: pytest.CaptureFixture[str], live: bool) -> None:
+    """What was counted since the last line is not lost, and nothing is said twice, or where nothing was counted."""
+    display = Progress(console=Console(file=io.StringIO()))
+    observer = LiveObserver(Clock(), display) if live else LineObserver(Clock())
+    for records in (0, 1, 2, 3):
+        observer.counts("c", {"records_read": records})
+        observer.counts("idle", {"records_read": 0})
+    observer.counts("same", {"records_read": 5})
+    observer.counts("same", {"records_read": 5})
+    observer.close()
+    assert [(line["connector"], line["records_read"]) for line in _lines(capsys)] == [("c", 1), ("same", 5), ("c", 3)]
+
+
+def test_nothing_to_do_is_no_progress(capsys: pytest.CaptureFixture[str]) -> None:
+    """A connector that has read nothing, and knows of nothing to read, has no line."""
+    LineObserver(Clock()).progress("c", "reading", 0, None, "records")
+    LineObserver(Clock()).progress("c", "reading", 0, 0, "offsets")
+    assert _lines(capsys) == []
+
+
 def test_the_live_display_shows_stage_and_amount() -> None:
     """One line a connector, with what it is at and how far."""
     out = io.StringIO()
@@ -96,6 +117,17 @@ def test_another_stage_begins_with_an_empty_bar() -> None:
     observer.stage("c", "folding")
     (task,) = display.tasks
     assert (task.completed, task.total, task.fields["stage"]) == (0, None, "folding")
+
+
+def test_a_bar_that_has_not_begun_shows_life() -> None:
+    """As long as nothing is done there is no share to show, but the amount is there."""
+    display = Progress(console=Console(file=io.StringIO()))
+    observer = LiveObserver(Clock(), display)
+    observer.progress("c", "reading", 0, 10, "records")
+    (task,) = display.tasks
+    assert (task.total, task.fields["amount"]) == (None, "0 of 10 records")
+    observer.progress("c", "reading", 5, 10, "records")
+    assert (task.total, task.completed) == (10, 5)
 
 
 def test_without_a_terminal_there_are_lines() -> None:
