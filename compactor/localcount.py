@@ -80,7 +80,7 @@ def _amount(table: pa.Table) -> Amount:
 
 def _count(table: pa.Table) -> Count:
     every, refused = _amount(table), _amount(table.filter(_refused(table)))
-    aged = table["timestamp"].filter(pc.greater(table["timestamp"], -1))
+    aged = table["timestamp"].filter(pc.greater(table["timestamp"], 0))
     return Count(
         records=every.records,
         bytes=every.bytes,

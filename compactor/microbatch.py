@@ -136,9 +136,13 @@ class Engine:
         return self._changelog.uncertain()
 
     def commit(self, decide: Callable[[State], Sequence[AnyAction]], now_ms: int) -> State:
-        """Commits what `decide` makes of the newest state, in turn with everything else: it may look outside."""
+        """Commits what `decide` makes of the newest state, in turn with everything else: it may look outside.
+
+        Nothing once the engine is closed: what has closed it is the error to be shown.
+        """
         with self._turn:
-            self._check_open()
+            if self._closed:
+                return self._catalog.state
             found = tuple(decide(self._catalog.state))
             return self._catalog.commit(lambda _: found, now_ms)
 

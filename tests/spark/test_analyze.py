@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from compactor import clean, reading, record, rewrite, sparkcount, splitkeys
-from compactor.actions import Clean, Publish, State, apply
+from compactor.actions import Append, Clean, Publish, State, apply
 from compactor.analysis import Amount, Effect, Example, Outcome, SplitKeys
 from compactor.analyze import analyze
 from compactor.dirt import across_bounds, dirt
@@ -30,6 +30,8 @@ from compactor.tombstones import Fate, fate
 from tests.support.cli import connector_file, invoke, keep, worker_file
 from tests.support.cli import row as at
 from tests.support.engine import Row, ingested, log_of, new_state, published, read_all, row, target
+from tests.support.kept import rows_of as kept_rows
+from tests.support.kept import run_of
 
 KEYS = [b"", b"\x00", b"a", b"ab", b"\xff", b"k" * 50]
 HEADERS = [[], [{"key": "h", "value": None}], [{"key": "größe", "value": b"12"}, {"key": "", "value": b""}]]
@@ -179,6 +181,21 @@ def test_a_file_that_was_counted_in_parts_is_read_in_parts(spark: SparkSession, 
     assert (effect.before.records, effect.superseded.records, effect.after.records) == (11, 8, 3)
     (done,) = clean.full_fold(spark, storage, [log_of(state)], target(storage, "1-b"), settings.policy, 9)
     assert (done.base.records, done.base.bytes) == (effect.after.records, effect.after.bytes)
+
+
+def test_a_record_without_a_key_goes_as_a_rejected_one(spark: SparkSession, storage: LocalStorage) -> None:
+    """A log that was not folded by key before may hold such: no full fold keeps them."""
+    records: list[Row] = [{"key": b"k", "value": b"v"}, {"key": None, "value": b"raw", "rejected": None}]
+    run = run_of(storage, kept_rows("t", 0, 0, records))
+    state = apply(new_state({0: 0}), [Append(topic="t", partition=0, start=0, end=2, run=run)])
+    settings = EngineSettings(connector="c", policy=CompactionPolicy())
+    told = analyze(storage, state, [settings], 9, partial(SparkCounting, spark, storage))
+    effect = told.partitions[0].outcomes[0].effect
+    assert (effect.rejected, effect.live, effect.superseded) == (Amount(1, 3), Amount(1, 2), Amount())
+    (done,) = clean.full_fold(
+        spark, storage, [log_of(published(state, {0: 2}))], target(storage), CompactionPolicy(), 9
+    )
+    assert (done.base.records, done.base.bytes) == (1, 2)
 
 
 def several(spark: SparkSession, storage: LocalStorage) -> State:

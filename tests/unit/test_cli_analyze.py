@@ -203,6 +203,15 @@ def test_without_changes_nothing_is_compared(tmp_path: Path) -> None:
     assert [one["changed"] for one in (*found["topics"], *found["partitions"])] == [None] * 3
 
 
+def test_a_raw_copy_is_not_folded(tmp_path: Path) -> None:
+    """With cleanup.policy=delete all that is foldable stays as it is, and no key is called split."""
+    _keep(tmp_path)
+    settings = {"cleanup.policy": "delete", "output.topic": "none", **LAG}
+    found = _analyzed(tmp_path, "--json", **settings)["topics"][0]
+    assert (found["present"]["unfolded"], found["split_keys"]) == ({"records": 10, "bytes": 41}, None)
+    assert "  not folded by key                   10     41" in _analyzed(tmp_path, **settings)
+
+
 def test_a_closed_topic_ends_where_it_is_published(tmp_path: Path) -> None:
     """Nothing more of it is published, so nothing more of it is folded; the sentence says why."""
     _keep(tmp_path, CloseTopic(topic="orders", reason="deleted"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -62,9 +63,30 @@ def test_image_does_not_run_as_root() -> None:
 def test_image_copies_what_is_there() -> None:
     """Every path that COPY takes from the repository exists."""
     copies = [words for words in _instructions() if words[0] == "COPY" and not words[1].startswith("--from")]
-    sources = [source for words in copies for source in words[1:-1]]
+    sources = [source for words in copies for source in words[1:-1] if not source.startswith("--")]
     assert [source for source in sources if not (ROOT / source).exists()] == []
     assert {source.split("/")[0] for source in sources} >= set(COPIED_TO_BUILD)
+
+
+def test_image_runs_every_step_there_is() -> None:
+    """Each step of steps.sh is called in the Dockerfile, with as many arguments as it takes, and no other."""
+    script = (DOCKER / "steps.sh").read_text(encoding="utf-8")
+    subprocess.run(["sh", "-n", DOCKER / "steps.sh"], check=True)
+    steps = {
+        match[1]: len(set(re.findall(r"\$(\d)", match[2])))
+        for match in re.finditer(r"^(\w+)\(\) \{\n(.*?)^\}", script, re.DOTALL | re.MULTILINE)
+    }
+    runs = " && ".join(" ".join(words[1:]) for words in _instructions() if words[0] == "RUN").split(" && ")
+    called = {words[2]: len(words[3:]) for words in map(str.split, runs)}
+    assert called == steps == {"install": 2, "java": 0, "user": 0}
+
+
+def test_what_the_image_runs_is_readable_for_its_account() -> None:
+    """What is copied for the worker's account has its rights set: a clone may keep its files to their owner."""
+    late = _instructions()[_instructions().index(["USER", "10001:10001"]) - 4 :]
+    own = [words for words in late if words[0] == "COPY" and "--from=build" not in words]
+    assert own
+    assert all(words[1] == "--chmod=0644" for words in own)
 
 
 def test_compose_file_is_valid() -> None:

@@ -37,6 +37,7 @@ with observing(SystemClock()) as observer:
     structlog.get_logger().info("taken over")
     subprocess.run(["sh", "-c", "printf 'without an end' >&2"], check=True)
     observer.counts("orders", {"records_read": 10})
+    observer.counts("orders", {"records_read": 20})
 print("result", file=sys.stderr)
 """
 
@@ -74,7 +75,7 @@ def test_everything_else_passes_above_the_display() -> None:
     child, taken_over, *_, counts, unfinished, result = [line.split("Z ", 1)[-1] for line in screen.lines]
     assert (child, unfinished, result) == ("from a child", "without an end", "result")
     assert taken_over.startswith("[info     ] taken over")
-    assert "records_read=10" in counts
+    assert "records_read=20" in counts
     assert "incubator" not in written
     assert screen.cursor_shown
 

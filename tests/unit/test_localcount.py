@@ -26,6 +26,7 @@ rows = st.lists(
             "value": st.sampled_from([None, b"", b"12"]),
             "headers": st.sampled_from([[], [{"key": "ü", "value": None}, {"key": "h", "value": b"xy"}]]),
             "timestamp": st.sampled_from([-1, 0, 5, 9]),
+            "rejected": st.sampled_from([None, None, "too large"]),
             "delete_horizon": st.sampled_from([None, NOW - 1, NOW, NOW + 1, NOW + 9]),
         }
     ),
@@ -83,7 +84,7 @@ def test_a_census_counts_each_part(records: list[Row], cut: int) -> None:
     (census,) = LocalCounting(storage, [one]).censuses([bounds])
     for start, end in pairwise(bounds):
         inside = records[start:end]
-        refused = amount([each for each in inside if each["key"] is None])
+        refused = amount([each for each in inside if each["key"] is None or each["rejected"]])
         assert census.between(start, end) == Count(
             records=len(inside),
             bytes=amount(inside).bytes,

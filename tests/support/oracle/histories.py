@@ -11,6 +11,7 @@ from compactor.testing_publisher import Fault, Step
 from tests.support.oracle import steps
 from tests.support.oracle.steps import (
     CRASH,
+    PARTITIONS,
     Advance,
     At,
     Failing,
@@ -56,7 +57,7 @@ CRASHES: Final[tuple[tuple[type[Plain], tuple[str, ...]], ...]] = (
 def recs(draw: st.DrawFn) -> Rec:
     fixed = draw(st.sampled_from((False,) * 7 + (True,)))
     return Rec(
-        place=draw(st.sampled_from((0, 0, 1, 2))),
+        place=draw(st.sampled_from((0, 0, 1, 2, 3, 4))),
         key=draw(st.sampled_from(KEYS)),
         value=draw(st.sampled_from(VALUES)),
         time=draw(st.sampled_from(FIXED if fixed else MOMENTS)),
@@ -69,8 +70,8 @@ def recs(draw: st.DrawFn) -> Rec:
 @st.composite
 def ingests(draw: st.DrawFn) -> Ingest:
     return Ingest(
-        records=tuple(draw(st.lists(recs(), min_size=1, max_size=9))),
-        most=draw(st.sampled_from((1000, 1000, 1000, 3))),
+        records=tuple(draw(st.lists(recs(), min_size=1, max_size=16))),
+        most=draw(st.sampled_from((1000, 1000, 1000, 2))),
         again=draw(st.sampled_from((0, 0, 0, 4))),
         tasks=draw(st.sampled_from((1, 1, 2))),
         on_spark=draw(st.sampled_from((False, False, False, False, False, True))),
@@ -105,7 +106,7 @@ def restarts() -> st.SearchStrategy[Restart]:
 
 
 def tampers() -> st.SearchStrategy[Tamper]:
-    return st.builds(Tamper, st.sampled_from(range(3)), st.sampled_from((None, None, 0, 2)))
+    return st.builds(Tamper, st.sampled_from(range(len(PARTITIONS))), st.sampled_from((None, None, 0, 2)))
 
 
 def failings() -> st.SearchStrategy[Failing]:

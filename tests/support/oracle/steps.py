@@ -11,7 +11,9 @@ from compactor.testing_publisher import Fault
 BASE_MS: Final = 2_000_000_000_000
 """When every history begins. It is later than the clock of the machine: a vacuum thinks that all files are old."""
 
-PARTITIONS: Final = (TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0))
+PARTITIONS: Final = tuple(
+    TopicPartition(topic, number) for topic, count in (("t", 3), ("u", 2)) for number in range(count)
+)
 """The source partitions; topic u is seen first when it has a record."""
 
 CRASH: Final = "crash"

@@ -1,0 +1,49 @@
+"""Records for end-to-end tests, and what a source and a snapshot hold in the end."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from tests.support.kafka import ToSend, consume_all
+from tests.support.place import Place
+
+BASE_MS = 1_700_000_000_000
+
+
+def some_records(seed: int, count: int, keys: int = 40, partitions: int = 2) -> list[ToSend]:
+    """Random updates and deletes; every key stays in its partition."""
+    chance = random.Random(seed)
+    found = []
+    for number in range(count):
+        key = chance.randrange(keys)
+        value = None if chance.random() < 0.15 else f"{seed}-{number}".encode()
+        headers = [("h", b"1"), ("h", None), ("x", b"")] if number % 7 == 0 else []
+        found.append(ToSend(key % partitions, f"key-{key}".encode(), value, headers, BASE_MS + number))
+    return found
+
+
+def living(place: Place) -> dict[tuple[int, bytes | None], tuple[int, bytes]]:
+    """(partition, key) → (offset, value) of the source's last records, without deleted keys."""
+    last = {(record.partition, record.key): record for record in consume_all(place.bootstrap, place.topic)}
+    return {at: (record.offset, record.value) for at, record in last.items() if record.value is not None}
+
+
+def newest(place: Place) -> Path:
+    """The folder of the snapshot that LATEST names."""
+    folder = Path(place.settings["snapshot.location"]) / place.name / place.topic
+    return folder / (folder / "LATEST").read_text().strip()
+
+
+def snapshot(place: Place) -> tuple[dict[str, Any], dict[tuple[int, bytes | None], tuple[int, bytes]]]:
+    """The newest snapshot's manifest, and (partition, key) → (offset, value); its manifest counts its rows."""
+    folder = newest(place)
+    query = f"select partition, key, \"offset\", value from '{folder}/data/*.parquet'"
+    rows = duckdb.connect().execute(query).fetchall()
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["records"] == len(rows)
+    return manifest, {(partition, key): (offset, value) for partition, key, offset, value in rows}
