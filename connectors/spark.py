@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -39,48 +39,40 @@ PINNED: Final[dict[str, tuple[str, str]]] = {
 }
 """Settings that keyfold's protocol needs, each with the reason."""
 
-
 _NO_SHARING: Final = ("SharedArchiveFile", "ArchiveClassesAtExit", "-Xshare", "-javaagent", "-Xbootclasspath")
 """Options of the JVM that choose an archive, or with which it would complain of ours."""
 
 
 def session(master: str, overrides: Mapping[str, str]) -> SparkSession:
-    """The running session, or a new one on `master`; `overrides` are the worker file's spark.* keys.
-
-    The Python of Spark's workers is this process's own: another one would lack keyfold's packages.
-    """
+    """The running session, or a new one on `master`; `overrides` are the worker file's spark.* keys."""
     from pyspark.sql import SparkSession
 
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    pinned = {key: value for key, (value, _) in PINNED.items()}
-    settings = {**DEFAULTS, **overrides, **pinned}
-    if _is_local(master):
-        settings = _locally(settings)
     builder = SparkSession.builder.master(master).appName("keyfold")
-    for key, value in settings.items():
+    for key, value in prepare(master, overrides, os.environ).items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
 
 
-def _is_local(master: str) -> bool:
-    return master.startswith(("local[", "local-cluster[")) or master == "local"
+def prepare(master: str, overrides: Mapping[str, str], environment: MutableMapping[str, str]) -> dict[str, str]:
+    """A new session's settings; `environment` gets what Spark's processes take from there.
 
-
-def _locally(settings: Mapping[str, str]) -> dict[str, str]:
-    """`settings` for a Spark on this machine: found by nobody from outside, and sooner started.
-
-    A Spark home, a Python or a class archive that the user has chosen himself stays as it is.
+    The Python of Spark's workers is this process's own: another one would lack keyfold's packages. On this machine
+    Spark listens to nobody from outside, and starts sooner, with a home and a class archive of keyfold's; what the
+    user has chosen himself stays as it is.
     """
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # a host name that does not resolve must not stop it
-    if os.environ["PYSPARK_PYTHON"] == sys.executable and "spark.pyspark.python" not in settings:
-        made = None if "SPARK_HOME" in os.environ else ensure_home()
-        os.environ.update({} if made is None else {"SPARK_HOME": str(made)})
-    return {**settings, JAVA_OPTIONS: _sharing(settings[JAVA_OPTIONS])}
+    environment.setdefault("PYSPARK_PYTHON", sys.executable)
+    environment.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    settings = {**DEFAULTS, **overrides, **{key: value for key, (value, _) in PINNED.items()}}
+    if not (master.startswith(("local[", "local-cluster[")) or master == "local"):
+        return settings
+    environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # a host name that does not resolve must not stop it
+    if environment["PYSPARK_PYTHON"] == sys.executable and "spark.pyspark.python" not in settings:
+        made = None if "SPARK_HOME" in environment else ensure_home()
+        environment.update({} if made is None else {"SPARK_HOME": str(made)})
+    return {**settings, JAVA_OPTIONS: _sharing(settings[JAVA_OPTIONS], environment.get("SPARK_HOME"))}
 
 
-def _sharing(options: str) -> str:
-    home = os.environ.get("SPARK_HOME")
+def _sharing(options: str, home: str | None) -> str:
     if home is None or any(word in options for word in _NO_SHARING):
         return options
     return " ".join([options, *map(shlex.quote, sharing(Path(home, JARS)))])

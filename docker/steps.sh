@@ -2,7 +2,7 @@
 # What building the image runs, one step a call:
 #   install SOURCE TARGET   a virtual environment at TARGET with keyfold and the versions of constraints.txt
 #   java                    the Java that Spark needs (Debian)
-#   user                    the account that the worker runs as, and the folder that it may write to
+#   user                    the account that the worker runs as, the folder that it may write to, that of its settings
 # STEPS_PIP and STEPS_VENV add options to pip and venv, for a build beside what is installed already.
 set -eu
 
@@ -29,7 +29,8 @@ java() {
 user() {
     groupadd --gid 10001 keyfold
     useradd --uid 10001 --gid 10001 --create-home keyfold
-    mkdir -p /var/lib/keyfold
+    # the second for COPY --chmod, which gives a folder that it has to make the rights of its files
+    mkdir -p /var/lib/keyfold /etc/keyfold
     chown keyfold:keyfold /var/lib/keyfold
 }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +18,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 _ORDER = ("unit", "spark", "kafka", "e2e", "conformance", "faults")
+_LONG = ("test_demo.py", "test_cluster.py", "test_crash.py", "test_worker.py")
+"""Tests that start workers: begun before the others of their folder, so that no process has one left at the end."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -31,7 +32,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(_folder(item))
         if _folder(item) != "e2e" or item.path.name == "test_demo.py":
             item.add_marker(pytest.mark.xdist_group(item.path.name))
-    items.sort(key=lambda item: _ORDER.index(_folder(item)))
+    items.sort(key=lambda item: (_ORDER.index(_folder(item)), item.path.name not in _LONG))
 
 
 def _folder(item: pytest.Item) -> str:
@@ -61,22 +62,12 @@ def topic_name(new_topic_name: Callable[[str], str]) -> str:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The one Spark of the session: two threads, 1 GiB, UTC; its Python workers find the project and its tests."""
-    from pyspark.sql import SparkSession
+    from connectors.spark import session
 
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    settings: dict[str, bool | float | int | str | None] = {
-        "spark.driver.memory": "1g",
-        "spark.sql.shuffle.partitions": "4",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        **QUICK_START,
-    }
-    builder = SparkSession.builder.master("local[2]").appName("keyfold-tests")
-    session = builder.config(map=settings).getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    yield session
-    session.stop()
+    folder = tmp_path_factory.mktemp("warehouse")
+    own = {"spark.sql.shuffle.partitions": "4", "spark.sql.warehouse.dir": str(folder)}
+    shared = session("local[2]", {**own, **QUICK_START})
+    shared.sparkContext.setLogLevel("ERROR")
+    yield shared
+    shared.stop()

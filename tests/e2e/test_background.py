@@ -2,44 +2,18 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
 from connectors.config.load import load_worker
 from connectors.operations import fold_logs, release_log, take_snapshot
-from connectors.stopping import Stop
-from tests.e2e.test_once import some_records
 from tests.support.kafka import end_offsets, produce, wait_until
 from tests.support.place import Place
+from tests.support.records import some_records
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-@contextmanager
-def running(spark: SparkSession, place: Place, **changes: object) -> Iterator[None]:
-    """The connector runs in this process; what ends it is raised at the end."""
-    pipeline, stop, errors = place.pipeline(spark, **changes), Stop(), list[BaseException]()
-
-    def run() -> None:
-        try:
-            pipeline.run(stop, once=False)
-        except Exception as error:  # noqa: BLE001 - raised below
-            errors.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.ask()
-        thread.join()
-    if errors:
-        raise errors[0]
 
 
 def folded(place: Place) -> bool:
@@ -53,7 +27,7 @@ def test_a_running_connector_cleans_by_itself_and_on_command(spark: SparkSession
     """What is dirty enough is folded in the background; what is not, once `clean` asks the live worker for it."""
     place.worker |= {"log.cleaner.initial.delay.ms": 0, "log.cleaner.backoff.ms": 100}
     produce(place.bootstrap, place.topic, some_records(1, 200))
-    with running(spark, place):
+    with place.running(spark):
         wait_until(lambda: folded(place), "the backlog is folded in the background", 90)
         dirty = [(0, b"one more", b"x"), (1, b"one more", b"x")]
         produce(place.bootstrap, place.topic, dirty)

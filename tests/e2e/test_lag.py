@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from typing import TYPE_CHECKING
 
-from connectors.errors import EXIT_FAILED, EXIT_OK
+import pytest
+
 from tests.support.kafka import ToSend, consume_all, end_offsets, produce, wait_until
 from tests.support.place import PATIENCE_S, Place
+from tests.support.tasks import failing_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,32 +32,30 @@ def test_a_young_record_waits_and_only_it(spark: SparkSession, place: Place) -> 
     assert [record.value for record in consume_all(place.bootstrap, place.output)] == [b"2"]
 
 
-def test_a_lag_ends_without_new_input(place: Place) -> None:
+def test_a_lag_ends_without_new_input(spark: SparkSession, place: Place) -> None:
     """Records are published once their lag is over, though nothing more is produced."""
-    place.write(min_compaction_lag_ms=4000)
     produce(place.bootstrap, place.topic, [(0, b"a", b"1", [], now_ms()), (1, b"b", b"1", [], now_ms())])
-    with place.process() as worker:
-        wait_until(
-            lambda: (
-                (place.folder / "storage").exists() and place.published() == end_offsets(place.bootstrap, place.topic)
-            ),
-            "the lag is over and all is published",
-            PATIENCE_S,
-        )
-        worker.send(signal.SIGTERM)
-        assert worker.wait() == EXIT_OK
+    with place.running(spark, min_compaction_lag_ms=4000):
+        wait_until(lambda: ingested(place), "all is ingested", PATIENCE_S)
+        wait_until(place.caught_up, "the lag is over and all is published", PATIENCE_S)
     assert place.breaches() == []
+
+
+def ingested(place: Place) -> bool:
+    """Whether everything in the source is in the catalog."""
+    ends = {log.partition: log.end for log in place.state().logs} if place.taken_over() else {}
+    return ends == end_offsets(place.bootstrap, place.topic)
 
 
 def test_a_lag_raised_inside_a_fold_sent_in_parts(spark: SparkSession, place: Place) -> None:
     """A fold that was sent in part goes on to the end it had, whatever the lag says by then."""
     large = [ToSend(0, f"k{number % 900}".encode(), bytes(100_000)) for number in range(1000)]
     produce(place.bootstrap, place.topic, large, **{"compression.type": "lz4"})
-    with place.process("--once", failpoints="publish.committed=kill") as worker:
-        assert worker.wait() == EXIT_FAILED
+    with failing_tasks(spark, "publish.committed=kill"), pytest.raises(Exception, match="Python worker exited"):
+        place.once(spark)
     sent = len(consume_all(place.bootstrap, place.output))
     assert 0 < sent < 900
     place.once(spark, min_compaction_lag_ms=HOUR_MS)
-    assert place.published() == end_offsets(place.bootstrap, place.topic)
+    assert place.caught_up()
     assert len(consume_all(place.bootstrap, place.output)) == 900
     assert place.breaches() == []

@@ -11,9 +11,9 @@ import pytest
 
 from compactor.errors import GapError
 from connectors.source.datasource import KafkaSource
-from tests.e2e.test_once import some_records
 from tests.support.kafka import end_offsets, produce
 from tests.support.place import Place
+from tests.support.records import some_records
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,9 +10,9 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartiti
 
 from compactor.errors import PositionError
 from connectors.errors import OutputError, SourceChangedError
-from tests.e2e.test_once import some_records
 from tests.support.kafka import TIMEOUT_S, admin, consume_all, create_topic, delete_topic, end_offsets, produce
 from tests.support.place import Place
+from tests.support.records import some_records
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,14 +48,10 @@ def held(place: Place) -> dict[int, int]:
     return {answer.partition: answer.offset for answer in answers}
 
 
-def test_lag_tools_see_the_progress(ran: Place) -> None:
-    """The group connect-<name> holds the next source offset of each partition."""
-    assert held(ran) == end_offsets(ran.bootstrap, ran.topic)
-
-
 @pytest.mark.parametrize("lose", [forget_positions, lambda place: set_positions(place, 3)], ids=["expired", "set back"])
 def test_a_lost_position_is_found_again_in_catalog_and_output(spark: SparkSession, ran: Place, lose: object) -> None:
-    """Nothing is published twice after the group's offsets are gone or set back, and publishing goes on."""
+    """Lag tools see the progress in the group; after its offsets are gone or set back nothing is published twice."""
+    assert held(ran) == end_offsets(ran.bootstrap, ran.topic)
     lose(ran)  # type: ignore[operator]
     produce(ran.bootstrap, ran.topic, some_records(2, 100))
     ran.once(spark)
@@ -99,16 +95,11 @@ def test_a_catalog_that_lost_commits_waits_for_the_log(spark: SparkSession, ran:
     assert ran.published() == end_offsets(ran.bootstrap, ran.topic)
 
 
-def test_a_deleted_output_topic(spark: SparkSession, ran: Place) -> None:
-    """The output topic is gone: FAILED, never made again behind the operator's back."""
+def test_a_deleted_or_recreated_output_topic(spark: SparkSession, ran: Place) -> None:
+    """The output topic is gone: FAILED, never made again behind the operator's back; another of its name is not it."""
     delete_topic(ran.bootstrap, ran.output)
     with pytest.raises(OutputError, match="was deleted"):
         ran.once(spark)
-
-
-def test_a_recreated_output_topic(spark: SparkSession, ran: Place) -> None:
-    """Another topic of the same name is not the one that was published to."""
-    delete_topic(ran.bootstrap, ran.output)
     create_topic(ran.bootstrap, ran.output, 2, cleanup_policy="compact")
     with pytest.raises(OutputError, match="was recreated"):
         ran.once(spark)

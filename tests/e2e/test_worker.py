@@ -6,9 +6,9 @@ import signal
 
 from connectors.errors import EXIT_OK, EXIT_UNREACHABLE
 from connectors.kafka.embedded import free_port
-from tests.e2e.test_once import some_records
 from tests.support.kafka import consume_all, create_topic, produce, wait_until
 from tests.support.place import PATIENCE_S, Place
+from tests.support.records import some_records
 
 
 def holds(place: Place, topic: str, count: int) -> bool:

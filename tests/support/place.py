@@ -7,8 +7,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -21,7 +22,7 @@ from connectors.config.load import load_connector, load_worker
 from connectors.pipeline import Pipeline
 from connectors.progress import NullObserver
 from connectors.stopping import Stop
-from tests.support.kafka import consume_all, wait_until
+from tests.support.kafka import consume_all, end_offsets, wait_until
 from tests.support.promises import check
 from tests.support.quick import QUICK_START
 
@@ -84,6 +85,27 @@ class Place:
         self.pipeline(spark, **changes).run(Stop(), once=True)
         return self.state()
 
+    @contextmanager
+    def running(self, spark: SparkSession, **changes: object) -> Iterator[None]:
+        """`run` in this process, stopped at the end; what ended it before is raised then."""
+        pipeline, stop, errors = self.pipeline(spark, **changes), Stop(), list[Exception]()
+
+        def run() -> None:
+            try:
+                pipeline.run(stop, once=False)
+            except Exception as error:  # noqa: BLE001 - raised below
+                errors.append(error)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.ask()
+            thread.join()
+        if errors:
+            raise errors[0]
+
     def state(self) -> State:
         """What the catalog says now."""
         return Catalog.open(open_storage(str(self.folder / "storage")).sub(self.name), self.name).state
@@ -91,6 +113,14 @@ class Place:
     def published(self) -> dict[int, int]:
         """The published offset of each source partition."""
         return {log.partition: log.published for log in self.state().logs}
+
+    def taken_over(self) -> bool:
+        """Whether a worker has ever owned it."""
+        return (self.folder / "storage" / self.name / "catalog").is_dir() and self.state().epoch > 0
+
+    def caught_up(self) -> bool:
+        """Whether everything in the source is published."""
+        return self.taken_over() and self.published() == end_offsets(self.bootstrap, self.topic)
 
     def breaches(self) -> list[str]:
         """Every promise that source and output, as they are now, show broken."""

@@ -29,6 +29,12 @@ def _instructions() -> list[list[str]]:
     return [line.split() for line in text.splitlines() if line and not line.startswith("#")]
 
 
+def _steps() -> dict[str, str]:
+    """The functions of steps.sh: name → body."""
+    script = (DOCKER / "steps.sh").read_text(encoding="utf-8")
+    return dict(re.findall(r"^(\w+)\(\) \{\n(.*?)^\}", script, re.DOTALL | re.MULTILINE))
+
+
 def _compose() -> dict[str, Any]:
     return PyCompose.from_yaml((DOCKER / "compose.yaml").read_text(encoding="utf-8")).to_dict()
 
@@ -70,23 +76,25 @@ def test_image_copies_what_is_there() -> None:
 
 def test_image_runs_every_step_there_is() -> None:
     """Each step of steps.sh is called in the Dockerfile, with as many arguments as it takes, and no other."""
-    script = (DOCKER / "steps.sh").read_text(encoding="utf-8")
     subprocess.run(["sh", "-n", DOCKER / "steps.sh"], check=True)
-    steps = {
-        match[1]: len(set(re.findall(r"\$(\d)", match[2])))
-        for match in re.finditer(r"^(\w+)\(\) \{\n(.*?)^\}", script, re.DOTALL | re.MULTILINE)
-    }
+    steps = {name: len(set(re.findall(r"\$(\d)", body))) for name, body in _steps().items()}
     runs = " && ".join(" ".join(words[1:]) for words in _instructions() if words[0] == "RUN").split(" && ")
     called = {words[2]: len(words[3:]) for words in map(str.split, runs)}
     assert called == steps == {"install": 2, "java": 0, "user": 0}
 
 
 def test_what_the_image_runs_is_readable_for_its_account() -> None:
-    """What is copied for the worker's account has its rights set: a clone may keep its files to their owner."""
-    late = _instructions()[_instructions().index(["USER", "10001:10001"]) - 4 :]
-    own = [words for words in late if words[0] == "COPY" and "--from=build" not in words]
-    assert own
-    assert all(words[1] == "--chmod=0644" for words in own)
+    """What is copied for the worker's account has its rights set, as a clone may keep its files to their owner.
+
+    The folders are there before: Docker 28 gives those that it makes the rights of the files.
+    """
+    found = _instructions()
+    last = max(at for at, words in enumerate(found) if words[0] == "FROM")
+    copies = [words for words in found[last:] if words[0] == "COPY" and not words[1].startswith("--from")]
+    assert [words for words in copies if words[1] != "--chmod=0644"] == [copies[0]]
+    assert copies[0][1] == "docker/steps.sh"  # which root runs
+    made = [str(Path(copies[0][-1]).parent), *re.findall(r"/[\w/]+", _steps()["user"])]
+    assert [words[-1] for words in copies[1:] if words[-1].rstrip("/") not in made] == []
 
 
 def test_compose_file_is_valid() -> None:

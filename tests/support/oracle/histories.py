@@ -40,17 +40,22 @@ LEAPS: Final = (100, 200, 300, 500, 1000, 2000, -300, 70_000)
 WHILE_CLEANING: Final = ("clean.before-commit", "merge.before-commit", "retain.before-commit")
 WHILE_TAKEN: Final = ("clean.before-commit", "snapshot.write", "snapshot.manifest", "snapshot.before-latest")
 WHILE_PUBLISHING: Final = ("ingest.before-commit", "publish.plan", "publish.before-commit")
-SIMPLE: Final[dict[type[Plain], Plain]] = {type(one): one for one in (Tick(), Round(), Snapshot(), Vacuum())}
-CRASHES: Final[tuple[tuple[type[Plain], tuple[str, ...]], ...]] = (
-    (
-        Ingest,
-        ("ingest.before-commit", "ingest.after-commit", "publish.plan", "publish.before-commit", "catalog.created"),
-    ),
-    (Tick, ("publish.plan", "publish.before-commit", "publish.after-commit", "catalog.create")),
-    (Round, ("retain.before-commit", "merge.before-commit", "clean.before-commit", "clean.after-commit")),
-    (Snapshot, ("clean.before-commit", "snapshot.write", "snapshot.manifest", "snapshot.before-latest")),
-    (Vacuum, ("vacuum.delete",)),
+SIMPLE: Final[tuple[tuple[Plain, tuple[str, ...]], ...]] = (
+    (Round(), ("retain.before-commit", "merge.before-commit", "clean.before-commit", "clean.after-commit")),
+    (Snapshot(), ("clean.before-commit", "snapshot.write", "snapshot.manifest", "snapshot.before-latest")),
+    (Tick(), ("publish.plan", "publish.before-commit", "publish.after-commit", "catalog.create")),
+    (Vacuum(), ("vacuum.delete",)),
 )
+"""Steps, and where they can be broken off."""
+
+TAKING: Final = (
+    "ingest.before-commit",
+    "ingest.after-commit",
+    "publish.plan",
+    "publish.before-commit",
+    "catalog.created",
+)
+"""The same of a micro-batch."""
 
 
 @st.composite
@@ -70,7 +75,7 @@ def recs(draw: st.DrawFn) -> Rec:
 @st.composite
 def ingests(draw: st.DrawFn) -> Ingest:
     return Ingest(
-        records=tuple(draw(st.lists(recs(), min_size=1, max_size=16))),
+        records=tuple(draw(st.lists(recs(), min_size=3, max_size=16))),
         most=draw(st.sampled_from((1000, 1000, 1000, 2))),
         again=draw(st.sampled_from((0, 0, 0, 4))),
         tasks=draw(st.sampled_from((1, 1, 2))),
@@ -82,7 +87,7 @@ def ingests(draw: st.DrawFn) -> Ingest:
 def settings(draw: st.DrawFn) -> Settings:
     deletes = draw(st.sampled_from((False, False, True)))
     return Settings(
-        lag=draw(st.sampled_from((0, 0, 200, 1000))),
+        lag=draw(st.sampled_from((0, 0, 200, 500))),
         max_lag=draw(st.sampled_from((FOREVER, 500))),
         ratio=draw(st.sampled_from((0.5, 1.0, 1.0, 0.0))),
         delete_retention=draw(st.sampled_from((300, 0, 100_000))),
@@ -119,9 +124,9 @@ def failings() -> st.SearchStrategy[Failing]:
 
 @st.composite
 def crashes(draw: st.DrawFn) -> At:
-    kind, points = draw(st.sampled_from(CRASHES))
-    step = draw(ingests()) if kind is Ingest else SIMPLE[kind]
-    return At(step, draw(st.sampled_from(points)), CRASH, nth=draw(st.sampled_from((1, 1, 2))))
+    step, points = draw(st.sampled_from(((None, TAKING), (None, TAKING), (None, TAKING), *SIMPLE)))
+    step = draw(ingests()) if step is None else step
+    return At(step, draw(st.sampled_from(points)), CRASH, nth=draw(st.sampled_from((1, 1, 1, 2))))
 
 
 @st.composite
@@ -154,8 +159,8 @@ def step() -> st.SearchStrategy[steps.Any]:
     """One step; the first of these is what hypothesis thinks the simplest."""
     kinds: list[st.SearchStrategy[steps.Any]] = [
         *[st.just(Tick())] * 2,
-        *[ingests()] * 7,
-        *[advances()] * 3,
+        *[ingests()] * 8,
+        *[advances()] * 7,
         *[st.just(Round())] * 4,
         st.just(Fold()),
         *[st.just(Snapshot())] * 2,
@@ -164,7 +169,7 @@ def step() -> st.SearchStrategy[steps.Any]:
         tampers(),
         *[failings()] * 2,
         *[crashes()] * 2,
-        *[meanwhile()] * 2,
+        *[meanwhile()] * 3,
         beside(),
     ]
     return st.sampled_from(range(len(kinds))).flatmap(lambda number: kinds[number])
