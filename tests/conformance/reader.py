@@ -34,9 +34,11 @@ class Follower:
         self._partition = partition
 
     def publish(self, end: int | None = None, now_ms: int = 0) -> None:
-        """A fold up to `end`, or to the end of the log, is sent, read, and known to the catalog."""
+        """A fold up to `end`, or to the end of the log, is sent, read, and known to the catalog; nothing, if it was."""
         kept, log = self._kept, self._kept.log(self._partition)
         stop = log.end if end is None else end
+        if stop == log.published:
+            return
         target = Target(topic="t", partition=self._partition, bucket=0, output="o", start=log.published, end=stop)
         plan = BucketPlan(bucket=0, epoch=kept.catalog.epoch, catalog_id="c", targets=(target,))
         reader = FilePublisher(self._folder)
