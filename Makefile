@@ -4,6 +4,9 @@ PYTHONS := $(or $(PYTHON),python3 python3.13 python3.12 python3.11)
 FIRST := $(firstword $(PYTHONS))
 VENV := .venv
 BIN := $(VENV)/bin
+# Spark starts many short Python processes: compiling the same modules in each costs half a second.
+export PYTHONDONTWRITEBYTECODE :=
+
 JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 
 .DEFAULT_GOAL := help

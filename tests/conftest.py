@@ -22,6 +22,7 @@ _LONG = ("test_demo.py", "test_cluster.py", "test_crash.py", "test_worker.py")
 """Tests that start workers: begun before the others of their folder, so that no process has one left at the end."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist, which reads the groups here
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Quick tests first; each test is marked with the name of its folder.
 

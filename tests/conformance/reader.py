@@ -4,65 +4,67 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 import pyarrow.parquet as pq
 
 from compactor import manifest, publish
-from compactor.actions import AddSnapshot, State
+from compactor.actions import AddSnapshot
 from compactor.local import LocalStorage
-from compactor.outside import Outside
 from compactor.publish import BucketPlan, Target
+from compactor.record import TopicPartition
 from compactor.snapshot import LATEST
 from compactor.snapshots import Snapshots
+from compactor.testing import MemoryStorage
+from compactor.testing_outside import MemoryOutside
 from tests.support.cleaning import Kept
-from tests.support.engine import FilePublisher
 
 Rows: TypeAlias = list[tuple[int, bytes | None, bytes | None]]
 """Records as (offset, key, value)."""
 
 
 class Follower:
-    """Reads the changelog of one partition from its beginning: everything in `rows`, what it then knows in `table`."""
+    """Reads the changelog of one partition from its beginning; what it knows then is `table`."""
 
     def __init__(self, kept: Kept, folder: Path, partition: int = 0) -> None:
-        self.rows: Rows = []
         self._kept = kept
-        self._folder = folder
-        self._partition = partition
+        self._outside = MemoryOutside(LocalStorage(str(folder / "changelog")))
+        self._tp = TopicPartition("t", partition)
+
+    @property
+    def rows(self) -> Rows:
+        """Everything that it has read."""
+        read = self._outside.output.records.get(self._tp, [])
+        return [(one.source_offset, one.key, one.value) for one in read]
 
     def publish(self, end: int | None = None, now_ms: int = 0) -> None:
         """A fold up to `end`, or to the end of the log, is sent, read, and known to the catalog; nothing, if it was."""
-        kept, log = self._kept, self._kept.log(self._partition)
+        kept, log = self._kept, self._kept.log(self._tp.partition)
         stop = log.end if end is None else end
         if stop == log.published:
             return
-        target = Target(topic="t", partition=self._partition, bucket=0, output="o", start=log.published, end=stop)
+        held = self._outside.positions([self._tp])[self._tp]
+        target = Target(
+            topic="t",
+            partition=self._tp.partition,
+            bucket=0,
+            output="o",
+            start=log.published,
+            end=stop,
+            found=held.offset if held else None,
+        )
         plan = BucketPlan(bucket=0, epoch=kept.catalog.epoch, catalog_id="c", targets=(target,))
-        reader = FilePublisher(self._folder)
-        publish.send(kept.spark, kept.storage, kept.catalog.state, [plan], 1, reader)
-        found = reader.buckets()[0]
-        assert {(one["topic"], one["partition"]) for one in found} <= {("t", self._partition)}
-        self.rows += [(one["offset"], one["key"], one["value"]) for one in found]
-        kept.publish({self._partition: stop}, now_ms)
+        state = kept.catalog.state
+        publish.send(kept.spark, kept.storage, state, [plan], 1, self._outside.publisher(state))
+        assert self._outside.output.records.keys() <= {self._tp}
+        kept.publish({self._tp.partition: stop}, now_ms)
 
     @property
     def table(self) -> dict[bytes | None, tuple[int, bytes]]:
         """Key → (offset, value) of what is not deleted."""
         last = {key: (offset, value) for offset, key, value in self.rows}
         return {key: (offset, value) for key, (offset, value) in last.items() if value is not None}
-
-
-class _Nothing:
-    """What a snapshot asks of a world without Kafka."""
-
-    def output_starts(self, state: State, topic: str) -> Mapping[int, int]:
-        return {}
-
-    def resume_safe_ms(self, state: State, topic: str) -> int | None:
-        return None
 
 
 class Shelf:
@@ -73,7 +75,7 @@ class Shelf:
 
     def take(self, kept: Kept, now_ms: int = 0) -> tuple[AddSnapshot, ...]:
         """A new one."""
-        outside = cast("Outside", _Nothing())
+        outside = MemoryOutside(MemoryStorage())  # a world without Kafka
         return Snapshots(kept.spark, kept.isolation, outside, kept.settings, self._store, frozenset).take(now_ms)
 
     def newest(self) -> Rows:

@@ -1,19 +1,46 @@
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 from compactor import publish
 from compactor.errors import FencedError, KeyfoldError
 from compactor.local import LocalStorage
-from compactor.publish import BucketPlan
-from tests.support.engine import FilePublisher, Row, ingested, new_state, plans, read_all, row
+from compactor.publish import BucketPlan, Sent
+from compactor.testing_outside import MemoryOutside
+from tests.support.engine import Row, ingested, new_state, plans, read_all, row
 
 
 class RefusedForTestError(KeyfoldError):
     pass
+
+
+class Failing:
+    """A publisher that raises an error of this class."""
+
+    def __init__(self, kind: type[KeyfoldError]) -> None:
+        self._kind = kind
+
+    def publish(self, plan: BucketPlan, records: Iterator[pa.RecordBatch]) -> Sequence[Sent]:
+        raise self._kind("Ours: ${x} 'q'\n\"é\".", "Do this.")
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> MemoryOutside:
+    return MemoryOutside(LocalStorage(str(tmp_path / "outside")))
+
+
+def sent_by(outside: MemoryOutside) -> dict[int, list[tuple[int, int]]]:
+    """Partition and offset of what each bucket sent, dead letters too, in its order."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    for entry in outside.entries:
+        places = [(one.partition, one.source_offset) for one in (*entry.records, *entry.letters)]
+        found.setdefault(entry.bucket, []).extend(places)
+    return found
 
 
 def records(partitions: int, count: int) -> list[Row]:
@@ -21,26 +48,26 @@ def records(partitions: int, count: int) -> list[Row]:
 
 
 def test_each_bucket_gets_its_survivors_by_partition_and_offset(
-    spark: SparkSession, storage: LocalStorage, tmp_path: Path
+    spark: SparkSession, storage: LocalStorage, outside: MemoryOutside
 ) -> None:
     """A bucket's records come to one publisher by partition and offset, rejected ones in their place."""
     rows = [*records(5, 20), row(3, 20, None, b"x"), row(3, 21, b"k0", None)]
     ends = dict.fromkeys(range(5), (0, 22))
     state = ingested(spark, storage, new_state(dict.fromkeys(range(5), 0), buckets=2), [read_all(rows, ends)])
-    publisher = FilePublisher(tmp_path)
-    sent = publish.send(spark, storage, state, plans(state, dict.fromkeys(range(5), 22)), 2, publisher)
-    found = publisher.buckets()
-    places = {bucket: [(one["partition"], one["offset"]) for one in rows] for bucket, rows in found.items()}
+    outside.most_records = 1  # each by itself, so that their order can be seen
+    due = plans(state, dict.fromkeys(range(5), 22))
+    sent = publish.send(spark, storage, state, due, 2, outside.publisher(state))
+    places = sent_by(outside)
     assert {bucket: {p for p, _ in got} for bucket, got in places.items()} == {0: {0, 2, 4}, 1: {1, 3}}
     assert all(got == sorted(got) for got in places.values())
     assert [o for p, o in places[1] if p == 3] == [16, 17, 18, 19, 20, 21]
-    assert sorted((one.partition, one.end, one.records) for one in sent) == [
+    assert sorted((one.partition, one.end, one.records + one.dead_letters) for one in sent) == [
         (p, 22, 6 if p == 3 else 5) for p in range(5)
     ]
 
 
 def test_a_publisher_runs_for_every_plan_also_without_a_record(
-    spark: SparkSession, storage: LocalStorage, tmp_path: Path
+    spark: SparkSession, storage: LocalStorage, outside: MemoryOutside
 ) -> None:
     """A position can be due where no record is: every bucket with targets is called, once, and no other."""
     state = ingested(
@@ -49,20 +76,19 @@ def test_a_publisher_runs_for_every_plan_also_without_a_record(
         new_state(dict.fromkeys(range(3), 0), buckets=5),
         [read_all([], dict.fromkeys(range(3), (0, 4)))],
     )
-    publisher = FilePublisher(tmp_path)
     due = [*plans(state, {0: 0, 2: 4}), BucketPlan(bucket=4, epoch=1, catalog_id="cat", targets=())]
-    sent = publish.send(spark, storage, state, due, 5, publisher)
+    sent = publish.send(spark, storage, state, due, 5, outside.publisher(state))
     assert sorted((one.partition, one.end) for one in sent) == [(0, 0), (2, 4)]
-    assert publisher.buckets() == {0: [], 2: []}
+    assert sent_by(outside) == {0: [], 2: []}
+    assert {tp.partition: found.offset for tp, found in outside.output.positions.items() if found} == {0: 0, 2: 4}
 
 
 @pytest.mark.parametrize("kind", [FencedError, RefusedForTestError])
 def test_a_publishers_error_comes_back_as_it_was(
-    spark: SparkSession, storage: LocalStorage, tmp_path: Path, kind: type[KeyfoldError]
+    spark: SparkSession, storage: LocalStorage, kind: type[KeyfoldError]
 ) -> None:
     """What a task raises is raised by send: the type decides whether to stop, to retry, or to ask an operator."""
     state = ingested(spark, storage, new_state({0: 0}), [read_all(records(1, 3), {0: (0, 3)})])
-    publisher = FilePublisher(tmp_path, fails=lambda: kind("Ours: ${x} 'q'\n\"é\".", "Do this."))
     with pytest.raises(kind) as caught:
-        publish.send(spark, storage, state, plans(state, {0: 3}), 1, publisher)
+        publish.send(spark, storage, state, plans(state, {0: 3}), 1, Failing(kind))
     assert (caught.value.message, caught.value.action) == ("Ours: ${x} 'q'\n\"é\".", "Do this.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from compactor.actions import AddPartition, AddTopic, AnyAction, Create, Publish
 from compactor.ingest import Batch
 from compactor.local import LocalStorage
 from compactor.log import OutputPoint, PartitionLog
-from compactor.publish import BucketPlan, Sent, Target
+from compactor.publish import BucketPlan, Target
 from compactor.record import TopicPartition
 from compactor.runfile import RunTarget
 
@@ -105,38 +105,6 @@ def plans(state: State, ends: Mapping[int, int], topic: str = "t") -> list[Bucke
 def plain(batches: Iterable[pa.RecordBatch | pa.Table]) -> list[Row]:
     """Rows as dicts of the columns of RECORDS."""
     return [{name: one[name] for name in record.RECORDS.names} for batch in batches for one in batch.to_pylist()]
-
-
-class FilePublisher:
-    """Writes what each bucket is given to a file of its own in `folder`; `fails` raises after the first record."""
-
-    def __init__(self, folder: Path, fails: Callable[[], Exception] | None = None) -> None:
-        self.folder = folder
-        self.fails = fails
-
-    def publish(self, plan: BucketPlan, records: Iterator[pa.RecordBatch]) -> Sequence[Sent]:
-        rows = [one for batch in records for one in batch.to_pylist()]
-        if self.fails is not None:
-            raise self.fails()
-        table = pa.Table.from_pylist(rows, schema=record.RUN)
-        with (
-            pa.OSFile(str(self.folder / f"{plan.bucket}.arrow"), "wb") as file,
-            pa.ipc.new_file(file, table.schema) as out,
-        ):
-            out.write_table(table)
-        return [self._sent(one, rows) for one in plan.targets]
-
-    def _sent(self, one: Target, rows: Sequence[Row]) -> Sent:
-        mine = [row for row in rows if (row["topic"], row["partition"]) == one.tp]
-        return Sent(topic=one.topic, partition=one.partition, end=one.end, output_offset=len(mine), records=len(mine))
-
-    def buckets(self) -> dict[int, list[Row]]:
-        """What each bucket's task was given, in its order."""
-        found = {}
-        for file in sorted(self.folder.glob("*.arrow")):
-            with pa.memory_map(str(file)) as source, pa.ipc.open_file(source) as opened:
-                found[int(file.stem)] = opened.read_all().to_pylist()
-        return found
 
 
 def manifest_of(shelf: Path, path: str) -> dict[str, Any]:
