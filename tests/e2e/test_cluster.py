@@ -5,14 +5,12 @@ from __future__ import annotations
 from connectors.errors import EXIT_OK
 from tests.support.kafka import end_offsets, produce
 from tests.support.place import Place
-from tests.support.quick import QUICK_START
 from tests.support.records import living, snapshot, some_records
 
 
 def test_run_once_on_a_local_cluster(place: Place) -> None:
     """With spark.master=local-cluster[2,1,1024] the output and the snapshot are what they are in one process."""
     produce(place.bootstrap, place.topic, some_records(1, 500))
-    place.worker = {key: value for key, value in place.worker.items() if key not in QUICK_START}
     place.worker["spark.master"] = "local-cluster[2,1,1024]"
     with place.process("--once") as worker:
         assert worker.wait(150) == EXIT_OK, worker.tail()

@@ -5,37 +5,31 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING
 
-import pytest
-
 from connectors.errors import EXIT_FENCED
-from tests.support.kafka import end_offsets, produce, wait_until
+from tests.support.kafka import produce, wait_until
 from tests.support.place import PATIENCE_S, Place
 from tests.support.records import some_records
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-
-@pytest.mark.parametrize(
-    "failpoint",
-    [
-        pytest.param("ingest.after-commit", id="between ingest and publish"),
-        pytest.param("publish.sent", id="in the middle of a transaction"),
-        pytest.param("publish.before-commit", id="between transaction and catalog commit"),
-    ],
+KILLED_AT = (
+    "ingest.after-commit",  # between ingest and publish
+    "publish.sent",  # in the middle of a transaction
+    "publish.before-commit",  # between transaction and catalog commit
 )
-def test_a_killed_worker_loses_nothing_and_repeats_nothing(spark: SparkSession, place: Place, failpoint: str) -> None:
-    """Killed at any step, the next worker goes on behind the batch that was taken, and sends every survivor once."""
-    produce(place.bootstrap, place.topic, some_records(1, 200))
-    place.once(spark)
-    produce(place.bootstrap, place.topic, some_records(2, 200))
-    with place.process("--once", failpoints=f"{failpoint}=sleep:600000") as worker:
-        worker.until_logged(f"failpoint {failpoint}")
-        worker.signal_all(signal.SIGKILL)
-        worker.wait()
-    assert {log.partition: log.end for log in place.state().logs} == end_offsets(place.bootstrap, place.topic)
-    assert not place.caught_up()
-    produce(place.bootstrap, place.topic, some_records(3, 100))
+
+
+def test_a_worker_killed_again_and_again_loses_nothing_and_repeats_nothing(spark: SparkSession, place: Place) -> None:
+    """Killed at one step after the other, each worker goes on where the last one was, and sends every survivor once."""
+    for seed, failpoint in enumerate(KILLED_AT):
+        produce(place.bootstrap, place.topic, some_records(seed, 200))
+        with place.process("--once", failpoints=f"{failpoint}=sleep:600000") as worker:
+            worker.until_logged(f"failpoint {failpoint}")
+            worker.signal_all(signal.SIGKILL)
+            worker.wait()
+        assert not place.caught_up()
+    produce(place.bootstrap, place.topic, some_records(len(KILLED_AT), 100))
     place.once(spark)
     assert place.breaches() == []
     assert place.caught_up()

@@ -1,4 +1,4 @@
-"""Spark settings that make many small queries start sooner; the tests of demo and local cluster go without."""
+"""Spark settings that make many small queries start sooner; the demo's test goes without."""
 
 from __future__ import annotations
 
