@@ -16,6 +16,7 @@ from compactor.dirt import dirt
 from compactor.log import PartitionLog, Quarantined
 from compactor.record import TopicPartition
 from compactor.settings import EngineSettings
+from compactor.shelf import Trouble
 from compactor.verdict import Verdict
 
 FORMAT: Final = 1
@@ -94,7 +95,7 @@ class PartitionDescription(Struct, frozen=True, kw_only=True):
 
 
 class Description(Struct, frozen=True, kw_only=True):
-    """Everything; `broker_error` says why there are no source ends."""
+    """Everything; `broker_error` says why there are no source ends, `snapshots` why no snapshot can be written."""
 
     format_version: int
     connector: str
@@ -103,6 +104,7 @@ class Description(Struct, frozen=True, kw_only=True):
     owner: Owner
     status: WorkerStatus | None
     broker_error: str | None
+    snapshots: Trouble | None
     topics: tuple[TopicDescription, ...]
     partitions: tuple[PartitionDescription, ...]
 
@@ -145,7 +147,7 @@ def _topic(state: State, topic: Topic) -> TopicDescription:
         output_topic=topic.output,
         output_topic_id=topic.output_id,
         closed=topic.closed,
-        newest_snapshot=_snapshot(max(taken, key=lambda snapshot: snapshot.created_ms)) if taken else None,
+        newest_snapshot=_snapshot(taken[-1]) if taken else None,
     )
 
 

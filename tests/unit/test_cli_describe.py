@@ -7,15 +7,17 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from compactor import shelf
 from compactor.actions import AddSnapshot, AddTopic, AnyAction, CloseTopic, Publish, State, apply
 from compactor.log import Gap, PartitionLog, Quarantined, Run
 from compactor.owner import OwnerLock, here
 from compactor.policy import CompactionPolicy
 from compactor.settings import EngineSettings
+from compactor.shelf import Trouble
 from compactor.storage import open_storage
 from connectors.cli import describe_text, description
 from connectors.cli.describe_text import text
-from connectors.state import Status, running
+from connectors.state import Backoff, Status, running
 from connectors.status import StatusFile
 from tests.support.cli import NAME, connector_file, invoke, keep, row, storage_of, worker_file
 
@@ -100,12 +102,13 @@ def test_what_the_cleaner_would_do_is_shown_and_who_is_set_aside() -> None:
 
 
 def test_the_newest_snapshot_of_each_topic_is_shown() -> None:
-    """By the time at which it was taken."""
+    """The one that was committed last, as LATEST names it: the clock may have been set back since the one before."""
     topic = AddTopic(topic="orders", topic_id="i", output=None, output_id=None)
-    older = AddSnapshot(topic="orders", id="old", path="p", created_ms=1, source_offsets={}, records=0, bytes=0)
-    shown = description.topics(apply(State(), [topic, SNAPSHOT, older]))[0].newest_snapshot
+    later = AddSnapshot(topic="orders", id="later", path="p", created_ms=1, source_offsets={}, records=0, bytes=0)
+    assert SNAPSHOT.created_ms > later.created_ms
+    shown = description.topics(apply(State(), [topic, SNAPSHOT, later]))[0].newest_snapshot
     assert shown is not None
-    assert shown.id == SNAPSHOT.id
+    assert shown.id == later.id
 
 
 @pytest.mark.parametrize(
@@ -166,10 +169,19 @@ def test_describe_works_beside_a_live_owner(tmp_path: Path) -> None:
 
 def test_describe_shows_what_the_worker_said(tmp_path: Path) -> None:
     """State, counters and error of status.json, as the worker wrote it."""
-    status = running(Status())
+    status = running(Status(), 0, Backoff(1_000, 60_000))
     StatusFile(open_storage(str(tmp_path / "store")).sub(NAME)).write(status, 1_000, {"records_read": 7})
     found = _described(tmp_path)["status"]
     assert (found["state"], found["counters"], found["stale"]) == ("RUNNING", {"records_read": 7}, True)
+
+
+def test_describe_shows_why_there_is_no_snapshot(tmp_path: Path) -> None:
+    """As the worker noted it in the connector's folder; nothing where snapshots can be written."""
+    assert _described(tmp_path)["snapshots"] is None
+    trouble = Trouble(since_ms=0, retry_ms=60_000, failures=2, error="No space left.")
+    shelf.note(open_storage(str(tmp_path / "store")).sub(NAME), trouble)
+    found = json.loads(invoke("describe", connector_file(tmp_path), "--worker", worker_file(tmp_path), "--json").stdout)
+    assert found["snapshots"] == {"since_ms": 0, "retry_ms": 60_000, "failures": 2, "error": "No space left."}
 
 
 def test_describe_of_a_connector_that_never_ran_says_so(tmp_path: Path) -> None:
@@ -208,7 +220,7 @@ def test_people_read_the_same_as_programs(tmp_path: Path) -> None:
 
 
 def test_a_failed_connector_shows_error_and_restart() -> None:
-    """What failed, how often, and when it is tried again."""
+    """What failed, how often, and when it is tried again; so for snapshots."""
     found = {"state": "FAILED", "error": "Broker away.", "failures": 3, "next_restart_ms": 60_000, "updated_ms": 0}
     owner = description.Owner(alive=True, name="h:1", epoch=2)
     shown = description.Description(
@@ -219,6 +231,7 @@ def test_a_failed_connector_shows_error_and_restart() -> None:
         owner=owner,
         status=description.status(found, 5_000),
         broker_error=None,
+        snapshots=Trouble(since_ms=0, retry_ms=60_000, failures=2, error="No space left."),
         topics=(),
         partitions=(),
     )
@@ -227,4 +240,6 @@ def test_a_failed_connector_shows_error_and_restart() -> None:
         "State: FAILED, said 0:00:05 ago",
         "Error: Broker away.",
         "Restart: after 3 failures, at 1970-01-01T00:01:00Z",
+        "No snapshot since 1970-01-01T00:00:00Z, 2 failed: No space left.",
+        "  tried again at 1970-01-01T00:01:00Z; everything else goes on",
     ]
