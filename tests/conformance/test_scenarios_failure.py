@@ -13,7 +13,7 @@ from compactor import fold as folds
 from compactor import quarantine
 from compactor.actions import CloseTopic
 from compactor.catalog import Catalog
-from compactor.errors import FencedError, StorageError
+from compactor.errors import FencedError, QuarantinedError, StorageError
 from compactor.failpoints import STEPS, VARIABLE, FailpointError
 from compactor.policy import CompactionPolicy, FoldPolicy
 from compactor.schedule import survey
@@ -234,9 +234,11 @@ def test_scenario_23_quarantine_of_a_topic_that_goes(kept_of: KeptOf, tmp_path: 
     kept.publish()
     damage_page(kept, 0)
     kept.cleaner.fold(100)
+    upkeep = Upkeep(kept.cleaner, None, kept.counters, kept.isolation)  # type: ignore[arg-type]
+    with pytest.raises(QuarantinedError):
+        upkeep.check_whole()
     kept.catalog.commit(lambda _: [CloseTopic(topic="t", reason="deleted")], 200)
     kept.cleaner.round(100 + 60_000)
-    upkeep = Upkeep(kept.cleaner, None, kept.counters, kept.isolation)  # type: ignore[arg-type]
     upkeep.check_whole()
 
 
