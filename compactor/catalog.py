@@ -47,6 +47,7 @@ from compactor.commits import (
     FORMAT,
     RESTORE,
     Commit,
+    DamagedError,
     Head,
     Listing,
     after,
@@ -55,6 +56,7 @@ from compactor.commits import (
     commit_path,
     encode,
     listing,
+    newest_damaged,
     read,
     version_of,
 )
@@ -70,6 +72,10 @@ CREATE_ATTEMPTS: Final = 3
 _STOP: Final = "Let this worker stop, and do not start it again while the other one runs."
 
 _log = structlog.get_logger()
+
+
+def _at_once() -> None:
+    """Waits for nothing."""
 
 
 class Catalog:
@@ -119,10 +125,12 @@ class Catalog:
         self._rules = (order, identity, scope)
         self._refuse_other_rules()
 
-    def take_over(self, owner: str, now_ms: int) -> State:
+    def take_over(self, owner: str, now_ms: int, pause: Callable[[], object] = _at_once) -> State:
         """Owns the catalog from here on, and creates it if there is none; every older owner is fenced.
 
-        `owner` is for people: host and process. Raises FencedError where another took over at the same time.
+        `owner` is for people: host and process. `pause` waits before a store whose list is behind is listed again.
+        Raises FencedError where others took over at the same time, again and again; StorageError where a version is
+        there that the list does not show.
         """
         with self._turn:
             for _ in range(ATTEMPTS):
@@ -132,6 +140,7 @@ class Catalog:
                 if self._commit((*self._creation(), TakeOver(epoch=epoch, owner=owner)), epoch, now_ms):
                     self.epoch = epoch
                     return self.state
+                self._await(self.version + 1, pause)
             raise FencedError(f"Connector {self._connector}: others took over {ATTEMPTS} times before us.", _STOP)
 
     def commit(self, decide: Callable[[State], Sequence[AnyAction]], now_ms: int) -> State:
@@ -147,10 +156,7 @@ class Catalog:
                 if not actions or self._commit(actions, self.epoch, now_ms):
                     return self.state
                 self._advance()
-            raise StorageError(
-                f"{self._where(self.version + 1)} exists, but is not listed.",
-                "See whether storage.location is a file system that shows every file at once.",
-            )
+            raise self._unlisted(self.version + 1)
 
     def trim(self, now_ms: int) -> int:
         """Removes commits and checkpoints that no reader needs any more; how many.
@@ -169,6 +175,21 @@ class Catalog:
     def forget(self, path: str) -> None:
         """The run file `path` has been removed."""
         self._history.forget(path)
+
+    def _await(self, version: int, pause: Callable[[], object]) -> None:
+        """Returns once the list shows `version`, whose file is there; a network file system may take its time."""
+        for attempt in range(ATTEMPTS):
+            if attempt:
+                pause()
+            if listing(self._storage).newest >= version:
+                return
+        raise self._unlisted(version)
+
+    def _unlisted(self, version: int) -> StorageError:
+        return StorageError(
+            f"{self._where(version)} exists, but is not listed.",
+            "See whether storage.location is a file system that shows every file at once.",
+        )
 
     def _advance(self) -> State:
         view = self._history.advance()
@@ -321,12 +342,24 @@ def newest_epoch(storage: Storage) -> int:
         found = listing(storage)
         if not found.newest:
             return 0
-        path = commit_path(found.newest) if found.newest in found.commits else checkpoint_path(found.newest)
         try:
-            return read(storage, path, Head).epoch
+            return _epoch(storage, found)
         except MissingFileError as error:
             trouble = error  # overtaken by many commits between the two calls
     raise trouble
+
+
+def _epoch(storage: Storage, found: Listing) -> int:
+    """That of the newest version, from whichever of its files is sound."""
+    newest = found.newest
+    if newest not in found.commits:
+        return read(storage, checkpoint_path(newest), Head).epoch
+    try:
+        return read(storage, commit_path(newest), Head).epoch
+    except DamagedError as error:
+        if newest in found.checkpoints:
+            return read(storage, checkpoint_path(newest), Head).epoch
+        raise newest_damaged(error, newest) from error
 
 
 def superfluous(files: Sequence[FileInfo], now_ms: int) -> list[str]:

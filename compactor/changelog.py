@@ -11,7 +11,7 @@ from compactor import inspection, publish
 from compactor.actions import AnyAction, PlanFold, Publish, State
 from compactor.catalog import Catalog
 from compactor.failpoints import hit
-from compactor.isolation import Isolation, may_be_a_file
+from compactor.isolation import Isolation
 from compactor.log import OutputPoint, PartitionLog
 from compactor.outside import Outside
 from compactor.position import Position, Resolved, resolve
@@ -51,6 +51,8 @@ class Changelog:
         self._resolved: dict[TopicPartition, Resolved] = {}
         self._committed_ms: dict[TopicPartition, int] = {}
         self._seen_ms: dict[TopicPartition, int] = {}
+        self._turn = 0
+        self._last_turn: dict[TopicPartition, int] = {}
 
     def forget(self) -> None:
         """Positions are read again before the next transaction; call it whenever a publish failed."""
@@ -61,6 +63,17 @@ class Changelog:
         resolved = dict(self._resolved)
         logs = _open(self._catalog.state)
         return frozenset(log.tp for log in logs if log.tp not in resolved or resolved[log.tp].hold)
+
+    def settle(self, now_ms: int) -> None:
+        """Reads what the group holds of the logs that are not read yet, as every publish does first.
+
+        Raises PositionError where going on could lose or repeat records, and what asking the brokers raises.
+        """
+        try:
+            self._resolve(now_ms)
+        except Exception:
+            self.forget()
+            raise
 
     def publish(self, settings: EngineSettings, now_ms: int) -> tuple[Sent, ...]:
         """Sends every fold that is due and commits it to the catalog; what was sent, per partition.
@@ -78,7 +91,7 @@ class Changelog:
 
     def _set_aside(self, error: Exception, now_ms: int) -> bool:
         """Whether logs were to blame, whose files are damaged: then the others are published without them."""
-        if not may_be_a_file(error):
+        if not self._isolation.blames(error):
             return False
         logs = _open(self._catalog.state)
         return bool(self._isolation.set_aside(logs, inspection.unpublished, now_ms, publish=True))
@@ -141,8 +154,13 @@ class Changelog:
         state = self._catalog.state
         found = (self._target(state, log, settings, now_ms) for log in _open(state))
         targets = [target for target in found if target is not None]
-        careful = any(log.quarantine for log in state.logs)
-        return targets[:CAREFUL] if careful else targets
+        if not any(log.quarantine and state.topics[log.topic].closed is None for log in state.logs):
+            return targets
+        return sorted(targets, key=self._turn_of)[:CAREFUL]  # who waited longest: else the same ones were always first
+
+    def _turn_of(self, target: Target) -> int:
+        """When a log was sent last; not by the clock, which may be set back."""
+        return self._last_turn.get(TopicPartition(target.topic, target.partition), 0)
 
     def _target(self, state: State, log: PartitionLog, settings: EngineSettings, now_ms: int) -> Target | None:
         resolved = self._resolved[log.tp]
@@ -181,13 +199,16 @@ class Changelog:
         """
         if self._resolved[tp].found is None:
             return False
-        if tp not in self._committed_ms:
-            return now_ms - self._seen_ms[tp] >= settings.first_refresh_ms
-        return now_ms - self._committed_ms[tp] >= settings.position_refresh_ms
+        first = tp not in self._committed_ms
+        since_ms = self._seen_ms[tp] if first else self._committed_ms[tp]
+        limit_ms = settings.first_refresh_ms if first else settings.position_refresh_ms
+        return not 0 <= now_ms - since_ms < limit_ms  # a clock that was set back says nothing of how long it is ago
 
     def _remember(self, sent: Iterable[Sent], now_ms: int) -> None:
+        self._turn += 1
         for one in sent:
             tp = TopicPartition(one.topic, one.partition)
+            self._last_turn[tp] = self._turn
             self._committed_ms[tp] = now_ms
             self._resolved[tp] = Resolved(start=one.end, found=one.end, output_offset=one.output_offset)
 

@@ -52,6 +52,14 @@ def full_fold(
     return tuple(_clean(log, part, found, now_ms) for log, part, found in folded)
 
 
+def keyless(log: PartitionLog) -> int:
+    """The records without a key that a full fold of `log` leaves out: those of runs wholly below published.
+
+    Of a run across it they are counted with the fold that takes its end; the cleaner counts it in parts before.
+    """
+    return sum(run.keyless for run in log.runs if run.end <= log.published)
+
+
 def without_expired(survivors: DataFrame, horizons: Sequence[int], now_ms: int) -> DataFrame:
     """`survivors` without tombstones whose horizon has passed at `now_ms`; those that have none get their log's.
 

@@ -15,7 +15,7 @@ import structlog
 from msgspec import Struct
 
 from compactor import clean, levels, merge, quarantine, retention, schedule
-from compactor.actions import Clean, State
+from compactor.actions import AnyAction, Clean, State
 from compactor.counters import Counters
 from compactor.dirt import across_bounds, dirt
 from compactor.due import worthwhile
@@ -74,7 +74,11 @@ class Folded(Struct, frozen=True, kw_only=True):
 
 
 class Cleaner:
-    """Keeps the logs of one connector small. One thread uses it; the catalog is shared."""
+    """Keeps the logs of one connector small. One thread uses it; the catalog is shared.
+
+    `clock` gives the time in ms at which a commit is made, which for a long job is not the time of its round: files
+    that it replaced have their whole grace from then on. Without one the time of the round stands for it.
+    """
 
     def __init__(
         self,
@@ -83,7 +87,9 @@ class Cleaner:
         settings: EngineSettings,
         counters: Counters,
         uncertain: Callable[[], Collection[TopicPartition]],
+        clock: Callable[[], int] | None = None,
     ) -> None:
+        self._clock = clock
         self._spark = spark
         self._storage = isolation.storage
         self._catalog = isolation.catalog
@@ -104,17 +110,19 @@ class Cleaner:
         merged = self._merge(now_ms, {TopicPartition(one.topic, one.partition) for one in folded})
         return Round(folded=len(folded), merged=merged, expired=expired)
 
-    def fold(self, now_ms: int, wanted: Collection[TopicPartition] | None = None) -> tuple[Folded, ...]:
+    def fold(
+        self, now_ms: int, wanted: Collection[TopicPartition] | None = None, *, asked: bool = True
+    ) -> tuple[Folded, ...]:
         """On command: a full fold of every log (or those `wanted`) in which it would change anything, due or not.
 
-        Those that are set aside are left out.
+        Those that are set aside are left out. Raises FoldFailedError where one fails and somebody `asked`.
         """
         if not self._settings.policy.compacts:
             return ()
         state = self._catalog.state
         held = self._held(state)
         logs = [log for log in state.logs if worthwhile(log, now_ms) and log.tp not in held]
-        return self._fold([log for log in logs if wanted is None or log.tp in wanted], now_ms, asked=True)
+        return self._fold([log for log in logs if wanted is None or log.tp in wanted], now_ms, asked=asked)
 
     def _held(self, state: State) -> dict[TopicPartition, Reason]:
         """The logs that nothing is done with now."""
@@ -127,7 +135,7 @@ class Cleaner:
         if not actions:
             return 0
         hit("retain.before-commit")
-        self._catalog.commit(lambda _: actions, now_ms)
+        self._commit(actions, now_ms)
         for one in found:
             _log.info("retention", topic=one.tp.topic, partition=one.tp.partition, what=one.text)
         self._counters.add("retentions", len(actions))
@@ -151,28 +159,39 @@ class Cleaner:
         """The state in which every log's verdict is known: runs across published are counted anew where it matters."""
         state = self._catalog.state
         open_ = [state.log(found.tp) for found in self._survey(state, now_ms) if found.reason is Reason.UNMEASURED]
-
-        def recount(logs: Sequence[PartitionLog]) -> None:
-            actions = [restated(self._storage, log, run) for log in logs for run in across_bounds(log)]
-            self._catalog.commit(lambda _: actions, now_ms)
-
-        self._isolation.run(open_, recount, now_ms)
+        self._isolation.run(open_, lambda logs: self._recount(logs, now_ms), now_ms)
         return self._catalog.state
+
+    def _recount(self, logs: Sequence[PartitionLog], now_ms: int) -> None:
+        runs = [(log, run) for log in logs for run in across_bounds(log)]
+        self._commit([restated(self._storage, log, run) for log, run in self._isolation.until_stopped(runs)], now_ms)
 
     def _fold(self, logs: Sequence[PartitionLog], now_ms: int, *, asked: bool = False) -> tuple[Folded, ...]:
         """Steps 13b and 14b for `logs`, whatever they cost together."""
-        done = self._isolation.run(logs, lambda logs: self._fold_all(logs, now_ms), now_ms, asked=asked)
+        counted = self._counted(logs, now_ms, asked=asked)
+        done = self._isolation.run(counted, lambda logs: self._fold_all(logs, now_ms), now_ms, asked=asked)
         folded = tuple(one for part in done for one in part)
         self._counters.add("full_folds", len(folded))
         return folded
+
+    def _counted(self, logs: Sequence[PartitionLog], now_ms: int, *, asked: bool) -> list[PartitionLog]:
+        """`logs`, their runs across published counted anew where records without a key go: each is told of once."""
+        unsure = [log for log in logs if any(run.keyless for run in across_bounds(log))]
+        if not unsure:
+            return list(logs)
+        self._isolation.run(unsure, lambda logs: self._recount(logs, now_ms), now_ms, asked=asked)
+        now = self._catalog.state.by_partition()
+        return [now[log.tp] for log in logs if now[log.tp].quarantine is None]
 
     def _fold_all(self, logs: Sequence[PartitionLog], now_ms: int) -> tuple[Folded, ...]:
         settings = self._settings
         limit = settings.fold_bytes_per_second
         cleans = clean.full_fold(self._spark, self._storage, logs, self._target(), settings.policy, now_ms, limit)
         hit("clean.before-commit")
-        self._catalog.commit(lambda _: cleans, now_ms)
+        self._commit(cleans, now_ms)
         hit("clean.after-commit")
+        for log in logs:
+            self._left_out(log.tp, clean.keyless(log))
         return tuple(Folded.of(log, done) for log, done in zip(logs, cleans, strict=True))
 
     def _merge(self, now_ms: int, folded: Collection[TopicPartition]) -> int:
@@ -186,12 +205,32 @@ class Cleaner:
             limit = settings.fold_bytes_per_second
             merges = merge.merges(self._spark, self._storage, wanted, self._target(), settings.policy, limit)
             hit("merge.before-commit")
-            self._catalog.commit(lambda _: merges, now_ms)
+            self._commit(merges, now_ms)
+            for plan in wanted:
+                self._left_out(plan.tp, merge.keyless(plan, settings.policy))
             return len(merges)
 
         merged = sum(self._isolation.run([state.log(tp) for tp in plans], job, now_ms))
         self._counters.add("merges", merged)
         return merged
+
+    def _commit(self, actions: Sequence[AnyAction], now_ms: int) -> None:
+        """Commits with the time that it is by now, but never one before its round's."""
+        at_ms = now_ms if self._clock is None else max(now_ms, self._clock())
+        self._catalog.commit(lambda _: actions, at_ms)
+
+    def _left_out(self, tp: TopicPartition, records: int) -> None:
+        """Tells of records that a log kept while it was not folded by key, and that are gone now."""
+        if not records:
+            return
+        self._counters.add("records_rejected", records)
+        _log.warning(
+            "records without a key left out",
+            topic=tp.topic,
+            partition=tp.partition,
+            records=records,
+            why="they were kept while cleanup.policy did not compact, and are the latest of no key",
+        )
 
     def _target(self) -> RunTarget:
         prefix = f"{self._catalog.epoch}-{secrets.token_hex(4)}"

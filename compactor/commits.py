@@ -28,6 +28,10 @@ class BrokenChainError(CatalogError):
     """A commit does not follow the one that was read before it."""
 
 
+class DamagedError(CatalogError):
+    """A file of the catalog is not what was written."""
+
+
 class Head(Struct, frozen=True, kw_only=True):
     """What every file of a catalog begins with; `at_ms` is the committer's clock."""
 
@@ -123,7 +127,7 @@ _DECODERS: Final[dict[type, msgspec.json.Decoder[Any]]] = {
 def read(storage: Storage, path: str, kind: type[Kind]) -> Kind:
     """The file at `path`.
 
-    Raises MissingFileError, StorageError; CatalogError where it is damaged or of another format.
+    Raises MissingFileError, StorageError; DamagedError; CatalogError where it is of another format.
     """
     data = storage.read(path)
     _refuse_other_format(storage, path, data)
@@ -158,8 +162,24 @@ def _decode(storage: Storage, path: str, data: bytes, kind: type[Kind]) -> Kind:
     return found
 
 
-def _damaged(storage: Storage, path: str, why: str) -> CatalogError:
-    return CatalogError(f"{storage.location}/{path} is damaged: {why}.", RESTORE)
+def _damaged(storage: Storage, path: str, why: str) -> DamagedError:
+    return DamagedError(f"{storage.location}/{path} is damaged: {why}.", RESTORE)
+
+
+def newest_damaged(error: DamagedError, version: int) -> DamagedError:
+    """`error` of the newest commit, `version`, with everything that can be done about it.
+
+    Alone among all commits it can be given up: nothing was decided on it, and what it says is found again.
+    """
+    return DamagedError(
+        error.message,
+        f"It is the newest commit. Either restore that file from a backup; or stop every worker of this connector and "
+        f"move that one file away: the catalog then stands at version {version - 1}, and what the commit said is made "
+        "up for (records are read again from the source, how far they were published is told by the committed "
+        "positions and the output, a fold or a snapshot is made again; of a fold older than an hour the files before "
+        "it may be gone: then its partitions are set aside by name); or start under a new connector name and a new "
+        "output topic, which publishes everything anew.",
+    )
 
 
 def follow(view: View, commit: Commit) -> View:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -11,9 +12,10 @@ if TYPE_CHECKING:
 
 
 class Counters:
-    """Counts that only grow; records and bytes, never times."""
+    """Counts that only grow; records and bytes, never times. Threads may share it."""
 
     def __init__(self) -> None:
+        self._turn = threading.Lock()
         self._counts: dict[str, int] = dict.fromkeys(
             (
                 "batches",
@@ -58,7 +60,8 @@ class Counters:
 
     def add(self, name: str, by: int) -> None:
         """Counts `by` more of `name`."""
-        self._counts[name] += by
+        with self._turn:
+            self._counts[name] += by
 
     def values(self) -> Mapping[str, int]:
         """A copy of all counts."""

@@ -10,7 +10,7 @@ KeyfoldError                      anything keyfold says went wrong; has a messag
 ├── CatalogError                  the catalog is damaged, or is not the one that was expected
 ├── IngestError                   a batch does not continue the log
 │   ├── TopicGoneError            what a batch was read from is gone or another topic since; retriable
-│   ├── GapError                  records between the log's end and the batch are missing
+│   ├── GapError                  records between the log's end and the batch are missing; retriable
 │   └── RejectedRecordError       a record that cannot be folded, and errors.tolerance is none
 ├── FoldError                     a fold or a snapshot could not be made from its runs
 │   └── FoldFailedError           a fold that somebody asked for failed, and may succeed later; retriable
@@ -80,7 +80,12 @@ class IngestError(KeyfoldError):
 
 
 class GapError(IngestError):
-    """Offsets between the log's end and the start of the batch are missing."""
+    """Offsets between the log's end and the start of the batch are missing.
+
+    A source that was not known for a moment may leave one; the next start reads from the log's end.
+    """
+
+    retriable = True
 
 
 class TopicGoneError(IngestError):

@@ -6,12 +6,15 @@ own checksum before anything is planned with it: one small read a file.
 
 from __future__ import annotations
 
+import errno
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from compactor.errors import StorageError
 from compactor.log import RunFile
-from compactor.storage import MissingFileError, Storage
+from compactor.storage import UNHEALTHY, MissingFileError, Storage
 
 RESTORE: Final = (
     "Put the file back from a copy, then `keyfold release` the partition; until then it is set aside alone."
@@ -20,6 +23,10 @@ RESTORE: Final = (
 
 class DamagedFileError(StorageError):
     """A file of a log is there, and is not what was written."""
+
+
+class UnreadableFileError(StorageError):
+    """A file of a log is there, and the disk cannot read all of it (EIO)."""
 
 
 def told(footer: bytes) -> str:
@@ -35,12 +42,23 @@ def check(storage: Storage, file: RunFile) -> None:
     if file.footer is None:
         return
     length = int(file.footer.partition(":")[0])
-    with storage.open_input(file.path) as source:
+    with readable(storage, file.path), storage.open_input(file.path) as source:
         size = source.size()
         source.seek(max(0, size - length))
         found = source.read(length)
     if size != file.file_bytes or told(found) != file.footer:
         raise DamagedFileError(f"{storage.location}/{file.path} is damaged: its end is not what was written.", RESTORE)
+
+
+@contextmanager
+def readable(storage: Storage, path: str) -> Iterator[None]:
+    """What the operating system refuses while an open file is read, as a StorageError that names the file."""
+    try:
+        yield
+    except OSError as error:
+        kind = UnreadableFileError if error.errno == errno.EIO else StorageError
+        why = error.strerror or error
+        raise kind(f"Could not read {storage.location}/{path}: {why}.", UNHEALTHY) from error
 
 
 def is_damage(error: BaseException | None) -> bool:
@@ -51,7 +69,7 @@ def is_damage(error: BaseException | None) -> bool:
 def whole(storage: Storage, file: RunFile) -> bool:
     """Whether the file is, byte for byte, what was written; reads all of it. Raises StorageError."""
     digest = hashlib.sha256()
-    with storage.open_input(file.path) as source:
+    with readable(storage, file.path), storage.open_input(file.path) as source:
         while data := source.read(_PIECE):
             digest.update(data)
     return digest.hexdigest() == file.sha256

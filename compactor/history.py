@@ -7,11 +7,17 @@ A reader relies on three things.
 - Below the newest checkpoint a file may be a sleeper's (see `compactor.catalog`). A reader that holds a version below
   the newest checkpoint therefore reads that checkpoint and none of the commits below it.
 - Above it every file is of the one history, because its number was never free twice. `previous` proves it each time.
+
+A damaged checkpoint is gone around: the one before it and the commits since say the same, and are kept for that day
+(`compactor.catalog.superfluous`). A damaged commit has nothing in its place.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
+
+import structlog
 
 from compactor.actions import Append, PlanFold, Publish, State
 from compactor.commits import (
@@ -19,12 +25,14 @@ from compactor.commits import (
     BrokenChainError,
     Checkpoint,
     Commit,
+    DamagedError,
     Listing,
     View,
     checkpoint_path,
     commit_path,
     follow,
     listing,
+    newest_damaged,
     read,
     view_of,
 )
@@ -32,6 +40,8 @@ from compactor.errors import CatalogError
 from compactor.storage import MissingFileError, Storage
 
 ATTEMPTS: Final = 10
+
+_log = structlog.get_logger()
 
 
 class History:
@@ -78,16 +88,40 @@ class History:
 
     def _replay(self, found: Listing) -> View:
         self._refuse_older(found)
-        if found.checkpoints and found.checkpoints[-1] > self.view.version:
-            self._start_from(found.checkpoints[-1])
+        damaged = self._start(found)
         for version in range(self.view.version + 1, found.newest + 1):
-            self.take(read(self._storage, commit_path(version), Commit))
+            try:
+                self.take(read(self._storage, commit_path(version), Commit))
+            except MissingFileError as error:
+                raise damaged or error from error
+            except DamagedError as error:
+                raise newest_damaged(error, version) if version == found.newest else error from error
         return self.view
 
-    def _start_from(self, version: int) -> None:
-        self.view = view_of(read(self._storage, checkpoint_path(version), Checkpoint))
+    def _start(self, found: Listing) -> DamagedError | None:
+        """Goes on from the newest checkpoint above the view that is sound; the trouble with the newest, if there is.
+
+        Where none is, the commits above the view are all there is.
+        """
+        damaged: DamagedError | None = None
+        for version in self._ahead(found):
+            try:
+                checkpoint = read(self._storage, checkpoint_path(version), Checkpoint)
+            except DamagedError as error:
+                _log.warning("checkpoint damaged, reading around it", error=error.message)
+                damaged = damaged or error
+            else:
+                self._start_from(view_of(checkpoint))
+                break
+        return damaged
+
+    def _ahead(self, found: Listing) -> Iterator[int]:
+        return (version for version in reversed(found.checkpoints) if version > self.view.version)
+
+    def _start_from(self, view: View) -> None:
+        self.view = view
         # What was dropped before it was dropped at its time at the latest.
-        self._dropped, self._since_ms = {}, self.view.at_ms
+        self._dropped, self._since_ms = {}, view.at_ms
 
     def _refuse_older(self, found: Listing) -> None:
         if found.newest < self.view.version:

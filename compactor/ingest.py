@@ -106,8 +106,9 @@ def _partitions(rows: pa.RecordBatch) -> set[TopicPartition]:
 def _as_run(batch: pa.RecordBatch, *, needs_key: bool) -> pa.RecordBatch:
     size = batch.num_rows
     known = [batch[field.name].cast(field.type) for field in record.RECORDS]
-    none = pa.nulls(size, pa.string())
-    rejected = pc.if_else(pc.is_null(batch["key"]), NULL_KEY, none) if needs_key else none
+    rejected = batch["rejected"].cast(pa.string())
+    if needs_key:
+        rejected = pc.if_else(pc.and_(pc.is_null(rejected), pc.is_null(batch["key"])), NULL_KEY, rejected)
     return pa.RecordBatch.from_arrays([*known, pa.nulls(size, pa.int64()), rejected], schema=record.RUN)
 
 

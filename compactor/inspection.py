@@ -2,44 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 
 from compactor import footers
-from compactor.errors import StorageError
-from compactor.footers import RESTORE, DamagedFileError
+from compactor.commits import commit_path, listing
+from compactor.errors import KeyfoldError, StorageError
+from compactor.footers import RESTORE, DamagedFileError, UnreadableFileError
 from compactor.log import PartitionLog
 from compactor.reading import Extent, Slice, between, read_extent
 from compactor.storage import Storage
 
 
-def damage(storage: Storage, part: Slice, known: dict[str, bool] | None = None) -> StorageError | None:
+class StoppedError(KeyfoldError):
+    """A stop came before all files were read: nothing is known of the rest."""
+
+    retriable = True
+
+
+def never() -> bool:
+    """Nobody stops."""
+    return False
+
+
+def damage(
+    storage: Storage, part: Slice, known: dict[str, bool] | None = None, stopping: Callable[[], bool] = never
+) -> StorageError | None:
     """The first trouble with what `part` needs of its files; None where every record of it can be read.
 
-    `known` keeps which files are what was written, for callers that ask about many logs which share files.
+    `known` keeps which files are what was written, for callers that ask about many logs which share files. `stopping`
+    is asked before each file; StoppedError where it says so.
 
     A page that is damaged concerns the partition that it belongs to, a missing file or a damaged footer all that the
-    file holds. Raises StorageError where the store does not answer: that says nothing about a file.
+    file holds; so does one that the disk cannot read, while the store answers for others. Raises StorageError where it
+    does not: that says nothing about a file.
     """
-    return next(_troubles(storage, part, {} if known is None else known), None)
+    return next(_troubles(storage, part, {} if known is None else known, stopping), None)
 
 
-def _troubles(storage: Storage, part: Slice, known: dict[str, bool]) -> Iterator[StorageError]:
+def _troubles(
+    storage: Storage, part: Slice, known: dict[str, bool], stopping: Callable[[], bool]
+) -> Iterator[StorageError]:
     for extent in part.extents:
+        if stopping():
+            raise StoppedError(
+                f"{part.tp}: a stop came while its files were read.", "They are read again after the next start."
+            )
         try:
             footers.check(storage, extent.file)
             if extent.file.path not in known:
                 known[extent.file.path] = footers.whole(storage, extent.file)
         except StorageError as error:
-            if not footers.is_damage(error):
+            if not footers.is_damage(error) and not (isinstance(error, UnreadableFileError) and _answers(storage)):
                 raise
             yield error
             continue
         if not known[extent.file.path] and (why := _unreadable(storage, extent)):
             where = f"{extent.tp}, offsets [{extent.start}, {extent.end}): {storage.location}/{extent.file.path}"
             yield DamagedFileError(f"{where} is damaged: {why}.", RESTORE)
+
+
+def _answers(storage: Storage) -> bool:
+    """Whether the store reads a file that is there: the newest of the catalog."""
+    try:
+        newest = listing(storage)
+        storage.read(commit_path(newest.commits[-1]))
+    except (StorageError, IndexError):
+        return False
+    return True
 
 
 def _unreadable(storage: Storage, extent: Extent) -> str | None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeVar
 
 import structlog
 
 from compactor import inspection, quarantine
 from compactor.actions import AnyAction
+from compactor.brokenoff import broken_off, of_its_process
 from compactor.catalog import Catalog
+from compactor.commits import DamagedError
 from compactor.errors import CatalogError, FoldError, FoldFailedError, KeyfoldError, StorageError
+from compactor.inspection import StoppedError
 from compactor.log import PartitionLog
 from compactor.reading import Slice, whole
 from compactor.record import TopicPartition
@@ -26,7 +29,10 @@ _log = structlog.get_logger()
 
 
 class Isolation:
-    """Runs jobs over many logs of one catalog; what fails is narrowed down to the logs that it concerns."""
+    """Runs jobs over many logs of one catalog; what fails is narrowed down to the logs that it concerns.
+
+    Once `stopping` is set, nothing begins here, and what fails is nobody's fault.
+    """
 
     def __init__(self, storage: Storage, catalog: Catalog) -> None:
         self.stopping = threading.Event()
@@ -46,7 +52,7 @@ class Isolation:
 
         A log with damaged files is set aside at once, one that fails for another reason after some times; where
         somebody `asked` for the job FoldFailedError tells him. Raises StorageError where the store fails and no file is
-        damaged: that concerns all.
+        damaged, FoldFailedError where each of several logs fails: that concerns all.
         """
         if not logs or self.stopping.is_set():
             return ()
@@ -70,18 +76,61 @@ class Isolation:
         *,
         asked: bool,
     ) -> tuple[T, ...]:
-        bad = self.set_aside(logs, inspection.kept, now_ms)
+        bad = self._damaged(logs, error, now_ms)
         if bad:
             return self.run([log for log in logs if log not in bad], job, now_ms, asked=asked)
-        if isinstance(error, StorageError):
-            raise error
         if len(logs) > 1:
-            return tuple(done for log in logs for done in self.run((log,), job, now_ms, asked=asked))
-        self._failed_once(logs[0], error, now_ms)
-        if asked:
-            where = f"Connector {self.catalog.state.connector}: the fold of {logs[0].tp} failed: {error}"
-            raise FoldFailedError(where, "See the worker's log; nothing was changed.") from error
+            return self._one_by_one(logs, job, now_ms, asked=asked)
+        self._failed_alone([(logs[0], error)], now_ms, asked=asked)
         return ()
+
+    def _one_by_one(
+        self, logs: Sequence[PartitionLog], job: Callable[[Sequence[PartitionLog]], T], now_ms: int, *, asked: bool
+    ) -> tuple[T, ...]:
+        """The job for each log alone. Where none of several succeeds it is not the logs: then it raises."""
+        done: list[T] = []
+        failed: list[tuple[PartitionLog, Exception]] = []
+        for log in logs:
+            if self.stopping.is_set():
+                return tuple(done)
+            try:
+                done.append(job((log,)))
+                self._failed.pop(log.tp, None)
+            except Exception as error:
+                if self.stopping.is_set() or not _concerns_logs(error):
+                    raise
+                if not self._damaged((log,), error, now_ms):
+                    failed.append((log, error))
+        if not done and len(failed) > 1 and not any(log.tp in self._failed for log, _ in failed):
+            raise self._systemic(failed[0][1], len(failed)) from failed[0][1]
+        self._failed_alone(failed, now_ms, asked=asked)
+        return tuple(done)
+
+    def _damaged(self, logs: Sequence[PartitionLog], error: Exception, now_ms: int) -> tuple[PartitionLog, ...]:
+        """Those of `logs` whose damaged files can have caused `error`; raises it where it is the store's own."""
+        bad = self.set_aside(logs, inspection.kept, now_ms) if may_be_a_file(error) else ()
+        if not bad and isinstance(error, StorageError):
+            raise error
+        return bad
+
+    def _systemic(self, error: Exception, logs: int) -> FoldFailedError:
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+        return FoldFailedError(
+            f"Connector {self.catalog.state.connector}: the folds of {logs} partitions failed, each by itself, and all "
+            f"their files are sound: {first}",
+            "See whether Spark has room (spark.local.dir, memory), and the worker's log; nothing was changed.",
+        )
+
+    def until_stopped(self, steps: Iterable[T]) -> Iterator[T]:
+        """`steps`, one after the other; StoppedError as soon as a stop comes."""
+        for step in steps:
+            if self.stopping.is_set():
+                raise StoppedError("A stop came between two steps.", "They are done after the next start.")
+            yield step
+
+    def blames(self, error: BaseException) -> bool:
+        """Whether files should be looked at for `error`: not what a stop breaks off, nor what no file can cause."""
+        return not self.stopping.is_set() and may_be_a_file(error)
 
     def set_aside(
         self,
@@ -93,10 +142,11 @@ class Isolation:
     ) -> tuple[PartitionLog, ...]:
         """Quarantines those of `logs` of which anything that they need is damaged or missing; which they are.
 
-        Raises StorageError where the store does not answer.
+        Raises StorageError where the store does not answer, StoppedError where a stop came first.
         """
         known: dict[str, bool] = {}
-        found = [(log, trouble) for log in logs if (trouble := inspection.damage(self.storage, needs(log), known))]
+        troubles = ((log, inspection.damage(self.storage, needs(log), known, self.stopping.is_set)) for log in logs)
+        found = [(log, trouble) for log, trouble in troubles if trouble]
         self._commit(
             [quarantine.set_aside(log, str(trouble), now_ms, publishing=publish) for log, trouble in found], now_ms
         )
@@ -123,7 +173,14 @@ class Isolation:
         return len(held)
 
     def _trouble(self, log: PartitionLog) -> StorageError | None:
-        return inspection.damage(self.storage, whole(log))
+        return inspection.damage(self.storage, whole(log), stopping=self.stopping.is_set)
+
+    def _failed_alone(self, failed: Sequence[tuple[PartitionLog, Exception]], now_ms: int, *, asked: bool) -> None:
+        for log, error in failed:
+            self._failed_once(log, error, now_ms)
+        for log, error in failed if asked else ():
+            where = f"Connector {self.catalog.state.connector}: the fold of {log.tp} failed: {error}"
+            raise FoldFailedError(where, "See the worker's log; nothing was changed.") from error
 
     def _failed_once(self, log: PartitionLog, error: Exception, now_ms: int) -> None:
         """A log that fails alone, with sound files, is set aside once that has happened often enough."""
@@ -141,9 +198,13 @@ class Isolation:
 
 def may_be_a_file(error: BaseException) -> bool:
     """Whether `error` can come from a file that is damaged or missing: the store's, or one of Spark's own."""
-    return isinstance(error, StorageError) or not isinstance(error, KeyfoldError)
+    if isinstance(error, KeyfoldError):
+        return isinstance(error, StorageError)
+    return not broken_off(error) and not of_its_process(error)
 
 
 def _concerns_logs(error: BaseException) -> bool:
     """Whether a fold's `error` can be one log's alone."""
-    return may_be_a_file(error) or isinstance(error, FoldError | CatalogError)
+    if isinstance(error, KeyfoldError):
+        return isinstance(error, StorageError | FoldError | CatalogError) and not isinstance(error, DamagedError)
+    return not broken_off(error)

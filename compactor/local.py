@@ -22,7 +22,7 @@ from typing import IO, Final
 import pyarrow as pa
 
 from compactor.errors import StorageError
-from compactor.storage import FileInfo, Files, Lock, MissingFileError, relative
+from compactor.storage import UNHEALTHY, FileInfo, Files, Lock, MissingFileError, relative
 
 TEMPORARY: Final = ".tmp-"
 
@@ -142,21 +142,28 @@ class LocalStorage:
 class _FileLock:
     """A flock, which ends with the process that holds it, whatever ends that."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, file: Path) -> None:
         self._descriptor: int | None = descriptor
+        self._file = file
 
     @classmethod
     def take(cls, file: Path) -> _FileLock | None:
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
-        if _flock(descriptor, fcntl.LOCK_EX):
-            return cls(descriptor)
+        try:
+            held = _flock(descriptor, fcntl.LOCK_EX)
+        except OSError:
+            os.close(descriptor)
+            raise
+        if held:
+            return cls(descriptor, file)
         os.close(descriptor)
         return None
 
     def write(self, data: bytes) -> None:
         if self._descriptor is not None:
-            os.ftruncate(self._descriptor, 0)
-            os.pwrite(self._descriptor, data, 0)
+            with _told("write", self._file):
+                os.ftruncate(self._descriptor, 0)
+                os.pwrite(self._descriptor, data, 0)
 
     def release(self) -> None:
         if self._descriptor is not None:
@@ -190,7 +197,7 @@ def _told(what: str, file: Path) -> Iterator[Path]:
         yield file
     except OSError as error:
         kind = MissingFileError if what == "read" and isinstance(error, FileNotFoundError) else StorageError
-        action = _ACTIONS.get(error.errno or 0, "See whether storage.location is healthy; the step can be tried again.")
+        action = _ACTIONS.get(error.errno or 0, UNHEALTHY)
         raise kind(f"Could not {what} {file}: {error.strerror or error}.", action) from error
 
 

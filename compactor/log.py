@@ -23,7 +23,8 @@ class RunFile(Struct, frozen=True, kw_only=True):
     `path` is relative to the connector's folder in the store. `first` and `last` are offsets of records
     that are there; `bytes` is theirs by `record.measure`; `file_bytes` and `sha256` are the whole file's.
     `newest_ms` is their largest timestamp, `footer` the length and checksum of the file's Parquet footer
-    (`compactor.footers`); None where the file was written before that was kept.
+    (`compactor.footers`); None where the file was written before that was kept. `keyless` counts those that have no
+    key and were not rejected: only a raw copy has them; 0 where the file was written before they were counted.
     """
 
     path: str
@@ -35,6 +36,7 @@ class RunFile(Struct, frozen=True, kw_only=True):
     sha256: str
     newest_ms: int | None = None
     footer: str | None = None
+    keyless: int = 0
 
 
 class Run(Struct, frozen=True, kw_only=True):
@@ -61,6 +63,11 @@ class Run(Struct, frozen=True, kw_only=True):
     horizons: int = 0
     next_horizon_ms: int | None = None
     oldest_ms: int | None = None
+
+    @property
+    def keyless(self) -> int:
+        """Its records without a key, which no fold by key keeps."""
+        return sum(file.keyless for file in self.files)
 
 
 BASE = -1

@@ -40,6 +40,11 @@ def merges(
     return tuple(_merge(plan, found) for plan, found in zip(plans, written, strict=True))
 
 
+def keyless(plan: MergePlan, policy: CompactionPolicy) -> int:
+    """The records without a key that the merge leaves out: none where the policy does not compact."""
+    return sum(run.keyless for run in plan.runs) if policy.compacts else 0
+
+
 def _merge(plan: MergePlan, written: Sequence[Part]) -> Merge:
     run = plan.result([one.file for one in written], sum(one.tombstones for one in written))
     return Merge(topic=plan.tp.topic, partition=plan.tp.partition, run=run)

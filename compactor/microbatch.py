@@ -3,16 +3,18 @@
     take(frame, now)   a micro-batch has come     → steps 3 and 4, then publish
     tick(now)          time has passed            → publish what the lag has let go
 
-They are called from different threads; one lock per connector makes them turns. What comes behind publishing
-(`compactor.upkeep`) has a thread of its own and waits for no turn.
+They are called from different threads; one lock per connector makes them turns. A micro-batch waits for its turn;
+time does not, it passes again. What comes behind publishing (`compactor.upkeep`) has a thread of its own and waits for
+no turn.
 """
 
 from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
 
 import structlog
 from msgspec.structs import replace
@@ -38,6 +40,9 @@ if TYPE_CHECKING:
 
     from compactor.storage import Storage
 
+COMMIT_SECONDS: Final = 0.5
+"""So long a commit waits between two micro-batches that follow one another at once, before it gives up."""
+
 _log = structlog.get_logger()
 
 
@@ -61,6 +66,7 @@ class Engine:
         self._changelog = Changelog(spark, storage, catalog, outside, isolation)
         self._turn = threading.RLock()
         self._closed = False
+        self._sending = False
         self._job: str | None = None
         self._clocks = Clocks(self.counters)
 
@@ -84,16 +90,56 @@ class Engine:
 
         So it is after a failed micro-batch: what is true is for the next life of the connector to read.
         """
+        self.close_soon()
         with self._turn:
-            self._closed = True
+            pass
+
+    def close_soon(self) -> None:
+        """Lets no turn begin any more, without waiting for the one that is under way."""
+        self._closed = True
+
+    def is_idle(self) -> bool:
+        """Whether no turn is under way."""
+        if not self._turn.acquire(blocking=False):
+            return False
+        self._turn.release()
+        return True
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether a publish has begun and not ended well: one of its transactions may still be open."""
+        return self._sending
+
+    def settle(self, now_ms: int) -> None:
+        """Makes sense of the committed positions before anything is read.
+
+        So a store or a position that is not this connector's is found out before it has taken anything in. Raises
+        PositionError, and what asking the brokers raises.
+        """
+        with self._turn:
+            self._check_open()
+            self._changelog.settle(now_ms)
 
     def tick(self, now_ms: int) -> None:
-        """Does what is due because time has passed, with or without traffic; nothing once it is closed."""
-        with self._turn:
-            if self._closed:
-                return
-            self._clocks.told(now_ms)
-            self._publish(now_ms)
+        """Does what is due because time has passed, with or without traffic.
+
+        Nothing while another turn is under way, which publishes what is due by itself, nor once the engine is closed.
+        """
+        with self._if_free(0) as free:
+            if free:
+                self._clocks.told(now_ms)
+                self._publish(now_ms)
+
+    @contextmanager
+    def _if_free(self, seconds: float) -> Iterator[bool]:
+        """The turn, where it is or becomes free within `seconds`, and the engine is open; else False."""
+        if not self._turn.acquire(timeout=seconds):
+            yield False
+            return
+        try:
+            yield not self._closed
+        finally:
+            self._turn.release()
 
     def _take(self, frame: DataFrame, now_ms: int) -> Batch:
         self._job = secrets.token_hex(4)
@@ -135,19 +181,21 @@ class Engine:
         """The logs of which it is not known how far they are published: nothing behind that touches them."""
         return self._changelog.uncertain()
 
-    def commit(self, decide: Callable[[State], Sequence[AnyAction]], now_ms: int) -> State:
+    def commit(self, decide: Callable[[State], Sequence[AnyAction]], now_ms: int) -> bool:
         """Commits what `decide` makes of the newest state, in turn with everything else: it may look outside.
 
-        Nothing once the engine is closed: what has closed it is the error to be shown.
+        False where it did not: while another turn is under way, and once the engine is closed.
         """
-        with self._turn:
-            if self._closed:
-                return self._catalog.state
-            found = tuple(decide(self._catalog.state))
-            return self._catalog.commit(lambda _: found, now_ms)
+        with self._if_free(COMMIT_SECONDS) as free:
+            if free:
+                found = tuple(decide(self._catalog.state))
+                self._catalog.commit(lambda _: found, now_ms)
+            return free
 
     def _publish(self, now_ms: int, settings: EngineSettings | None = None) -> None:
+        self._sending = True
         self.counters.published(self._changelog.publish(settings or self._settings, now_ms))
+        self._sending = False
 
     def _admit(self, batch: Batch, now_ms: int) -> None:
         """Topics and partitions seen for the first time; their output partitions exist before they are named."""

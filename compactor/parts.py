@@ -78,6 +78,7 @@ def part_of(tp: TopicPartition, path: str, table: pa.Table, arrived_ms: int | No
     _check_rising(tp, offsets)
     refused = pc.is_valid(table["rejected"])
     tombstones = pc.and_not(pc.is_null(table["value"]), refused)
+    keyless = pc.and_not(pc.is_null(table["key"]), refused)
     horizons = table["delete_horizon"]
     first = pc.index(refused, True).as_py()
     newest_ms = pc.max(table["timestamp"]).as_py()
@@ -93,6 +94,7 @@ def part_of(tp: TopicPartition, path: str, table: pa.Table, arrived_ms: int | No
             file_bytes=0,
             sha256="",
             newest_ms=newest_ms,
+            keyless=pc.sum(keyless).as_py(),
         ),
         tombstones=pc.sum(tombstones).as_py(),
         rejected=pc.sum(refused).as_py(),
@@ -137,6 +139,7 @@ def joined(part: Part, later: Part) -> Part:
             records=part.file.records + later.file.records,
             bytes=part.file.bytes + later.file.bytes,
             newest_ms=_latest(part.file.newest_ms, later.file.newest_ms),
+            keyless=part.file.keyless + later.file.keyless,
         ),
         tombstones=part.tombstones + later.tombstones,
         rejected=part.rejected + later.rejected,

@@ -8,7 +8,8 @@ metadata that says whose it is and what it means. The catalog's `published` foll
     ours, above, a fold's end                               the catalog did not hear of that commit: it catches up
     ours, above, inside a fold that was being sent          go on there, and end where that fold would have ended
     ours, above the log's end                               the catalog lost commits: ingest first, publish nothing
-    nothing, or lower, or written by no keyfold             floor, and the last record of ours in the output
+    nothing, or lower, or written by no keyfold,            floor, and the last record of ours in the output
+      or by one for another offset (a tool's copy)
     another catalog's                                       two connectors share a group or an output: an error
 
 The last record of a fold's range is always one of its survivors, so the last source offset in the output
@@ -47,7 +48,7 @@ class Position(Struct, frozen=True, kw_only=True):
 
 
 class Unknown(Enum):
-    """The output's records do not say which source offset they come from (output.source.headers.enable)."""
+    """The output holds records, and none says of a source offset of the partition (output.source.headers.enable)."""
 
     UNKNOWN = "unknown"
 
@@ -75,8 +76,11 @@ class Resolved(Struct, frozen=True, kw_only=True):
 
 
 class _Metadata(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`offset` is the committed offset itself: None where it was written before that was kept."""
+
     keyfold: int
     catalog: str
+    offset: int | None = None
     output: str | None = None
     output_offset: int | None = None
     fold_end: int | None = None
@@ -87,6 +91,7 @@ def encode(position: Position) -> str:
     metadata = _Metadata(
         keyfold=FORMAT,
         catalog=position.catalog_id or "",
+        offset=position.offset,
         output=position.output_id,
         output_offset=position.output_offset,
         fold_end=position.fold_end,
@@ -95,9 +100,9 @@ def encode(position: Position) -> str:
 
 
 def decode(offset: int, metadata: str | None) -> Position:
-    """The position of a committed offset; `catalog_id` is None where the metadata is not keyfold's.
+    """The position of a committed offset; `catalog_id` is None where the metadata is not keyfold's, or of another one.
 
-    Raises PositionError for metadata of a newer format.
+    A tool may set an offset and carry the old metadata along. Raises PositionError for metadata of a newer format.
     """
     try:
         found = msgspec.json.decode(metadata or "", type=_Metadata)
@@ -108,6 +113,8 @@ def decode(offset: int, metadata: str | None) -> Position:
             f"The committed position {offset} has metadata of format {found.keyfold}; this version knows {FORMAT}.",
             "Run the version of keyfold that wrote it, or a newer one.",
         )
+    if found.offset not in (None, offset):
+        return Position(offset=offset)
     return Position(
         offset=offset,
         catalog_id=found.catalog,
@@ -175,8 +182,7 @@ def _from_output(
     last = None if topic.output is None else tail()
     held = f"{where}: {_held(position)}"
     if isinstance(last, Unknown):
-        _check_blind(log, topic, held)
-        last = None
+        raise _blind(log, topic, held)
     if last is not None:
         _check_tail(log, topic, last, held)
     start = log.published if last is None else max(log.published, last + 1)
@@ -192,7 +198,11 @@ def _from_output(
 def _held(position: Position | None) -> str:
     if position is None:
         return "there is no committed position"
-    kind = "is not one of keyfold's" if position.catalog_id is None else "is lower than what the catalog has published"
+    kind = (
+        "was not committed by keyfold"
+        if position.catalog_id is None
+        else "is lower than what the catalog has published"
+    )
     return f"the committed position {position.offset} {kind}"
 
 
@@ -212,11 +222,16 @@ def _check_tail(log: PartitionLog, topic: Topic, last: int, held: str) -> None:
         )
 
 
-def _check_blind(log: PartitionLog, topic: Topic, held: str) -> None:
-    """Without headers only a position of ours says what was sent; before the first publish none is needed."""
-    if log.folded_end > log.start:
-        raise PositionError(
-            f"{held}, the catalog has published up to {log.published}, and the records in {topic.output} carry no "
-            "source offsets (output.source.headers.enable=false).",
-            f"Restore the group's offsets, or {_NEW_NAME}.",
+def _blind(log: PartitionLog, topic: Topic, held: str) -> PositionError:
+    """Records that do not say where they come from: only a position of ours could tell what was sent already."""
+    records = f"the records in {topic.output}-{log.partition} do not name source offsets of {log.tp}"
+    if log.folded_end == log.start and log.output is None:
+        return PositionError(
+            f"{held}, the catalog has not begun to publish, but {records}: all may have been published already.",
+            "Restore the storage folder and the group's offsets that belong to this output; or, where nothing of it is "
+            f"needed, delete {topic.output} and start again; or {_NEW_NAME}.",
         )
+    return PositionError(
+        f"{held}, the catalog has published up to {log.published}, and {records} (output.source.headers.enable=false).",
+        f"Restore the group's offsets, or {_NEW_NAME}.",
+    )

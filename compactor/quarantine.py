@@ -44,5 +44,5 @@ def holds(logs: Iterable[PartitionLog]) -> dict[TopicPartition, Reason]:
 
 
 def due(logs: Iterable[PartitionLog], now_ms: int) -> tuple[PartitionLog, ...]:
-    """The logs that are to be looked at again."""
-    return tuple(log for log in logs if log.quarantine is not None and log.quarantine.retry_ms <= now_ms)
+    """The logs that are to be looked at again; also one whose time is too far away to be of a clock that was right."""
+    return tuple(log for log in logs if log.quarantine and not 0 < log.quarantine.retry_ms - now_ms <= LAST_RETRY_MS)

@@ -52,9 +52,10 @@ RANGE: Final = pa.struct(
 """A reading task's statement: every record of [lo, hi) was read, there were `records` of them, and reading
 began at `start` (above lo only where records were lost and on.data.loss is `skip`)."""
 
-SOURCE: Final = RECORDS.append(pa.field("range", RANGE))
+SOURCE: Final = RECORDS.append(pa.field("rejected", pa.string())).append(pa.field("range", RANGE))
 """What a source yields when it also states its ranges: `range` is null on records; on a statement the other
-columns but topic, partition and offset (= lo) are null."""
+columns but topic, partition and offset (= lo) are null. `rejected` says why a record could not be read whole: what of
+it could not is left out."""
 
 RUN: Final = RECORDS.append(pa.field("delete_horizon", pa.int64())).append(pa.field("rejected", pa.string()))
 """What a run's Parquet holds: `delete_horizon` in ms, set once on a tombstone by the first full fold that

@@ -61,5 +61,12 @@ def _rest(run: Run, below: Run, start: int) -> Run | None:
 
 
 def _left(file: RunFile, below: RunFile | None, start: int) -> RunFile:
-    records, size = (below.records, below.bytes) if below else (0, 0)
-    return replace(file, first=max(file.first, start), records=file.records - records, bytes=file.bytes - size)
+    if below is None:
+        return replace(file, first=max(file.first, start))
+    return replace(
+        file,
+        first=max(file.first, start),
+        records=file.records - below.records,
+        bytes=file.bytes - below.bytes,
+        keyless=file.keyless - below.keyless,
+    )

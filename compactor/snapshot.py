@@ -97,11 +97,21 @@ def expired(state: State, topic: str, keep: int) -> tuple[DropSnapshot, ...]:
 
 
 def settle(shelf: Storage, state: State) -> None:
-    """Lets every LATEST name its topic's newest snapshot: whoever committed one may have died before it did."""
+    """Lets every LATEST name its topic's newest snapshot: whoever committed one may have died or slept before it did.
+
+    Only one that is there: a catalog that was restored may name some that a later one has dropped.
+    """
     for taken in {one.topic: one for one in state.snapshots}.values():
         path = _latest(taken)
-        if not shelf.exists(path) or shelf.read(path).strip() != taken.id.encode():
+        named = shelf.exists(path) and shelf.read(path).strip() == taken.id.encode()
+        if not named and shelf.exists(f"{taken.path}/{manifest.NAME}"):
             set_latest(shelf, taken)
+
+
+def remove(shelf: Storage, path: str) -> None:
+    """Removes the snapshot at `path`, complete or not: its manifest first."""
+    shelf.delete(f"{path}/{manifest.NAME}")
+    shelf.delete_folder(path)
 
 
 def standing(shelf: Storage, state: State, topic: str) -> tuple[str, ...]:
@@ -119,8 +129,7 @@ def sweep(shelf: Storage, state: State, topic: str, before: Collection[str]) -> 
     named = {one.id for one in state.snapshots if one.topic == topic}
     gone = tuple(name for name in before if name not in named)
     for name in gone:
-        shelf.delete(f"{folder}/{name}/{manifest.NAME}")
-        shelf.delete_folder(f"{folder}/{name}")
+        remove(shelf, f"{folder}/{name}")
     return gone
 
 

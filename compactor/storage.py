@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from contextlib import AbstractContextManager
-from typing import IO, TYPE_CHECKING, Protocol
+from typing import IO, TYPE_CHECKING, Final, Protocol
 from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
@@ -22,6 +22,10 @@ from compactor.errors import StorageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+UNHEALTHY: Final = "See whether storage.location is healthy; the step can be tried again."
+"""What to do where nothing better is known."""
 
 
 class MissingFileError(StorageError):

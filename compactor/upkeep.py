@@ -14,6 +14,7 @@ from compactor.counters import Counters
 from compactor.errors import QuarantinedError
 from compactor.isolation import Isolation
 from compactor.record import TopicPartition
+from compactor.shelf import ShelfError
 from compactor.snapshots import Snapshots
 
 if TYPE_CHECKING:
@@ -45,9 +46,12 @@ class Upkeep:
         """A full fold of everything published, or of the logs `wanted`, due or not."""
         return self._cleaner.fold(now_ms, wanted)
 
-    def snapshot(self, now_ms: int) -> tuple[AddSnapshot, ...]:
-        """Folds everything published and writes a snapshot of every topic; the new snapshots."""
-        self.fold(now_ms)
+    def snapshot(self, now_ms: int, *, asked: bool = True) -> tuple[AddSnapshot, ...]:
+        """Folds everything published and writes a snapshot of every topic; the new snapshots.
+
+        Where nobody `asked` for it, a log whose fold fails is as it was, and the others' snapshots are taken.
+        """
+        self._cleaner.fold(now_ms, asked=asked)
         taken = self._snapshots.take(now_ms)
         self._counters.add("snapshots", len(taken))
         return taken
@@ -78,10 +82,18 @@ class Upkeep:
         """Whether snapshot.interval.ms has passed since the newest snapshot."""
         return self._snapshots.due(now_ms)
 
+    def snapshot_failed(self, error: ShelfError, now_ms: int) -> None:
+        """A snapshot that was due failed for its location's sake: only snapshots wait for that."""
+        self._snapshots.failed(error, now_ms)
+
     def settle(self) -> None:
         """What an earlier life has left undone of a snapshot."""
-        self._snapshots.settle()
+        self._snapshots.begin()
 
     def vacuum(self, now_ms: int, grace_ms: int, running: Callable[[], Collection[str]]) -> None:
-        """Removes files that nothing names; `running` are the jobs of others that may still commit."""
-        vacuum.vacuum(self._storage, self._catalog, now_ms, grace_ms, running())
+        """Removes files that nothing names; `running` are the jobs of others that may still commit.
+
+        LATEST is looked after too: an owner that slept may have set it back.
+        """
+        vacuum.vacuum(self._storage, self._catalog, now_ms, grace_ms, running)
+        self._snapshots.settle()

@@ -40,18 +40,22 @@ class Vacuumed(Struct, frozen=True):
     bytes: int
 
 
-def vacuum(storage: Storage, catalog: Catalog, now_ms: int, grace_ms: int, running: Collection[str] = ()) -> Vacuumed:
+def vacuum(
+    storage: Storage, catalog: Catalog, now_ms: int, grace_ms: int, running: Callable[[], Collection[str]] = tuple
+) -> Vacuumed:
     """Removes unneeded files of the connector's folder `storage`, whose owner `catalog` is.
 
     `running` names the jobs (`<job>` of `runs/<epoch>-<job>-…`) that may still commit. Raises CatalogError,
     FencedError and StorageError before anything is removed; StorageError also in the middle, which harms nothing.
     """
-    files = storage.walk(RUNS)  # before the newest version is read: what is committed later is not among them
+    # In this order: whose files are listed is running when that is asked, or in the version that is read after it.
+    files = storage.walk(RUNS)
+    jobs = running()
     state = catalog.refresh()
     if not catalog.epoch:
         raise CatalogError(f"{storage.location}: only its owner removes files.", "Call take_over first.")
     since = catalog.unreferenced_since
-    gone = [*removable(files, state, since, now_ms - grace_ms, running), *_abandoned(storage, now_ms - grace_ms)]
+    gone = [*removable(files, state, since, now_ms - grace_ms, jobs), *_abandoned(storage, now_ms - grace_ms)]
     folders = _old_checkpoints(storage, catalog.epoch)
     hit("vacuum.delete")
     for info in gone:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 from msgspec import Struct
 
+from compactor.shelf import ShelfError
 from compactor.upkeep import Upkeep
 from connectors.answers import Answers
 from connectors.clock import Clock
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 POLL_SECONDS: Final = 0.5
+FIRST_VACUUM_MS: Final = 60_000
 VACUUM_EVERY_MS: Final = 600_000
 VACUUM_GRACE_MS: Final = 3_600_000
 SNAPSHOT_RETRY_SECONDS: Final = 60.0
@@ -61,7 +63,7 @@ class Background:
         self._thread = threading.Thread(target=self._run, name=f"{name}-upkeep", daemon=True)
         self._next_round = clock.monotonic() + rhythm.initial_delay_ms / 1000
         self._next_snapshot = clock.monotonic()
-        self._next_vacuum = clock.monotonic() + VACUUM_EVERY_MS / 1000
+        self._next_vacuum = clock.monotonic() + FIRST_VACUUM_MS / 1000  # short lives leave files behind as well
 
     def start(self) -> None:
         """Begins; call it once."""
@@ -114,5 +116,10 @@ class Background:
         now_ms = self._clock.now_ms()
         if self._clock.monotonic() < self._next_snapshot or not self._upkeep.snapshot_due(now_ms):
             return
-        if not self._upkeep.snapshot(now_ms):
+        try:
+            taken = self._upkeep.snapshot(now_ms, asked=False)
+        except ShelfError as error:  # only snapshots need that place: folds, publishing and vacuum go on
+            self._upkeep.snapshot_failed(error, self._clock.now_ms())
+            taken = ()
+        if not taken:
             self._next_snapshot = self._clock.monotonic() + SNAPSHOT_RETRY_SECONDS

@@ -9,7 +9,9 @@ KeyfoldError (compactor.errors)
 │   ├── DataLossError                source records are gone before they were read (on.data.loss)
 │   ├── SourceChangedError           source topic recreated, or its log ends below our position
 │   ├── OutputError                  output topic missing, recreated or unfit
+│   ├── NotAllowedError              the brokers refuse a right (ACL); retriable, as it may be granted
 │   └── RecordRefusedError           the broker refuses one record for good
+├── SparkGoneError                1  Spark's JVM has ended under a running worker
 ├── StorageError                  4  (compactor.errors)
 ├── FencedError                   5  (compactor.errors)
 └── any other KeyfoldError        1
@@ -64,8 +66,18 @@ class OutputError(ConnectorError):
     """The output topic is missing, was recreated, or has settings keyfold cannot work with."""
 
 
+class NotAllowedError(ConnectorError):
+    """The brokers' ACLs refuse what a connector has to do; it is tried again, as nothing else tells of a grant."""
+
+    retriable = True
+
+
 class RecordRefusedError(ConnectorError):
     """The broker refuses one record for good, and errors.tolerance does not let it go."""
+
+
+class SparkGoneError(KeyfoldError):
+    """Spark's JVM has ended under a running worker, which can do nothing more in this process."""
 
 
 _EXIT_CODES: tuple[tuple[type[KeyfoldError], int], ...] = (

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
+from typing import Final, ParamSpec, TypeVar, cast
 
 import structlog
 
@@ -17,8 +18,10 @@ from compactor.storage import Storage
 from connectors.config.connector import ConnectorConfig
 from connectors.config.topics import matches, missing, select
 from connectors.errors import OutputError, SourceChangedError, SourceMissingError
+from connectors.kafka import gone
 from connectors.kafka.admin import Admin, TopicInfo
 from connectors.kafka.settings import ClientSettings
+from connectors.retrying import NEVER, Retry
 from connectors.sinks import output_topic, tail
 from connectors.sinks.changelog import ChangelogPublisher
 from connectors.sinks.positions import read_positions
@@ -29,6 +32,24 @@ DELETED: Final = "deleted"
 UNNAMED: Final = "no longer named"
 
 
+Asked = ParamSpec("Asked")
+Answer = TypeVar("Answer")
+
+
+def _again(what: str) -> Callable[[Callable[Asked, Answer]], Callable[Asked, Answer]]:
+    """Has a question asked again as errors.retry.* says: one of which the second time changes nothing more."""
+
+    def around(ask: Callable[Asked, Answer]) -> Callable[Asked, Answer]:
+        @wraps(ask)
+        def asked(*args: Asked.args, **named: Asked.kwargs) -> Answer:
+            gateway = cast("KafkaGateway", args[0])
+            return gateway._retry.run(lambda: ask(*args, **named), what, stopped=gateway._stopped)
+
+        return asked
+
+    return around
+
+
 class KafkaGateway:
     """One connector's Kafka."""
 
@@ -37,11 +58,23 @@ class KafkaGateway:
         self._clients = clients
         self._admin = admin
         self._storage = storage
+        self._warned: set[str] = set()
+        self._retry = NEVER
+        self._stopped: Callable[[], bool] = lambda: False
 
+    def retry_until(self, stopped: Callable[[], bool]) -> None:
+        """From here on, questions that are not answered are asked again as errors.retry.* says, until `stopped`.
+
+        In a take-over they are not: it is begun anew with the back-off of the connector.
+        """
+        self._retry = Retry(self._connector.errors_retry_timeout_ms, self._connector.errors_retry_delay_max_ms)
+        self._stopped = stopped
+
+    @_again("topics")
     def discover(self, state: State) -> tuple[AnyAction, ...]:
         """Step T3: what the topics that are named now, as the brokers have them, change in the catalog.
 
-        Raises SourceMissingError, SourceChangedError, OutputError, UnreachableError.
+        Raises SourceMissingError, SourceChangedError, OutputError, NotAllowedError, UnreachableError.
         """
         if self._connector.dead_letter_topic is not None:
             output_topic.ensure_dead_letters(self._admin, self._connector)
@@ -52,11 +85,11 @@ class KafkaGateway:
             for name, topic in known.items()
             if name not in found and topic.closed is None
         ]
-        for name, topic in known.items():
-            self._check(topic, found.get(name))
+        self._check([(topic, found[name]) for name, topic in known.items() if name in found])
         reopened = [ReopenTopic(topic=name) for name, topic in known.items() if topic.closed and name in found]
         return (*closed, *reopened, *self._grow(state, found.values()))
 
+    @_again("topics of a batch")
     def admit(self, state: State, reads: Sequence[RangeRead]) -> tuple[AnyAction, ...]:
         """See Outside: topics and partitions that a batch brought first."""
         known = state.by_partition()
@@ -64,21 +97,22 @@ class KafkaGateway:
             {read.tp.topic for read in reads if read.tp not in known and matches(self._connector, read.tp.topic)}
         )
         found = self._admin.describe(names)
-        for name in names:
-            if name in state.topics:
-                self._check(state.topics[name], found.get(name))
+        self._check([(state.topics[name], found[name]) for name in names if name in state.topics and name in found])
         return self._grow(state, found.values(), {read.tp: read.lo for read in reversed(reads)})
 
+    @_again("ends of the source")
     def ends(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
         """The last stable offsets of those of `partitions` whose topics exist."""
         wanted = list(partitions)
         there = self._admin.describe({tp.topic for tp in wanted})
         return self._admin.ends([tp for tp in wanted if tp.topic in there])
 
+    @_again("positions")
     def positions(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Position | None]:
         """See Outside."""
         return read_positions(self._admin, self._connector.group_id, partitions)
 
+    @_again("end of an output")
     def tail(self, state: State, log: PartitionLog) -> Tail:
         """See Outside."""
         output = state.topics[log.topic].output
@@ -93,6 +127,7 @@ class KafkaGateway:
         """See Outside."""
         return ChangelogPublisher.of(self._connector, self._clients, self._storage, state)
 
+    @_again("starts of an output")
     def output_starts(self, state: State, topic: str) -> Mapping[int, int]:
         """See Outside."""
         output = state.topics[topic].output
@@ -101,36 +136,45 @@ class KafkaGateway:
         wanted = [TopicPartition(output, log.partition) for log in state.logs if log.topic == topic]
         return {tp.partition: offset for tp, offset in self._admin.starts(wanted).items()}
 
+    @_again("settings of an output")
     def resume_safe_ms(self, state: State, topic: str) -> int | None:
-        """See Outside: the smaller of the output's delete.retention.ms and, where it deletes, its retention.ms."""
+        """See Outside: by the output's own delete.retention.ms and, where it deletes, its retention.ms."""
         output = state.topics[topic].output
-        return None if output is None else output_topic.resume_safe_ms(self._admin.topic_config(output))
+        if output is None:
+            return None
+        return output_topic.resume_safe_ms(self._admin.topic_config(output), self._connector.min_compaction_lag_ms)
 
     def _described(self, state: State) -> dict[str, TopicInfo]:
         """The topics that the connector names and that exist."""
-        if self._connector.topics is not None:
-            found = self._admin.describe(self._connector.topics)
-            absent = [name for name in missing(self._connector, found) if name not in state.topics]
-            if absent:
-                raise SourceMissingError(
-                    f"Connector {self._connector.name}: source topic {absent[0]} does not exist.",
-                    "Create it, or correct topics; the connector is started again by itself until then.",
-                )
-            return found
-        return self._admin.describe(select(self._connector, self._admin.list_topics()))
-
-    def _check(self, topic: Topic, found: TopicInfo | None) -> None:
-        """Source and output topic must be those that the catalog knows, by id."""
-        if found is not None and found.id != topic.topic_id:
-            raise SourceChangedError(
-                f"Connector {self._connector.name}: source topic {topic.topic} was recreated: its id was "
-                f"{topic.topic_id} and is {found.id}.",
-                "Its offsets mean something else now: go on under a new connector name and a new output topic.",
+        open_ = (topic.topic for topic in state.topics.values() if topic.closed is None)
+        known = {name for name in open_ if matches(self._connector, name)}
+        named = self._connector.topics or select(self._connector, self._admin.list_topics())
+        found = gone.described(self._admin.describe, known.union(named), known=known)
+        absent = [name for name in missing(self._connector, found) if name not in state.topics]
+        if absent:
+            raise SourceMissingError(
+                f"Connector {self._connector.name}: source topic {absent[0]} does not exist.",
+                "Create it, or correct topics; the connector is started again by itself until then.",
             )
-        if found is not None:
-            self._check_output(topic)
+        return found
 
-    def _check_output(self, topic: Topic) -> None:
+    def _check(self, there: Sequence[tuple[Topic, TopicInfo]]) -> None:
+        """Source and output topics must be those that the catalog knows, by id, and outputs still fit to be one."""
+        for topic, info in there:
+            if info.id != topic.topic_id:
+                raise SourceChangedError(
+                    f"Connector {self._connector.name}: source topic {topic.topic} was recreated: its id was "
+                    f"{topic.topic_id} and is {info.id}.",
+                    "Its offsets mean something else now: go on under a new connector name and a new output topic.",
+                )
+            self._check_name(topic)
+        outputs = {topic.output: topic for topic, _ in there if topic.output is not None}
+        found = gone.described(self._admin.describe, outputs, known=outputs)
+        for topic in outputs.values():
+            self._check_id(topic, found)
+        self._check_settings(outputs)
+
+    def _check_name(self, topic: Topic) -> None:
         configured, output = self._connector.output_topic(topic.topic), topic.output
         if configured != output:
             raise OutputError(
@@ -138,15 +182,26 @@ class KafkaGateway:
                 f"{topic.topic}, but it began with {output or 'none'}.",
                 "Set output.topic back, or use a new connector name for the new output topic.",
             )
-        if output is None:
-            return
-        info = self._admin.describe([output]).get(output)
+
+    def _check_id(self, topic: Topic, found: Mapping[str, TopicInfo]) -> None:
+        output = topic.output or ""
+        info = found.get(output)
         if info is None or info.id != topic.output_id:
             what = "was deleted" if info is None else f"was recreated (its id was {topic.output_id}, now {info.id})"
             raise OutputError(
                 f"Connector {self._connector.name}: output topic {output} {what}; what was published is gone.",
                 "Use a new connector name, which publishes everything anew.",
             )
+
+    def _check_settings(self, outputs: Mapping[str, Topic]) -> None:
+        """Somebody may have altered an output; what is only worth a warning is told once in a life."""
+        new = outputs.keys() - self._warned
+        configs = self._admin.topic_configs([*outputs, *(outputs[name].topic for name in new)])
+        for name, topic in outputs.items():
+            output_topic.check(self._connector, name, configs[name])
+            if name in new:
+                output_topic.warn(self._connector, name, configs[name], configs[topic.topic])
+        self._warned |= new
 
     def _grow(
         self, state: State, found: Iterable[TopicInfo], starts: Mapping[TopicPartition, int] | None = None

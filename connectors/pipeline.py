@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import structlog
@@ -16,6 +17,7 @@ import structlog
 from compactor import owner
 from compactor.catalog import Catalog
 from compactor.cleaner import Cleaner
+from compactor.errors import PublishInterruptedError, StorageError
 from compactor.failpoints import hit
 from compactor.isolation import Isolation
 from compactor.microbatch import Engine
@@ -26,9 +28,11 @@ from connectors import spark as sparks
 from connectors import stream
 from connectors.answers import Answers
 from connectors.background import VACUUM_GRACE_MS, Background, Rhythm
+from connectors.breakable import Breakable
 from connectors.clock import Clock
 from connectors.config.connector import ConnectorConfig
 from connectors.config.worker import WorkerConfig
+from connectors.ending import Ending
 from connectors.engine_settings import engine_settings
 from connectors.kafka.settings import ClientSettings
 from connectors.progress import Observer
@@ -60,7 +64,10 @@ class Life(NamedTuple):
 
 
 class Pipeline:
-    """One life of one connector: what is needed to run it, from take-over to stop."""
+    """One life of one connector: what is needed to run it, from take-over to stop.
+
+    `catalog_id` is the catalog that it works on, None until it has taken over.
+    """
 
     def __init__(
         self,
@@ -72,6 +79,7 @@ class Pipeline:
         report: Callable[[dict[str, int]], None],
         lock: owner.OwnerLock | None = None,
     ) -> None:
+        self.catalog_id: str | None = None
         self._spark = spark
         self._connector = connector
         self._clock = clock
@@ -83,28 +91,43 @@ class Pipeline:
         self._rhythm = Rhythm(
             initial_delay_ms=worker.log_cleaner_initial_delay_ms, backoff_ms=worker.log_cleaner_backoff_ms
         )
+        self._locked = False
         self._due: dict[str, float] = {}
         self._failure: Exception | None = None
         self._total: int | None = None
 
-    def run(self, stop: Stop, *, once: bool) -> None:
+    def run(self, stop: Stop, *, once: bool, known: str | None = None) -> None:
         """Runs until `stop` is set or, with `once`, until all that is stable now is done.
 
-        Raises KeyfoldError: FencedError when a newer owner took over, ConnectorError where an operator must decide.
+        `known` is the catalog that an earlier life in this process worked on: it must be there still. Raises
+        KeyfoldError: FencedError when a newer owner took over, ConnectorError where an operator must decide.
         """
+        if stop.is_set():  # who never began has nobody to fence
+            return
         with ExitStack() as stack:
-            life = self.begin(stack)
+            life = self.begin(stack, known)
+            life.owned.gateway.retry_until(stop.is_set)
+            self._observer.stage(self._connector.name, "reading positions")
+            life.engine.settle(self._clock.now_ms())
             background = self._background(life)
-            stack.callback(lambda: background.stop(lambda: stop.patient))
+            ending = Ending(life, background, self._connector, self._clients, self._clock, stop)
+            stack.callback(background.stop, lambda: stop.patient)
+            stack.callback(ending.abort_transactions)
             background.start()
             self._expect(life.owned, once=once)
             query = self._query(life.engine, life.owned.catalog, once=once)
             stack.callback(query.stop)
-            self._watch(query, life, background, stop)
-            if once and not stop.is_set():
+            ticks = Breakable(self._spark, f"tick-{self._connector.name}", partial(self._ticks, life))
+            stack.callback(ticks.break_off)
+            stack.callback(ending.hurry)
+            ticks.start()
+            self._watch(query, life, (background, ticks), stop)
+            if stop.is_set():
+                ending.let_finish()
+            elif once:
+                ticks.end()
                 background.stop(lambda: stop.patient or not stop.is_set())
-            if once and not stop.is_set():
-                self._finish(life)
+                self._finish(life, ending)
 
     def perform(self, request: Request) -> dict[str, Any]:
         """Takes over, publishes what is due and carries `request` out, without reading anything new."""
@@ -113,13 +136,15 @@ class Pipeline:
             life.engine.tick(self._clock.now_ms())
             return life.answers.carry_out(request)
 
-    def begin(self, stack: ExitStack) -> Life:
-        """Steps T1 to T3, and the engine on what they found."""
+    def begin(self, stack: ExitStack, known: str | None = None) -> Life:
+        """Steps T1 to T3 on the catalog `known`, and the engine on what they found."""
         self._observer.stage(self._connector.name, "taking over")
         stack.callback(self._lock.release)
-        self._lock.claim(owner.here())  # first, so that a command finds a worker here, not one to take over from
-        owned = take_over(self._storage, self._connector, self._clients, self._tasks_max(), self._clock.now_ms())
-        self._lock.claim(owner.here(owned.catalog.epoch))
+        self._claim(0)  # first, so that a command finds a worker here, not one to take over from
+        now_ms = self._clock.now_ms()
+        owned = take_over(self._storage, self._connector, self._clients, self._tasks_max(), now_ms, known)
+        self.catalog_id = owned.catalog.state.catalog_id
+        self._claim(owned.catalog.epoch)
         life = self._life(owned)
         stack.callback(life.engine.close)
         return life
@@ -129,7 +154,7 @@ class Pipeline:
         isolation, shelf = Isolation(self._storage, catalog), _shelf(self._connector)
         engine = Engine(self._spark, self._storage, catalog, gateway, settings, isolation)
         snapshots = Snapshots(self._spark, isolation, gateway, settings, shelf, engine.uncertain)
-        cleaner = Cleaner(self._spark, isolation, settings, engine.counters, engine.uncertain)
+        cleaner = Cleaner(self._spark, isolation, settings, engine.counters, engine.uncertain, self._clock.now_ms)
         upkeep = Upkeep(cleaner, snapshots, engine.counters, isolation)
         upkeep.settle()
         return Life(owned, engine, upkeep, Answers(self._storage, catalog, upkeep, self._clock))
@@ -139,7 +164,11 @@ class Pipeline:
         return Background(self._spark, name, life.upkeep, life.answers, life.engine.running, clock, self._rhythm)
 
     def _query(self, engine: Engine, catalog: Catalog, *, once: bool) -> StreamingQuery:
-        """Step T4: a checkpoint of this epoch, begun where the catalog ends."""
+        """Step T4: a checkpoint of this epoch, begun where the catalog ends.
+
+        One that is there already is of another history, which a catalog that was restored does not know.
+        """
+        self._storage.delete_folder(f"checkpoint/{catalog.epoch}")
         hit("takeover.query")
         options = stream.source_options(self._connector, self._clients, catalog.state, self._tasks_max())
         self._observer.stage(self._connector.name, "reading")
@@ -163,9 +192,11 @@ class Pipeline:
         with structlog.contextvars.bound_contextvars(connector=self._connector.name):
             try:
                 engine.take(frame, self._clock.now_ms())
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001  # whatever it was, `_watch` raises it
                 self._failure = error
-                raise
+                # A short text: Spark looks through it with a pattern, which a whole trace of Java's takes too deep.
+                message = f"Connector {self._connector.name}: the micro-batch was not taken: {type(error).__name__}."
+                raise PublishInterruptedError(message, "The connector says why.") from None
             self._show(engine)
 
     def _show(self, engine: Engine) -> None:
@@ -176,39 +207,75 @@ class Pipeline:
         self._observer.counts(name, counters)
         self._report(counters)
 
-    def _watch(self, query: StreamingQuery, life: Life, background: Background, stop: threading.Event) -> None:
-        """The clock's side of a running connector, until its query ends."""
-        (catalog, gateway), engine = life.owned, life.engine
-        while query.isActive and self._failure is None and not self._clock.wait(POLL_SECONDS, stop):
-            if background.failure is not None:
-                raise background.failure
-            now_ms = self._clock.now_ms()
+    def _watch(self, query: StreamingQuery, life: Life, parts: tuple[Background | Breakable, ...], stop: Stop) -> None:
+        """Looks after a running connector until its query ends or it is to stop; it waits for no step of it.
+
+        Raises what any part of it fails with. What stopping interrupts is no failure: the next life goes on from the
+        catalog.
+        """
+        epoch = life.owned.catalog.epoch
+        while query.isActive and not self._clock.wait(POLL_SECONDS, stop):
+            self._raise_failure(parts)
             if not self._every("tick", TICK_MS):
                 continue
             if self._every("fence", FENCE_CHECK_MS):
-                self._lock.claim(owner.here(catalog.epoch))  # one who was frozen may have held it until now
-                catalog.refresh()  # an idle owner commits nothing, so it has to look whether it still is the owner
-            engine.tick(now_ms)
-            if self._every("topics", TOPICS_CHECK_MS):
-                engine.commit(gateway.discover, now_ms)
-            self._show(engine)
-        failure = self._failure  # what stopping interrupts is no failure: the next life goes on from the catalog
-        query.stop()
-        if failure is None and not stop.is_set():
-            failure = query.exception()
-        if failure is not None:
-            raise failure
+                self._claim(epoch)
+                life.owned.catalog.refresh()  # an idle owner commits nothing: it has to look whether it still is it
+            elif not self._locked:
+                self._claim(epoch)
+            self._show(life.engine)
+        if not stop.is_set():
+            self._raise_failure(parts)
+            if error := query.exception():
+                raise error
 
-    def _finish(self, life: Life) -> None:
-        """The end of `--once`: what is still due is published, everything published is folded and snapshotted."""
-        name, clock = self._connector.name, self._clock
+    def _raise_failure(self, parts: tuple[Background | Breakable, ...]) -> None:
+        for failure in (self._failure, *(part.failure for part in parts)):
+            if failure is not None:
+                raise failure
+
+    def _claim(self, epoch: int) -> None:
+        """Takes the lock, which a command or a frozen owner may have held until now, and says who we are.
+
+        It is a courtesy: a store that refuses it shows that where it matters.
+        """
+        try:
+            self._locked = self._lock.claim(owner.here(epoch))
+        except StorageError as error:
+            _log.warning("owner.lock could not be taken", error=str(error))
+
+    def _ticks(self, life: Life, ending: threading.Event) -> None:
+        """The clock's side of a running connector: what is due with time, between micro-batches and beside them."""
+        (_, gateway), engine = life.owned, life.engine
+        topics_due = False
+        while not self._clock.wait(POLL_SECONDS, ending):
+            if self._every("publish", TICK_MS):
+                engine.tick(self._clock.now_ms())
+            topics_due = topics_due or self._every("topics", TOPICS_CHECK_MS)
+            if topics_due:
+                topics_due = not engine.commit(gateway.discover, self._clock.now_ms())
+
+    def _finish(self, life: Life, ending: Ending) -> None:
+        """The end of `--once`: what is still due is published, everything published is folded and snapshotted.
+
+        A stop ends it after the publish, and wherever it is in a fold.
+        """
+        name, now = self._connector.name, self._clock.now_ms
         self._observer.stage(name, "publishing, folding")
-        life.engine.finish(clock.now_ms())
-        life.upkeep.round(clock.now_ms())
-        life.upkeep.snapshot(clock.now_ms())
-        life.upkeep.vacuum(clock.now_ms(), VACUUM_GRACE_MS, life.engine.running)
+        steps: tuple[tuple[str, Callable[[], object]], ...] = (
+            ("publish", lambda: life.engine.finish(now())),
+            ("fold", lambda: life.upkeep.round(now())),
+            ("snapshot", lambda: life.upkeep.snapshot(now())),
+            ("vacuum", lambda: life.upkeep.vacuum(now(), VACUUM_GRACE_MS, life.engine.running)),
+        )
+        for what, step in steps:
+            if not ending.carry_out(self._breakable(what, step), what):
+                return
         self._show(life.engine)
         life.upkeep.check_whole()
+
+    def _breakable(self, what: str, step: Callable[[], object]) -> Breakable:
+        return Breakable(self._spark, f"{what}-{self._connector.name}", lambda _: step())
 
     def _tasks_max(self) -> int:
         return self._connector.tasks_max or sparks.cores(self._spark)

@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from connectors.class_archive import sharing
+from connectors.errors import SparkGoneError
 from connectors.spark_home import JARS, ensure_home
 
 if TYPE_CHECKING:
+    from subprocess import Popen
+
     from pyspark.sql import SparkSession
 
 JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
@@ -81,3 +84,32 @@ def _sharing(options: str, home: str | None) -> str:
 def cores(spark: SparkSession) -> int:
     """How many tasks run at once: the default of `tasks.max`."""
     return max(1, spark.sparkContext.defaultParallelism)
+
+
+def gone(spark: SparkSession) -> SparkGoneError | None:
+    """The error to end with where the JVM that this process started has ended; None while it lives."""
+    process = _process(spark)
+    code = None if process is None else process.poll()
+    if code is None:
+        return None
+    return SparkGoneError(
+        f"Spark's JVM has ended ({_ended(code)}), and with it everything that this worker had under way.",
+        "Start the worker again: it goes on from its catalogs. Where the system has killed the JVM for its memory "
+        "(see its log), lower spark.driver.memory or give the machine more.",
+    )
+
+
+def kill(spark: SparkSession) -> None:
+    """Ends the JVM that this process started, whatever it does."""
+    process = _process(spark)
+    if process is not None:
+        process.kill()
+
+
+def _process(spark: SparkSession) -> Popen[bytes] | None:
+    gateway = getattr(getattr(spark, "sparkContext", None), "_gateway", None)
+    return getattr(gateway, "proc", None)
+
+
+def _ended(code: int) -> str:
+    return f"exit code {code}" if code >= 0 else f"signal {-code}"

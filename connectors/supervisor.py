@@ -10,6 +10,7 @@ import structlog
 
 from compactor.errors import FencedError
 from compactor.faults import unwrap
+from connectors import spark as sparks
 from connectors import state
 from connectors.clock import Clock
 from connectors.config.connector import ConnectorConfig
@@ -17,7 +18,7 @@ from connectors.config.worker import WorkerConfig
 from connectors.pipeline import Pipeline
 from connectors.progress import Observer
 from connectors.state import Backoff, Status
-from connectors.status import StatusFile
+from connectors.status import WRITE_EVERY_MS, StatusFile
 from connectors.stopping import Stop
 from connectors.stores import connector_storage
 
@@ -34,6 +35,7 @@ class Supervisor:
         self, spark: SparkSession, worker: WorkerConfig, connector: ConnectorConfig, clock: Clock, observer: Observer
     ) -> None:
         self.error: BaseException | None = None
+        self._spark = spark
         self._pipeline = partial(Pipeline, spark, worker, connector, clock, observer, self._report)
         self._name = connector.name
         self._clock = clock
@@ -42,19 +44,25 @@ class Supervisor:
         self._status = Status()
         self._stop = Stop()
         self._thread = threading.Thread(target=lambda: None)
+        self._catalog_id: str | None = None
+        self._ran_from: float | None = None
 
     def start(self, *, once: bool) -> None:
         """Starts the connector's thread; with `once` it ends when all that is there now is done."""
         self._thread = threading.Thread(target=self._run, kwargs={"once": once}, name=self._name, daemon=True)
         self._thread.start()
 
-    def ask_to_stop(self, *, patient: bool = False) -> None:
-        """Lets the step that runs now end, and then the connector; where `patient`, a running fold as well."""
-        self._stop.ask(patient=patient)
+    def ask_to_stop(self, *, patient: bool = False, break_at: float | None = None) -> None:
+        """Lets the step that runs now end, and then the connector; where `patient`, a running fold as well.
 
-    def join(self) -> None:
-        """Waits until the thread has ended."""
-        self._thread.join()
+        At `break_at`, in monotonic seconds, that step is broken off; where there is none it may take its time.
+        """
+        self._stop.ask(patient=patient, break_at=break_at)
+
+    def join(self, seconds: float | None = None) -> bool:
+        """Waits until the thread has ended, `seconds` at most; whether it has."""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
 
     def is_alive(self) -> bool:
         """Whether the connector still runs, or will be started again."""
@@ -69,15 +77,19 @@ class Supervisor:
         """One life of the pipeline; True if it failed."""
         self._show(state.starting(self._status))
         self.error = None
+        self._ran_from = None
+        pipeline = self._pipeline()
         try:
-            self._pipeline().run(self._stop, once=once)
+            pipeline.run(self._stop, once=once, known=self._catalog_id)
         except Exception as error:  # noqa: BLE001  # whatever it was, it ends this connector only
             found = unwrap(error) or error
             if not self._stop.is_set() or isinstance(found, FencedError):
-                self._fail(found)
+                self._fail(sparks.gone(self._spark) or found)
                 return True
             # Whoever stops us may have stopped Spark's JVM first; what that breaks is no failure.
             _log.debug("broken off by the stop", exc_info=found)
+        finally:
+            self._catalog_id = pipeline.catalog_id or self._catalog_id
         self._show(state.stopped(self._status))
         return False
 
@@ -86,12 +98,20 @@ class Supervisor:
         self._status = state.failed(self._status, error, self._backoff, self._clock.now_ms())
         if not isinstance(error, FencedError):  # then the file is the new owner's
             self._show(self._status)
-        _log.error("connector FAILED", error=self._status.error, restart_at_ms=self._status.next_restart_ms)
+        _log.error(
+            "connector FAILED",
+            error=self._status.error,
+            failures=self._status.failures,
+            restart_at_ms=self._status.next_restart_ms,
+        )
         _log.debug("what failed", exc_info=error)
 
     def _report(self, counters: dict[str, int]) -> None:
-        """Called by the pipeline after each whole step."""
-        self._status = state.running(self._status)
+        """Called by the pipeline again and again while it runs."""
+        now = self._clock.monotonic()
+        if self._ran_from is None:
+            self._ran_from = now
+        self._status = state.running(self._status, round((now - self._ran_from) * 1000), self._backoff)
         self._file.write(self._status, self._clock.now_ms(), counters)
 
     def _show(self, status: Status) -> None:
@@ -99,9 +119,14 @@ class Supervisor:
         self._file.write(status, self._clock.now_ms())
 
     def _wait_for_restart(self) -> bool:
+        """True once the connector is to be started again; False where it is not, or was stopped meanwhile."""
         if self._status.next_restart_ms is None:
             return False
-        if not self._clock.wait(self._backoff.delay_ms(self._status.failures) / 1000, self._stop):
-            return True
-        self.error = None  # it was to be started again: being stopped meanwhile is a clean end
-        return False
+        until = self._clock.monotonic() + self._backoff.delay_ms(self._status.failures) / 1000
+        while (left := until - self._clock.monotonic()) > 0:
+            if self._clock.wait(min(left, WRITE_EVERY_MS / 1000), self._stop):
+                self.error = None  # it was to be started again: being stopped meanwhile is a clean end
+                self._show(state.stopped(self._status))
+                return False
+            self._show(self._status)  # whoever asks is to see that somebody still waits
+        return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Final, NamedTuple
 
 import structlog
@@ -9,8 +10,10 @@ import structlog
 from compactor import owner
 from compactor.actions import SetBuckets
 from compactor.catalog import Catalog
+from compactor.errors import CatalogError, StorageError
 from compactor.failpoints import hit
 from compactor.storage import Storage
+from connectors.clock import SystemClock
 from connectors.config.connector import ConnectorConfig
 from connectors.gateway import KafkaGateway
 from connectors.kafka.admin import Admin
@@ -23,6 +26,9 @@ _log = structlog.get_logger()
 REACH_S: Final = 10.0
 """How long the brokers are looked for before a connector is taken over."""
 
+LIST_PAUSE_S: Final = 4.0
+"""Between two lists of a folder whose newest file is not shown: network file systems keep a list for half a minute."""
+
 
 class Owned(NamedTuple):
     """A connector that this process owns, as long as nobody else takes it over."""
@@ -32,17 +38,24 @@ class Owned(NamedTuple):
 
 
 def take_over(
-    storage: Storage, connector: ConnectorConfig, clients: ClientSettings, tasks_max: int, now_ms: int
+    storage: Storage,
+    connector: ConnectorConfig,
+    clients: ClientSettings,
+    tasks_max: int,
+    now_ms: int,
+    known: str | None = None,
 ) -> Owned:
     """Owns `connector`, whose folder is `storage`, and adds its topics as they are now.
 
-    Raises FencedError where another took over at the same time, OutputError and SourceChangedError where topics are
-    not what the catalog knows, SourceMissingError, UnreachableError, StorageError.
+    Where a catalog `known` was there before, no other one is taken, nor made: its disk may be away. Raises
+    FencedError where another took over at the same time, OutputError and SourceChangedError where topics are
+    not what the catalog knows, SourceMissingError, UnreachableError, StorageError, CatalogError.
     """
     reach_all(connector.name, clients, REACH_S)  # nobody is fenced for a broker that is away
     catalog = Catalog.open(storage, connector.name)
+    _refuse_other(catalog, storage, known)
     catalog.require("offset", "key", "partition")
-    catalog.take_over(str(owner.here()), now_ms)
+    catalog.take_over(str(owner.here()), now_ms, _pause)
     hit("takeover.epoch")
     _fence(catalog, connector, clients, tasks_max, now_ms)
     gateway = KafkaGateway(connector, clients, Admin(clients.admin()), storage)
@@ -51,6 +64,27 @@ def take_over(
     catalog.commit(lambda _: found, now_ms)
     _log.info("taken over", epoch=catalog.epoch, topics=sorted(catalog.state.topics))
     return Owned(catalog, gateway)
+
+
+def _pause() -> None:
+    SystemClock().wait(LIST_PAUSE_S, threading.Event())
+
+
+def _refuse_other(catalog: Catalog, storage: Storage, known: str | None) -> None:
+    connector = catalog.state.connector
+    if known is None or (catalog.version and catalog.state.catalog_id == known):
+        return
+    if not catalog.version:
+        raise StorageError(
+            f"{storage.location} has no catalog, though this worker has worked on catalog {known} there.",
+            "See whether the disk of storage.location is mounted, or restore the folder; nothing was written there. "
+            "To begin anew, start the worker again.",
+        )
+    raise CatalogError(
+        f"{storage.location} holds catalog {catalog.state.catalog_id} of connector {connector}; this worker has "
+        f"worked on catalog {known} there.",
+        "See whether the right disk is mounted at storage.location; to go on with this one, start the worker again.",
+    )
 
 
 def _fence(catalog: Catalog, connector: ConnectorConfig, clients: ClientSettings, tasks_max: int, now_ms: int) -> None:

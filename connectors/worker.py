@@ -13,6 +13,7 @@ import structlog
 
 from compactor.errors import KeyfoldError
 from connectors import errors
+from connectors import spark as sparks
 from connectors.clock import Clock
 from connectors.config.load import ConnectorFile, load_connector
 from connectors.config.worker import WorkerConfig
@@ -25,16 +26,24 @@ if TYPE_CHECKING:
 _log = structlog.get_logger()
 
 POLL_SECONDS: Final = 0.5
+STEP_SHARE: Final = 0.6
+"""The part of task.shutdown.graceful.timeout.ms in which a step may still end; the rest is for breaking it off."""
+LEAST_SECONDS: Final = 1.0
+"""Spark has this long at least to close, however long the connectors took."""
 
 Handler = Callable[[int, FrameType | None], None]
 
 
 class Worker:
-    """Runs connectors until all have ended or the process is told to stop."""
+    """Runs connectors until all have ended or the process is told to stop.
+
+    `abandoned` names what did not end in its time: the process then has to end without waiting for its threads.
+    """
 
     def __init__(
         self, config: WorkerConfig, connectors: Sequence[ConnectorFile], clock: Clock, observer: Observer
     ) -> None:
+        self.abandoned: list[str] = []
         self._config = config
         self._files = {file.config.name: file for file in connectors}
         self._clock = clock
@@ -43,9 +52,12 @@ class Worker:
         self._interrupted = False
         self._reload = threading.Event()
         self._supervisors: dict[str, Supervisor] = {}
+        self._gone: KeyfoldError | None = None
 
     def run(self, *, once: bool) -> int:
         """Runs until done (`once`), stopped by SIGTERM or SIGINT, or every connector has ended; the exit code.
+
+        It is 1 where Spark's JVM has ended: a service manager then starts the worker again.
 
         Ctrl-C is how a running worker is ended, and 0; before `once` is done it is 130, as in any other command.
         SIGHUP restarts the connectors whose files have changed.
@@ -55,7 +67,7 @@ class Worker:
             spark = self._session()
             with _handlers(wanted):  # PySpark has put a handler in SIGINT's place that breaks off what runs
                 self._run(spark, once=once)
-        code = outcome(supervisor.error for supervisor in self._supervisors.values())
+        code = outcome([self._gone, *(supervisor.error for supervisor in self._supervisors.values())])
         return errors.EXIT_INTERRUPTED if code == errors.EXIT_OK and once and self._interrupted else code
 
     def _run(self, spark: SparkSession, *, once: bool) -> None:
@@ -63,20 +75,23 @@ class Worker:
             self._start_all(spark, once=once)
             self._watch(spark, once=once)
         finally:
-            self._stop_all()
-            with suppress(Exception):  # a signal to the whole process group has ended the JVM already
-                spark.stop()
+            until = self._clock.monotonic() + self._graceful_seconds
+            self._stop_all(until)
+            self._close(spark, until)
+
+    @property
+    def _graceful_seconds(self) -> float:
+        return self._config.task_shutdown_graceful_timeout_ms / 1000
 
     def _session(self) -> SparkSession:
-        from connectors import spark
-
         for name in self._files:
             self._observer.stage(name, "starting Spark")
-        return spark.session(self._config.spark_master, self._config.spark_settings)
+        return sparks.session(self._config.spark_master, self._config.spark_settings)
 
     def _start_all(self, spark: SparkSession, *, once: bool) -> None:
         for file in self._files.values():
-            self._start(spark, file, once=once)
+            if not self._stop.is_set():  # told to stop while Spark was starting
+                self._start(spark, file, once=once)
 
     def _start(self, spark: SparkSession, file: ConnectorFile, *, once: bool) -> None:
         supervisor = Supervisor(spark, self._config, file.config, self._clock, self._observer)
@@ -86,17 +101,47 @@ class Worker:
     def _watch(self, spark: SparkSession, *, once: bool) -> None:
         while not self._stop.is_set() and any(one.is_alive() for one in self._supervisors.values()):
             self._clock.wait(POLL_SECONDS, self._stop)
+            if self._lost(spark):
+                return
             if self._reload.is_set():
                 self._reload.clear()
                 self._reload_files(spark, once=once)
 
-    def _stop_all(self) -> None:
+    def _lost(self, spark: SparkSession) -> bool:
+        """Whether Spark's JVM has ended by itself; a signal to the whole process group ends it as well."""
+        gone = sparks.gone(spark)
+        if gone is None or self._clock.wait(POLL_SECONDS, self._stop):
+            return False
+        self._gone = gone
+        _log.error("Spark is gone", error=str(gone))
+        return True
+
+    def _stop_all(self, until: float) -> None:
+        """Every connector ends by `until`, in monotonic seconds, or is left to itself."""
         if self._stop.is_set():
             _log.info("stopping", connectors=sorted(name for name, one in self._supervisors.items() if one.is_alive()))
+        break_at = until - self._graceful_seconds * (1 - STEP_SHARE)
         for supervisor in self._supervisors.values():
-            supervisor.ask_to_stop()
-        for supervisor in self._supervisors.values():
-            supervisor.join()
+            supervisor.ask_to_stop(break_at=break_at)
+        for name, supervisor in self._supervisors.items():
+            if not supervisor.join(max(0.0, until - self._clock.monotonic())):
+                self._abandon(f"connector {name}")
+
+    def _close(self, spark: SparkSession, until: float) -> None:
+        """Ends Spark; a JVM that does not end by `until` is killed: nothing in it is needed any more."""
+        closing = threading.Thread(target=_stop_spark, args=(spark,), daemon=True)
+        closing.start()
+        closing.join(max(LEAST_SECONDS, until - self._clock.monotonic()))
+        if closing.is_alive():
+            self._abandon("Spark")
+            sparks.kill(spark)
+
+    def _abandon(self, what: str) -> None:
+        self.abandoned.append(what)
+        _log.warning(
+            "did not end in task.shutdown.graceful.timeout.ms, left as it is: the next start goes on from the catalog",
+            what=what,
+        )
 
     def _on_stop(self, number: int, _frame: FrameType | None) -> None:
         self._interrupted |= number == signal.SIGINT
@@ -113,12 +158,16 @@ class Worker:
             _log.info("connector file changed, restarting the connector", connector=name, file=str(file.path))
             self._supervisors[name].ask_to_stop(patient=True)
             while self._supervisors[name].is_alive():
-                if self._stop.is_set():  # whoever ends the worker does not wait for a fold
-                    self._supervisors[name].ask_to_stop()
-                self._clock.wait(POLL_SECONDS, self._stop)
+                if self._clock.wait(POLL_SECONDS, self._stop):  # whoever ends the worker does not wait for a fold
+                    return
             del self._files[name], self._supervisors[name]
             self._files[changed.config.name] = changed
             self._start(spark, changed, once=once)
+
+
+def _stop_spark(spark: SparkSession) -> None:
+    with suppress(Exception):  # a signal to the whole process group has ended the JVM already
+        spark.stop()
 
 
 def _changed(file: ConnectorFile, worker: WorkerConfig) -> ConnectorFile | None:

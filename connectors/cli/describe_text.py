@@ -38,6 +38,9 @@ def _head(description: Description, now_ms: int) -> Iterator[str]:
         yield from _status(description.status, now_ms)
     if description.broker_error is not None:
         yield f"Source ends unknown: {description.broker_error}"
+    if trouble := description.snapshots:
+        yield f"No snapshot since {_time(trouble.since_ms)}, {trouble.failures} failed: {trouble.error}"
+        yield f"  tried again at {_time(trouble.retry_ms)}; everything else goes on"
 
 
 def _status(status: WorkerStatus, now_ms: int) -> Iterator[str]:
@@ -47,6 +50,8 @@ def _status(status: WorkerStatus, now_ms: int) -> Iterator[str]:
         yield f"Error: {status.error}"
     if status.next_restart_ms is not None:
         yield f"Restart: after {status.failures} failures, at {_time(status.next_restart_ms)}"
+    elif status.failures:
+        yield f"Restarts: {status.failures} in a row; forgotten once it has run well for a while"
     counted = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in status.counters.items() if count)
     if counted:
         yield f"Counted since the worker's start: {counted}"

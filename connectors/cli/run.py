@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -30,6 +33,17 @@ def run(connectors: FilesArgument, once: OnceOption = False, worker: WorkerOptio
     files = load_connectors(connectors, config)
     clock = SystemClock()
     with observing(clock) as observer:
-        code = Worker(config, files, clock, observer).run(once=once)
+        worked = Worker(config, files, clock, observer)
+        code = worked.run(once=once)
     log.info("ended", exit_code=code)
+    if worked.abandoned:
+        _leave(code)
     raise typer.Exit(code)
+
+
+def _leave(code: int) -> None:
+    """Ends the process without waiting for threads: what they still do counts for nothing after this."""
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

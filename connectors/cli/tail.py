@@ -82,9 +82,12 @@ def follow(consumer: Consumer, limit: int | None) -> None:
 
 
 def line(message: Message) -> Line:
-    """`message` as it is shown."""
+    """`message` as it is shown; header names that are not UTF-8 as one header that says so."""
+    from connectors.kafka import headers
+
     kind, timestamp = message.timestamp()
-    headers: Any = message.headers() or ()
+    found, odd = headers.of(message)
+    named: Any = found if odd is None else [(f"({odd})", None)]
     return Line(
         partition=_known(message.partition()),
         offset=_known(message.offset()),
@@ -92,7 +95,7 @@ def line(message: Message) -> Line:
         timestamp_type=TIMESTAMP_TYPES[kind - 1],
         key=shown(message.key()),
         value=shown(message.value()),
-        headers=tuple((name, shown(value)) for name, value in headers),
+        headers=tuple((name, shown(value)) for name, value in named),
     )
 
 

@@ -75,11 +75,11 @@ def _verdicts(paths: Sequence[Path], worker: Path | None, broker: bool) -> list[
 
 def _verdict(path: Path, before: Sequence[Path], worker: WorkerConfig | None, *, broker: bool) -> Verdict:
     from connectors.config.faults import FaultyConfigError
-    from connectors.config.load import load_connector, same_name
+    from connectors.config.load import clashes, load_connector
 
     try:
         config = load_connector(path, worker).config
-        faults = (*same_name(config, before), *(_at_the_broker(config, worker) if broker and worker else ()))
+        faults = (*clashes(config, before), *(_at_the_broker(config, worker) if broker and worker else ()))
         if faults:
             raise FaultyConfigError(str(path), faults)
     except FaultyConfigError as error:

@@ -21,14 +21,16 @@ ERRORS: Final = group(
         "errors.retry.timeout",
         minus_one_or(0, "for ever"),
         "0",
-        "How long the work on one record is tried again; 0 does not try again.",
+        "How long what the brokers did not answer is tried again while the connector runs: questions about topics and "
+        "positions, transactions that were not committed. The first wait is 300 ms, each next one twice as long. After "
+        "that, and at once with 0, the connector is started again (`restart.backoff.*`).",
         "ms",
     ),
     Key(
         "errors.retry.delay.max.ms",
         whole(1),
         "60000",
-        "Longest wait between two tries on one record.",
+        "Longest wait between two such tries.",
         "ms",
     ),
     Key(
@@ -53,7 +55,8 @@ ERRORS: Final = group(
         "restart.backoff.initial.ms",
         whole(1),
         "1000",
-        "First wait before the connector is started again after an outage of broker or store; it doubles each time.",
+        "First wait before the connector is started again after an outage of broker or store; it doubles each time, "
+        "and begins anew once the connector has run for twice the last wait, a minute at least.",
         "ms",
     ),
     Key(

@@ -55,6 +55,14 @@ WORKER: Final = group(
         "How long after its start a worker waits before the first fold of the cleaner.",
         "ms",
     ),
+    Key(
+        "task.shutdown.graceful.timeout.ms",
+        whole(0),
+        "10000",
+        "How long a worker that is told to end (SIGTERM) takes at most: a micro-batch that is under way may end in the "
+        "first part of it, then it is broken off; what does not end at all is left, and nothing is lost by that.",
+        "ms",
+    ),
 )
 
 WORKER_PREFIXES: Final = (

@@ -13,6 +13,7 @@ from connectors.config.client_check import client_faults
 from connectors.config.connector import ConnectorConfig
 from connectors.config.faults import Fault, FaultyConfigError, raise_all
 from connectors.config.json_file import read_object
+from connectors.config.outputs import output_faults
 from connectors.config.worker import WorkerConfig
 
 
@@ -57,7 +58,7 @@ def load_connector(path: Path, worker: WorkerConfig | None = None) -> ConnectorF
 
 
 def load_connectors(paths: Sequence[Path], worker: WorkerConfig | None = None) -> tuple[ConnectorFile, ...]:
-    """The connectors of several files, in their order; two of one name are refused.
+    """The connectors of several files, in their order; two of one name or with one output topic are refused.
 
     Raises ConfigError with all faults of all files.
     """
@@ -70,16 +71,27 @@ def load_connectors(paths: Sequence[Path], worker: WorkerConfig | None = None) -
             errors.append(error)
             continue
         found.append(file)
-        doubled = same_name(file.config, paths[:at])
+        doubled = clashes(file.config, paths[:at])
         errors += [FaultyConfigError(str(path), doubled)] if doubled else []
     raise_all(errors)
     return tuple(found)
 
 
-def same_name(config: ConnectorConfig, others: Iterable[Path]) -> tuple[Fault, ...]:
-    """A fault for each of the files `others` whose connector has the name of `config`; faulty files are passed over."""
-    doubled = (path for path in others if _name(path) == config.name)
-    return tuple(Fault("name", f'"{config.name}" is also in {path}; rename one.') for path in doubled)
+def clashes(config: ConnectorConfig, others: Iterable[Path]) -> tuple[Fault, ...]:
+    """A fault for each of the files `others` whose connector has the name of `config`, or an output topic of it.
+
+    Of faulty files only the name is looked at.
+    """
+    return tuple(fault for path in others for fault in _clash(config, path))
+
+
+def _clash(config: ConnectorConfig, path: Path) -> tuple[Fault, ...]:
+    if _name(path) == config.name:
+        return (Fault("name", f'"{config.name}" is also in {path}; rename one.'),)
+    try:
+        return output_faults(config, load_connector(path).config, path)
+    except FaultyConfigError:
+        return ()
 
 
 def _name(path: Path) -> str | None:

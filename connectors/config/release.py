@@ -9,10 +9,7 @@ from fnmatch import fnmatchcase
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
-LATER: Final[dict[str, str]] = {
-    "errors.retry.timeout": "retries of single records",
-    "errors.retry.delay.max.ms": "retries of single records",
-}
+LATER: Final[dict[str, str]] = {}
 """Keys of keyfold that may only stand at their default, and what they belong to."""
 
 CONNECT_LATER: Final[dict[str, str]] = {

@@ -55,6 +55,7 @@ class WorkerConfig(BaseSettings):
     log_format: str = _key("log.format")
     log_cleaner_backoff_ms: int = _key("log.cleaner.backoff.ms")
     log_cleaner_initial_delay_ms: int = _key("log.cleaner.initial.delay.ms")
+    task_shutdown_graceful_timeout_ms: int = _key("task.shutdown.graceful.timeout.ms")
     spark: dict[str, str] = Field(alias="spark.", repr=False)
     consumer: dict[str, str] = Field(alias="consumer.", repr=False)
     producer: dict[str, str] = Field(alias="producer.", repr=False)

@@ -56,7 +56,7 @@ def group_id(connector: str) -> str:
 
 
 class Admin:
-    """An admin client that answers with values or raises UnreachableError, OutputError.
+    """An admin client that answers with values or raises UnreachableError, NotAllowedError, OutputError.
 
     `deadline_s` is how long one request may take. Cheap to make; not to be shared with a forked process.
     """
@@ -80,7 +80,7 @@ class Admin:
         if not names:
             return {}
         futures = self._client.describe_topics(TopicCollection(names), request_timeout=self._deadline_s)
-        found = {name: self._existing(future, f"Topic {name} cannot be described") for name, future in futures.items()}
+        found = {name: self._existing(name, future) for name, future in futures.items()}
         return {name: _info(name, topic) for name, topic in found.items() if topic is not None}
 
     def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
@@ -104,7 +104,8 @@ class Admin:
         except KafkaException as error:
             if cause(error).code() == KafkaError.TOPIC_ALREADY_EXISTS:
                 return False
-            raise self._typed(error, f"Topic {name} cannot be created") from error
+            right = f"Create on topic {name} (or on the cluster)"
+            raise self._typed(error, f"Topic {name} cannot be created", right) from error
         return True
 
     def grow(self, topic: str, partitions: int) -> None:
@@ -113,16 +114,27 @@ class Admin:
         self._answers(
             lambda: self._client.create_partitions(request, request_timeout=self._deadline_s),
             f"Topic {topic} cannot be given {partitions} partitions",
+            lambda _: f"Alter on topic {topic}",
         )
 
     def topic_config(self, name: str) -> dict[str, str]:
         """The topic's settings in effect, defaults included."""
-        resource = ConfigResource(ResourceType.TOPIC, name)
+        return self.topic_configs([name])[name]
+
+    def topic_configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
+        """The same of several topics, by name, with one request."""
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in sorted(set(names))]
+        if not resources:
+            return {}
         answers = self._answers(
-            lambda: self._client.describe_configs([resource], request_timeout=self._deadline_s),
-            f"The settings of topic {name} cannot be read",
+            lambda: self._client.describe_configs(resources, request_timeout=self._deadline_s),
+            f"The settings of topic {', '.join(one.name for one in resources)} cannot be read",
+            lambda resource: f"DescribeConfigs on topic {resource.name}",
         )
-        return {key: entry.value for key, entry in answers[resource].items() if entry.value is not None}
+        return {
+            one.name: {key: entry.value for key, entry in answers[one].items() if entry.value is not None}
+            for one in resources
+        }
 
     def committed(
         self, group: str, partitions: Sequence[TopicPartition], patience_s: float = _PATIENCE_S
@@ -136,6 +148,15 @@ class Admin:
             found |= groups.committed(self._config, group, chunk, patience_s)
         return found
 
+    def members(self, group: str) -> list[str]:
+        """Who is in `group` now, each as its client id and host; for messages: none where nobody tells."""
+        try:
+            future = self._client.describe_consumer_groups([group], request_timeout=self._deadline_s)[group]
+            found = future.result(self._deadline_s * 2).members
+        except (KafkaException, TimeoutError):
+            return []
+        return sorted(f"{one.client_id} at {one.host.lstrip('/')}" for one in found)
+
     def _offsets(self, partitions: Iterable[TopicPartition], spec: OffsetSpec, level: Any) -> dict[TopicPartition, int]:
         wanted = {Partition(tp.topic, tp.partition): spec for tp in partitions}
         if not wanted:
@@ -144,6 +165,7 @@ class Admin:
         answers = self._answers(
             lambda: self._client.list_offsets(wanted, isolation_level=level, request_timeout=self._deadline_s),
             f"The offsets of {names} cannot be read",
+            lambda one: f"Describe on topic {one.topic}",
         )
         found = {TopicPartition(one.topic, one.partition): int(answer.offset) for one, answer in answers.items()}
         unknown = next((tp for tp, offset in found.items() if offset < 0), None)
@@ -154,27 +176,32 @@ class Admin:
             )
         return found
 
-    def _existing(self, future: Future[T], doing: str) -> T | None:
+    def _existing(self, name: str, future: Future[T]) -> T | None:
         try:
             return future.result(self._deadline_s * 2)
         except KafkaException as error:
             if cause(error).code() in MISSING:
                 return None
-            raise self._typed(error, doing) from error
+            raise self._typed(error, f"Topic {name} cannot be described", f"Describe on topic {name}") from error
 
-    def _answers(self, ask: Callable[[], Mapping[K, Future[T]]], doing: str) -> dict[K, T]:
-        """All answers to a request, which is sent again while the brokers are settling."""
+    def _answers(self, ask: Callable[[], Mapping[K, Future[T]]], doing: str, right: Callable[[K], str]) -> dict[K, T]:
+        """All answers to a request, which is sent again while the brokers are settling; `right` is what one takes."""
         until = time.monotonic() + self._deadline_s
         while True:
-            try:
-                return {key: future.result(self._deadline_s * 2) for key, future in ask().items()}
-            except KafkaException as error:
-                if cause(error).code() not in _SETTLING or time.monotonic() >= until:
-                    raise self._typed(error, doing) from error
+            found: dict[K, T] = {}
+            for key, future in ask().items():
+                try:
+                    found[key] = future.result(self._deadline_s * 2)
+                except KafkaException as error:
+                    if cause(error).code() not in _SETTLING or time.monotonic() >= until:
+                        raise self._typed(error, doing, right(key)) from error
+                    break
+            else:
+                return found
             time.sleep(_PAUSE_S)
 
-    def _typed(self, error: KafkaException, doing: str) -> Exception:
-        return typed(cause(error), doing, self._bootstrap)
+    def _typed(self, error: KafkaException, doing: str, right: str | None = None) -> Exception:
+        return typed(cause(error), doing, self._bootstrap, right)
 
 
 def _info(name: str, topic: Any) -> TopicInfo:

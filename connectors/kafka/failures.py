@@ -8,7 +8,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException
 
 from compactor.errors import KeyfoldError, PublishInterruptedError
-from connectors.errors import OutputError, UnreachableError
+from connectors.errors import NotAllowedError, OutputError, UnreachableError
 
 FENCED: Final = frozenset((KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH))
 """Another producer with the same transactional id was initialised after ours."""
@@ -32,15 +32,16 @@ MISSING: Final = frozenset(
     )
 )
 
-_GRANTS: Final[Mapping[int, str]] = {
-    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Grant Write and Describe on the transactional ids that begin "
-    "with the connector's name.",
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: "Grant Write and Describe on the output and dead letter topics, and Read "
-    "on the source topics (committing a position asks for it).",
-    KafkaError.GROUP_AUTHORIZATION_FAILED: "Grant Read and Describe on the group connect-<connector>.",
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "Grant IdempotentWrite on the cluster, or Create and AlterConfigs for "
-    "the output topic.",
+NOT_ALLOWED: Final[Mapping[int, str]] = {
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Write and Describe on the transactional ids that begin with the "
+    "connector's name and a hyphen",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "Read, Describe and DescribeConfigs on the source topics, and Write, Read, "
+    "Describe and DescribeConfigs on the output and dead letter topics",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "Read and Describe on the group connect-<connector>",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "IdempotentWrite on the cluster",
 }
+"""What the brokers' ACLs refuse, and the rights that it takes where nobody knows which one it was."""
+
 _UNANSWERED: Final = frozenset(
     (
         KafkaError._TIMED_OUT,
@@ -75,19 +76,29 @@ def cause(error: BaseException) -> KafkaError:
     return found if isinstance(found, KafkaError) else KafkaError(KafkaError._FAIL, str(error))
 
 
-def typed(error: KafkaError, doing: str, bootstrap: str) -> KeyfoldError:
+def not_allowed(error: KafkaError, doing: str, right: str | None = None) -> NotAllowedError:
+    """A right is missing: `right` on what, where that is known."""
+    return NotAllowedError(
+        f"{doing}: {error.str()}: its principal lacks a right.",
+        f"Grant {right or NOT_ALLOWED[error.code()]} (kafka-acls.sh --add); it is tried again by itself.",
+    )
+
+
+def typed(error: KafkaError, doing: str, bootstrap: str, right: str | None = None) -> KeyfoldError:
     """What `error` means to an operator; `doing` begins the message and names connector, topic, partition.
 
+    `right`: the one that it takes, and on what. A missing right is a NotAllowedError, which is retriable.
     What nobody has to act on is a PublishInterruptedError or an UnreachableError: both are retriable.
     """
     code = error.code()
-    if code in _GRANTS:
-        return OutputError(f"{doing}: {error.str()}.", _GRANTS[code])
+    if code in NOT_ALLOWED:
+        return not_allowed(error, doing, right)
     if code in _SETTINGS:
         return OutputError(f"{doing}: {error.str()}.", _SETTINGS[code])
-    if code in MISSING:
-        return OutputError(
-            f"{doing}: {error.str()}.", "Look whether the topic was deleted; a deleted output is not made again."
+    if code in MISSING:  # of one broker at one moment: only step T3, which asks for longer, calls a topic deleted
+        return UnreachableError(
+            f"{doing}: {bootstrap} does not know the topic at the moment: {error.str()}.",
+            "It is asked for again; if it was deleted, the next start of the connector says so.",
         )
     if code in _UNANSWERED or error.retriable():
         return UnreachableError(

@@ -17,12 +17,14 @@ from confluent_kafka import TopicPartition as Partition
 from compactor.record import TopicPartition
 from connectors.errors import UnreachableError
 from connectors.kafka.consumers import Setting
-from connectors.kafka.failures import cause, typed
+from connectors.kafka.failures import NOT_ALLOWED, cause, typed
 
 Held = tuple[int, str]
 """A committed offset and its metadata."""
 
 _PAUSE_S: Final = 0.05
+_FIRST_S: Final = 2.0
+"""How long the first question may take; each next one twice as long."""
 _PENDING: Final = KafkaError.UNSTABLE_OFFSET_COMMIT
 _LATER: Final = frozenset(
     (
@@ -44,18 +46,21 @@ def committed(
     """What `group` holds for each partition, None where nothing; `config` is an admin client's.
 
     Positions in a transaction that is not decided yet are waited for, up to `patience_s` (KIP-447). Raises
-    UnreachableError, OutputError (no right to read the group).
+    UnreachableError, NotAllowedError.
     """
     settings = {**config, "group.id": group, "isolation.level": "read_committed", "enable.auto.commit": False}
     bootstrap = str(config.get("bootstrap.servers", "the brokers"))
     until = time.monotonic() + patience_s
     with closing(Consumer(settings)) as consumer:
         found: dict[TopicPartition, Held | None] = {}
+        patience = _FIRST_S
         while waiting := [tp for tp in partitions if tp not in found]:
-            answers, trouble = _ask(consumer, waiting, max(0.1, until - time.monotonic()))
+            answers, trouble = _ask(consumer, waiting, min(patience, max(0.1, until - time.monotonic())))
+            patience *= 2
             found |= {_tp(answer): _held(answer) for answer in answers if answer.error is None}
             trouble = next((answer.error for answer in answers if answer.error is not None), trouble)
-            _check(trouble, f"The position of {waiting[0]} in group {group} cannot be read", bootstrap, until)
+            doing = f"The position of {waiting[0]} in group {group} cannot be read"
+            _check(trouble, doing, f"Read and Describe on group {group}", bootstrap, until)
     return found
 
 
@@ -65,15 +70,17 @@ def _ask(
     try:
         return consumer.committed([Partition(tp.topic, tp.partition) for tp in partitions], timeout_s), None
     except KafkaException as error:
-        return [], cause(error)
+        heard = consumer.poll(0)  # that the coordinator may not be asked for is told there, and nowhere else
+        refusal = heard.error() if heard is not None else None
+        return [], refusal if refusal is not None and refusal.code() in NOT_ALLOWED else cause(error)
 
 
-def _check(trouble: KafkaError | None, doing: str, bootstrap: str, until: float) -> None:
+def _check(trouble: KafkaError | None, doing: str, right: str, bootstrap: str, until: float) -> None:
     """Raises where waiting does not help, or has been long enough; waits a moment otherwise."""
     if trouble is None:
         return
     if trouble.code() not in _LATER and not trouble.retriable():
-        raise typed(trouble, doing, bootstrap)
+        raise typed(trouble, doing, bootstrap, right)
     if time.monotonic() < until:
         time.sleep(_PAUSE_S)
         return

@@ -28,6 +28,8 @@ PINNED: Final[dict[str, Setting]] = {
 DEFAULTS: Final[dict[str, Setting]] = {
     "linger.ms": 20,
     "batch.num.messages": 100_000,
+    # max.message.bytes counts what is compressed: a record that fits into the source because of it must fit here too.
+    "compression.type": "lz4",
     # A short queue: what a slow broker has not taken must not wait here beyond the transaction's time.
     "queue.buffering.max.messages": 200_000,
     "queue.buffering.max.kbytes": 32 << 10,
@@ -61,7 +63,7 @@ def settings(config: Mapping[str, Setting], name: str, largest_message: int) -> 
 def fence_all(config: Mapping[str, Setting], ids: Iterable[str], deadline_s: float = DEADLINE_S) -> None:
     """Ends whatever a producer with one of `ids` has begun, and shuts it out (a take-over's second step).
 
-    Raises UnreachableError after `deadline_s`, OutputError where the ids may not be used.
+    Raises UnreachableError after `deadline_s`, NotAllowedError where the ids may not be used.
     """
     names = sorted(ids)
     if not names:
@@ -74,7 +76,7 @@ def initialised(config: Mapping[str, Setting], deadline_s: float = DEADLINE_S) -
     """A producer that has shut out all earlier ones with its transactional id.
 
     Their open transactions are aborted, those being committed are waited for. Raises UnreachableError after
-    `deadline_s`, OutputError where the id may not be used.
+    `deadline_s`, NotAllowedError where the id may not be used.
     """
     producer = Producer(dict(config))
     until = time.monotonic() + deadline_s
@@ -85,5 +87,9 @@ def initialised(config: Mapping[str, Setting], deadline_s: float = DEADLINE_S) -
         except KafkaException as error:
             found = cause(error)
             if not found.retriable() or time.monotonic() >= until:
-                doing = f"Transactional id {config['transactional.id']} cannot be initialised"
-                raise typed(found, doing, str(config.get("bootstrap.servers"))) from error
+                name = config["transactional.id"]
+                doing, right = (
+                    f"Transactional id {name} cannot be initialised",
+                    f"Write and Describe on transactional id {name}",
+                )
+                raise typed(found, doing, str(config.get("bootstrap.servers")), right) from error

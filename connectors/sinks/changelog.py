@@ -20,6 +20,7 @@ from msgspec import Struct
 from compactor.publish import BucketPlan, Sent
 from compactor.storage import Storage
 from connectors.kafka import producers
+from connectors.retrying import Retry
 from connectors.sinks.ledger import Ledger
 from connectors.sinks.pieces import Piece, loads, pieces
 from connectors.sinks.refusal import Verdicts, send_all
@@ -63,14 +64,15 @@ class ChangelogPublisher(Struct, frozen=True, kw_only=True):
                 dead_letters=connector.dead_letter_topic,
                 context_headers=connector.dead_letter_context_headers,
             ),
+            limits=Limits(retry=Retry(connector.errors_retry_timeout_ms, connector.errors_retry_delay_max_ms)),
         )
 
     def publish(self, plan: BucketPlan, records: Iterator[pa.RecordBatch]) -> Sequence[Sent]:
         """Sends `records`, the survivors and rejected records of the plan's ranges by (topic, partition, offset).
 
         Afterwards the group's position of every target is its end. Raises FencedError, PositionMovedError,
-        PublishInterruptedError, OutcomeUnknownError, OutputError, RecordRefusedError, RejectedRecordError,
-        UnreachableError; what was committed before that stays committed, the rest has no effect.
+        PublishInterruptedError, OutcomeUnknownError, OutputError, NotAllowedError, RecordRefusedError,
+        RejectedRecordError, UnreachableError; what was committed before that stays committed, the rest has no effect.
         """
         if not plan.targets:
             return ()
@@ -78,11 +80,14 @@ class ChangelogPublisher(Struct, frozen=True, kw_only=True):
         ledger = Ledger(plan, self.output_ids)
         session = Session(bucket, self.clients, self.limits)
         try:
-            session.open(ledger.expected)
+            self._open(session, ledger)
             self._send(session, ledger, pieces(records, ledger.partitions, self.limits))
         finally:
             session.close()
         return ledger.sent()
+
+    def _open(self, session: Session, ledger: Ledger) -> None:
+        self.limits.retry.run(lambda: session.open(ledger.expected), f"{session.bucket}: steps 6 and 7")
 
     def _send(self, session: Session, ledger: Ledger, found: Iterable[Piece]) -> None:
         transaction = Transaction(session, ledger, self.rules)
@@ -91,8 +96,24 @@ class ChangelogPublisher(Struct, frozen=True, kw_only=True):
         def single(piece: Piece, refusal: Refused) -> None:
             verdicts.take(piece, refusal, ledger.output(piece.tp))
 
+        def send(group: Sequence[Piece]) -> int:
+            """One transaction; a new one where nobody answered before its commit was asked for (errors.retry.*).
+
+            Steps 6 and 7 come first: they abort what is left of it, and prove that nothing of it took effect.
+            """
+            broken = False
+
+            def once() -> int:
+                nonlocal broken
+                if broken:
+                    session.open(ledger.expected)
+                broken = True
+                return transaction.send(group)
+
+            return self.limits.retry.run(once, f"{session.bucket}: a transaction")
+
         for load in loads(found, self.limits.transaction_bytes):
-            send_all(load, transaction.send, single, lambda: session.open(ledger.expected))
+            send_all(load, send, single, lambda: self._open(session, ledger))
 
 
 def _output_ids(state: State) -> dict[str, str]:

@@ -41,7 +41,9 @@ def ensure(admin: Admin, connector: ConnectorConfig, source: str, name: str, par
         admin.grow(name, partitions)
         info = _ready(admin, name, partitions)
         _log.info("output topic grown", topic=name, partitions=partitions)
-    _check(connector, name, admin.topic_config(name), source_config)
+    config = admin.topic_config(name)
+    check(connector, name, config)
+    warn(connector, name, config, source_config)
     return info.id
 
 
@@ -88,11 +90,16 @@ def faults(connector: ConnectorConfig, config: Config) -> list[str]:
     found = []
     if "compact" in connector.cleanup_policy and "compact" not in policy:
         found.append(f"cleanup.policy is {config.get('cleanup.policy')}, it has to contain compact")
-    if "delete" in policy and "delete" not in connector.cleanup_policy:
+    if "delete" in policy and "delete" not in connector.cleanup_policy and _expires(config):
         found.append("cleanup.policy contains delete, which the connector's does not: keys would expire")
     if config.get("message.timestamp.type") != "CreateTime":
         found.append(f"message.timestamp.type is {config.get('message.timestamp.type')}, it has to be CreateTime")
     return found
+
+
+def _expires(config: Config) -> bool:
+    """Whether a topic that may delete ever does: unlimited in time and size, it keeps everything."""
+    return (config.get("retention.ms"), config.get("retention.bytes")) != ("-1", "-1")
 
 
 def warnings(connector: ConnectorConfig, config: Config, source: Config) -> list[str]:
@@ -108,26 +115,33 @@ def warnings(connector: ConnectorConfig, config: Config, source: Config) -> list
     return found + [f"{name} is {config[name]}, records with other times are refused" for name in bounded]
 
 
-def resume_safe_ms(config: Config) -> int | None:
+def resume_safe_ms(config: Config, lag_ms: int) -> int | None:
     """How long a reader may stay away from a topic with these settings without missing a tombstone or a record.
 
-    The smaller of delete.retention.ms and, where it deletes, retention.ms; None is for ever.
+    The smaller of delete.retention.ms and, where it deletes, retention.ms; None is for ever. Retention goes by a
+    record's own time, and each has waited for min.compaction.lag.ms (`lag_ms`) before it came: it has only the rest.
     """
     policy = config.get("cleanup.policy", "delete")
     limits = [int(config.get("delete.retention.ms", 86_400_000))] if "compact" in policy else []
     retention = int(config.get("retention.ms", 604_800_000))
     if "delete" in policy and retention >= 0:
-        limits.append(retention)
+        limits.append(max(0, retention - lag_ms))
     return min(limits, default=None)
 
 
-def _check(connector: ConnectorConfig, name: str, config: Config, source: Config) -> None:
+def check(connector: ConnectorConfig, name: str, config: Config) -> None:
+    """Raises OutputError where the settings `config` of the output topic `name` break a promise: all that do."""
     wrong = faults(connector, config)
     if wrong:
         raise OutputError(
             f"Connector {connector.name}: output topic {name} cannot take what is published: {'; '.join(wrong)}.",
-            "Change it with kafka-configs.sh --alter, or name another output.topic.",
+            "Change it with kafka-configs.sh --alter and start the connector again; for a connector that has not "
+            "published yet another output.topic will do as well.",
         )
+
+
+def warn(connector: ConnectorConfig, name: str, config: Config, source: Config) -> None:
+    """Logs what may make the output topic refuse single records, or keep them for longer."""
     for text in warnings(connector, config, source):
         _log.warning("output topic does not fit in all", connector=connector.name, topic=name, reason=text)
 

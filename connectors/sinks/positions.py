@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from compactor.errors import PositionError
 from compactor.position import Position, decode
 from compactor.record import TopicPartition
 from connectors.kafka.admin import Admin
 from connectors.kafka.groups import Held
+
+AGAIN: Final = "It is tried again from the positions that the group holds."
 
 
 def read_positions(
@@ -26,6 +29,24 @@ def moved(
 ) -> list[TopicPartition]:
     """The partitions whose position is not the expected one: another offset, or written for another catalog."""
     return [tp for tp, offset in expected.items() if not _same(held[tp], offset, catalog_id)]
+
+
+def moved_by(position: Position | None, catalog_id: str, members: Sequence[str]) -> tuple[str, str]:
+    """Who moved a position to `position`, as far as it tells, and what to do about it; `members` are the group's."""
+    if position is None:
+        return "it is gone: it expired, or somebody deleted it", AGAIN
+    if position.catalog_id is None:
+        named = f"; members of the group are {', '.join(members)}" if members else "; the group has no members now"
+        return (
+            f"somebody else committed it{named}",
+            f"Stop the consumer or the Kafka Connect sink of the same name, or rename this connector. {AGAIN}",
+        )
+    if position.catalog_id != catalog_id:
+        return (
+            f"catalog {position.catalog_id} wrote it: a connector of this name with another storage.location",
+            "Stop that one, or rename it.",
+        )
+    return "another publish task of this connector committed it", AGAIN
 
 
 def _same(position: Position | None, offset: int | None, catalog_id: str) -> bool:

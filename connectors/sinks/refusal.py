@@ -89,8 +89,9 @@ class Verdicts:
         if not self._rules.tolerate:
             raise RecordRefusedError(
                 f"{where} for output topic {output}: {refusal.reason}.",
-                f"Change what the settings of {output} refuse (max.message.bytes, message.timestamp.*), or set "
-                "errors.tolerance=all, with errors.deadletterqueue.topic.name to keep such records.",
+                f"Change what the settings of {output} refuse (max.message.bytes, which counts compressed bytes: see "
+                "producer.override.compression.type; message.timestamp.*), or set errors.tolerance=all, with "
+                "errors.deadletterqueue.topic.name to keep such records.",
             )
         mine[offset] = refusal.reason
         _log.warning(

@@ -16,15 +16,14 @@ from compactor.failpoints import hit
 from compactor.publish import BucketPlan
 from compactor.record import TopicPartition
 from compactor.storage import Storage
-from connectors.errors import OutputError
+from connectors.errors import OutputError, UnreachableError
+from connectors.kafka import gone
 from connectors.kafka.admin import Admin, chunks, group_id
-from connectors.kafka.failures import FENCED, typed
+from connectors.kafka.failures import FENCED, NOT_ALLOWED, cause, not_allowed, typed
 from connectors.kafka.producers import LARGEST_BATCH, initialised, settings, transactional_id
-from connectors.sinks.positions import moved, read_positions
+from connectors.sinks import others
+from connectors.sinks.positions import AGAIN, moved, moved_by, read_positions
 from connectors.sinks.settings import Clients, Limits
-
-_AGAIN: Final = "It is tried again from the positions that the group holds."
-
 
 _ABORT_S: Final = 2.0
 
@@ -58,6 +57,7 @@ class Session:
             {"group.id": group_id(bucket.connector), "enable.auto.commit": False, "log_level": 2, **clients.admin}
         )
         self._producer: Producer | None = None
+        self._looked = False
 
     @property
     def producer(self) -> Producer:
@@ -73,12 +73,15 @@ class Session:
         """
         self._producer = None
         self._check_outputs()
-        name = transactional_id(self.bucket.connector, self.bucket.plan.bucket)
-        config = settings(self._clients.producer, name, self._largest_message)
+        config = settings(self._clients.producer, self._transactional_id, self._largest_message)
         self._producer = initialised(config, self.limits.deadline_s)
         hit("publish.fence")
         self.check_epoch()
         self._check_positions(expected)
+        if not self._looked:  # what a refused batch interrupts was looked at when it began
+            reader = {"group.id": group_id(self.bucket.connector), **self._clients.admin}
+            others.check(str(self.bucket), self.admin, reader, self.bucket.plan.targets)
+            self._looked = True
         hit("publish.position")
 
     def check_epoch(self) -> None:
@@ -104,14 +107,40 @@ class Session:
 
     def verdict(self, error: KafkaError, doing: str) -> KeyfoldError:
         """What `error` of the producer means; raises FencedError where a newer owner caused it."""
+        if error.code() in NOT_ALLOWED:  # first, as a right on the transactional id that is gone is fatal to librdkafka
+            return not_allowed(error, f"{self.bucket}: {doing}", self._right(error.code()))
         if error.code() in FENCED or error.fatal():
             self.check_epoch()
             return PublishInterruptedError(
-                f"{self.bucket}: {doing}: its producer was shut out, by a later publish task of this worker or by "
-                f"transaction.timeout.ms: {error.str()}.",
-                _AGAIN,
+                f"{self.bucket}: {doing}: its producer was shut out, by a later publish task of this worker, by "
+                f"transaction.timeout.ms, or by a worker of this connector name with another catalog: {error.str()}.",
+                f"{AGAIN} If it goes on, look for a worker of the same connector name with another storage.location.",
             )
         return typed(error, f"{self.bucket}: {doing}", str(self._clients.producer.get("bootstrap.servers")))
+
+    def _right(self, code: int) -> str | None:
+        """The right that a producer lacks where the brokers refuse with `code`, and on what."""
+        names = {
+            KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: f"transactional id {self._transactional_id}",
+            KafkaError.GROUP_AUTHORIZATION_FAILED: f"group {group_id(self.bucket.connector)}",
+            KafkaError.TOPIC_AUTHORIZATION_FAILED: f"output topic {', '.join(self._outputs)} and the dead letter topic",
+        }
+        rights = "Read and Describe" if code == KafkaError.GROUP_AUTHORIZATION_FAILED else "Write and Describe"
+        return f"{rights} on {names[code]}" if code in names else None
+
+    def trouble(self) -> KafkaError | None:
+        """Why the open transaction can only be aborted; None where it need not be.
+
+        Librdkafka drops the records of such a transaction and tells the reason to the next call about it only. This
+        one has no effect, as what it adds is aborted.
+        """
+        one = self.bucket.plan.targets[0]
+        position, group = Partition(one.topic, one.partition, one.start), self._consumer.consumer_group_metadata()
+        try:
+            self.producer.send_offsets_to_transaction([position], group, _ABORT_S)
+        except KafkaException as error:
+            return cause(error)
+        return None
 
     def abort(self) -> None:
         """Ends the open transaction without effect, if that is quickly done.
@@ -134,6 +163,10 @@ class Session:
         self._producer = None
         self._consumer.close()
 
+    @property
+    def _transactional_id(self) -> str:
+        return transactional_id(self.bucket.connector, self.bucket.plan.bucket)
+
     @cached_property
     def _outputs(self) -> list[str]:
         return sorted({target.output for target in self.bucket.plan.targets if target.output is not None})
@@ -145,15 +178,18 @@ class Session:
         return min((int(config["max.message.bytes"]) for config in configs), default=LARGEST_BATCH)
 
     def _check_outputs(self) -> None:
-        """The output topics must be the ones that the plan was made for."""
-        found = self.admin.describe(self._outputs)
+        """The output topics must be the ones that the plan was made for; that one is gone, only step T3 says."""
+        found = gone.described(self.admin.describe, self._outputs, known=self._outputs)
         for name in self._outputs:
             ours = self.bucket.output_ids[name]
-            theirs = found[name].id if name in found else None
-            if theirs != ours:
-                what = "does not exist any more" if theirs is None else f"was recreated: its id was {ours}, is {theirs}"
+            if name not in found:
+                raise UnreachableError(
+                    f"{self.bucket}: no broker knows output topic {name}.",
+                    "It is asked for again; if it was deleted, the next start of the connector says so.",
+                )
+            if found[name].id != ours:
                 raise OutputError(
-                    f"{self.bucket}: output topic {name} {what}.",
+                    f"{self.bucket}: output topic {name} was recreated: its id was {ours}, is {found[name].id}.",
                     "What was published is gone: go on under a new connector name.",
                 )
 
@@ -163,8 +199,10 @@ class Session:
         wrong = moved(held, expected, self.bucket.plan.catalog_id)
         if wrong:
             tp = wrong[0]
+            found = held[tp]
+            why, action = moved_by(found, self.bucket.plan.catalog_id, self.admin.members(group))
             raise PositionMovedError(
-                f"{self.bucket}: group {group} holds {held[tp]} for {tp}, planned was {expected[tp]} "
-                f"({len(wrong)} of {len(expected)} positions have moved).",
-                _AGAIN,
+                f"{self.bucket}: group {group} holds {None if found is None else found.offset} for {tp}, planned was "
+                f"{expected[tp]} ({len(wrong)} of {len(expected)} positions have moved): {why}.",
+                action,
             )

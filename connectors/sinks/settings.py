@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from connectors.kafka.consumers import Setting
+from connectors.retrying import NEVER, Retry
 
 
 class Clients(Struct, frozen=True, kw_only=True):
@@ -34,9 +35,10 @@ class Rules(Struct, frozen=True, kw_only=True):
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """What a transaction holds at most, and how long the broker is waited for at each step."""
+    """What a transaction holds at most, how long the broker is waited for at each step, and what follows then."""
 
     transaction_bytes: int = 64 << 20
     transaction_s: float = 10.0
     piece_records: int = 10_000
     deadline_s: float = 50.0
+    retry: Retry = NEVER

@@ -13,7 +13,7 @@ from compactor.errors import OutcomeUnknownError, PublishInterruptedError
 from compactor.failpoints import hit
 from compactor.position import Position, encode
 from compactor.record import TopicPartition, measure
-from connectors.kafka.failures import MISSING, REFUSED, cause
+from connectors.kafka.failures import MISSING, REFUSED, cause, not_allowed
 from connectors.sinks import dead_letter
 from connectors.sinks import encode as encoding
 from connectors.sinks.ledger import NOTHING, Ledger, Tally
@@ -165,6 +165,10 @@ class Transaction:
         try:
             self._session.offsets(found)
         except KafkaException as error:
+            if cause(error).code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                sources = ", ".join(sorted({one.topic for one in found}))
+                doing = f"{self._session.bucket}: the positions of {sources} are not taken"
+                raise not_allowed(cause(error), doing, f"Read on source topic {sources}") from error
             if cause(error).code() not in MISSING:
                 raise
             raise PublishInterruptedError(
@@ -191,8 +195,10 @@ class Transaction:
 
     def _aborted(self, error: KafkaError, doing: str) -> Exception:
         """Aborts; the exception that the failed deliveries, or else `error`, come down to."""
+        dropped = any(one.code() in _PURGED for one in self._session.failures)
+        trouble = self._session.trouble() if dropped else None
         self._session.abort()  # this also brings the delivery reports that are still missing
-        found = [one for one in self._session.failures if one.code() not in _PURGED] + [error]
+        found = [one for one in self._session.failures if one.code() not in _PURGED] + [trouble or error]
         refusal = next((one for one in found if one.code() in REFUSED), None)
         if refusal is not None:
             return Refused(refusal.str())

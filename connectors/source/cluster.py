@@ -24,6 +24,10 @@ class NoAnswerError(Exception):
     """The brokers did not answer a request; str() is why. Never leaves the package: it is retried, then named."""
 
 
+class NotAllowedHereError(NoAnswerError):
+    """The brokers refuse to tell, and will until a right is granted. Never leaves the package either."""
+
+
 class Answers(msgspec.Struct, frozen=True):
     """Offsets by partition, and why a partition has none."""
 
@@ -80,7 +84,7 @@ class KafkaCluster:
         if not wanted:
             return {}
         futures = self._admin.describe_topics(TopicCollection(wanted), request_timeout=self._timeout)
-        found = {name: _existing(future) for name, future in futures.items()}
+        found = {name: _existing(name, future) for name, future in futures.items()}
         return {name: topic for name, topic in found.items() if topic is not None}
 
     def _offsets(self, partitions: Iterable[TopicPartition], spec: OffsetSpec) -> Answers:
@@ -96,6 +100,7 @@ class KafkaCluster:
             try:
                 offset = future.result().offset
             except KafkaException as error:
+                _check_allowed(error, key.topic)
                 answers.failures[key] = reason(error)
                 continue
             if offset < 0:  # what librdkafka says, without an error, when the leader went away in the meantime
@@ -114,11 +119,18 @@ def _topic(described: Any) -> Topic:
     return Topic(topic_id(described.topic_id), len(described.partitions))
 
 
-def _existing(future: Future[Any]) -> Any:
+def _existing(name: str, future: Future[Any]) -> Any:
     """The description that `future` brings, None for a topic that does not exist."""
     try:
         return future.result()
     except KafkaException as error:
         if error.args[0].code() in _ABSENT:
             return None
+        _check_allowed(error, name)
         raise NoAnswerError(reason(error)) from None
+
+
+def _check_allowed(error: KafkaException, topic: str) -> None:
+    """Raises where ACLs do not let us ask about `topic`."""
+    if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        raise NotAllowedHereError(f"topic {topic}: {reason(error)}") from None

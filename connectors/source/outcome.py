@@ -11,8 +11,9 @@ from typing import Final
 
 import msgspec
 
+from compactor.errors import RejectedRecordError
 from compactor.record import TopicPartition
-from connectors.errors import ConnectorError, DataLossError, SourceChangedError, UnreachableError
+from connectors.errors import ConnectorError, DataLossError, NotAllowedError, SourceChangedError, UnreachableError
 
 NEW_NAME: Final = "Go on under a new connector name; the state of this one stays as it is."
 
@@ -130,11 +131,19 @@ def missing(connector: str, partition: TopicPartition, ours: int, hi: int, stand
     return lost(connector, partition, ours, standing.log_start or 0)
 
 
-def refused(connector: str, partition: TopicPartition, ours: int, reason: str) -> ConnectorError:
+def refused(connector: str, partition: TopicPartition, ours: int, reason: str) -> NotAllowedError:
     """The broker does not let us read."""
-    return ConnectorError(
+    return NotAllowedError(
         f"Connector {connector}: may not read {partition} at offset {ours}: {reason}.",
-        "Grant Read and Describe on the topic to the connector's principal.",
+        f"Grant Read and Describe on topic {partition.topic} (kafka-acls.sh --add); it is tried again by itself.",
+    )
+
+
+def untold(connector: str, reason: str) -> NotAllowedError:
+    """The brokers do not let us ask about a topic."""
+    return NotAllowedError(
+        f"Connector {connector}: may not ask where a source topic ends: {reason}.",
+        "Grant Read and Describe on it (kafka-acls.sh --add); it is tried again by itself.",
     )
 
 
@@ -143,6 +152,14 @@ def damaged(connector: str, partition: TopicPartition, ours: int, reason: str) -
     return ConnectorError(
         f"Connector {connector}: a batch of {partition} at or after offset {ours} cannot be read: {reason}.",
         "Look at that batch with kafka-dump-log.sh; records in it are not skipped on their own.",
+    )
+
+
+def undecodable(connector: str, partition: TopicPartition, offset: int, reason: str) -> RejectedRecordError:
+    """A record has something that cannot be read, and nobody is there to let it go."""
+    return RejectedRecordError(
+        f"Connector {connector}: the record {partition} at offset {offset} cannot be read whole: {reason}.",
+        "Correct its producer, and write it again if it counts.",
     )
 
 

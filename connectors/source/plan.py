@@ -157,7 +157,8 @@ def _fill(queue: list[Range], target: float) -> Bundle:
         if item.size > room + sliver:
             cut = item.lo + max(1, round(room))
             queue.append(msgspec.structs.replace(item, lo=cut))
-            item = msgspec.structs.replace(item, hi=cut)
+            taken.append(msgspec.structs.replace(item, hi=cut))
+            break  # the rest is of the same partition
         taken.append(item)
         room -= item.size
     return Bundle(tuple(taken))

@@ -15,8 +15,9 @@ import structlog
 
 from compactor.record import TopicPartition
 from connectors.errors import UnreachableError
-from connectors.source import plan
-from connectors.source.cluster import Answers, Cluster, NoAnswerError
+from connectors.kafka import gone
+from connectors.source import outcome, plan
+from connectors.source.cluster import Answers, Cluster, NoAnswerError, NotAllowedHereError
 from connectors.source.offsets import Offsets, TopicOffsets
 from connectors.source.options import SourceOptions
 from connectors.source.plan import Topic
@@ -58,7 +59,8 @@ class Planner:
 
     def pin(self) -> None:
         """From now on the source ends where it ends now. Raises UnreachableError after the time for retries."""
-        self._pinned = self._until_answered(self._pin)
+        until = self._clock() + min(gone.SURE_S, self._options.patience.timeout / 2)
+        self._pinned = self._until_answered(lambda: self._pin(until))
 
     def initial(self) -> dict[str, TopicOffsets]:
         """Where a new query begins: the starts of known topics, the log starts of others.
@@ -77,6 +79,8 @@ class Planner:
             self._wait()
         try:
             end = self._latest(start, limit)
+        except NotAllowedHereError as error:
+            raise outcome.untold(self._options.connector, str(error)) from None
         except NoAnswerError as error:
             self._troubled(str(error))
             return start
@@ -94,8 +98,11 @@ class Planner:
             log_starts = _complete(self._cluster.log_starts(_partitions(new)))
         return {**starts, **plan.introduce(new, topics, log_starts)}
 
-    def _pin(self) -> _Pinned:
+    def _pin(self, until: float) -> _Pinned:
         topics = self._known()
+        absent = self._options.starts.keys() - topics.keys()
+        if absent and self._clock() < until:  # what is left out now would not be read at all
+            raise NoAnswerError(f"topic {min(absent)} is not known at the moment")
         every = _partitions(topics)
         log_starts = _complete(self._cluster.log_starts(every))
         return _Pinned(topics, log_starts, _complete(self._cluster.log_ends(every)))
@@ -172,6 +179,8 @@ class Planner:
         while True:
             try:
                 return ask()
+            except NotAllowedHereError as error:
+                raise outcome.untold(self._options.connector, str(error)) from None
             except NoAnswerError as error:
                 self._topics = None
                 passed = self._clock() - began

@@ -24,6 +24,8 @@ class Cursor:
     start: int
     position: int
     records: int = 0
+    absent_since: float | None = None
+    """When its topic was found unknown, in seconds that only rise; None while it is there."""
 
     @property
     def finished(self) -> bool:

@@ -20,14 +20,15 @@ from confluent_kafka import TopicPartition as Partition
 
 from compactor.failpoints import hit
 from compactor.record import TopicPartition
+from connectors.kafka import gone
 from connectors.kafka.consumers import Session, borrowed
 from connectors.source import outcome
-from connectors.source.cluster import KafkaCluster, NoAnswerError
+from connectors.source.cluster import KafkaCluster, NoAnswerError, NotAllowedHereError
 from connectors.source.options import SourceOptions
 from connectors.source.outcome import Fault, Standing, Verdict
 from connectors.source.plan import Bundle, Topic
 from connectors.source.progress import Cursor, Watch
-from connectors.source.records import Slots, bounded, to_arrow, with_range, within
+from connectors.source.records import Slots, bounded, to_arrow, whole, with_range, within
 
 _POLL_S: Final = 0.05
 _AGAIN_S: Final = 0.2
@@ -40,7 +41,7 @@ def read(bundle: Bundle, options: SourceOptions) -> Iterator[pa.RecordBatch]:
     """The records of the bundle's ranges, each partition's in order, and with `ranges` a row for every range.
 
     Raises DataLossError, SourceChangedError, UnreachableError, or ConnectorError where reading is refused or a
-    batch is damaged.
+    batch is damaged; without `ranges` RejectedRecordError for a record that cannot be read whole.
     """
     if not bundle.ranges:
         return
@@ -107,7 +108,7 @@ class _Reading:
         limit = self._options.limits.batch_bytes
         self._chunk = max(1, min(_MOST, limit * len(batch) // max(1, batch.nbytes), self._chunk * 10))
         for part in bounded(batch, limit):
-            yield with_range(part) if self._options.reading.ranges else part
+            yield with_range(part) if self._options.reading.ranges else whole(part, self._options.connector)
 
     def _advance(self, waited: float) -> list[pa.RecordBatch]:
         """Takes the consumer's positions over; pauses and states the ranges that are finished by it."""
@@ -166,11 +167,13 @@ class _Reading:
         """What the broker states of each; nothing where it does not answer."""
         try:
             topics = self._cluster.named(cursor.part.topic for cursor in cursors)
+            there = [cursor.key for cursor in cursors if cursor.part.topic in topics]
+            log_starts, log_ends = self._cluster.log_starts(there).offsets, self._cluster.log_ends(there).offsets
+        except NotAllowedHereError as error:
+            raise outcome.untold(self._options.connector, str(error)) from None
         except NoAnswerError as error:
             self._watch.reason = str(error)
             return {}
-        there = [cursor.key for cursor in cursors if cursor.part.topic in topics]
-        log_starts, log_ends = self._cluster.log_starts(there).offsets, self._cluster.log_ends(there).offsets
         return {
             cursor.key: Standing(_id(topics, cursor), log_starts.get(cursor.key), log_ends.get(cursor.key))
             for cursor in cursors
@@ -180,7 +183,7 @@ class _Reading:
         """Does what the standing of a range asks for: nothing, an error, or with on.data.loss=skip a gap."""
         name, part = self._options.connector, cursor.part
         verdict = Verdict.WAIT if standing is None else outcome.judge(part.topic_id, cursor.position, part.hi, standing)
-        if standing is None or verdict is Verdict.WAIT:
+        if standing is None or self._may_come_back(cursor, verdict) or verdict is Verdict.WAIT:
             return []
         if verdict is Verdict.RECREATED:
             raise outcome.recreated(name, part.topic, part.topic_id, standing.topic_id or "")
@@ -189,6 +192,15 @@ class _Reading:
         if not self._options.reading.skip_lost:
             raise outcome.missing(name, cursor.key, cursor.position, part.hi, standing)
         return self._skip(cursor, part.hi if standing.log_start is None else standing.log_start)
+
+    def _may_come_back(self, cursor: Cursor, verdict: Verdict) -> bool:
+        """Whether the topic is unknown, but not for long enough to be gone."""
+        if verdict is not Verdict.DELETED:
+            cursor.absent_since = None
+            return False
+        now = time.monotonic()
+        cursor.absent_since = now if cursor.absent_since is None else cursor.absent_since
+        return now - cursor.absent_since < gone.SURE_S
 
     def _skip(self, cursor: Cursor, resume: int) -> list[pa.RecordBatch]:
         log = _log.bind(connector=self._options.connector, topic=cursor.part.topic, partition=cursor.part.partition)
@@ -215,6 +227,8 @@ class _Reading:
             began = time.monotonic()
             try:
                 return self._cluster.named({cursor.part.topic for cursor in self._cursors})
+            except NotAllowedHereError as error:
+                raise outcome.untold(self._options.connector, str(error)) from None
             except NoAnswerError as error:
                 self._watch.reason = str(error)
                 time.sleep(_AGAIN_S)

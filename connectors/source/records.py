@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, chain
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -12,10 +12,13 @@ import pyarrow.compute as pc
 from confluent_kafka import Message
 from numpy.typing import NDArray
 
-from compactor.record import HEADERS, RANGE, RECORDS, SOURCE, TopicPartition
+from compactor.record import HEADERS, RANGE, SOURCE, TopicPartition
+from connectors.kafka import headers
+from connectors.source import outcome
 from connectors.source.plan import Range
 
 Longs = NDArray[np.int64]
+READ: Final = SOURCE.remove(SOURCE.get_field_index("range"))
 
 
 class Slots:
@@ -56,26 +59,35 @@ def within(messages: list[Message], slots: Longs, lows: Longs, highs: Longs) -> 
 
 
 def to_arrow(messages: Sequence[Message], slots: Longs, offsets: Longs, where: Slots) -> pa.RecordBatch:
-    """Messages as a batch of `RECORDS`, in their order."""
+    """Messages as a batch of `RECORDS` and `rejected`, in their order.
+
+    Headers with a name that is not UTF-8 are left out, and the record is rejected for it.
+    """
     topics, partitions = where.columns(slots)
     # Each pair is taken apart at once: a list of 50,000 tuples costs seven times as much, in garbage collection.
     stamps = pa.array([message.timestamp()[1] for message in messages], pa.int64())
     kinds = np.array([message.timestamp()[0] for message in messages], np.int32)
     # librdkafka counts 0 not available, 1 CreateTime, 2 LogAppendTime: each one more than Kafka's own id.
+    found, odd = headers.of_all(messages)
     columns = [
         *(topics, partitions, pa.array(offsets), stamps, pa.array(kinds - 1, pa.int32())),
         pa.array([message.key() for message in messages], pa.binary()),
         pa.array([message.value() for message in messages], pa.binary()),
-        _headers([message.headers() for message in messages]),
+        _headers(found),
+        _rejected(len(messages), odd),
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=RECORDS)
+    return pa.RecordBatch.from_arrays(columns, schema=READ)
+
+
+def _rejected(size: int, odd: Mapping[int, str]) -> pa.Array:
+    return pa.array([odd.get(number) for number in range(size)], pa.string()) if odd else pa.nulls(size, pa.string())
 
 
 def _headers(found: Sequence[Any]) -> pa.Array:
     """Headers in their order, duplicates and null values kept; an empty list where a record has none."""
     if not any(found):
         return pa.ListArray.from_arrays(pa.array(np.zeros(len(found) + 1, np.int32)), _pairs([]), type=HEADERS)
-    each = [headers or () for headers in found]
+    each = [one or () for one in found]
     ends = accumulate(map(len, each), initial=0)
     return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), _pairs(list(chain(*each))), type=HEADERS)
 
@@ -102,11 +114,11 @@ def bounded(batch: pa.RecordBatch, limit: int) -> Iterator[pa.RecordBatch]:
 
 def _sizes(batch: pa.RecordBatch) -> Longs:
     sizes = _lengths(batch["key"]) + _lengths(batch["value"])
-    headers = batch["headers"]
-    pairs = pc.list_flatten(headers)
+    lists = batch["headers"]
+    pairs = pc.list_flatten(lists)
     if len(pairs):
         weights = _lengths(pc.struct_field(pairs, [0])) + _lengths(pc.struct_field(pairs, [1]))
-        parents = pc.list_parent_indices(headers).to_numpy()
+        parents = pc.list_parent_indices(lists).to_numpy()
         sizes = sizes + np.bincount(parents, weights=weights, minlength=len(batch)).astype(np.int64)
     return sizes
 
@@ -116,8 +128,17 @@ def _lengths(column: pa.Array) -> Longs:
     return lengths
 
 
+def whole(batch: pa.RecordBatch, connector: str) -> pa.RecordBatch:
+    """The batch as `RECORDS`. Raises RejectedRecordError for the first record that could not be read whole."""
+    for row, why in enumerate(batch["rejected"].to_pylist() if batch["rejected"].null_count < len(batch) else ()):
+        if why is not None:
+            place = TopicPartition(batch["topic"][row].as_py(), batch["partition"][row].as_py())
+            raise outcome.undecodable(connector, place, batch["offset"][row].as_py(), why)
+    return batch.drop_columns(["rejected"])
+
+
 def with_range(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Records with a null `range` column."""
+    """Records as `to_arrow` gives them with a null `range` column."""
     return pa.RecordBatch.from_arrays([*batch.columns, pa.nulls(len(batch), RANGE)], schema=SOURCE)
 
 

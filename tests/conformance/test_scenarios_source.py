@@ -223,9 +223,6 @@ def test_scenario_16_null_key(ran: Ran) -> None:
     assert ran.output(KEYLESS) == ran.kept(KEYLESS) == [(0, b"k", b"v"), (2, b"", b"v")]
 
 
-@pytest.mark.xfail(
-    reason="records without a key that a raw copy kept go in its first full fold, uncounted", strict=True
-)
 def test_scenario_16_null_key_after_a_policy_switch(spark: SparkSession, tmp_path: Path) -> None:
     """A raw copy's records without a key are counted when a fold drops them, once cleanup.policy is compact."""
     kept = Kept(spark, tmp_path, policy=CompactionPolicy(cleanup_policy=("delete",)))

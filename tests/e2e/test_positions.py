@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
+from compactor.catalog import Catalog
 from compactor.errors import PositionError
+from compactor.storage import open_storage
 from connectors.errors import OutputError, SourceChangedError
 from tests.support.kafka import TIMEOUT_S, admin, consume_all, create_topic, delete_topic, end_offsets, produce
 from tests.support.place import Place
@@ -60,11 +63,13 @@ def test_a_lost_position_is_found_again_in_catalog_and_output(spark: SparkSessio
 
 
 def test_two_storages_under_one_name(spark: SparkSession, ran: Place) -> None:
-    """A second storage finds another catalog's positions: FAILED, with both ids and the choices."""
+    """A second storage finds another catalog's positions: FAILED, with both ids and the choices, before it reads."""
     kept = ran.worker["storage.location"]
     ran.worker["storage.location"] = kept + "-other"
     with pytest.raises(PositionError, match="belongs to catalog"):
         ran.once(spark)
+    other = Catalog.open(open_storage(kept + "-other").sub(ran.name), ran.name).state
+    assert [log.end for log in other.logs] == [0, 0]
     ran.worker["storage.location"] = kept
     ran.once(spark)
     assert ran.breaches() == []
@@ -78,9 +83,46 @@ def test_storage_and_positions_lost(spark: SparkSession, ran: Place) -> None:
         ran.once(spark)
 
 
-def test_a_catalog_that_lost_commits_waits_for_the_log(spark: SparkSession, ran: Place) -> None:
-    """With a position above the log's end nothing is published until ingest has passed it, and nothing twice."""
-    storage, copy = ran.folder / "storage", ran.folder / "copy"
+def test_storage_and_positions_lost_where_records_do_not_say_where_from(spark: SparkSession, place: Place) -> None:
+    """With output.source.headers.enable=false an output that holds records is no first run either; nothing is sent."""
+    produce(place.bootstrap, place.topic, some_records(1, 50))
+    place.once(spark, output_source_headers_enable="false")
+    before = len(consume_all(place.bootstrap, place.output))
+    shutil.rmtree(place.worker["storage.location"])
+    forget_positions(place)
+    for headers in ("false", "true"):
+        with pytest.raises(PositionError, match="all may have been published already") as raised:
+            place.once(spark, output_source_headers_enable=headers)
+        assert "Restore the storage folder" in raised.value.action
+    assert len(consume_all(place.bootstrap, place.output)) == before
+
+
+def test_an_altered_output_topic(spark: SparkSession, ran: Place) -> None:
+    """What would let its keys expire is found at the next start, with what to change; put back, it goes on."""
+
+    def alter(policy: str) -> None:
+        wanted = {"cleanup.policy": policy, "retention.ms": "3600000"}  # the test broker's own keeps everything
+        entries = [ConfigEntry(*one, incremental_operation=AlterConfigOpType.SET) for one in wanted.items()]
+        resource = ConfigResource(ResourceType.TOPIC, ran.output, incremental_configs=entries)
+        client = admin(ran.bootstrap)
+        client.incremental_alter_configs([resource])[resource].result(TIMEOUT_S)
+
+    alter("compact,delete")
+    with pytest.raises(OutputError, match=r"cleanup.policy contains delete, .*: keys would expire"):
+        ran.once(spark)
+    alter("compact")
+    produce(ran.bootstrap, ran.topic, some_records(2, 100))
+    ran.once(spark)
+    assert ran.breaches() == []
+
+
+@pytest.mark.parametrize("part", [".", "catalog"], ids=["the whole folder", "its catalog alone"])
+def test_a_catalog_that_lost_commits_waits_for_the_log(spark: SparkSession, ran: Place, part: str) -> None:
+    """With a position above the log's end nothing is published until ingest has passed it, and nothing twice.
+
+    The epoch is one that was there before: where its checkpoint is left, reading does not go on from that.
+    """
+    storage, copy = ran.folder / "storage" / ran.name / part, ran.folder / "copy"
     shutil.copytree(storage, copy)
     produce(ran.bootstrap, ran.topic, some_records(2, 100))
     ran.once(spark)

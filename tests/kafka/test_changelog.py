@@ -124,7 +124,7 @@ def test_many_positions_go_in_several_calls_of_one_transaction(
 ) -> None:
     """A call takes a limited number of positions; the transaction takes all of them."""
     monkeypatch.setattr(admin.chunks, "__defaults__", (7,))
-    changelog = Changelog(broker.bootstrap, tmp_path, topic_name, partitions=20, output_partitions=1)
+    changelog = Changelog(broker.bootstrap, tmp_path, topic_name, partitions=20)
     sent = changelog.publish([changelog.target(0, 5, number) for number in range(20)], [Rec(4)])
     assert {one.transactions for one in sent} == {1}
     places = [TopicPartition(topic_name, number) for number in range(20)]

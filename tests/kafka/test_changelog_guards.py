@@ -13,17 +13,26 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from compactor import failpoints
-from compactor.errors import FencedError, KeyfoldError, PositionMovedError, PublishInterruptedError
+from compactor.errors import (
+    FencedError,
+    KeyfoldError,
+    OutcomeUnknownError,
+    PositionMovedError,
+    PublishInterruptedError,
+)
 from compactor.position import Position, encode
 from connectors.errors import OutputError, UnreachableError
+from connectors.kafka import gone
 from connectors.kafka.embedded import EmbeddedKafka
 from connectors.kafka.producers import fence_all, initialised, transactional_id
+from connectors.retrying import Retry
 from connectors.sinks.settings import Limits
+from connectors.sinks.transaction import Transaction
 from tests.conftest import ROOT
-from tests.support.kafka import delete_topic, open_transaction
+from tests.support.kafka import create_topic, delete_topic, open_transaction, wait_until
 from tests.support.publishing import CATALOG_ID, ONE_PIECE_EACH, Changelog, Rec, batch, source_offsets
 
 
@@ -78,6 +87,41 @@ def test_what_the_group_holds_must_be_what_was_planned_from(
     assert seen(changelog) == ([] if moved else [6])
 
 
+def test_who_commits_to_our_group_is_named(changelog: Changelog) -> None:
+    """A consumer or a Connect sink of the same name: its clients and what to do are in the error."""
+    names = {"group.id": f"connect-{changelog.connector}", "client.id": "connector-consumer-sink-0"}
+    sink = Consumer(
+        {"bootstrap.servers": changelog.bootstrap, "log_level": 0, "auto.offset.reset": "earliest", **names}
+    )
+    sink.subscribe([changelog.topic])
+    wait_until(lambda: sink.poll(0.1) is None and sink.assignment(), "the sink is in the group")
+    try:
+        sink.commit(offsets=[TopicPartition(changelog.topic, 0, 3)], asynchronous=False)
+        with pytest.raises(PositionMovedError, match=r"holds 3 for .*, planned was 5") as raised:
+            changelog.publish(changelog.target(5, 9), [Rec(6)])
+    finally:
+        sink.close()
+    assert "members of the group are connector-consumer-sink-0 at 127.0.0.1" in raised.value.message
+    assert "Kafka Connect sink of the same name" in raised.value.action
+
+
+@pytest.mark.parametrize(
+    ("metadata", "why"),
+    [
+        ("by hand", "somebody else committed it; the group has no members now"),
+        (encode(Position(offset=3, catalog_id="another")), "catalog another wrote it: a connector of this name"),
+        (encode(Position(offset=3, catalog_id=CATALOG_ID)), "another publish task of this connector"),
+        (encode(Position(offset=9, catalog_id=CATALOG_ID)), "somebody else committed it"),
+    ],
+    ids=["a tool", "another storage", "another task", "a tool that copied the metadata"],
+)
+def test_why_a_position_moved_is_said(changelog: Changelog, metadata: str, why: str) -> None:
+    """What the group holds tells who committed it."""
+    changelog.overwrite_position(3, metadata)
+    with pytest.raises(PositionMovedError, match=why):
+        changelog.publish(changelog.target(5, 9), [Rec(6)])
+
+
 def test_a_position_that_is_gone_ends_the_plan(changelog: Changelog) -> None:
     """An expired position is never `first run`; a plan that the driver made knowing that it is gone may go on."""
     with pytest.raises(PositionMovedError, match="holds None"):
@@ -86,12 +130,51 @@ def test_a_position_that_is_gone_ends_the_plan(changelog: Changelog) -> None:
     assert seen(changelog) == [6]
 
 
-def test_a_recreated_output_is_not_written_to(changelog: Changelog) -> None:
-    """The output topic is known by its id: one of the same name is another topic."""
+def test_a_recreated_output_is_not_written_to(changelog: Changelog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The output topic is known by its id: one of the same name is another topic; that it is gone, only T3 decides."""
+    monkeypatch.setattr(gone, "SURE_S", 1.0)
     publisher = changelog.publisher()
     delete_topic(changelog.bootstrap, changelog.output)
-    with pytest.raises(OutputError, match="does not exist any more"):
+    with pytest.raises(UnreachableError, match=f"no broker knows output topic {changelog.output}"):
         changelog.publish(changelog.target(0, 1), [Rec(0)], publisher)
+    create_topic(changelog.bootstrap, changelog.output)
+    with pytest.raises(OutputError, match="was recreated"):
+        changelog.publish(changelog.target(0, 1), [Rec(0)], publisher)
+
+
+@pytest.mark.parametrize("where", ["_flush", "_send_positions"])
+def test_a_transaction_that_nobody_answered_is_sent_anew(
+    changelog: Changelog, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """errors.retry.timeout: within the same plan, after the first was aborted; by default the plan ends."""
+    step, silent = getattr(Transaction, where), [True]
+
+    def once(self: Transaction, *given: Any) -> None:
+        step(self, *given)
+        if silent.pop() if silent else False:
+            raise UnreachableError("nobody answered")
+
+    monkeypatch.setattr(Transaction, where, once)
+    with pytest.raises(UnreachableError):
+        changelog.publish(changelog.target(0, 9), [Rec(0), Rec(5)])
+    silent.append(True)
+    again = changelog.publisher(limits=Limits(retry=Retry(30_000, 100)))
+    (sent,) = changelog.publish(changelog.target(0, 9), [Rec(0), Rec(5)], again)
+    assert seen(changelog) == [0, 5]
+    assert (sent.end, sent.transactions) == (9, 1)
+
+
+def test_an_unknown_outcome_is_never_sent_anew(changelog: Changelog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether a commit took effect only the positions say, which the driver reads: no retry comes before that."""
+
+    def lost(self: Transaction) -> None:
+        self._session.producer.commit_transaction(30)
+        raise OutcomeUnknownError("the answer was lost")
+
+    monkeypatch.setattr(Transaction, "_commit", lost)
+    with pytest.raises(OutcomeUnknownError):
+        changelog.publish(changelog.target(0, 9), [Rec(5)], changelog.publisher(limits=Limits(retry=Retry(-1, 100))))
+    assert seen(changelog) == [5]
 
 
 def test_a_newer_producer_of_the_same_owner_interrupts(changelog: Changelog) -> None:

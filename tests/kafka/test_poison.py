@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -16,7 +17,8 @@ from connectors.sinks.settings import Limits, Rules
 from tests.support.kafka import Read, consume_all, create_topic, wait_until
 from tests.support.publishing import NOW_MS, Changelog, Rec, source_offsets
 
-BIG = b"x" * 5_000
+BIG = Random(1).randbytes(5_000)
+"""Too large however it is compressed."""
 SMALL = {"max.message.bytes": 2_000}
 ALL = Rules(tolerate=True)
 
@@ -57,6 +59,30 @@ def test_a_record_that_fits_alone_is_never_refused_for_its_neighbours(changelog:
     sent = changelog.publish(all_targets(changelog, 400), records(per_partition=400))
     assert {one.transactions for one in sent} == {1}
     assert len(seen(changelog)) == 1200
+
+
+def test_a_record_that_the_source_holds_compressed_fits_the_output(changelog: Changelog) -> None:
+    """The limit is for compressed bytes, and keyfold compresses; where it may not, the error names the setting."""
+    large = Rec(3, b"k", b"x" * 20_000)
+    changelog.publish(changelog.target(0, 9), [large])
+    assert [one.value for one in changelog.read()] == [large.value]
+    plain = changelog.publisher(None, None, **{"compression.type": "none"})
+    with pytest.raises(RecordRefusedError, match=r"offset 13 .*producer.override.compression.type"):
+        changelog.publish(changelog.target(9, 19, output_offset=1), [large._replace(offset=13)], plain)
+
+
+def test_a_record_at_the_limit_is_published(changelog: Changelog) -> None:
+    """Just max.message.bytes with all that Kafka adds; a byte more is refused, as is what the client may not send."""
+    added = 61 + 10  # a batch's header; lengths, deltas and the key of its record
+    fits = Rec(3, b"k", Random(2).randbytes(SMALL["max.message.bytes"] - added), headers=None)
+    rules = Rules(source_headers=False)
+    plain: dict[str, str | int] = {"compression.type": "none"}
+    changelog.publish(changelog.target(0, 9), [fits], changelog.publisher(rules, None, **plain))
+    for extra, settings in ((b"x", plain), (b"", {**plain, "message.max.bytes": 1_000})):
+        record = fits._replace(offset=13, value=(fits.value or b"") + extra)
+        with pytest.raises(RecordRefusedError, match="at offset 13"):
+            changelog.publish(changelog.target(9, 19), [record], changelog.publisher(rules, None, **settings))
+    assert len(changelog.read()) == 1
 
 
 def test_a_refused_record_fails_the_connector(changelog: Changelog) -> None:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from compactor.position import Tail, Unknown
 from compactor.record import TopicPartition
-from connectors.errors import OutputError
+from connectors.errors import UnreachableError
 from connectors.kafka.embedded import EmbeddedKafka
 from connectors.sinks import tail
 from connectors.sinks.settings import Rules
@@ -20,7 +21,7 @@ def changelog(broker: EmbeddedKafka, tmp_path: Path, topic_name: str) -> Changel
     return Changelog(broker.bootstrap, tmp_path, topic_name)
 
 
-def last(changelog: Changelog, topic: str | None = None) -> int | None:
+def last(changelog: Changelog, topic: str | None = None) -> Tail:
     changelog.read()
     tp = TopicPartition(topic or changelog.topic, 0)
     return tail.last_source_offset({"bootstrap.servers": changelog.bootstrap}, changelog.output, tp)
@@ -58,7 +59,7 @@ def test_records_of_others_are_passed(changelog: Changelog, monkeypatch: pytest.
     produce(changelog.bootstrap, changelog.output, [(0, b"k", b"v")] * 40 + [(0, b"k", b"v", other)] * 40)
     assert last(changelog) == 7
     assert last(changelog, "other") == 99
-    assert last(changelog, "absent") is None
+    assert last(changelog, "absent") is Unknown.UNKNOWN
 
 
 def test_an_open_transaction_does_not_count(changelog: Changelog) -> None:
@@ -86,15 +87,15 @@ def test_what_was_deleted_does_not_count(changelog: Changelog) -> None:
 
 
 def test_without_source_headers_nothing_is_found(changelog: Changelog) -> None:
-    """Records that carry no source offset tell nothing; the caller knows from its settings."""
+    """Records that carry no source offset tell nothing, and are not taken for an empty output."""
     changelog.publish(changelog.target(0, 10), [Rec(2)], changelog.publisher(Rules(source_headers=False)))
-    assert last(changelog) is None
+    assert last(changelog) is Unknown.UNKNOWN
 
 
 def test_a_missing_output_is_an_error(broker: EmbeddedKafka, topic_name: str) -> None:
     """An output topic that is gone is not an empty one."""
     create_topic(broker.bootstrap, topic_name)
-    with pytest.raises(OutputError):
+    with pytest.raises(UnreachableError, match="does not know the topic at the moment"):
         tail.last_source_offset(
             {"bootstrap.servers": broker.bootstrap}, f"{topic_name}.compacted", TopicPartition(topic_name, 0)
         )

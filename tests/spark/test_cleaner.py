@@ -153,6 +153,42 @@ def test_what_was_kept_without_a_key_is_not_folded(kept_of: KeptOf) -> None:
     assert kept.rows() == [(1, b"", b"empty key")]
 
 
+def test_records_without_a_key_are_counted_once(kept_of: KeptOf) -> None:
+    """Whether a merge drops them, or folds of which the first ends inside their file: four are gone, four counted."""
+    raw = CompactionPolicy(cleanup_policy=("delete",))
+    kept = kept_of(policy=raw)
+    for lo in (0, 2):
+        kept.ingest([row(0, lo, None, b"n"), row(0, lo + 1, b"k", b"v")])
+    kept.publish()
+    kept.ingest([row(0, 4, b"a", b"v"), row(0, 5, None, b"n"), row(0, 6, b"b", b"v"), row(0, 7, None, b"n")])
+    kept.configure(CompactionPolicy(min_cleanable_dirty_ratio=1.0), FoldPolicy(level0_files=2, full_interval_ms=-1))
+    counted = []
+    assert kept.cleaner.round(0).merged == 1
+    for end in (6, 7, 8):
+        counted.append(kept.counters.values()["records_rejected"])
+        kept.publish({0: end})
+        kept.cleaner.fold(0)
+    assert [*counted, kept.counters.values()["records_rejected"]] == [2, 3, 3, 4]
+    assert kept.rows() == [(3, b"k", b"v"), (4, b"a", b"v"), (6, b"b", b"v")]
+
+
+def test_a_commit_has_its_own_time(kept_of: KeptOf) -> None:
+    """What a fold of an hour replaced is dropped when it commits, not when its round began: the grace begins then."""
+    kept = kept_of()
+    times = iter([HOUR + 5, 3])
+    cleaner = Cleaner(kept.spark, kept.isolation, kept.settings, kept.counters, frozenset, lambda: next(times))
+    kept.ingest(some(0, 6, keys=2))
+    kept.publish()
+    (old,) = kept.log().paths
+    cleaner.fold(5)
+    assert (kept.catalog.unreferenced_since(old), kept.log().last_full_fold_ms) == (HOUR + 5, 5)
+    (old,) = kept.log().paths
+    kept.ingest(some(6, 9, keys=2))
+    kept.publish()
+    cleaner.fold(5)
+    assert kept.catalog.unreferenced_since(old) == 5
+
+
 def test_a_fold_is_committed_on_what_came_meanwhile(kept_of: KeptOf, monkeypatch: pytest.MonkeyPatch) -> None:
     """While a fold runs, ingest and publish go on; its commit leaves what they did, and knows its own output offset."""
     kept = kept_of()
@@ -298,6 +334,7 @@ def test_who_asks_for_a_fold_hears_that_it_failed(kept_of: KeptOf, monkeypatch: 
 
     monkeypatch.setattr(Cleaner, "_fold_all", breaks)
     assert not kept.cleaner.round(0)
+    assert kept.cleaner.fold(0, asked=False) == ()
     with pytest.raises(FoldFailedError, match="t-0 failed: out of luck"):
         kept.cleaner.fold(0)
 

@@ -98,6 +98,16 @@ def test_records_without_a_key_stay_with_their_reason(spark: SparkSession, stora
     assert (batch.parts[0].rejected, batch.parts[0].tombstones) == (2, 0)
 
 
+@pytest.mark.parametrize("keyed", [True, False])
+def test_what_the_source_rejects_stays_so(spark: SparkSession, storage: LocalStorage, keyed: bool) -> None:
+    """A record that could not be read whole keeps the source's reason, with a key or without, also in a raw copy."""
+    odd = {"rejected": "a header name b'\\xff' is not UTF-8"}
+    rows = [row(0, 3, b"k", b"v"), {**row(0, 4, b"k", b"v"), **odd}, {**row(0, 5, None, b"v"), **odd}]
+    batch = ingest.write_batch(source_frame(spark, read_all(rows, {0: (0, 6)})), target(storage), keyed=keyed)
+    assert ingest.first_rejected(batch) == (("t", 0), 4, odd["rejected"])
+    assert batch.parts[0].rejected == 2
+
+
 def test_overlap_takes_only_the_suffix(spark: SparkSession, storage: LocalStorage) -> None:
     """A batch that was planned again and reaches further adds what is above the log's end, and nothing twice."""
     first = ingested(spark, storage, new_state({0: 0}), [read_all(records(0, 0, 10), {0: (0, 10)})])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from types import SimpleNamespace
 from typing import Any, cast
@@ -11,8 +12,9 @@ import pytest
 
 from compactor.cleaner import Round
 from compactor.errors import StorageError
+from compactor.shelf import ShelfError
 from compactor.testing import Clock
-from connectors.background import SNAPSHOT_RETRY_SECONDS, VACUUM_EVERY_MS, Background, Rhythm
+from connectors.background import FIRST_VACUUM_MS, SNAPSHOT_RETRY_SECONDS, VACUUM_EVERY_MS, Background, Rhythm
 from connectors.clock import SystemClock
 
 RHYTHM = Rhythm(initial_delay_ms=60_000, backoff_ms=15_000)
@@ -27,6 +29,8 @@ class Upkeep:
         self.snapshots_due = False
         self.taken: tuple[object, ...] = ()
         self.fails: Exception | None = None
+        self.shelf_fails: Exception | None = None
+        self.shelf_failures: list[Exception] = []
         self.interrupted = threading.Event()
 
     def round(self, now_ms: int) -> Round:
@@ -39,9 +43,15 @@ class Upkeep:
     def snapshot_due(self, now_ms: int) -> bool:
         return self.snapshots_due
 
-    def snapshot(self, now_ms: int) -> tuple[object, ...]:
+    def snapshot(self, now_ms: int, *, asked: bool) -> tuple[object, ...]:
+        assert not asked
         self.did.append("snapshot")
+        if self.shelf_fails:
+            raise self.shelf_fails
         return self.taken
+
+    def snapshot_failed(self, error: Exception, now_ms: int) -> None:
+        self.shelf_failures.append(error)
 
     def vacuum(self, now_ms: int, grace_ms: int, running: Any) -> None:
         self.did.append("vacuum")
@@ -71,6 +81,7 @@ def test_the_first_round_waits_and_an_idle_one_is_followed_by_a_pause() -> None:
     upkeep, clock = Upkeep(), Clock()
     thread, _ = background(upkeep, clock)
     upkeep.rounds = 2
+    thread._next_vacuum = math.inf
     found = [after(thread, clock, upkeep, ms) for ms in (59_999, 1, 0, 0, 14_999, 1)]
     assert found == [[], ["round"], ["round"], ["round"], [], ["round"]]
 
@@ -79,6 +90,7 @@ def test_a_snapshot_without_anything_to_take_is_tried_again_later() -> None:
     """Where all topics are set aside, or nothing is published, the next try comes a minute later; else when due."""
     upkeep, clock = Upkeep(), Clock()
     thread, _ = background(upkeep, clock, Rhythm(initial_delay_ms=10**9, backoff_ms=0))
+    thread._next_vacuum = math.inf
     upkeep.snapshots_due = True
     pause_ms = int(SNAPSHOT_RETRY_SECONDS * 1000)
     assert [after(thread, clock, upkeep, ms) for ms in (0, pause_ms - 1, 1)] == [["snapshot"], [], ["snapshot"]]
@@ -86,11 +98,22 @@ def test_a_snapshot_without_anything_to_take_is_tried_again_later() -> None:
     assert [after(thread, clock, upkeep, ms) for ms in (pause_ms, 0)] == [["snapshot"], ["snapshot"]]
 
 
+def test_a_snapshot_location_that_fails_ends_nothing() -> None:
+    """It is noted and waited for; rounds and vacuum go on in the same turn."""
+    upkeep, clock = Upkeep(), Clock()
+    thread, _ = background(upkeep, clock, Rhythm(initial_delay_ms=0, backoff_ms=0))
+    upkeep.snapshots_due = True
+    upkeep.shelf_fails = ShelfError("No space left.")
+    assert after(thread, clock, upkeep, VACUUM_EVERY_MS) == ["snapshot", "round", "vacuum"]
+    assert upkeep.shelf_failures == [upkeep.shelf_fails]
+    assert after(thread, clock, upkeep, 0) == ["round"]
+
+
 def test_files_are_vacuumed_every_ten_minutes() -> None:
-    """The first time after ten minutes have passed."""
+    """The first time after a minute: lives that are all short leave files behind too."""
     upkeep, clock = Upkeep(), Clock()
     thread, _ = background(upkeep, clock, Rhythm(initial_delay_ms=10**9, backoff_ms=0))
-    found = [after(thread, clock, upkeep, ms) for ms in (VACUUM_EVERY_MS - 1, 1, 1, VACUUM_EVERY_MS)]
+    found = [after(thread, clock, upkeep, ms) for ms in (FIRST_VACUUM_MS - 1, 1, 1, VACUUM_EVERY_MS)]
     assert found == [[], ["vacuum"], [], ["vacuum"]]
 
 

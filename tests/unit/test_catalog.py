@@ -157,20 +157,72 @@ def test_hole_is_named(storage: Storage) -> None:
     [b"", b"{", b"\xff\xfe", b'{"format":1,"version":3', b"[]", b'{"format":1}', b"null"],
     ids=["empty", "torn", "binary", "cut", "array", "fields", "null"],
 )
-@pytest.mark.parametrize("path", [commit_path(CHECKPOINT_EVERY + 2), checkpoint_path(CHECKPOINT_EVERY)])
-def test_damage_is_named(storage: Storage, damage: bytes, path: str) -> None:
-    """A damaged file, newest commit or checkpoint, is an error that names it and says what to do."""
-    grow(owned(storage), CHECKPOINT_EVERY)
+@pytest.mark.parametrize("back", [0, 1], ids=["newest", "older"])
+def test_damage_is_named(storage: Storage, damage: bytes, back: int) -> None:
+    """A damaged commit is an error that names it and says what to do; the newest can be given up, another one not."""
+    grow(owned(storage), 5)
+    path = commit_path(7 - back)
     storage.write(path, damage)
-    with pytest.raises(CatalogError, match=path.partition("/")[2] + r".* is damaged.*backup"):
+    with pytest.raises(CatalogError, match=path.partition("/")[2] + r".* is damaged.*backup") as found:
         Catalog.open(storage, "c")
+    assert ("move that one file away: the catalog then stands at version 6" in found.value.action) is (back == 0)
+
+
+def test_what_the_newest_commit_said_is_made_up_for(storage: Storage) -> None:
+    """Without its damaged newest file the catalog stands one commit earlier, and goes on from there."""
+    catalog = owned(storage)
+    grow(catalog, 3)
+    before = catalog.state
+    grow(catalog, 1)
+    storage.write(commit_path(catalog.version), b"")
+    storage.delete(commit_path(catalog.version))
+    again = Catalog.open(storage, "c")
+    assert again.state == before
+    again.take_over("host:2", NOW)
+    again.commit(lambda state: [append(end(state) + 1)], NOW)
+    assert end(Catalog.open(storage, "c").state) == end(before) + 1
+
+
+@pytest.mark.parametrize("held", [0, 20, CHECKPOINT_EVERY + 9], ids=["opened", "far behind", "behind"])
+@pytest.mark.parametrize("checkpoints", [1, 2, 3])
+def test_a_damaged_checkpoint_is_read_around(storage: Storage, checkpoints: int, held: int) -> None:
+    """The one before it, or the beginning, and the commits since say the same; also to who reads on from a version."""
+    catalog = owned(storage)
+    beside = Catalog(storage, "c")
+    newest = checkpoints * CHECKPOINT_EVERY
+    for _ in range(newest + 7 - catalog.version):
+        if catalog.version == held:
+            beside.refresh()
+        grow(catalog, 1)
+    catalog.trim(NOW + 10 * TRIM_GRACE_MS)
+    storage.write(checkpoint_path(newest), b"{")
+    assert beside.refresh() == catalog.state
+    assert beside.version == newest + 7
+
+
+def test_a_damaged_checkpoint_without_what_was_before_is_named(storage: Storage) -> None:
+    """Where the commits below it are gone, the damaged checkpoint is the trouble, not the hole."""
+    grow(owned(storage), CHECKPOINT_EVERY)
+    storage.write(checkpoint_path(CHECKPOINT_EVERY), b"{")
+    storage.delete(commit_path(7))
+    with pytest.raises(CatalogError, match=r"00000050\.checkpoint\.json is damaged.*backup"):
+        Catalog.open(storage, "c")
+
+
+def test_a_damaged_commit_has_its_checkpoint(storage: Storage) -> None:
+    """The newest version is known from its checkpoint where its commit is damaged."""
+    catalog = owned(storage)
+    grow(catalog, CHECKPOINT_EVERY - catalog.version)
+    storage.write(commit_path(CHECKPOINT_EVERY), b"{")
+    assert Catalog.open(storage, "c").state == catalog.state
+    assert newest_epoch(storage) == 1
 
 
 def test_damaged_newest_commit_has_no_epoch(storage: Storage) -> None:
     """A publish task never takes an older epoch for the newest because the newest cannot be read."""
     owned(storage)
     storage.write(commit_path(3), b"{")
-    with pytest.raises(CatalogError, match="damaged"):
+    with pytest.raises(CatalogError, match=r"damaged.*newest commit"):
         newest_epoch(storage)
 
 

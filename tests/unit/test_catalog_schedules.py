@@ -234,6 +234,38 @@ def test_list_that_is_behind_before_a_commit() -> None:
         old.commit(one_more, NOW)
 
 
+def test_list_that_is_behind_in_a_take_over() -> None:
+    """Nobody is fenced by a list: it is waited for, and where it stays behind the next life tries again."""
+    inner = MemoryStorage()
+    storage = FailingStorage(inner)
+    owned(inner)
+    storage.freeze(FOLDER)
+    owned(inner, owner="host:2")
+    pauses: list[int] = []
+    with pytest.raises(StorageError, match=r"00000003\.json exists, but is not listed") as found:
+        Catalog.open(storage, "c").take_over("host:3", NOW, lambda: pauses.append(1))
+    assert found.value.retriable
+    assert len(pauses) > 5
+
+
+def test_list_that_catches_up_in_a_take_over() -> None:
+    """What it shows by then is what the owner goes on from."""
+    inner = MemoryStorage()
+    storage = FailingStorage(inner)
+    owned(inner)
+    storage.freeze(FOLDER)
+    owned(inner, owner="host:2")
+    pauses: list[int] = []
+
+    def pause() -> None:
+        pauses.append(1)
+        if len(pauses) == 3:
+            storage.thaw()
+
+    assert Catalog.open(storage, "c").take_over("host:3", NOW, pause).epoch == 3
+    assert len(pauses) == 3
+
+
 def test_list_that_is_behind_after_a_commit() -> None:
     """A commit that its own list does not show is not believed; it counts, and the next commit finds it."""
     old, storage, inner, _ = sleeper()

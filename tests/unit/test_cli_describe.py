@@ -219,9 +219,22 @@ def test_people_read_the_same_as_programs(tmp_path: Path) -> None:
     ]
 
 
-def test_a_failed_connector_shows_error_and_restart() -> None:
-    """What failed, how often, and when it is tried again; so for snapshots."""
-    found = {"state": "FAILED", "error": "Broker away.", "failures": 3, "next_restart_ms": 60_000, "updated_ms": 0}
+@pytest.mark.parametrize(
+    ("said", "lines"),
+    [
+        (
+            {"state": "FAILED", "error": "Broker away.", "failures": 3, "next_restart_ms": 60_000},
+            ["Error: Broker away.", "Restart: after 3 failures, at 1970-01-01T00:01:00Z"],
+        ),
+        (
+            {"state": "RUNNING", "failures": 3},
+            ["Restarts: 3 in a row; forgotten once it has run well for a while"],
+        ),
+        ({"state": "RUNNING", "failures": 0}, []),
+    ],
+)
+def test_a_failed_connector_shows_error_and_restart(said: dict[str, object], lines: list[str]) -> None:
+    """What failed, how often, and when it is tried again; also when it runs again; so for snapshots."""
     owner = description.Owner(alive=True, name="h:1", epoch=2)
     shown = description.Description(
         format_version=1,
@@ -229,17 +242,15 @@ def test_a_failed_connector_shows_error_and_restart() -> None:
         catalog_id="i",
         catalog_version=1,
         owner=owner,
-        status=description.status(found, 5_000),
+        status=description.status({**said, "updated_ms": 0}, 5_000),
         broker_error=None,
         snapshots=Trouble(since_ms=0, retry_ms=60_000, failures=2, error="No space left."),
         topics=(),
         partitions=(),
     )
-    lines = text(shown, 5_000).splitlines()
-    assert lines[1:] == [
-        "State: FAILED, said 0:00:05 ago",
-        "Error: Broker away.",
-        "Restart: after 3 failures, at 1970-01-01T00:01:00Z",
+    assert text(shown, 5_000).splitlines()[1:] == [
+        f"State: {said['state']}, said 0:00:05 ago",
+        *lines,
         "No snapshot since 1970-01-01T00:00:00Z, 2 failed: No space left.",
         "  tried again at 1970-01-01T00:01:00Z; everything else goes on",
     ]

@@ -12,7 +12,6 @@ from connectors.config import release
 from connectors.config.connector import ConnectorConfig, with_settings
 from connectors.config.faults import FaultyConfigError
 from connectors.config.keys import CONNECTOR_KEYS
-from connectors.config.release import LATER
 from connectors.errors import EXIT_CONFIG, ConfigError, exit_code
 
 LEAST: dict[str, Any] = {"name": "c", "connector.class": "keyfold.CompactedTopic", "topics": "t"}
@@ -145,9 +144,10 @@ def test_a_fault_names_key_value_and_what_is_allowed(changes: dict[str, Any], sa
     assert said in "\n".join(faults(changes))
 
 
-@pytest.mark.parametrize("key", sorted(LATER.keys() & CONNECTOR_KEYS.keys()))
-def test_a_key_of_a_later_release_may_only_stand_at_its_default(key: str) -> None:
+@pytest.mark.parametrize("key", ["cleanup.policy", "min.cleanable.dirty.ratio", "errors.retry.timeout"])
+def test_a_key_of_a_later_release_may_only_stand_at_its_default(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What does not work yet is refused as not available yet, never accepted and ignored."""
+    monkeypatch.setitem(release.LATER, key, "a later release")
     other = {"cleanup.policy": "compact,delete", "min.cleanable.dirty.ratio": 0.7}.get(key, 12345)
     found = faults({key: other})
     assert len(found) == 1

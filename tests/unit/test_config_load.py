@@ -87,8 +87,43 @@ def test_all_files_are_looked_at(tmp_path: Path) -> None:
 
 def test_files_come_in_their_order(tmp_path: Path) -> None:
     """The connectors are those of the files, in the order of the files."""
-    paths = [file(tmp_path, LEAST | {"name": name}, f"{name}.json") for name in ("b", "a")]
+    paths = [file(tmp_path, LEAST | {"name": name, "topics": name}, f"{name}.json") for name in ("b", "a")]
     assert [found.config.name for found in load_connectors(paths)] == ["b", "a"]
+
+
+REGEX = {"topics": None, "topics.regex": "t.*"}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "shared"),
+    [
+        ({}, {}, "t.compacted"),
+        ({"output.topic": "o"}, {"topics": "u", "output.topic": "o"}, "o"),
+        ({"output.topic": "u.compacted"}, {"topics": "u"}, "u.compacted"),
+        ({"topics": "s,t"}, REGEX, "t.compacted"),
+        (REGEX, {"topics": "s,t"}, "t.compacted"),
+        (REGEX, REGEX, "${topic}.compacted"),
+        ({}, {"topics": "u"}, None),
+        ({}, {"output.topic": "${topic}.other"}, None),
+        ({"output.topic": "none"}, {"output.topic": "none"}, None),
+        ({"topics": "s"}, REGEX, None),
+        (REGEX, REGEX | {"output.topic": "${topic}.other"}, None),
+        (REGEX, REGEX | {"topics.regex": "t[0-9]"}, None),
+    ],
+)
+def test_two_connectors_never_share_an_output(
+    tmp_path: Path, one: dict[str, Any], other: dict[str, Any], shared: str | None
+) -> None:
+    """Refused where the files say it for sure; each would publish into the other's changelog."""
+    settings = ({k: v for k, v in (LEAST | given).items() if v is not None} for given in (one, other))
+    paths = [file(tmp_path, each | {"name": name}, f"{name}.json") for name, each in zip("ab", settings, strict=True)]
+    if shared is None:
+        assert len(load_connectors(paths)) == 2
+        return
+    with pytest.raises(ConfigError) as caught:
+        load_connectors(paths)
+    said = f'"{shared}" is also the output topic of connector "a" in {paths[0]}; each needs one of its own.'
+    assert caught.value.message == f"{paths[1]}: output.topic: {said}"
 
 
 def test_worker_and_connector_together(tmp_path: Path) -> None:

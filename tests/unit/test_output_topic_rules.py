@@ -74,18 +74,24 @@ def test_a_new_output_is_fit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "expected"),
+    ("config", "lag_ms", "expected"),
     [
-        ({"cleanup.policy": "compact", "delete.retention.ms": "5000", "retention.ms": "1000"}, 5000),
-        ({"cleanup.policy": "compact,delete", "delete.retention.ms": "5000", "retention.ms": "1000"}, 1000),
-        ({"cleanup.policy": "compact,delete", "delete.retention.ms": "5000", "retention.ms": "-1"}, 5000),
-        ({"cleanup.policy": "delete", "delete.retention.ms": "5000", "retention.ms": "1000"}, 1000),
-        ({"cleanup.policy": "delete", "retention.ms": "-1"}, None),
+        ({"cleanup.policy": "compact", "delete.retention.ms": "5000", "retention.ms": "1000"}, 0, 5000),
+        ({"cleanup.policy": "compact", "delete.retention.ms": "5000", "retention.ms": "1000"}, 300, 5000),
+        ({"cleanup.policy": "compact,delete", "delete.retention.ms": "5000", "retention.ms": "1000"}, 0, 1000),
+        ({"cleanup.policy": "compact,delete", "delete.retention.ms": "5000", "retention.ms": "1000"}, 300, 700),
+        ({"cleanup.policy": "compact,delete", "delete.retention.ms": "5000", "retention.ms": "1000"}, 2000, 0),
+        ({"cleanup.policy": "compact,delete", "delete.retention.ms": "600", "retention.ms": "1000"}, 300, 600),
+        ({"cleanup.policy": "compact,delete", "delete.retention.ms": "5000", "retention.ms": "-1"}, 300, 5000),
+        ({"cleanup.policy": "delete", "delete.retention.ms": "5000", "retention.ms": "1000"}, 300, 700),
+        ({"cleanup.policy": "delete", "retention.ms": "-1"}, 300, None),
     ],
 )
-def test_resuming_is_safe_for_the_shorter_of_both_retentions(config: dict[str, str], expected: int | None) -> None:
-    """Tombstones go after delete.retention.ms, everything after retention.ms where the topic deletes."""
-    assert resume_safe_ms(config) == expected
+def test_resuming_is_safe_for_the_shorter_of_both_retentions(
+    config: dict[str, str], lag_ms: int, expected: int | None
+) -> None:
+    """Tombstones go after delete.retention.ms; everything after retention.ms, less the lag, where the topic deletes."""
+    assert resume_safe_ms(config, lag_ms) == expected
 
 
 def test_an_output_that_keeps_what_expires_in_the_log_is_named() -> None:

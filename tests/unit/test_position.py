@@ -68,7 +68,6 @@ def test_a_position_of_ours_is_the_truth(log: PartitionLog, position: Position, 
     ("log", "position", "tail", "expected"),
     [
         pytest.param(FRESH, None, None, at(10, None), id="first run"),
-        pytest.param(FRESH, None, Unknown.UNKNOWN, at(10, None), id="first run without headers"),
         pytest.param(FRESH, theirs(60), None, at(10, 60), id="first run, position set by hand"),
         pytest.param(replace(FRESH, folded_end=50), None, None, at(10, None, fold_end=50), id="planned, nothing sent"),
         pytest.param(replace(FRESH, folded_end=50), None, 30, at(31, None, fold_end=50), id="first fold, sent in part"),
@@ -96,13 +95,15 @@ def test_without_one_floor_and_output_decide(
         pytest.param(FRESH, None, 30, "already holds source offset 30", id="never published, output full"),
         pytest.param(FRESH, None, 10, "already holds source offset 10", id="never published, first record there"),
         pytest.param(FRESH, None, 9, "already holds source offset 9", id="never published, an older writer's output"),
+        pytest.param(FRESH, None, Unknown.UNKNOWN, "may have been published already", id="all lost, no headers"),
+        pytest.param(FRESH, theirs(60), Unknown.UNKNOWN, "published already", id="all lost, no headers, set by hand"),
         pytest.param(
-            replace(FRESH, folded_end=50), None, Unknown.UNKNOWN, "carry no source offsets", id="planned, no headers"
+            replace(FRESH, folded_end=50), None, Unknown.UNKNOWN, "do not name source offsets", id="planned, no headers"
         ),
         pytest.param(PUBLISHED, None, 50, "past the last fold", id="the output is ahead of the catalog"),
         pytest.param(PLANNED, theirs(60), 90, "past the last fold", id="overwritten, and the output is ahead"),
-        pytest.param(PUBLISHED, None, Unknown.UNKNOWN, "carry no source offsets", id="expired without headers"),
-        pytest.param(PUBLISHED, theirs(20), Unknown.UNKNOWN, "carry no source offsets", id="set back without headers"),
+        pytest.param(PUBLISHED, None, Unknown.UNKNOWN, "do not name source", id="expired without headers"),
+        pytest.param(PUBLISHED, theirs(20), Unknown.UNKNOWN, "do not name source", id="set back without headers"),
         pytest.param(PUBLISHED, ours(20), Unknown.UNKNOWN, "is lower than", id="lower without headers"),
         pytest.param(PUBLISHED, replace(ours(50), catalog_id="x"), None, "belongs to catalog x", id="another's"),
         pytest.param(FRESH, replace(ours(10), catalog_id="x"), None, "belongs to catalog x", id="also at first"),
@@ -135,6 +136,17 @@ def test_metadata_comes_back(position: Position) -> None:
 def test_metadata_of_others_is_not_ours(text: str | None) -> None:
     """An offset with no metadata, or somebody else's, belongs to nobody."""
     assert decode(5, text) == Position(offset=5)
+
+
+def test_metadata_of_another_offset_is_not_ours() -> None:
+    """A tool that sets an offset and keeps the metadata has not published what lies between."""
+    assert decode(7, encode(ours(5, 9))) == Position(offset=7)
+
+
+def test_metadata_from_before_it_held_its_offset_is_read() -> None:
+    """What an older version committed is still ours."""
+    text = '{"keyfold":1,"catalog":"catalog-1","output":"oid","output_offset":9,"fold_end":8}'
+    assert decode(5, text) == ours(5, 8)
 
 
 def test_metadata_of_a_newer_format_is_refused() -> None:

@@ -12,7 +12,7 @@ from compactor.errors import FencedError, KeyfoldError, OutcomeUnknownError, Pub
 from compactor.publish import BucketPlan, Target
 from compactor.record import TopicPartition
 from compactor.testing import MemoryStorage
-from connectors.errors import OutputError, UnreachableError
+from connectors.errors import NotAllowedError, UnreachableError
 from connectors.kafka.failures import typed
 from connectors.sinks.ledger import Ledger
 from connectors.sinks.pieces import pieces
@@ -103,10 +103,19 @@ def test_a_commit_that_must_be_aborted_is() -> None:
 @pytest.mark.parametrize(
     ("code", "kind", "text"),
     [
-        (KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, OutputError, "transactional ids"),
-        (KafkaError.TOPIC_AUTHORIZATION_FAILED, OutputError, "Grant Write and Describe on the output"),
-        (KafkaError.GROUP_AUTHORIZATION_FAILED, OutputError, "on the group"),
-        (KafkaError.UNKNOWN_TOPIC_OR_PART, OutputError, "whether the topic was deleted"),
+        (
+            KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            NotAllowedError,
+            "Write and Describe on the transactional ids",
+        ),
+        (
+            KafkaError.TOPIC_AUTHORIZATION_FAILED,
+            NotAllowedError,
+            "and Write, Read, Describe and DescribeConfigs on the",
+        ),
+        (KafkaError.GROUP_AUTHORIZATION_FAILED, NotAllowedError, "Grant Read and Describe on the group"),
+        (KafkaError.CLUSTER_AUTHORIZATION_FAILED, NotAllowedError, "Grant IdempotentWrite on the cluster"),
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, UnreachableError, "the next start of the connector says so"),
         (KafkaError._TRANSPORT, UnreachableError, "localhost:1 did not answer"),
         (KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, PublishInterruptedError, "tried again"),
     ],

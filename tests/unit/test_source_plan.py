@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from compactor.errors import FencedError, KeyfoldError
@@ -149,6 +149,7 @@ def test_bundles(sizes: tuple[int, ...], tasks: int, expected: list[list[int]]) 
 
 
 @given(st.lists(st.integers(1, 10**6), max_size=60), st.integers(1, 16), st.integers(1, 50_000))
+@example([4], 3, 1)
 def test_bundles_cover_everything_once(sizes: list[int], tasks: int, smallest: int) -> None:
     """Bundles hold every offset once, no partition twice, are no more than tasks.max and about equally big."""
     made = plan.bundles(_ranges(*sizes), tasks, smallest)
@@ -283,6 +284,27 @@ def test_pinned_ends_are_the_last() -> None:
         positions.append(source.latest(positions[-1], 6))
     assert positions == [topic("a", 0), topic("a", 6), topic("a", 9), topic("a", 9)]
     assert positions[3] is positions[2]
+
+
+def test_a_known_topic_that_is_unknown_for_a_moment_is_pinned_too() -> None:
+    """What pinning leaves out is never read: it asks again for ten seconds, then goes on without the topic."""
+    cluster, clock = MemoryCluster(), Clock()
+    cluster.put("b", (0, 4))
+    starts = json.dumps(encode(topic("a", 5)))
+
+    def sleep(seconds: float) -> None:
+        clock.now += seconds
+        cluster.put("a", (0, 9))
+
+    source = Planner(options(starts=starts), cluster, clock, sleep)
+    source.pin()
+    assert source.latest(source.initial(), None)["a"].partitions == {0: 9}
+    late = Clock()
+    cluster.topics.pop("a")
+    source = planner(cluster, late, starts=starts)
+    source.pin()
+    assert 9 < late.now < 12
+    assert source.latest(source.initial(), None)["a"].partitions == {0: 5}
 
 
 def test_brokers_away_are_waited_for_and_then_named() -> None:

@@ -206,6 +206,22 @@ def test_refusals_say_where_and_what_next(
     assert [file.name for file in (tmp_path / "catalog").iterdir()] == ["a"]
 
 
+def test_a_lock_that_cannot_be_written_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As any other refusal: with the path and what to do; the lock is held all the same."""
+
+    def refuse(descriptor: int, data: bytes, offset: int) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    lock = LocalStorage(str(tmp_path)).lock("owner.lock")
+    assert lock is not None
+    monkeypatch.setattr(os, "pwrite", refuse)
+    with pytest.raises(StorageError, match=r"write .*owner\.lock.*Free space"):
+        lock.write(b"me")
+    monkeypatch.undo()
+    lock.write(b"me")
+    lock.release()
+
+
 def test_a_file_where_a_folder_should_be(tmp_path: Path) -> None:
     """A storage location that is a file is refused with its path."""
     (tmp_path / "file").write_bytes(b"")

@@ -97,7 +97,7 @@ def test_uncommitted_files_go_after_the_grace() -> None:
     catalog = _ingested(storage, clock)
     storage.create("runs/1-dead-x.parquet", b"")
     assert vacuum(storage, catalog, clock.advance(GRACE), GRACE).files == 0
-    assert vacuum(storage, catalog, clock.advance(1), GRACE, running={"dead"}).files == 0
+    assert vacuum(storage, catalog, clock.advance(1), GRACE, running=lambda: {"dead"}).files == 0
     assert vacuum(storage, catalog, clock.now_ms(), GRACE).files == 1
     assert storage.list("runs") == ["1-00000001-x.parquet", "1-00000002-x.parquet"]
 
@@ -112,6 +112,22 @@ def test_commit_that_the_walk_did_not_know_is_seen() -> None:
     storage.after("walk", lambda: catalog.commit(lambda state: late, clock.now_ms()), "runs")
     assert vacuum(storage, catalog, clock.advance(10 * GRACE), GRACE).files == 0
     assert inner.exists("runs/1-late-x.parquet")
+
+
+def test_a_job_that_begins_while_files_are_listed_is_known() -> None:
+    """Whatever the clocks say of its files: it is running when that is asked, which is after they were listed."""
+    clock, inner = _store()
+    catalog = _ingested(inner, clock)
+    storage = FailingStorage(inner)
+    jobs: list[str] = []
+
+    def begins() -> None:
+        jobs.append("young")
+        inner.create("runs/1-young-x.parquet", b"")
+
+    storage.before("walk", begins, "runs")
+    assert vacuum(storage, catalog, clock.now_ms() + 10 * GRACE, GRACE, running=lambda: tuple(jobs)).files == 0
+    assert inner.exists("runs/1-young-x.parquet")
 
 
 def _untouched(storage: MemoryStorage) -> list[str]:

@@ -1,0 +1,57 @@
+"""How a worker's process ends: told to in the middle of a publish, or because Spark's JVM has gone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+from connectors.errors import EXIT_FAILED, EXIT_OK
+from tests.support.kafka import end_offsets, produce, wait_until
+from tests.support.place import PATIENCE_S, Place, Process
+from tests.support.records import some_records
+
+GRACEFUL_S = 10.0
+AROUND_S = 5.0
+"""What the process needs beside: to hear of it, and to end."""
+
+
+def test_a_publish_that_hangs_is_broken_off(place: Place) -> None:
+    """SIGTERM: exit code 0 in its time; readers of the output do not wait for a transaction that nobody ends."""
+    produce(place.bootstrap, place.topic, some_records(1, 200))
+    with place.process(failpoints="publish.sent=sleep:600000") as worker:
+        worker.until_logged("failpoint publish.sent")
+        told = time.monotonic()
+        worker.send(signal.SIGTERM)
+        assert worker.wait() == EXIT_OK, worker.tail()
+        assert time.monotonic() - told < GRACEFUL_S + AROUND_S
+        assert "left as it is" not in worker.printed()
+    stable, sent = (end_offsets(place.bootstrap, place.output, f"read_{what}committed") for what in ("", "un"))
+    assert stable == sent
+    assert sum(sent.values()) > 0
+
+
+def test_a_worker_whose_jvm_is_killed_ends_with_1(place: Place) -> None:
+    """As the system does it to one that takes too much memory: said what happened, and left to a service manager."""
+    produce(place.bootstrap, place.topic, some_records(1, 50))
+    with place.process() as worker:
+        wait_until(place.caught_up, "it publishes", PATIENCE_S)
+        os.kill(jvm(worker), signal.SIGKILL)
+        assert worker.wait() == EXIT_FAILED, worker.tail()
+        assert "Spark's JVM has ended (signal 9)" in worker.printed()
+
+
+def jvm(worker: Process) -> int:
+    """The process id of a worker's JVM."""
+    numbers = (each for each in Path("/proc").iterdir() if each.name.isdigit())
+    children = [int(each.name) for each in numbers if parent(each) == worker.process.pid]
+    return next(child for child in children if Path(f"/proc/{child}/comm").read_text().strip() == "java")
+
+
+def parent(process: Path) -> int:
+    """The process id of a process's parent; 0 where it has ended."""
+    try:
+        return int((process / "stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0

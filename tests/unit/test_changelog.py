@@ -1,0 +1,119 @@
+"""Which logs are published next, without Spark; docs/protocol.md, steps 5 to 12."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, cast
+
+import pytest
+
+from compactor import inspection, publish
+from compactor.actions import AddPartition, AddTopic, Append, CloseTopic, SetBuckets
+from compactor.catalog import Catalog
+from compactor.changelog import CAREFUL, Changelog
+from compactor.isolation import Isolation
+from compactor.policy import CompactionPolicy
+from compactor.publish import BucketPlan, Sent
+from compactor.quarantine import set_aside
+from compactor.record import TopicPartition
+from compactor.settings import EngineSettings
+from compactor.testing import MemoryStorage
+from compactor.testing_outside import MemoryOutside
+from tests.support.logs import run
+
+SETTINGS = EngineSettings(connector="c", policy=CompactionPolicy())
+PARTITIONS = CAREFUL + 8
+HOUR = 3_600_000
+
+
+class World:
+    """Many partitions of topic t, which grow; what is sent is noted instead of sent."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        storage = MemoryStorage()
+        self.catalog = Catalog.open(storage, "c")
+        self.catalog.take_over("test", 0)
+        topics = [AddTopic(topic=name, topic_id=name, output=f"{name}.out", output_id="O") for name in ("gone", "t")]
+        adds = [AddPartition(topic="t", partition=one, bucket=0, start=0) for one in range(PARTITIONS)]
+        one_more = AddPartition(topic="gone", partition=0, bucket=0, start=0)
+        self.catalog.commit(lambda _: [SetBuckets(count=1), *topics, *adds, one_more], 0)
+        self.isolation = Isolation(storage, self.catalog)
+        outside = MemoryOutside(storage)
+        self.changelog = Changelog(cast("Any", None), storage, self.catalog, outside, self.isolation)
+        self.fails: Exception | None = None
+        monkeypatch.setattr(publish, "send", self._send)
+
+    def grow(self) -> None:
+        """One more record for every partition of t."""
+        logs = [log for log in self.catalog.state.logs if log.topic == "t"]
+        grown = [
+            Append(topic="t", partition=log.partition, start=log.end, end=log.end + 1, run=run(log.end, log.end + 1, 1))
+            for log in logs
+        ]
+        self.catalog.commit(lambda _: grown, 0)
+
+    def set_aside(self, topic: str, partition: int) -> None:
+        log = self.catalog.state.log(TopicPartition(topic, partition))
+        self.catalog.commit(lambda _: [set_aside(log, "damaged", 0)], 0)
+
+    def publish(self, now_ms: int = 0) -> list[int]:
+        """The partitions that are sent now."""
+        return [one.partition for one in self.changelog.publish(SETTINGS, now_ms)]
+
+    def _send(self, _spark: object, _storage: object, _state: object, plans: Iterable[BucketPlan], *_: Any) -> Any:
+        if self.fails:
+            raise self.fails
+        return tuple(
+            Sent(topic=one.topic, partition=one.partition, end=one.end, output_offset=one.end)
+            for plan in plans
+            for one in plan.targets
+        )
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(monkeypatch)
+
+
+def test_while_something_is_damaged_no_log_starves(world: World) -> None:
+    """Then no more logs than a scan reads apart are sent at once: those come first that waited longest."""
+    world.set_aside("t", 3)
+    sent: list[list[int]] = []
+    for now_ms in (1_000_000, 0, 0, 0):  # a clock that is set back changes nothing
+        world.grow()
+        sent.append(world.publish(now_ms))
+    assert [len(one) for one in sent] == [CAREFUL] * 4
+    assert set(sent[0]) | set(sent[1]) == set(range(PARTITIONS))
+    assert set(sent[1]) | set(sent[2]) == set(range(PARTITIONS))
+
+
+def test_a_topic_that_is_gone_slows_nobody(world: World) -> None:
+    """What is set aside of a closed topic is read by nobody, so all others are sent at once."""
+    world.set_aside("gone", 0)
+    world.catalog.commit(lambda _: [CloseTopic(topic="gone", reason="deleted")], 0)
+    world.grow()
+    assert len(world.publish()) == PARTITIONS
+
+
+def test_a_position_is_committed_again_also_by_a_clock_that_was_set_back(world: World) -> None:
+    """Positions expire by the broker's clock: one that ours says nothing of is committed again."""
+    world.grow()
+    world.publish(100 * HOUR)
+    assert world.publish(100 * HOUR + SETTINGS.position_refresh_ms - 1) == []
+    assert len(world.publish(99 * HOUR)) == PARTITIONS
+    assert world.publish(99 * HOUR) == []
+    assert len(world.publish(99 * HOUR + SETTINGS.position_refresh_ms)) == PARTITIONS
+
+
+@pytest.mark.parametrize("stopping", [True, False])
+def test_what_a_stop_breaks_off_is_raised_at_once(
+    world: World, monkeypatch: pytest.MonkeyPatch, *, stopping: bool
+) -> None:
+    """Neither a job that was cancelled nor anything that fails on the way out makes publishing read its files."""
+    monkeypatch.setattr(inspection, "damage", None)
+    if stopping:
+        world.isolation.stopping.set()
+    world.fails = RuntimeError("a page is damaged" if stopping else "[SPARK_JOB_CANCELLED] Job 3 cancelled")
+    world.grow()
+    with pytest.raises(RuntimeError, match=r"damaged|cancelled"):
+        world.publish()

@@ -1,0 +1,55 @@
+"""States of a connector, and how long it waits before it is started again."""
+
+from __future__ import annotations
+
+import pytest
+
+from compactor.errors import CatalogError, FencedError, StorageError
+from connectors.state import WELL_MS, Backoff, ConnectorState, Status, failed, restarts, running, starting, stopped
+
+BACKOFF = Backoff(initial_ms=1_000, max_ms=300_000)
+
+
+def test_the_wait_doubles_up_to_its_limit() -> None:
+    """restart.backoff.initial.ms, then twice as long each time, restart.backoff.max.ms at most, however often."""
+    assert [BACKOFF.delay_ms(times) for times in (1, 2, 3, 9, 10, 1_000)] == [
+        *(1_000, 2_000, 4_000),
+        *(256_000, 300_000, 300_000),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("failures", "ran_ms", "left"),
+    [
+        (0, 0, 0),
+        (1, 500, 1),
+        (1, WELL_MS - 1, 1),
+        (1, WELL_MS, 0),
+        (7, 2 * 64_000 - 1, 7),
+        (7, 2 * 64_000, 0),
+        (30, 599_999, 30),
+        (30, 600_000, 0),
+    ],
+)
+def test_failures_count_until_it_has_run_well_for_long_enough(failures: int, ran_ms: int, left: int) -> None:
+    """Twice the last wait and a minute at least: a connector that fails in each micro-batch waits longer and longer."""
+    status = running(Status(failures=failures, error="Away."), ran_ms, BACKOFF)
+    assert (status.state, status.failures, status.error) == (ConnectorState.RUNNING, left, None)
+
+
+def test_a_failed_connector_says_when_it_is_started_again() -> None:
+    """The failures are counted over short lives; what an operator must decide is not tried again."""
+    once = failed(running(Status(), 0, BACKOFF), StorageError("Away."), BACKOFF, 10_000)
+    again = failed(running(starting(once), 30_000, BACKOFF), StorageError("Away."), BACKOFF, 50_000)
+    assert [(one.failures, one.next_restart_ms) for one in (once, again)] == [(1, 11_000), (2, 52_000)]
+    assert failed(again, CatalogError("Damaged."), BACKOFF, 60_000).next_restart_ms is None
+    assert stopped(again).next_restart_ms is None
+
+
+@pytest.mark.parametrize(
+    ("error", "again"),
+    [(StorageError("x"), True), (CatalogError("x"), False), (FencedError("x"), False), (ValueError("x"), True)],
+)
+def test_what_waiting_cannot_help_is_not_tried_again(error: Exception, *, again: bool) -> None:
+    """Retriable errors and unknown ones are; a fenced connector never is."""
+    assert restarts(error) is again

@@ -1,0 +1,47 @@
+"""Taking a connector over again in one process: the catalog must be the one that was there before."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+
+from compactor.catalog import Catalog
+from compactor.errors import CatalogError, KeyfoldError, StorageError
+from compactor.testing import MemoryStorage
+from connectors import takeover
+from connectors.takeover import take_over
+from tests.support.catalogs import NOW, owned
+
+
+@pytest.fixture
+def again(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A take-over of connector c without brokers: its store, and the catalog that was there before."""
+    for outside in ("reach_all", "_fence"):
+        monkeypatch.setattr(takeover, outside, lambda *_: None)
+    monkeypatch.setattr(takeover, "KafkaGateway", lambda *_: Mock(discover=lambda _: ()))
+    monkeypatch.setattr(takeover, "Admin", Mock())
+    connector = Mock()
+    connector.name = "c"
+    return lambda storage, known: take_over(storage, connector, Mock(), 1, NOW, known)
+
+
+def test_the_same_catalog_is_taken_over_again(again: Any) -> None:
+    """By its id, whoever owned it meanwhile; a first life takes what there is."""
+    storage = MemoryStorage()
+    known = again(storage, None).catalog.state.catalog_id
+    assert again(storage, known).catalog.epoch == 2
+
+
+@pytest.mark.parametrize(("other", "error"), [(False, StorageError), (True, CatalogError)])
+def test_another_one_is_neither_taken_nor_made(again: Any, *, other: bool, error: type[KeyfoldError]) -> None:
+    """An unmounted disk leaves an empty folder: the worker waits for it; another catalog is for people to see to."""
+    storage = MemoryStorage()
+    if other:
+        owned(storage)
+    before = Catalog.open(storage, "c")
+    with pytest.raises(error, match="catalog gone-1"):
+        again(storage, "gone-1")
+    assert Catalog.open(storage, "c").version == before.version
+    assert error.retriable is not other

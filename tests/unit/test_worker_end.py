@@ -1,0 +1,104 @@
+"""How a worker ends: in its time whatever hangs, and when Spark's JVM is gone; without Spark."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import structlog
+
+from connectors import spark as sparks
+from connectors.clock import SystemClock
+from connectors.config.load import load_worker
+from connectors.errors import EXIT_FAILED, EXIT_OK
+from connectors.progress import NullObserver
+from connectors.worker import Worker
+from tests.support.cli import worker_file
+
+
+class Supervisor:
+    """Ends a while after it is asked to, or never; `hangs` is let go at the test's end."""
+
+    def __init__(self, *, hangs: bool) -> None:
+        self.error = None
+        self.break_at: float | None = None
+        self._ended = threading.Event()
+        self._hangs = hangs
+
+    def ask_to_stop(self, *, patient: bool = False, break_at: float | None = None) -> None:
+        self.break_at = break_at
+        if not self._hangs:
+            self._ended.set()
+
+    def join(self, seconds: float | None = None) -> bool:
+        return self._ended.wait(seconds)
+
+    def is_alive(self) -> bool:
+        return not self._ended.is_set()
+
+
+class Session:
+    """Spark, which closes at once, or not before its process is killed."""
+
+    def __init__(self, *, hangs: bool = False, code: int | None = None) -> None:
+        self.killed = threading.Event()
+        process = SimpleNamespace(poll=lambda: code, kill=self.killed.set)
+        self.sparkContext = SimpleNamespace(_gateway=SimpleNamespace(proc=process))
+        self._hangs = hangs
+
+    def stop(self) -> None:
+        if self._hangs:
+            self.killed.wait()
+
+
+@pytest.fixture
+def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Runs a worker over one stand-in for a connector and one for Spark; the worker, its code, what it logged."""
+
+    def run(*, hangs: bool, spark: Session, stopped: bool = True) -> tuple[Worker, int, Supervisor, list[Any]]:
+        monkeypatch.setattr(sparks, "session", lambda *_: spark)
+        config = load_worker(worker_file(tmp_path, **{"task.shutdown.graceful.timeout.ms": "100"}))
+        made, one = Worker(config, [], SystemClock(), NullObserver()), Supervisor(hangs=hangs)
+        made._supervisors["c"] = cast("Any", one)
+        if stopped:
+            made._stop.set()
+        with structlog.testing.capture_logs() as logged:
+            code = made.run(once=False)
+        return made, code, one, logged
+
+    return run
+
+
+def test_what_does_not_end_in_its_time_is_left(worker: Any) -> None:
+    """task.shutdown.graceful.timeout.ms: a warning names it, and the exit code is 0: nothing is lost by it."""
+    spark = Session(hangs=True)
+    made, code, _, logged = worker(hangs=True, spark=spark)
+    assert (made.abandoned, code) == (["connector c", "Spark"], EXIT_OK)
+    assert [line["what"] for line in logged if line["log_level"] == "warning"] == made.abandoned
+    assert spark.killed.is_set()
+
+
+def test_what_ends_in_its_time_is_waited_for(worker: Any) -> None:
+    """It is told from when on its step will be broken off: before all of the time is over."""
+    made, code, one, _ = worker(hangs=False, spark=Session())
+    assert (made.abandoned, code) == ([], EXIT_OK)
+    assert one.break_at is not None
+
+
+@pytest.mark.parametrize(("code", "how"), [(-9, "signal 9"), (3, "exit code 3")])
+def test_a_jvm_that_ended_ends_the_worker(worker: Any, code: int, how: str) -> None:
+    """Exit code 1, so that a service manager starts it again; the error says what happened and what to do."""
+    _, found, _, logged = worker(hangs=False, spark=Session(code=code), stopped=False)
+    assert found == EXIT_FAILED
+    said = [line["error"] for line in logged if line["event"] == "Spark is gone"]
+    assert len(said) == 1
+    assert how in said[0]
+    assert "Start the worker again" in said[0]
+
+
+def test_a_jvm_that_a_stop_has_ended_is_no_failure(worker: Any) -> None:
+    """A signal to the whole process group reaches it as well."""
+    assert worker(hangs=False, spark=Session(code=143), stopped=True)[1] == EXIT_OK
