@@ -1,0 +1,117 @@
+"""One case after the other on the same field: what each came to goes into the matrix, also where it failed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import pytest
+
+from connectors.errors import EXIT_FENCED, EXIT_OK
+from tests.faults import matrix
+from tests.faults.field import CALM, RECOVERS_S, Field
+from tests.faults.victim import PATIENCE_S
+
+RENEW_AFTER: Final = 12
+"""Cases on one field: each verdict reads the whole topic, and it grows."""
+
+
+class Case:
+    """One fault at one step of a field. `outcome` is what the matrix will say of it."""
+
+    def __init__(self, field: Field) -> None:
+        self.field = field
+        self.outcome = "went on"
+        self.seconds: float | None = None
+        self._began = time.monotonic()
+
+    def strikes(self) -> None:
+        """The fault happens now: from here the time to recover counts."""
+        self._began = time.monotonic()
+
+    def recovers(self, timeout_s: float = RECOVERS_S) -> None:
+        """Waits until what is acknowledged now is published."""
+        self.field.until_publishing(timeout_s)
+        self.seconds = time.monotonic() - self._began
+
+    def fails(self, *texts: str) -> None:
+        """Waits until the connector FAILED for good, with all `texts` in its error; its worker ends with it."""
+        worker = self.field.worker
+        assert worker is not None
+        code = worker.wait(PATIENCE_S)
+        printed = " ".join(worker.printed().split())
+        assert code not in (EXIT_OK, EXIT_FENCED), worker.tail()
+        missing = [text for text in texts if text not in printed]
+        assert missing == [], worker.tail()
+        self.outcome = f"FAILED by name, exit {code}"
+
+    def judge(self) -> None:
+        """Fails with every breach that there is."""
+        found = self.field.verdict()
+        assert found == [], "\n".join(found[:40])
+
+
+class Cases:
+    """The fields of a session, one of them at work at a time."""
+
+    def __init__(self, folder: Path, bootstrap: str) -> None:
+        self._folder = folder
+        self._bootstrap = bootstrap
+        self._number = 0
+        self._now: tuple[Mapping[str, Any], Field, int] | None = None
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._drop()
+
+    def renew(self) -> None:
+        """The next case gets a field of its own: after this one the last is of no more use."""
+        self._drop()
+
+    @contextmanager
+    def case(self, fault: str, step: str, settings: Mapping[str, Any] = CALM) -> Iterator[Case]:
+        """A case on a field with `settings`: the one of the case before, unless that failed."""
+        case = Case(self._field(settings))
+        seed = case.field.seed
+        try:
+            yield case
+        except pytest.skip.Exception:
+            self._drop()
+            raise
+        except BaseException as error:
+            self._drop()
+            text = (str(error).splitlines() or [type(error).__name__])[0]
+            _note(matrix.Result(fault=fault, step=step, outcome=f"**failed**: {text[:120]}", seed=seed))
+            raise
+        case.field.control.disarm()
+        _note(matrix.Result(fault=fault, step=step, outcome=case.outcome, seconds_to_recover=case.seconds, seed=seed))
+
+    def _field(self, settings: Mapping[str, Any]) -> Field:
+        if self._now is not None and (self._now[0] is not settings or self._now[2] >= RENEW_AFTER):
+            self._drop()
+        if self._now is None:
+            self._number += 1
+            field = Field(self._folder / str(self._number), self._bootstrap, self._number, settings)
+            self._now = settings, self._stack.enter_context(field), 0
+        _, field, done = self._now
+        self._now = settings, field, done + 1
+        return field
+
+    def _drop(self) -> None:
+        self._now = None
+        self._stack.close()
+
+
+def _note(result: matrix.Result) -> None:
+    file = matrix.file()
+    if file is not None:
+        matrix.append(file, result)

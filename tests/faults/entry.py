@@ -1,0 +1,43 @@
+"""`keyfold` with a vacuum that comes soon and a clock that a test can move: what a fault case starts as the worker.
+
+The rhythm of the vacuum is fixed in the product, and a test cannot wait ten minutes for it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+from connectors import background, clock, pipeline
+from connectors.cli import main
+
+VACUUM_EVERY_MS: Final = "FAULT_VACUUM_EVERY_MS"
+VACUUM_GRACE_MS: Final = "FAULT_VACUUM_GRACE_MS"
+CLOCK: Final = "FAULT_CLOCK"
+"""Names a file with the ms by which the wall clock is wrong; it may change while the worker runs."""
+
+
+def _vacuum_soon() -> None:
+    every, grace = os.environ.get(VACUUM_EVERY_MS), os.environ.get(VACUUM_GRACE_MS)
+    if every:
+        vars(background).update(VACUUM_EVERY_MS=int(every), VACUUM_FIRST_MS=int(every))
+    if grace:
+        vars(background)["VACUUM_GRACE_MS"] = vars(pipeline)["VACUUM_GRACE_MS"] = int(grace)
+
+
+def _wrong_clock(file: Path) -> None:
+    def now_ms(_: clock.SystemClock) -> int:
+        wrong = file.read_text(encoding="utf-8") if file.exists() else "0"
+        return time.time_ns() // 1_000_000 + int(wrong or "0")
+
+    clock.SystemClock.now_ms = now_ms  # type: ignore[assignment, method-assign]
+
+
+if __name__ == "__main__":
+    _vacuum_soon()
+    if CLOCK in os.environ:
+        _wrong_clock(Path(os.environ[CLOCK]))
+    sys.exit(main.main())

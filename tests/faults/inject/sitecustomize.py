@@ -1,0 +1,34 @@
+"""Python imports this at its start where this folder is on its path: it arms failpoints while processes run.
+
+A file `armed/<step>` in the folder that FAULT_STEPS names holds an action (`kill`, `error`, `sleep:MS`). The first of
+all processes (driver, planner, Spark's Python workers) that comes to that step moves the file to `met/` and does the
+action: once, and nothing of the product has to know.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+VARIABLE = "FAULT_STEPS"
+
+
+def _arm(folder: str) -> None:
+    from compactor import failpoints
+
+    by_environment = failpoints.hit
+
+    def hit(name: str) -> None:
+        by_environment(name)
+        try:
+            action = Path(folder, "armed", name).read_text(encoding="utf-8")
+            Path(folder, "armed", name).rename(Path(folder, "met", name))
+        except FileNotFoundError:  # nothing is armed here, or another process was first
+            return
+        failpoints._act(name, action)
+
+    failpoints.hit = hit
+
+
+if os.environ.get(VARIABLE):
+    _arm(os.environ[VARIABLE])

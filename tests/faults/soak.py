@@ -1,0 +1,136 @@
+"""An hour of a worker's life at a steady load: `python -m tests.faults.soak --minutes 60 --into FOLDER`.
+
+A real broker, a real worker with folds, snapshots and vacuum, and a load that knows the truth. What the worker uses
+is noted every ten seconds, the promises are checked at the end; `soak_report` makes table and plot of the notes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import psutil
+
+from connectors.kafka.embedded import EmbeddedKafka
+from tests.faults import soak_report
+from tests.faults.field import Field
+from tests.faults.victim import Victim
+
+EVERY_S: Final = 10.0
+RATE: Final = 250
+"""Records a second."""
+SETTINGS: Final = {
+    "snapshot.interval.ms": 60_000,
+    "min.cleanable.dirty.ratio": 0.5,
+    "fold.level0.files": 32,
+    "delete.retention.ms": 120_000,
+    "trigger.interval.ms": 4_000,
+}
+# As in production, but that the first fold does not wait a minute, and that Spark's JVM is not given a gigabyte of
+# heap to fill before it first looks for garbage.
+WORKER: Final = {
+    "log.cleaner.initial.delay.ms": 15_000,
+    "log.cleaner.backoff.ms": 15_000,
+    "spark.driver.memory": "512m",
+}
+
+
+def main() -> int:
+    """0 where everything stayed flat and every promise was kept."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--minutes", type=float, default=60)
+    options.add_argument("--into", type=Path, required=True)
+    asked = options.parse_args()
+    asked.into.mkdir(parents=True, exist_ok=True)
+    notes = asked.into / "soak.jsonl"
+    breaches = _run(asked.minutes * 60, notes)
+    for breach in breaches:
+        print("BREACH", breach)
+    flat = soak_report.write(notes, asked.into)
+    return 0 if flat and not breaches else 1
+
+
+def _run(seconds: float, notes: Path) -> list[str]:
+    with (
+        TemporaryDirectory() as folder,
+        EmbeddedKafka(Path(folder) / "kafka") as broker,
+        Field(Path(folder) / "field", broker.bootstrap, seed=1, settings=SETTINGS, rate=RATE) as field,
+    ):
+        field.place.worker |= WORKER
+        worker = field.start()
+        field.until_publishing()
+        _watch(field, worker, seconds, notes)
+        if not worker.alive:
+            return [f"the worker ended: {worker.tail()}"]
+        found = field.verdict()
+        code, took_s = worker.terminate()
+        print(f"stopped with exit code {code} in {took_s:.1f} s; {len(field.load.acknowledged):,} records were sent")
+        return found if code == 0 else [*found, f"exit code {code}"]
+
+
+def _watch(field: Field, worker: Victim, seconds: float, notes: Path) -> None:
+    """Notes every ten seconds what is used, until the time or the worker is at its end."""
+    began = time.monotonic()
+    with notes.open("w", encoding="utf-8") as file:
+        while (passed := time.monotonic() - began) < seconds and worker.alive:
+            file.write(json.dumps({"seconds": round(passed), **_note(field, worker.process.pid)}) + "\n")
+            file.flush()
+            time.sleep(max(0.0, EVERY_S - (time.monotonic() - began - passed)))
+
+
+def _note(field: Field, pid: int) -> dict[str, Any]:
+    """Memory in bytes (what is shared is counted in parts), threads and open files by role; files by folder."""
+    wanted, published = field.load.ends(), field.place.published()
+    return {
+        "behind": sum(end - published.get(partition, 0) for partition, end in wanted.items()),
+        "records": len(field.load.acknowledged),
+        "epoch": field.place.state().epoch,
+        "processes": _processes(psutil.Process(pid)),
+        "store": dict(_stored(field.place.folder)),
+    }
+
+
+def _processes(worker: psutil.Process) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for process in (worker, *worker.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            role = _role(process, worker)
+            used = found.setdefault(role, {"memory": 0, "threads": 0, "open_files": 0, "processes": 0})
+            used["memory"] += process.memory_full_info().pss
+            used["threads"] += process.num_threads()
+            used["open_files"] += process.num_fds()
+            used["processes"] += 1
+    return found
+
+
+def _role(process: psutil.Process, worker: psutil.Process) -> str:
+    if process.pid == worker.pid:
+        return "worker"
+    return "jvm" if process.name() == "java" else "spark python"
+
+
+def _stored(folder: Path) -> Iterator[tuple[str, dict[str, int]]]:
+    """Files and bytes under each part of the connector's store, and of its snapshots."""
+    parts = [*(folder / "storage").glob("*/*"), folder / "snapshots"]
+    for part in parts:
+        if part.is_dir():
+            sizes = list(_sizes(part))
+            yield part.name, {"files": len(sizes), "bytes": sum(sizes)}
+
+
+def _sizes(folder: Path) -> Iterator[int]:
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError):
+            if path.is_file():
+                yield path.stat().st_size
+
+
+if __name__ == "__main__":
+    sys.exit(main())

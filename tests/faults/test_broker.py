@@ -1,0 +1,113 @@
+"""The broker goes away at a step, for an instant or for a minute, or forgets what it knew of transactional ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from connectors.kafka.embedded import EmbeddedKafka
+from tests.faults.cases import Cases
+from tests.faults.victim import GRACE_S, MARGIN_S
+
+FORGETFUL = {
+    "transactional.id.expiration.ms": "4000",
+    "transaction.remove.expired.transaction.cleanup.interval.ms": "1000",
+    "producer.id.expiration.ms": "4000",
+    "producer.id.expiration.check.interval.ms": "1000",
+}
+HELD = "sleep:3000"
+AWAY_S = 60.0
+pytestmark = pytest.mark.timeout(900)
+
+
+@pytest.fixture(scope="module")
+def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
+    """A broker that no other test needs."""
+    with EmbeddedKafka(tmp_path_factory.mktemp("own-kafka")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def own_cases(tmp_path_factory: pytest.TempPathFactory, own_broker: EmbeddedKafka) -> Iterator[Cases]:
+    """Cases on that broker."""
+    with Cases(tmp_path_factory.mktemp("own-cases"), own_broker.bootstrap) as running:
+        yield running
+
+
+@pytest.mark.parametrize("step", ["source.read", "ingest.before-commit", "publish.sent", "publish.offsets"])
+def test_a_killed_broker_that_is_started_again(own_broker: EmbeddedKafka, own_cases: Cases, step: str) -> None:
+    """SIGKILL and a start at once: the worker goes on by itself."""
+    with own_cases.case("broker killed and started", step) as case:
+        worker = case.field.meet(step, HELD)
+        case.strikes()
+        own_broker.kill()
+        own_broker.start()
+        case.recovers()
+        assert worker.alive, worker.tail()
+        case.outcome = "same worker"
+        case.judge()
+
+
+@pytest.mark.parametrize(
+    "step", ["any time", "source.read", "takeover.fence", "publish.begin", "publish.sent", "publish.before-commit"]
+)
+def test_a_broker_that_is_away_for_a_minute(own_broker: EmbeddedKafka, own_cases: Cases, step: str) -> None:
+    """Longer than the clients' patience: the worker is started again and again until it is back, and goes on."""
+    with own_cases.case("broker away 60 s", step) as case:
+        field = case.field
+        worker = field.running()
+        if step.startswith("takeover."):
+            worker.kill()
+            field.control.arm(step, HELD)
+            worker = field.start()
+            worker.until_met(step)
+        elif step != "any time":
+            field.meet(step, HELD)
+        own_broker.kill()
+        field.rest(AWAY_S)
+        own_broker.start()
+        case.strikes()
+        case.recovers()
+        assert worker.alive, worker.tail()
+        case.outcome = "same worker"
+        case.judge()
+
+
+def test_a_worker_is_stopped_while_the_broker_is_away(own_broker: EmbeddedKafka, own_cases: Cases) -> None:
+    """A stop does not wait for a broker that is not there: exit code 0 in its time."""
+    with own_cases.case("SIGTERM", "broker away") as case:
+        worker = case.field.running()
+        own_broker.kill()
+        case.field.rest(5)
+        code, seconds = worker.terminate()
+        own_broker.start()
+        assert code == 0, worker.tail()
+        assert seconds < GRACE_S + MARGIN_S
+        case.outcome = f"exit 0 in {seconds:.1f} s"
+        case.strikes()
+        case.field.start()
+        case.recovers()
+        case.judge()
+
+
+def test_transactional_ids_that_expire(tmp_path: Path) -> None:
+    """The broker forgets ids and producers that rest, also one that is frozen in a transaction."""
+    with (
+        EmbeddedKafka(tmp_path / "kafka", properties=FORGETFUL) as forgetful,
+        Cases(tmp_path / "cases", forgetful.bootstrap) as cases,
+        cases.case("transactional ids expired", "between transactions") as case,
+    ):
+        worker = case.field.running()
+        for _ in range(3):
+            case.field.load.pause()
+            case.field.rest(10)
+            before = case.field.load.ends()
+            case.field.load.resume()
+            case.strikes()
+            case.field.until(lambda before=before: case.field.load.ends() != before, "something new is acknowledged")
+            case.recovers()
+        assert worker.alive, worker.tail()
+        case.outcome = "same worker"
+        case.judge()

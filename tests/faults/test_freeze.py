@@ -1,0 +1,67 @@
+"""A worker that is frozen at a step while another takes over, and wakes up: it changes nothing and ends with 5."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from connectors.errors import EXIT_FENCED
+from tests.faults.cases import Cases
+from tests.faults.field import Field
+from tests.faults.steps import ALL, AT_START, settings
+from tests.faults.victim import PATIENCE_S, Victim
+
+NAP = "sleep:2000"
+SELECTED = {"publish.offsets"}
+pytestmark = pytest.mark.timeout(600)
+
+
+def frozen_at(field: Field, step: str) -> Victim:
+    """A worker that stands at `step`, all of its processes stopped."""
+    sleeper = field.running()
+    if step in AT_START:
+        sleeper.kill()
+    field.control.arm(step, NAP)
+    if step in AT_START:
+        sleeper = field.start()
+    sleeper.until_met(step)
+    sleeper.signal_all(signal.SIGSTOP)
+    return sleeper
+
+
+@pytest.mark.parametrize(
+    "step", [pytest.param(step, marks=[pytest.mark.selected] if step in SELECTED else []) for step in ALL]
+)
+def test_a_frozen_worker_wakes_up_after_a_take_over(cases: Cases, step: str) -> None:
+    """The new owner publishes; then the old one goes on from `step`."""
+    with cases.case("frozen through a take-over", step, settings(step)) as case:
+        sleeper = frozen_at(case.field, step)
+        case.strikes()
+        case.field.start()
+        case.recovers()
+        sleeper.signal_all(signal.SIGCONT)
+        assert sleeper.wait(PATIENCE_S) == EXIT_FENCED, sleeper.tail()
+        case.outcome = "exit 5"
+        case.judge()
+
+
+@pytest.mark.parametrize("take_over", [True, False], ids=["another owner", "nobody else"])
+@pytest.mark.parametrize("step", ["publish.sent", "ingest.write"])
+def test_frozen_for_longer_than_every_time_out(cases: Cases, step: str, take_over: bool) -> None:
+    """150 s: transactions, sessions and Spark's heartbeats have all timed out when it wakes up."""
+    fault = "frozen 150 s, another owner" if take_over else "frozen 150 s, nobody else"
+    with cases.case(fault, step) as case:
+        sleeper = frozen_at(case.field, step)
+        case.strikes()
+        if take_over:
+            case.field.start()
+            case.recovers()
+        case.field.rest(150)
+        sleeper.signal_all(signal.SIGCONT)
+        if take_over:
+            assert sleeper.wait(PATIENCE_S) == EXIT_FENCED, sleeper.tail()
+        else:
+            case.strikes()
+            case.recovers()
+        case.judge()

@@ -1,0 +1,134 @@
+"""Processes of Spark's that die under a worker, two workers, and another number of buckets in between."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterable
+from contextlib import suppress
+
+import psutil
+import pytest
+
+from connectors.errors import EXIT_FENCED
+from tests.faults.cases import Cases
+from tests.faults.field import BUSY, CALM, CLUSTER, CLUSTER_S
+from tests.faults.victim import PATIENCE_S
+from tests.support.kafka import wait_until
+
+EXECUTOR = "CoarseGrainedExecutorBackend"
+HELD = "sleep:5000"
+pytestmark = pytest.mark.timeout(600)
+
+
+def signal_each(processes: Iterable[psutil.Process], number: signal.Signals) -> None:
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.send_signal(number)
+
+
+def test_spark_daemon_of_python_workers_killed(cases: Cases) -> None:
+    """The process that forks Spark's Python workers dies, and they with it: the same worker goes on."""
+    with cases.case("SIGKILL of pyspark.daemon", "publish.sent") as case:
+        worker = case.field.meet("publish.sent", HELD)
+        daemons = worker.processes("pyspark.daemon")
+        assert daemons
+        case.strikes()
+        signal_each(daemons, signal.SIGKILL)
+        case.recovers()
+        assert worker.alive, worker.tail()
+        case.outcome = "same worker"
+        case.judge()
+
+
+@pytest.mark.parametrize("step", ["ingest.write", "publish.sent", "clean.before-commit"])
+def test_the_jvm_killed(cases: Cases, step: str) -> None:
+    """Spark's JVM dies (no memory, say): the worker ends by itself with an error, for a service manager to start it."""
+    with cases.case("SIGKILL of Spark's JVM", step, BUSY if step.startswith("clean.") else CALM) as case:
+        worker = case.field.meet(step, HELD)
+        case.strikes()
+        signal_each(worker.processes("java")[:1], signal.SIGKILL)
+        code = worker.wait(PATIENCE_S)
+        assert code not in (0, EXIT_FENCED), worker.tail()
+        case.outcome = f"exit {code}"
+        case.field.start()
+        case.recovers()
+        case.judge()
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("step", ["ingest.write", "publish.sent", "publish.committed"])
+def test_an_executor_killed(cases: Cases, step: str) -> None:
+    """One of two executors dies in a task: Spark or the connector's restart does the task again, in the same worker."""
+    with cases.case("SIGKILL of an executor", step, CLUSTER) as case:
+        worker = case.field.meet(step, HELD)
+        executors = worker.processes(EXECUTOR)
+        case.strikes()
+        signal_each(executors[:1], signal.SIGKILL)
+        case.recovers(CLUSTER_S)
+        assert worker.alive, worker.tail()
+        case.outcome = "same worker"
+        case.judge()
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("step", ["publish.position", "publish.offsets", "ingest.write"])
+def test_an_executor_that_outlives_its_worker(cases: Cases, step: str) -> None:
+    """Executors frozen in a task, their driver dead, another worker in its place: they wake up, and change nothing."""
+    with cases.case("zombie executor", step, CLUSTER) as case:
+        worker = case.field.meet(step, HELD)
+        zombies = [each for one in worker.processes(EXECUTOR) for each in (one, *one.children(recursive=True))]
+        signal_each(zombies, signal.SIGSTOP)
+        case.strikes()
+        others = [one for one in worker.processes("") if one not in zombies]
+        signal_each([psutil.Process(worker.process.pid), *others], signal.SIGKILL)
+        worker.wait(PATIENCE_S)
+        case.field.start()
+        case.recovers(CLUSTER_S)
+        signal_each(zombies, signal.SIGCONT)
+        wait_until(lambda: not any(_lives(one) for one in zombies), "the zombies end", PATIENCE_S)
+        case.judge()
+
+
+def test_two_workers_at_once(cases: Cases) -> None:
+    """A second worker of the same connector takes over; the first ends with 5, in the middle of its work."""
+    with cases.case("second worker", "any time") as case:
+        older = case.field.running()
+        case.strikes()
+        case.field.start()
+        assert older.wait(PATIENCE_S) == EXIT_FENCED, older.tail()
+        case.recovers()
+        case.outcome = "the older ends with 5"
+        case.judge()
+
+
+@pytest.mark.parametrize("step", ["publish.sent", "takeover.fence"])
+def test_tasks_max_changed_between_two_lives(cases: Cases, step: str) -> None:
+    """Killed with one number of buckets and started with another, and back: nothing twice under two ids."""
+    with cases.case("tasks.max 2, 5, 1", step) as case:
+        field = case.field
+        field.running()
+        for buckets in (5, 1, 2):
+            victim = field.worker
+            assert victim is not None
+            if step == "takeover.fence":
+                victim.kill()
+                field.place.write(tasks_max=buckets)
+                field.control.arm(step, "sleep:600000")
+                victim = field.start()
+                victim.until_met(step)
+            else:
+                victim = field.meet(step, "sleep:600000")
+                field.place.write(tasks_max=buckets)
+            case.strikes()
+            victim.kill()
+            field.start()
+            case.recovers()
+            assert field.place.state().buckets == buckets
+        case.judge()
+
+
+def _lives(process: psutil.Process) -> bool:
+    """Whether it runs; one that has ended and was not waited for does not."""
+    with suppress(psutil.NoSuchProcess):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False

@@ -1,0 +1,200 @@
+"""The store under a worker: full, away, lost, another one, and damaged files of the catalog and of Spark."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from tests.faults.cases import Cases
+from tests.support.kafka import wait_until
+from tests.support.place import Place
+
+pytestmark = pytest.mark.timeout(600)
+
+
+def kept(place: Place) -> Path:
+    """The connector's folder in storage.location."""
+    return Path(place.worker["storage.location"]) / place.name
+
+
+def newest_commit(place: Place) -> Path:
+    """The catalog's newest version."""
+    return max((kept(place) / "catalog").glob("*.json"), key=lambda path: path.name)
+
+
+def first_commit(place: Place) -> Path:
+    """With it a catalog begins."""
+    return kept(place) / "catalog" / f"{1:020}.json"
+
+
+def damage(file: Path) -> None:
+    """The second half is gone, as after a loss of power on a store that does not keep what it promised."""
+    data = file.read_bytes()
+    file.unlink()
+    file.write_bytes(data[: len(data) // 2])
+
+
+def put_back(away: Path, place: Path) -> bool:
+    """Whether `away` stands at `place` again; a running worker may just have left its status there."""
+    shutil.rmtree(place, ignore_errors=True)
+    with suppress(OSError):
+        away.rename(place)
+        return True
+    return False
+
+
+@contextmanager
+def small_disk(folder: Path, megabytes: int) -> Iterator[Path]:
+    """A file system of its own size; the test is skipped where it may not be mounted."""
+    folder.mkdir(parents=True, exist_ok=True)
+    command = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(folder)]
+    if shutil.which("mount") is None or subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("mounting a small disk needs rights that are not there")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], capture_output=True, check=False)
+
+
+@pytest.mark.parametrize("how", ["deleted", "damaged"])
+@pytest.mark.parametrize("running", [True, False], ids=["running", "stopped"])
+def test_sparks_checkpoint(cases: Cases, how: str, running: bool) -> None:
+    """Spark's own progress is never needed: it may go at any time."""
+    fault, when = f"checkpoint {how}", "while running" if running else "while stopped"
+    with cases.case(fault, when) as case:
+        worker = case.field.running()
+        if not running:
+            worker.kill()
+        case.strikes()
+        for folder in (kept(case.field.place) / "checkpoint").iterdir():
+            if how == "deleted":
+                shutil.rmtree(folder, ignore_errors=True)
+                continue
+            for file in [path for path in folder.rglob("*") if path.is_file() and path.stat().st_size]:
+                damage(file)
+        if not running:
+            worker = case.field.start()
+        case.recovers()
+        assert worker.alive, worker.tail()
+        case.outcome = "same worker" if running else "went on"
+        case.judge()
+
+
+def test_the_newest_commit_is_damaged(cases: Cases) -> None:
+    """FAILED with the file's name. Without it, with no worker alive, the catalog is one commit older, and goes on."""
+    with cases.case("newest catalog commit damaged", "while stopped") as case:
+        field = case.field
+        field.running().kill()
+        commit = newest_commit(field.place)
+        whole = commit.read_bytes()
+        damage(commit)
+        case.strikes()
+        field.start()
+        case.fails(commit.name)
+        commit.unlink()
+        commit.write_bytes(whole)
+        field.start()
+        case.recovers()
+        case.judge()
+
+
+@pytest.mark.parametrize("step", ["ingest.after-commit", "publish.before-commit", "publish.after-commit"])
+def test_the_newest_commit_is_taken_away(cases: Cases, step: str) -> None:
+    """One commit back, with no worker alive: source, positions and output make up for it."""
+    with cases.case("newest catalog commit taken away", step) as case:
+        field = case.field
+        victim = field.meet(step, "sleep:600000")
+        victim.kill()
+        newest_commit(field.place).unlink()
+        case.strikes()
+        field.start()
+        case.recovers()
+        case.judge()
+
+
+def test_the_storage_is_lost(cases: Cases) -> None:
+    """The positions say that there was a catalog: FAILED, never a first run. Restored, it goes on."""
+    with cases.case("storage lost, positions remain", "while stopped") as case:
+        field = case.field
+        field.running().kill()
+        away = kept(field.place).with_suffix(".away")
+        kept(field.place).rename(away)
+        case.strikes()
+        field.start()
+        case.fails("belongs to catalog")
+        shutil.rmtree(kept(field.place))
+        away.rename(kept(field.place))
+        field.start()
+        case.recovers()
+        case.judge()
+
+
+def test_the_storage_goes_under_a_running_worker(cases: Cases) -> None:
+    """What is not mounted any more is an error, never an empty catalog; back again, a worker goes on."""
+    with cases.case("storage away", "while running") as case:
+        field = case.field
+        worker = field.running()
+        place = field.place
+        away = kept(place).with_suffix(".away")
+        kept(place).rename(away)
+        field.until(lambda: "FAILED" in worker.printed(), "it has FAILED")
+        field.rest(5)
+        assert not first_commit(place).exists(), "a new catalog was made where the storage was"
+        wait_until(lambda: put_back(away, kept(place)), "it is mounted again")
+        case.strikes()
+        if not worker.alive:
+            field.start()
+        case.recovers()
+        case.judge()
+
+
+def test_two_storages_under_one_name(cases: Cases) -> None:
+    """A second worker of the name, on a storage of its own, is FAILED; the first is interrupted, and goes on."""
+    with cases.case("two storages under one name", "while running") as case:
+        field = case.field
+        first = field.running()
+        own = field.place.worker["storage.location"]
+        case.strikes()
+        field.place.worker["storage.location"] = f"{own}-other"
+        try:
+            field.start()
+            case.fails("belongs to catalog")
+        finally:
+            field.place.worker["storage.location"] = own
+            field.worker = first
+        case.recovers()
+        assert first.alive, first.tail()
+        case.judge()
+
+
+def fill(disk: Path) -> Path:
+    """A file that takes all the room there is."""
+    ballast = disk / "ballast"
+    with suppress(OSError), ballast.open("wb", buffering=0) as out:
+        while True:
+            out.write(bytes(4096))
+    return ballast
+
+
+def test_a_full_disk(cases: Cases) -> None:
+    """Nothing can be written for a while: the same worker waits, says so, and goes on when there is room."""
+    cases.renew()
+    with cases.case("no space", "any time") as case, small_disk(case.field.place.folder / "storage", 64) as disk:
+        field = case.field
+        worker = field.running()
+        ballast = fill(disk)
+        field.until(lambda: "No space left" in worker.printed(), "it says what is wrong")
+        field.rest(5)
+        ballast.unlink()
+        case.strikes()
+        case.recovers()
+        assert worker.alive, worker.tail()
+        case.outcome = "same worker"
+        case.judge()
+        field.clear()
+    cases.renew()

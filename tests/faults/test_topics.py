@@ -1,0 +1,55 @@
+"""Topics that are deleted or made anew under a running worker: FAILED by name, with the operator's choices."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.faults.cases import Cases
+from tests.support.kafka import create_topic, delete_records, delete_topic
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["deleted", "recreated"])
+def test_the_output_goes_under_a_running_worker(cases: Cases, again: bool) -> None:
+    """It is never made again behind the operator's back, and another of its name is not it."""
+    with cases.case(f"output {'recreated' if again else 'deleted'}", "while running") as case:
+        place = case.field.place
+        case.field.running()
+        case.strikes()
+        delete_topic(place.bootstrap, place.output)
+        if again:
+            create_topic(place.bootstrap, place.output, 2, cleanup_policy="compact")
+        case.fails(place.output)
+    cases.renew()
+
+
+def test_the_source_is_recreated_under_a_running_worker(cases: Cases) -> None:
+    """Its offsets mean something else from then on."""
+    with cases.case("source recreated", "while running") as case:
+        place = case.field.place
+        case.field.running()
+        case.field.load.pause()
+        case.field.until(place.caught_up, "everything is published")
+        case.strikes()
+        delete_topic(place.bootstrap, place.topic)
+        create_topic(place.bootstrap, place.topic, 2, cleanup_policy="delete")
+        case.fails("new connector name", place.topic)
+    cases.renew()
+
+
+def test_retention_overtakes_a_stopped_worker(cases: Cases) -> None:
+    """What was removed before it was read is an error that names the partition and the offsets."""
+    with cases.case("retention overtook the worker", "while stopped") as case:
+        place, load = case.field.place, case.field.load
+        case.field.running().kill()
+        reached = load.ends()
+        case.field.rest(3)
+        load.pause()
+        end = load.ends()[1]
+        assert end > reached[1]
+        delete_records(place.bootstrap, place.topic, 1, end)
+        case.strikes()
+        case.field.start()
+        case.fails(f"{place.topic}", "on.data.loss", str(end))
+    cases.renew()
