@@ -13,7 +13,6 @@ from tests.faults.steps import ALL, AT_START, settings
 from tests.faults.victim import PATIENCE_S, Victim
 
 NAP = "sleep:2000"
-SELECTED = {"publish.offsets"}
 pytestmark = pytest.mark.timeout(600)
 
 
@@ -30,9 +29,7 @@ def frozen_at(field: Field, step: str) -> Victim:
     return sleeper
 
 
-@pytest.mark.parametrize(
-    "step", [pytest.param(step, marks=[pytest.mark.selected] if step in SELECTED else []) for step in ALL]
-)
+@pytest.mark.parametrize("step", ALL)
 def test_a_frozen_worker_wakes_up_after_a_take_over(cases: Cases, step: str) -> None:
     """The new owner publishes; then the old one goes on from `step`."""
     with cases.case("frozen through a take-over", step, settings(step)) as case:

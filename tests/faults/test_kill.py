@@ -13,7 +13,7 @@ from tests.faults.victim import Victim
 from tests.support.kafka import wait_until
 
 ASLEEP = "sleep:600000"
-SELECTED = {"source.read", "publish.committed", "clean.after-commit", "snapshot.manifest"}
+SELECTED = {"publish.committed", "clean.after-commit"}
 pytestmark = pytest.mark.timeout(600)
 
 
