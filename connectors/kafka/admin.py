@@ -16,7 +16,7 @@ from compactor.record import TopicPartition
 from connectors.errors import UnreachableError
 from connectors.kafka import groups
 from connectors.kafka.consumers import Setting
-from connectors.kafka.failures import MISSING, cause, typed
+from connectors.kafka.failures import MISSING, SETTLING, cause, typed
 from connectors.kafka.groups import Held
 from connectors.kafka.ids import topic_id
 
@@ -25,17 +25,6 @@ POSITIONS_A_CALL: Final = 1_000
 """A request with many positions that each have metadata must stay well below the broker's limit."""
 _PAUSE_S: Final = 0.05
 _PATIENCE_S: Final = 60.0
-
-_SETTLING: Final = frozenset(
-    (
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.NOT_COORDINATOR,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-    )
-)
-"""Answers right after a broker has started, or a topic or the first group was made: asked again."""
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -193,7 +182,7 @@ class Admin:
                 try:
                     found[key] = future.result(self._deadline_s * 2)
                 except KafkaException as error:
-                    if cause(error).code() not in _SETTLING or time.monotonic() >= until:
+                    if cause(error).code() not in SETTLING or time.monotonic() >= until:
                         raise self._typed(error, doing, right(key)) from error
                     break
             else:

@@ -42,6 +42,17 @@ NOT_ALLOWED: Final[Mapping[int, str]] = {
 }
 """What the brokers' ACLs refuse, and the rights that it takes where nobody knows which one it was."""
 
+SETTLING: Final = frozenset(
+    (
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+    )
+)
+"""Answers right after a broker has started, or a topic or the first group was made: asked again."""
+
 _UNANSWERED: Final = frozenset(
     (
         KafkaError._TIMED_OUT,

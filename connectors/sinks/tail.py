@@ -15,12 +15,14 @@ from compactor.record import TopicPartition
 from connectors.errors import UnreachableError
 from connectors.kafka import headers
 from connectors.kafka.consumers import Setting
-from connectors.kafka.failures import cause, typed
+from connectors.kafka.failures import SETTLING, cause, typed
 from connectors.sinks.encode import OFFSET, PARTITION, TOPIC
 
 FIRST_STEP: Final = 256
 GROWTH: Final = 8
 DEADLINE_S: Final = 60.0
+SETTLED_S: Final = 20.0
+PAUSE_S: Final = 0.1
 _PINNED: Final[dict[str, Setting]] = {
     "isolation.level": "read_committed",
     "enable.auto.commit": False,
@@ -81,10 +83,18 @@ class Reader:
         self._target = target
 
     def bounds(self) -> tuple[int, int]:
-        """The first offset and the last stable offset."""
+        """The first offset and the last stable offset; asked again while the leader of a new topic does not know it."""
+        until = time.monotonic() + SETTLED_S
         with closing(Consumer(self._config)) as consumer:
-            low, end = consumer.get_watermark_offsets(self._target, DEADLINE_S)
-            return int(low), int(end)
+            while True:
+                try:
+                    low, end = consumer.get_watermark_offsets(self._target, DEADLINE_S)
+                except KafkaException as error:
+                    if cause(error).code() not in SETTLING or time.monotonic() >= until:
+                        raise
+                    time.sleep(PAUSE_S)
+                else:
+                    return int(low), int(end)
 
     def read(self, start: int, stop: int) -> Iterator[Message]:
         """The committed records of [start, stop); finished by position, which passes markers."""
