@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test faults conformance bench clean
+.PHONY: help setup demo test faults soak conformance bench clean
 
 help: ## Lists the targets.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -70,6 +70,9 @@ faults: setup ## Tries every fault at every step, then 100 random kills (FAULT_K
 	@rm -f build/faults.jsonl
 	@FAULTS=all FAULTS_MATRIX=$(CURDIR)/build/faults.jsonl $(BIN)/pytest -v tests/faults; code=$$?; \
 	  $(BIN)/python -m tests.faults.matrix build/faults.jsonl docs/reliability.md && exit $$code
+
+soak: setup ## Runs a worker under a steady load for an hour (MINUTES=60) and tells what grew: build/soak.
+	@$(BIN)/python -m tests.faults.soak --minutes $(or $(MINUTES),60) --into build/soak
 
 conformance: setup ## Compares keyfold with Kafka's own cleaner over 200 workloads (SEEDS=17 for one alone).
 	CONFORMANCE_SEEDS=$(or $(SEEDS),0-199) $(BIN)/pytest -v tests/conformance

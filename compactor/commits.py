@@ -20,7 +20,10 @@ FORMAT: Final = 1
 FOLDER: Final = "catalog"
 CHECKPOINT_EVERY: Final = 50
 
-RESTORE: Final = "Restore the connector's folder from a backup, or start under a new connector name."
+RESTORE: Final = (
+    "See whether storage.location is mounted and complete; if it is, restore the connector's folder from a backup, or "
+    "start under a new connector name."
+)
 UPGRADE: Final = "Run a keyfold that is at least as new as the one that wrote it."
 
 
