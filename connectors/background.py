@@ -32,10 +32,14 @@ _log = structlog.get_logger()
 
 
 class Rhythm(Struct, frozen=True, kw_only=True):
-    """`log.cleaner.initial.delay.ms` and `log.cleaner.backoff.ms`: the first round, and the next after an idle one."""
+    """`log.cleaner.initial.delay.ms` and `log.cleaner.backoff.ms`: the first round, and the next after an idle one.
+
+    `snapshots`: whether they are taken by snapshot.interval.ms; on command they always are.
+    """
 
     initial_delay_ms: int
     backoff_ms: int
+    snapshots: bool = True
 
 
 class Background:
@@ -114,7 +118,8 @@ class Background:
     def _snapshot(self) -> None:
         """A snapshot when one is due; where there was nothing to take one of, a minute passes before the next try."""
         now_ms = self._clock.now_ms()
-        if self._clock.monotonic() < self._next_snapshot or not self._upkeep.snapshot_due(now_ms):
+        waiting = not self._rhythm.snapshots or self._clock.monotonic() < self._next_snapshot
+        if waiting or not self._upkeep.snapshot_due(now_ms):
             return
         try:
             taken = self._upkeep.snapshot(now_ms, asked=False)

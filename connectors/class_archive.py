@@ -54,16 +54,17 @@ def ensure_archive(jars: Path, what: str) -> bool:
     archive = archive_of(jars)
     if archive is None or archive.is_file():
         return archive is not None
-    _say(f"making an archive of the Java classes of {what} once ({archive}): it starts sooner with it")
+    _say(f"making an archive of the Java classes of {what} once, which takes half a minute or more: {archive}")
     for old in archive.parent.glob(f"{_stem(jars)}*.jsa"):
         old.unlink(missing_ok=True)
-    if not _train(what, archive):
-        _say(f"the archive could not be made; {what} starts without it")
+    trouble = _train(what, archive)
+    if trouble:
+        _say(f"the archive was not made, {trouble}; {what} starts without it, `make setup` tries it again")
     return archive.is_file()
 
 
-def _train(what: str, archive: Path) -> bool:
-    """Makes the archive under another name first: whoever finds it finds it whole."""
+def _train(what: str, archive: Path) -> str | None:
+    """Makes the archive under another name first: whoever finds it finds it whole. What went wrong, if it did."""
     with tempfile.TemporaryDirectory(prefix=".training-", dir=archive.parent) as scratch:
         made = Path(scratch, archive.name)
         command = [sys.executable, "-m", "connectors.class_training", what, str(made)]
@@ -71,9 +72,14 @@ def _train(what: str, archive: Path) -> bool:
             subprocess.run(command, capture_output=True, check=True, timeout=_TRAINING_S)
             _keep(made)
             made.replace(archive)
-        except (OSError, subprocess.SubprocessError):
-            return False
-    return True
+        except subprocess.TimeoutExpired:
+            return f"it took longer than {_TRAINING_S:.0f} s on a machine that is busy"
+        except subprocess.CalledProcessError as error:
+            told = error.stderr.decode(errors="replace").strip().splitlines()
+            return f"its training run ended with {error.returncode}: {told[-1] if told else 'it said nothing'}"
+        except OSError as error:
+            return str(error)
+    return None
 
 
 def _keep(made: Path) -> None:

@@ -7,6 +7,7 @@ terminal), `json` for one object a line, `auto` is `console`. Secrets are masked
 from __future__ import annotations
 
 import logging
+import os
 import re
 import sys
 from collections.abc import Mapping
@@ -18,6 +19,9 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 
 from connectors.config.secrets import HIDDEN, is_secret
 from connectors.terminal import is_coloured
+
+_HANDED_ON: Final = "SPARK_KEYFOLD_LOG"
+"""`level,style` in the environment of Spark's processes; KEYFOLD_… would win over the worker file, as its settings do."""
 
 LEVELS: Final = ("debug", "info", "warning", "error", "critical")
 FORMATS: Final = ("auto", "console", "json")
@@ -70,6 +74,17 @@ def configure(level: str = "info", style: str = "auto") -> None:
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=False,
     )
+
+
+def hand_on(level: str, style: str) -> None:
+    """Lets processes that this one starts, and theirs, log as it does: `configure_as_parent` reads it there."""
+    os.environ[_HANDED_ON] = f"{level},{style}"
+
+
+def configure_as_parent() -> None:
+    """Logging of a process of Spark's, as the worker's own; nothing where logging is set up already."""
+    if not structlog.is_configured():
+        configure(*os.environ.get(_HANDED_ON, "info,auto").split(","))
 
 
 def bound(connector: str, topic: str | None = None, partition: int | None = None) -> AbstractContextManager[None]:

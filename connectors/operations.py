@@ -12,15 +12,16 @@ from msgspec import Struct
 
 from compactor import owner, requests
 from compactor.actions import AddSnapshot
+from compactor.catalog import Catalog
 from compactor.cleaner import Folded
 from compactor.errors import KeyfoldError
 from compactor.requests import Request
 from compactor.storage import Storage
-from connectors.answers import CLEAN, RELEASE, SNAPSHOT
+from connectors.answers import CLEAN, RELEASE, SNAPSHOT, AskedWrongError, asked_for
 from connectors.clock import Clock, SystemClock
 from connectors.config.connector import ConnectorConfig
 from connectors.config.worker import WorkerConfig
-from connectors.errors import ConfigError, UnreachableError
+from connectors.errors import ConfigError, UnreachableError, UsageError
 from connectors.progress import NullObserver
 from connectors.stores import connector_storage
 
@@ -63,7 +64,8 @@ def fold_logs(
 ) -> tuple[Folded, ...]:
     """A full fold of every log (or those of `topic`, or its `partition`) in which it changes anything.
 
-    Raises ConfigError where the connector's cleanup.policy has no compact, UnreachableError, AskedWrongError.
+    Raises ConfigError where the connector's cleanup.policy has no compact, UsageError where it has no such log,
+    UnreachableError.
     """
     if not connector.policy.compacts:
         raise ConfigError(
@@ -79,7 +81,8 @@ def release_log(
 ) -> bool:
     """Ends the quarantine of a partition whose files are back; False where it was in none.
 
-    Raises StorageError where a file is still missing or damaged, UnreachableError, AskedWrongError.
+    Raises StorageError where a file is still missing or damaged, UsageError where there is no such log,
+    UnreachableError.
     """
     return bool(_perform(worker, connector, clock or SystemClock(), RELEASE, topic, partition).get("released"))
 
@@ -93,11 +96,23 @@ def _perform(
     partition: int | None = None,
 ) -> dict[str, Any]:
     storage = connector_storage(worker, connector.name)
+    request = Request(id="", kind=kind, asked_ms=clock.now_ms(), topic=topic, partition=partition)
+    _check(storage, connector.name, request)
     lock = owner.OwnerLock(storage)
     if not lock.claim(owner.here()):
         return _ask(storage, connector.name, clock, kind, topic, partition)
-    request = Request(id="", kind=kind, asked_ms=clock.now_ms(), topic=topic, partition=partition)
     return _take_over(worker, connector, clock, lock, request)
+
+
+def _check(storage: Storage, name: str, request: Request) -> None:
+    """Raises UsageError where the connector has no such topic or partition, before anything starts or is taken over."""
+    state = Catalog.open(storage, name).state
+    if not state.topics:  # nobody has looked for its topics yet
+        return
+    try:
+        asked_for(request, state)
+    except AskedWrongError as error:
+        raise UsageError(error.message, error.action) from None
 
 
 def _ask(

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import structlog
+from msgspec.structs import replace
 
 from compactor import owner
 from compactor.catalog import Catalog
@@ -109,7 +110,7 @@ class Pipeline:
             life.owned.gateway.retry_until(stop.is_set)
             self._observer.stage(self._connector.name, "reading positions")
             life.engine.settle(self._clock.now_ms())
-            background = self._background(life)
+            background = self._background(life, once=once)
             ending = Ending(life, background, self._connector, self._clients, self._clock, stop)
             stack.callback(background.stop, lambda: stop.patient)
             stack.callback(ending.abort_transactions)
@@ -141,6 +142,7 @@ class Pipeline:
         self._observer.stage(self._connector.name, "taking over")
         stack.callback(self._lock.release)
         self._claim(0)  # first, so that a command finds a worker here, not one to take over from
+        self._warn_of_another()
         now_ms = self._clock.now_ms()
         owned = take_over(self._storage, self._connector, self._clients, self._tasks_max(), now_ms, known)
         self.catalog_id = owned.catalog.state.catalog_id
@@ -159,9 +161,11 @@ class Pipeline:
         upkeep.settle()
         return Life(owned, engine, upkeep, Answers(self._storage, catalog, upkeep, self._clock))
 
-    def _background(self, life: Life) -> Background:
+    def _background(self, life: Life, *, once: bool) -> Background:
+        """The thread behind publishing; `--once` takes its one snapshot at its end."""
         name, clock = self._connector.name, self._clock
-        return Background(self._spark, name, life.upkeep, life.answers, life.engine.running, clock, self._rhythm)
+        rhythm = replace(self._rhythm, snapshots=not once)
+        return Background(self._spark, name, life.upkeep, life.answers, life.engine.running, clock, rhythm)
 
     def _query(self, engine: Engine, catalog: Catalog, *, once: bool) -> StreamingQuery:
         """Step T4: a checkpoint of this epoch, begun where the catalog ends.
@@ -243,6 +247,11 @@ class Pipeline:
             self._locked = self._lock.claim(owner.here(epoch))
         except StorageError as error:
             _log.warning("owner.lock could not be taken", error=str(error))
+
+    def _warn_of_another(self) -> None:
+        other = None if self._locked else owner.living(self._storage)
+        if other is not None:
+            _log.warning("taking over from a worker that lives, which ends with exit code 5", owner=str(other))
 
     def _ticks(self, life: Life, ending: threading.Event) -> None:
         """The clock's side of a running connector: what is due with time, between micro-batches and beside them."""

@@ -58,4 +58,5 @@ def worker_of(given: Path | None) -> WorkerConfig:
 
     config = load_worker(worker_path(given))
     logging_setup.configure(config.log_level, config.log_format)
+    logging_setup.hand_on(config.log_level, config.log_format)
     return config

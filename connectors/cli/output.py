@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -71,3 +72,13 @@ class JsonLines:
     def flush(self) -> None:
         """Hands everything on to whoever reads stdout."""
         self._out.flush()
+
+    @property
+    def read_on(self) -> bool:
+        """False once the reader of a pipe has gone, which who has nothing to write would not learn otherwise."""
+        try:
+            watched = select.poll()
+            watched.register(self._out.fileno(), 0)
+            return not watched.poll(0)
+        except OSError:  # no file behind it, as in a test
+            return True

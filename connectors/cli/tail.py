@@ -74,7 +74,7 @@ def follow(consumer: Consumer, limit: int | None) -> None:
     """Writes what `consumer` is assigned to stdout, each poll at once; ends after `limit` records."""
     out = JsonLines()
     left = limit
-    while left is None or left > 0:
+    while (left is None or left > 0) and out.read_on:
         messages = list(_good(consumer.consume(_BATCH if left is None else min(_BATCH, left), timeout=_POLL_S)))
         out.write([line(message) for message in messages])
         out.flush()

@@ -9,7 +9,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from compactor.policy import CompactionPolicy, FoldPolicy
-from connectors.config import clients, rules
+from connectors.config import clients, refused, rules
 from connectors.config.faults import Fault, FaultyConfigError
 from connectors.config.keys import CONNECTOR_KEYS, CONNECTOR_PREFIXES
 from connectors.config.librdkafka import ClientKind
@@ -26,6 +26,8 @@ _OVERRIDES: Final[dict[str, ClientKind]] = {
 
 
 def _hint(name: str) -> str | None:
+    if (why := refused.reason(name)) is not None:
+        return f"cannot be set: {why}."
     if clients.is_client_setting(name):
         return f"a client's setting; write consumer.override.{name}, producer.override.{name} or admin.override.{name}."
     return None

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from connectors.config import clients
+from connectors.config import clients, refused
 from connectors.config.environment import EnvironmentSource
 from connectors.config.faults import Fault, FaultyConfigError
 from connectors.config.keys import CONNECTOR_KEYS, WORKER_KEYS, WORKER_PREFIXES
@@ -26,6 +26,8 @@ _CLIENTS: tuple[ClientKind, ...] = ("consumer", "producer", "admin")
 def _hint(name: str) -> str | None:
     if name in CONNECTOR_KEYS:
         return "is a key of the connector file, not of the worker file; move it there."
+    if (why := refused.reason(name)) is not None:
+        return f"cannot be set: {why}."
     if clients.is_client_setting(name):
         return f"a client's setting; write consumer.{name}, producer.{name} and admin.{name}."
     return None

@@ -22,6 +22,7 @@ from pyspark.sql.types import StructType
 from compactor.failpoints import hit
 from compactor.faults import tagging
 from compactor.record import RECORDS, SOURCE, ddl
+from connectors.logging_setup import configure_as_parent
 from connectors.source import plan
 from connectors.source.cluster import KafkaCluster
 from connectors.source.offsets import decode, encode
@@ -72,6 +73,7 @@ class _Reading:
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
+        configure_as_parent()
 
     def planner(self) -> Planner:
         admin = AdminClient(self.options.clients.admin_settings())

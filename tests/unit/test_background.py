@@ -9,6 +9,7 @@ from typing import Any, cast
 from unittest.mock import Mock
 
 import pytest
+from msgspec.structs import replace
 
 from compactor.cleaner import Round
 from compactor.errors import StorageError
@@ -96,6 +97,15 @@ def test_a_snapshot_without_anything_to_take_is_tried_again_later() -> None:
     assert [after(thread, clock, upkeep, ms) for ms in (0, pause_ms - 1, 1)] == [["snapshot"], [], ["snapshot"]]
     upkeep.taken = ("one",)
     assert [after(thread, clock, upkeep, ms) for ms in (pause_ms, 0)] == [["snapshot"], ["snapshot"]]
+
+
+def test_once_takes_no_snapshot_by_the_clock() -> None:
+    """`run --once` takes its one at its end: two of the same state would push older ones out."""
+    upkeep, clock = Upkeep(), Clock()
+    upkeep.snapshots_due = True
+    thread, _ = background(upkeep, clock, replace(RHYTHM, snapshots=False))
+    thread._turn()
+    assert upkeep.did == []
 
 
 def test_a_snapshot_location_that_fails_ends_nothing() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from compactor.cleaner import Folded
 from connectors import operations
-from tests.support.cli import connector_file, invoke, worker_file
+from tests.support.cli import connector_file, invoke, keep, row, worker_file
 
 DONE = Folded(
     topic="orders",
@@ -67,6 +67,22 @@ def test_a_raw_copy_is_not_folded_on_command_either(tmp_path: Path) -> None:
     shown = invoke("clean", str(connector), "--worker", worker_file(tmp_path))
     assert shown.exit_code == 3
     assert "cleanup.policy=delete" in shown.stderr
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ("clean", "--topic", "nope"),
+        ("clean", "--topic", "orders", "--partition", "9"),
+        ("release", "--topic", "orders", "--partition", "9"),
+    ],
+)
+def test_what_is_not_there_is_a_mistake_of_usage(tmp_path: Path, asked: tuple[str, ...]) -> None:
+    """Told before Spark starts, a worker is asked, or anything is taken over."""
+    keep(tmp_path, [row(0, b"a", b"1")])
+    shown = _invoke(tmp_path, *asked)
+    assert shown.exit_code == 2
+    assert "Its topics are: orders" in shown.stderr
 
 
 @pytest.mark.parametrize(("done", "said"), [(True, "is taken up again"), (False, "was not set aside")])

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import os
+import sys
+from types import SimpleNamespace
+
 import pytest
 import typer
 from typer.testing import CliRunner
 
-from connectors.cli.output import cell, table
+from connectors.cli.output import JsonLines, cell, table
 
 
 @pytest.mark.parametrize(
@@ -32,6 +36,17 @@ def test_a_table_does_not_depend_on_the_terminal(monkeypatch: pytest.MonkeyPatch
     """A wide table stays one line a row when the terminal is narrow."""
     monkeypatch.setenv("COLUMNS", "20")
     assert len(_plain(table(("A", "B"), [("x" * 100, "y" * 100)]))) == 2
+
+
+def test_a_reader_that_has_gone_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also by who has nothing to write: `tail … | head -1` ends."""
+    read_end, write_end = os.pipe()
+    with os.fdopen(write_end, "wb", buffering=0) as pipe:
+        monkeypatch.setattr(sys, "stdout", SimpleNamespace(buffer=pipe))
+        lines = JsonLines()
+        assert lines.read_on
+        os.close(read_end)
+        assert not lines.read_on
 
 
 def test_a_table_without_rows_is_its_head() -> None:

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import logging
+import subprocess
+import sys
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -73,6 +75,17 @@ def test_less_than_the_level_is_not_logged(capsys: pytest.CaptureFixture[str]) -
     logging.getLogger("pyspark").info("nor this")
     _log.warning("this")
     assert _only(capsys)["event"] == "this"
+
+
+def test_a_process_of_sparks_logs_as_its_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Format and level of the worker file hold in the processes that read the source."""
+    log = "from connectors import logging_setup as s; s.configure_as_parent(); import structlog; "
+    monkeypatch.setenv("SPARK_KEYFOLD_LOG", "")
+    logging_setup.hand_on("warning", "json")
+    script = log + "l = structlog.get_logger(); l.info('quiet'); l.warning('loud', topic='t')"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    (line,) = done.stderr.splitlines()
+    assert (json.loads(line)["event"], json.loads(line)["topic"]) == ("loud", "t")
 
 
 def test_connector_topic_and_partition_are_bound(capsys: pytest.CaptureFixture[str]) -> None:
