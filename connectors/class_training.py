@@ -73,7 +73,7 @@ class TrainingReader(DataSourceStreamReader):
 def _record(partition: int, offset: int) -> dict[str, Any]:
     value = b"v" if offset % 3 else None
     at = {"topic": "t", "partition": partition, "offset": offset, "timestamp": offset, "timestamp_type": 0}
-    return {**at, "key": str(offset % 7).encode(), "value": value, "headers": _HEADERS, "range": None}
+    return {**at, "key": str(offset % 7).encode(), "value": value, "headers": _HEADERS}
 
 
 def fold_once(spark: SparkSession, folder: Path) -> None:
@@ -93,11 +93,12 @@ def _take(spark: SparkSession, batch: DataFrame, folder: Path) -> None:
 
 def _writing(folder: Path) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     def task(batches: Batches) -> Iterator[pa.RecordBatch]:
-        table = pa.Table.from_batches(list(batches), SOURCE).drop_columns(["range"])
-        for name, kind in (("delete_horizon", pa.int64()), ("rejected", pa.string())):
-            table = table.append_column(pa.field(name, kind), pa.nulls(table.num_rows, kind))
+        table = pa.Table.from_batches(list(batches), SOURCE)
+        for field in RUN:
+            if field.name not in SOURCE.names:
+                table = table.append_column(field, pa.nulls(table.num_rows, field.type))
         path = folder / f"{table['partition'][0]}.parquet"
-        pq.write_table(table.cast(RUN), path, compression="zstd")
+        pq.write_table(table.select(RUN.names).cast(RUN), path, compression="zstd")
         yield pa.RecordBatch.from_pylist([{"path": str(path)}])
 
     return task

@@ -21,7 +21,7 @@ from connectors.config.secrets import HIDDEN, is_secret
 from connectors.terminal import is_coloured
 
 _HANDED_ON: Final = "SPARK_KEYFOLD_LOG"
-"""`level,style` in the environment of Spark's processes; KEYFOLD_… would win over the worker file, as its settings do."""
+"""`level,style` in the environment of Spark's processes; KEYFOLD_… would win over the worker file."""
 
 LEVELS: Final = ("debug", "info", "warning", "error", "critical")
 FORMATS: Final = ("auto", "console", "json")
