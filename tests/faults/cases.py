@@ -56,7 +56,7 @@ class Case:
 
 
 class Cases:
-    """The fields of a session, one of them at work at a time."""
+    """The fields of a file, one of them at work at a time."""
 
     def __init__(self, folder: Path, bootstrap: str) -> None:
         self._folder = folder

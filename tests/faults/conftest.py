@@ -41,8 +41,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(matrix.table(found))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def cases(tmp_path_factory: pytest.TempPathFactory, broker: EmbeddedKafka) -> Iterator[Cases]:
-    """Where the cases of this session happen."""
+    """Where the cases of one file happen: its last worker ends with it, and is in nobody's way after that."""
     with Cases(tmp_path_factory.mktemp("faults"), broker.bootstrap) as running:
         yield running
