@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING
 
+import pytest
+
 from connectors.errors import EXIT_FENCED
 from tests.support.kafka import produce, wait_until
 from tests.support.place import PATIENCE_S, Place
@@ -13,6 +15,7 @@ from tests.support.records import some_records
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.timeout(420)
 KILLED_AT = (
     "ingest.after-commit",  # between ingest and publish
     "publish.sent",  # in the middle of a transaction

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parent.parent.parent
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 
 class Place:
