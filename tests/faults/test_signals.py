@@ -13,13 +13,10 @@ from tests.faults.victim import GRACE_S, MARGIN_S, PATIENCE_S
 from tests.support.kafka import wait_until
 
 LATE = "sleep:2000"
-SELECTED = {"publish.sent"}
 pytestmark = pytest.mark.timeout(600)
 
 
-@pytest.mark.parametrize(
-    "step", [pytest.param(step, marks=[pytest.mark.selected] if step in SELECTED else []) for step in ALL]
-)
+@pytest.mark.parametrize("step", ALL)
 def test_a_worker_that_is_stopped_at_a_step(cases: Cases, step: str) -> None:
     """SIGTERM while it stands there: exit code 0 within task.shutdown.graceful.timeout.ms, and nothing is lost."""
     with cases.case("SIGTERM", step, settings(step)) as case:
