@@ -1,21 +1,15 @@
-"""What a catalog commit says, and the one place where it changes the state.
+"""What a catalog commit says.
 
-A decision is a tuple of actions; `apply` gives the state after them. Commits are stored as their actions,
+A decision is a tuple of actions; `state.apply` gives the state after them. Commits are stored as their actions,
 so each is small, and reading them back is applying them again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from msgspec import Struct
-from msgspec.structs import replace
 
-from compactor import log as logs
-from compactor import rewrite
-from compactor.errors import CatalogError
-from compactor.log import Gap, OutputPoint, PartitionLog, Quarantined, Run
-from compactor.record import TopicPartition
+from compactor.log import Gap, OutputPoint, Quarantined, Run
+from compactor.record import OfPartition
 
 
 class Action(Struct, frozen=True, kw_only=True, tag_field="do"):
@@ -71,7 +65,7 @@ class ReopenTopic(Action, frozen=True, tag="reopen-topic"):
     topic: str
 
 
-class AddPartition(Action, frozen=True, tag="add-partition"):
+class AddPartition(Action, OfPartition, frozen=True, tag="add-partition"):
     """A source partition seen for the first time; fields as in `PartitionLog`."""
 
     topic: str
@@ -81,7 +75,7 @@ class AddPartition(Action, frozen=True, tag="add-partition"):
     backlog_end: int | None = None
 
 
-class Append(Action, frozen=True, tag="append"):
+class Append(Action, OfPartition, frozen=True, tag="append"):
     """Source offsets [start, end) are ingested; `run` holds their records, `gap` what was lost of them."""
 
     topic: str
@@ -92,7 +86,7 @@ class Append(Action, frozen=True, tag="append"):
     gap: Gap | None = None
 
 
-class PlanFold(Action, frozen=True, tag="plan-fold"):
+class PlanFold(Action, OfPartition, frozen=True, tag="plan-fold"):
     """A fold that ends at `end` may have been sent in part, from `at_ms` on."""
 
     topic: str
@@ -101,7 +95,7 @@ class PlanFold(Action, frozen=True, tag="plan-fold"):
     at_ms: int | None = None
 
 
-class Publish(Action, frozen=True, tag="publish"):
+class Publish(Action, OfPartition, frozen=True, tag="publish"):
     """The fold that ends at `end` is sent completely."""
 
     topic: str
@@ -110,7 +104,7 @@ class Publish(Action, frozen=True, tag="publish"):
     output: OutputPoint | None = None
 
 
-class Clean(Action, frozen=True, tag="clean"):
+class Clean(Action, OfPartition, frozen=True, tag="clean"):
     """`base` replaces everything below `end`; `at_ms` is the time that the full fold was given.
 
     `output` is the commit of the changelog that stood at `end` when the fold was planned; nothing above `end` was sent
@@ -126,7 +120,7 @@ class Clean(Action, frozen=True, tag="clean"):
     behind_ms: int | None = None
 
 
-class Merge(Action, frozen=True, tag="merge"):
+class Merge(Action, OfPartition, frozen=True, tag="merge"):
     """`run` replaces the neighbouring runs that cover the same offsets; it is of a higher level than they."""
 
     topic: str
@@ -134,7 +128,7 @@ class Merge(Action, frozen=True, tag="merge"):
     run: Run
 
 
-class Restate(Action, frozen=True, tag="restate"):
+class Restate(Action, OfPartition, frozen=True, tag="restate"):
     """`runs` replace the level-0 run of the same offsets: its own files, counted within the bounds of each."""
 
     topic: str
@@ -142,7 +136,7 @@ class Restate(Action, frozen=True, tag="restate"):
     runs: tuple[Run, ...]
 
 
-class Retain(Action, frozen=True, tag="retain"):
+class Retain(Action, OfPartition, frozen=True, tag="retain"):
     """Retention: the log begins at `start`; what is below is no longer kept."""
 
     topic: str
@@ -150,7 +144,7 @@ class Retain(Action, frozen=True, tag="retain"):
     start: int
 
 
-class Quarantine(Action, frozen=True, tag="quarantine"):
+class Quarantine(Action, OfPartition, frozen=True, tag="quarantine"):
     """The log is set aside, or stays so: its files are damaged, or its fold keeps failing."""
 
     topic: str
@@ -158,7 +152,7 @@ class Quarantine(Action, frozen=True, tag="quarantine"):
     found: Quarantined
 
 
-class Release(Action, frozen=True, tag="release"):
+class Release(Action, OfPartition, frozen=True, tag="release"):
     """The log is taken up again."""
 
     topic: str
@@ -208,144 +202,3 @@ AnyAction = (
 
 Rewriting = Clean | Merge | Restate | Retain
 """What changes the runs of one log."""
-
-
-class Topic(Struct, frozen=True, kw_only=True):
-    """A source topic and where it is published; `closed` says why it is no longer read."""
-
-    topic: str
-    topic_id: str
-    output: str | None
-    output_id: str | None
-    closed: str | None = None
-
-
-class State(Struct, frozen=True, kw_only=True):
-    """Everything that a catalog says: what is true of a connector after a commit."""
-
-    catalog_id: str = ""
-    connector: str = ""
-    order: str = "offset"
-    identity: str = "key"
-    scope: str = "partition"
-    epoch: int = 0
-    owner: str = ""
-    buckets: int = 0
-    topics: dict[str, Topic] = {}
-    logs: tuple[PartitionLog, ...] = ()
-    snapshots: tuple[AddSnapshot, ...] = ()
-
-    def log(self, tp: TopicPartition) -> PartitionLog:
-        """The log of `tp`; KeyError where there is none."""
-        return next(log for log in self.logs if log.tp == tp)
-
-    def by_partition(self) -> dict[TopicPartition, PartitionLog]:
-        """All logs by their partition."""
-        return {log.tp: log for log in self.logs}
-
-    @property
-    def paths(self) -> frozenset[str]:
-        """Every run file that is still needed."""
-        return frozenset().union(*(log.paths for log in self.logs))
-
-
-def apply(state: State, actions: Iterable[AnyAction]) -> State:
-    """The state after `actions`, in their order; CatalogError where one does not fit."""
-    draft = _Draft(state)
-    for action in actions:
-        draft.take(action)
-    return draft.done()
-
-
-class _Draft:
-    """A state while actions are applied to it: logs by partition, so that an action costs what it changes."""
-
-    def __init__(self, state: State) -> None:
-        self.state = state
-        self.topics = dict(state.topics)
-        self.logs = state.by_partition()
-        self.snapshots = list(state.snapshots)
-
-    def done(self) -> State:
-        return replace(self.state, topics=self.topics, logs=tuple(self.logs.values()), snapshots=tuple(self.snapshots))
-
-    def take(self, action: AnyAction) -> None:
-        match action:
-            case Create() | TakeOver():
-                self.state = _apply_owner(self.state, action)
-            case SetBuckets():
-                self._deal(action.count)
-            case AddTopic() | CloseTopic() | ReopenTopic():
-                self.topics[action.topic] = _apply_topic(self.topics.get(action.topic), action)
-            case AddSnapshot():
-                self.snapshots.append(action)
-            case DropSnapshot():
-                self.snapshots = [kept for kept in self.snapshots if (kept.topic, kept.id) != (action.topic, action.id)]
-            case AddPartition():
-                self._add(action)
-            case _:
-                tp = TopicPartition(action.topic, action.partition)
-                self.logs[tp] = _apply_log(self._log(tp), action)
-
-    def _log(self, tp: TopicPartition) -> PartitionLog:
-        if tp not in self.logs:
-            raise CatalogError(f"{tp} is not in the catalog.", "This is a defect of keyfold; nothing was committed.")
-        return self.logs[tp]
-
-    def _deal(self, count: int) -> None:
-        self.state = replace(self.state, buckets=count)
-        for position, tp in enumerate(sorted(self.logs)):
-            self.logs[tp] = replace(self.logs[tp], bucket=position % count)
-
-    def _add(self, action: AddPartition) -> None:
-        tp = TopicPartition(action.topic, action.partition)
-        if tp in self.logs:
-            raise CatalogError(f"{tp} is in the catalog already.")
-        self.logs[tp] = logs.empty(tp, action.bucket, action.start, action.backlog_end)
-
-
-def _apply_owner(state: State, action: Create | TakeOver) -> State:
-    match action:
-        case Create():
-            named = {name: getattr(action, name) for name in ("order", "identity", "scope")}
-            return replace(state, catalog_id=action.catalog_id, connector=action.connector, **named)
-        case TakeOver():
-            return replace(state, epoch=action.epoch, owner=action.owner)
-
-
-def _apply_topic(topic: Topic | None, action: AddTopic | CloseTopic | ReopenTopic) -> Topic:
-    if isinstance(action, AddTopic):
-        return Topic(topic=action.topic, topic_id=action.topic_id, output=action.output, output_id=action.output_id)
-    if topic is None:
-        raise CatalogError(f"Topic {action.topic} is not in the catalog.")
-    return replace(topic, closed=action.reason if isinstance(action, CloseTopic) else None)
-
-
-def _apply_log(
-    log: PartitionLog, action: Append | PlanFold | Publish | Rewriting | Quarantine | Release
-) -> PartitionLog:
-    match action:
-        case Append():
-            return logs.append(log, action.start, action.end, action.run, action.gap)
-        case PlanFold():
-            return logs.plan(log, action.end, action.at_ms)
-        case Publish():
-            return logs.publish(log, action.end, action.output)
-        case Quarantine():
-            return replace(log, quarantine=action.found)
-        case Release():
-            return replace(log, quarantine=None)
-        case _:
-            return _rewrite(log, action)
-
-
-def _rewrite(log: PartitionLog, action: Rewriting) -> PartitionLog:
-    match action:
-        case Clean():
-            return logs.clean(log, action.end, action.base, action.at_ms, action.output, action.behind_ms)
-        case Merge():
-            return rewrite.merge(log, action.run)
-        case Restate():
-            return rewrite.restate(log, action.runs)
-        case Retain():
-            return rewrite.retain(log, action.start)

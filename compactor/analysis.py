@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from compactor import tombstones
 from compactor.due import verdict
 from compactor.outlook import Census, Count, Outlook, settled
-from compactor.record import TopicPartition
+from compactor.record import OfPartition
 from compactor.settings import EngineSettings
 
 
@@ -99,7 +99,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     effect: Effect
 
 
-class PartitionAnalysis(Struct, frozen=True, kw_only=True):
+class PartitionAnalysis(OfPartition, Struct, frozen=True, kw_only=True):
     """A log as it is, and its outcome under each of the settings that were looked at.
 
     `unread` is the error for which it was left out: it is set aside, or its files cannot be read. Then there are none.
@@ -111,11 +111,6 @@ class PartitionAnalysis(Struct, frozen=True, kw_only=True):
     published: int
     outcomes: tuple[Outcome, ...] = ()
     unread: str | None = None
-
-    @property
-    def tp(self) -> TopicPartition:
-        """Its topic and partition."""
-        return TopicPartition(self.topic, self.partition)
 
 
 class Example(Struct, frozen=True):

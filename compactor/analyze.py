@@ -17,7 +17,6 @@ from functools import partial
 from msgspec.structs import replace
 
 from compactor import inspection
-from compactor.actions import State
 from compactor.analysis import Analysis, PartitionAnalysis, SplitKeys, Survivors, outcome
 from compactor.counting import Counting
 from compactor.isolation import may_be_a_file
@@ -26,6 +25,7 @@ from compactor.outlook import Census, Outlook, cuts, outlook
 from compactor.reading import first_young, whole
 from compactor.record import TopicPartition
 from compactor.settings import EngineSettings
+from compactor.state import State
 from compactor.storage import Storage
 
 

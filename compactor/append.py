@@ -7,13 +7,14 @@ from typing import Final
 
 from msgspec import Struct
 
-from compactor.actions import Append, State
+from compactor.actions import Append
 from compactor.batch import Batch, RangeRead
 from compactor.dirt import aged_from
 from compactor.errors import GapError, IngestError
 from compactor.log import Gap, PartitionLog, Run
 from compactor.parts import Part
 from compactor.record import TopicPartition
+from compactor.state import State
 
 _DEFECT: Final = "This is a defect of keyfold; nothing was committed."
 

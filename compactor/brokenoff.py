@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Final
+
+from compactor.faults import chain
 
 _CANCELLED: Final = re.compile(
     r"SPARK_JOB_CANCELLED|Job \d+ cancelled|SparkContext was shut down|stopped SparkContext"
@@ -18,7 +19,7 @@ _NO_FILES: Final = re.compile(r"Python worker exited unexpectedly|java\.lang\.Ou
 
 def broken_off(error: BaseException) -> bool:
     """Whether the job was cancelled, or Spark's JVM is gone: then it failed for no reason of its own."""
-    return any(_is_network(link) or _CANCELLED.search(str(link)) for link in _chain(error))
+    return any(_is_network(link) or _CANCELLED.search(str(link)) for link in chain(error))
 
 
 def of_its_process(error: BaseException) -> bool:
@@ -26,17 +27,8 @@ def of_its_process(error: BaseException) -> bool:
 
     Spark's JVM reads the runs and names what it cannot read.
     """
-    return any(_NO_FILES.search(str(link)) for link in _chain(error))
+    return any(_NO_FILES.search(str(link)) for link in chain(error))
 
 
 def _is_network(error: BaseException) -> bool:
     return isinstance(error, ConnectionError) or any(kind.__name__ == _NETWORK for kind in type(error).__mro__)
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    link: BaseException | None = error
-    seen: set[int] = set()
-    while link is not None and id(link) not in seen:
-        seen.add(id(link))
-        yield link
-        link = link.__cause__ or link.__context__

@@ -40,7 +40,7 @@ from typing import Final
 import structlog
 from msgspec.structs import replace
 
-from compactor.actions import AnyAction, Create, State, TakeOver, apply
+from compactor.actions import AnyAction, Create, TakeOver
 from compactor.commits import (
     CHECKPOINT_EVERY,
     FOLDER,
@@ -63,6 +63,7 @@ from compactor.commits import (
 from compactor.errors import CatalogError, FencedError, OutcomeUnknownError, StorageError
 from compactor.failpoints import hit
 from compactor.history import ATTEMPTS, History
+from compactor.state import State, apply
 from compactor.storage import FileInfo, MissingFileError, Storage
 
 TRIM_GRACE_MS: Final = 300_000

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from compactor import inspection, publish
-from compactor.actions import AnyAction, PlanFold, Publish, State
+from compactor.actions import AnyAction, PlanFold, Publish
 from compactor.catalog import Catalog
 from compactor.failpoints import hit
 from compactor.isolation import Isolation
@@ -20,6 +20,7 @@ from compactor.reading import first_young
 from compactor.record import TopicPartition
 from compactor.schedule import publishable
 from compactor.settings import EngineSettings
+from compactor.state import State
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -160,7 +161,7 @@ class Changelog:
 
     def _turn_of(self, target: Target) -> int:
         """When a log was sent last; not by the clock, which may be set back."""
-        return self._last_turn.get(TopicPartition(target.topic, target.partition), 0)
+        return self._last_turn.get(target.tp, 0)
 
     def _target(self, state: State, log: PartitionLog, settings: EngineSettings, now_ms: int) -> Target | None:
         resolved = self._resolved[log.tp]
@@ -227,7 +228,7 @@ def _plans(state: State, targets: Iterable[Target], now_ms: int) -> Sequence[Any
     return [
         PlanFold(topic=target.topic, partition=target.partition, end=target.end, at_ms=now_ms)
         for target in targets
-        if target.end > logs[TopicPartition(target.topic, target.partition)].folded_end
+        if target.end > logs[target.tp].folded_end
     ]
 
 

@@ -15,17 +15,18 @@ import structlog
 from msgspec import Struct
 
 from compactor import clean, levels, merge, quarantine, retention, schedule
-from compactor.actions import AnyAction, Clean, State
+from compactor.actions import AnyAction, Clean
 from compactor.counters import Counters
 from compactor.dirt import across_bounds, dirt
 from compactor.due import worthwhile
 from compactor.failpoints import hit
 from compactor.isolation import Isolation
 from compactor.log import PartitionLog
-from compactor.record import TopicPartition
+from compactor.record import OfPartition, TopicPartition
 from compactor.recount import restated
 from compactor.runfile import RunTarget
 from compactor.settings import EngineSettings
+from compactor.state import State
 from compactor.verdict import Kind, Reason, Verdict
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Round(Struct, frozen=True, kw_only=True):
         return bool(self.folded or self.merged or self.expired)
 
 
-class Folded(Struct, frozen=True, kw_only=True):
+class Folded(OfPartition, Struct, frozen=True, kw_only=True):
     """A log that was fully folded up to source offset `end`: what it had below it before, and what it has now."""
 
     topic: str

@@ -12,8 +12,9 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import Struct
 
-from compactor.actions import AnyAction, State, apply
+from compactor.actions import AnyAction
 from compactor.errors import CatalogError, KeyfoldError
+from compactor.state import State, apply
 from compactor.storage import Storage
 
 FORMAT: Final = 1

@@ -68,14 +68,15 @@ def unwrap(error: BaseException | str) -> KeyfoldError | None:
     """The KeyfoldError that `error` is, was raised from, or carries in its text; None where there is none."""
     if isinstance(error, str):
         return _from_text(error)
-    for link in _chain(error):
+    for link in chain(error):
         found = link if isinstance(link, KeyfoldError) else _from_text(str(link))
         if found is not None:
             return found
     return None
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
+def chain(error: BaseException) -> Iterator[BaseException]:
+    """`error` and what it was raised from, the nearest first."""
     link: BaseException | None = error
     seen: set[int] = set()
     while link is not None and id(link) not in seen:

@@ -19,7 +19,7 @@ from typing import Final
 
 import structlog
 
-from compactor.actions import Append, PlanFold, Publish, State
+from compactor.actions import Append, PlanFold, Publish
 from compactor.commits import (
     RESTORE,
     BrokenChainError,
@@ -37,6 +37,7 @@ from compactor.commits import (
     view_of,
 )
 from compactor.errors import CatalogError
+from compactor.state import State
 from compactor.storage import MissingFileError, Storage
 
 ATTEMPTS: Final = 10

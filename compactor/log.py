@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compactor.errors import CatalogError, GapError
-from compactor.record import TopicPartition
+from compactor.record import OfPartition, TopicPartition
 
 
 class RunFile(Struct, frozen=True, kw_only=True):
@@ -101,7 +101,7 @@ class Quarantined(Struct, frozen=True, kw_only=True):
     publishing: bool = False
 
 
-class PartitionLog(Struct, frozen=True, kw_only=True):
+class PartitionLog(OfPartition, Struct, frozen=True, kw_only=True):
     """The log of one source partition.
 
     `bucket` is stored and changes only in a take-over, once every older transactional id is fenced: a
@@ -131,11 +131,6 @@ class PartitionLog(Struct, frozen=True, kw_only=True):
     ahead_ms: int | None = None
     behind_ms: int | None = None
     quarantine: Quarantined | None = None
-
-    @property
-    def tp(self) -> TopicPartition:
-        """Its topic and partition."""
-        return TopicPartition(self.topic, self.partition)
 
     @property
     def paths(self) -> frozenset[str]:

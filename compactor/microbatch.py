@@ -20,7 +20,7 @@ import structlog
 from msgspec.structs import replace
 
 from compactor import ingest
-from compactor.actions import AnyAction, State
+from compactor.actions import AnyAction
 from compactor.append import appends
 from compactor.batch import Batch, first_rejected
 from compactor.catalog import Catalog
@@ -34,6 +34,7 @@ from compactor.outside import Outside
 from compactor.record import TopicPartition
 from compactor.runfile import RunTarget
 from compactor.settings import EngineSettings
+from compactor.state import State
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from compactor.actions import AnyAction, State
+from compactor.actions import AnyAction
 from compactor.batch import RangeRead
 from compactor.log import PartitionLog
 from compactor.position import Position, Tail
 from compactor.publish import Publisher
 from compactor.record import TopicPartition
+from compactor.state import State
 
 
 class Outside(Protocol):

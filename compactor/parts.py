@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from compactor import record
 from compactor.errors import FoldError
 from compactor.log import RunFile
-from compactor.record import TopicPartition
+from compactor.record import OfPartition, TopicPartition
 
 
-class Part(Struct, frozen=True, kw_only=True):
+class Part(OfPartition, Struct, frozen=True, kw_only=True):
     """What one file holds of one partition; counts of records, times in ms.
 
     `min_timestamp` is the smallest above 0 (KIP-354 leaves out what says nothing), None where all are 0 or -1.
@@ -35,11 +35,6 @@ class Part(Struct, frozen=True, kw_only=True):
     next_horizon_ms: int | None = None
     first_rejected_offset: int | None = None
     first_rejected_reason: str | None = None
-
-    @property
-    def tp(self) -> TopicPartition:
-        """Its topic and partition."""
-        return TopicPartition(self.topic, self.partition)
 
 
 FUTURE_MS: Final = 60_000

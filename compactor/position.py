@@ -25,9 +25,9 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from compactor.actions import Topic
 from compactor.errors import PositionError
 from compactor.log import OutputPoint, PartitionLog
+from compactor.state import Topic
 
 FORMAT: Final = 1
 _NEW_NAME: Final = "go on under a new connector name with a new output topic"

@@ -14,19 +14,19 @@ import pyarrow.compute as pc
 from msgspec import Struct, structs
 
 from compactor import fold, record
-from compactor.actions import State
 from compactor.errors import FoldError
 from compactor.faults import tagging, unwrapping
 from compactor.log import PartitionLog
 from compactor.reading import between
-from compactor.record import TopicPartition
+from compactor.record import OfPartition
+from compactor.state import State
 from compactor.storage import Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 
-class Target(Struct, frozen=True, kw_only=True):
+class Target(OfPartition, Struct, frozen=True, kw_only=True):
     """What one partition is to be sent: the survivors of [start, end), and its rejected records.
 
     `found` is the position that the group must still hold when the task begins (None: none);
@@ -42,11 +42,6 @@ class Target(Struct, frozen=True, kw_only=True):
     found: int | None = None
     output_offset: int | None = None
 
-    @property
-    def tp(self) -> TopicPartition:
-        """Its topic and partition."""
-        return TopicPartition(self.topic, self.partition)
-
 
 class BucketPlan(Struct, frozen=True, kw_only=True):
     """What one transactional id does next, and on whose behalf."""
@@ -57,7 +52,7 @@ class BucketPlan(Struct, frozen=True, kw_only=True):
     targets: tuple[Target, ...]
 
 
-class Sent(Struct, frozen=True, kw_only=True):
+class Sent(OfPartition, Struct, frozen=True, kw_only=True):
     """One target, sent completely; `bytes` by `record.measure`, `refused` records by the broker."""
 
     topic: str

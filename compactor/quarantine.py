@@ -19,13 +19,12 @@ LAST_RETRY_MS: Final = 3_600_000
 
 
 def set_aside(log: PartitionLog, error: str, now_ms: int, *, publishing: bool = False) -> Quarantine:
-    """`log` is set aside, or for longer: 1 minute at first, twice as long each time, an hour at most."""
+    """`log` is set aside, or for longer."""
     before = log.quarantine
     failures = before.failures + 1 if before else 1
-    wait_ms = min(FIRST_RETRY_MS << min(failures - 1, 16), LAST_RETRY_MS)
     found = Quarantined(
         since_ms=before.since_ms if before else now_ms,
-        retry_ms=now_ms + wait_ms,
+        retry_ms=retry_ms(failures, now_ms),
         failures=failures,
         error=error,
         publishing=publishing or (before is not None and before.publishing),
@@ -44,5 +43,15 @@ def holds(logs: Iterable[PartitionLog]) -> dict[TopicPartition, Reason]:
 
 
 def due(logs: Iterable[PartitionLog], now_ms: int) -> tuple[PartitionLog, ...]:
-    """The logs that are to be looked at again; also one whose time is too far away to be of a clock that was right."""
-    return tuple(log for log in logs if log.quarantine and not 0 < log.quarantine.retry_ms - now_ms <= LAST_RETRY_MS)
+    """The logs that are to be looked at again."""
+    return tuple(log for log in logs if log.quarantine and not waits(log.quarantine.retry_ms, now_ms))
+
+
+def retry_ms(failures: int, now_ms: int) -> int:
+    """When what failed `failures` times in a row is tried again: in 1 minute, then twice as long, an hour at most."""
+    return now_ms + min(FIRST_RETRY_MS << min(failures - 1, 16), LAST_RETRY_MS)
+
+
+def waits(retry_ms: int, now_ms: int) -> bool:
+    """Whether it is too early for a try at `retry_ms`; never for longer than an hour, whatever the clock did."""
+    return 0 < retry_ms - now_ms <= LAST_RETRY_MS

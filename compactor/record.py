@@ -22,6 +22,20 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+class OfPartition:
+    """What belongs to one partition of one source topic."""
+
+    __slots__ = ()
+
+    topic: str
+    partition: int
+
+    @property
+    def tp(self) -> TopicPartition:
+        """Its topic and partition."""
+        return TopicPartition(self.topic, self.partition)
+
+
 TIMESTAMP_TYPES: Final = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
 
 HEADERS: Final = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))

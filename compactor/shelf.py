@@ -11,8 +11,8 @@ from typing import IO, TYPE_CHECKING, Final
 import msgspec
 from msgspec import Struct
 
+from compactor import quarantine
 from compactor.errors import StorageError
-from compactor.quarantine import FIRST_RETRY_MS, LAST_RETRY_MS
 from compactor.storage import Files, Lock, Storage
 
 if TYPE_CHECKING:
@@ -36,16 +36,17 @@ class Trouble(Struct, frozen=True, kw_only=True):
 
 
 def failed(before: Trouble | None, error: ShelfError, now_ms: int) -> Trouble:
-    """A snapshot failed at `now_ms`: the next try is a minute later, then twice as long each time, at most an hour."""
+    """A snapshot failed at `now_ms`: the next try is as late as for a log that is set aside."""
     failures = before.failures + 1 if before else 1
-    wait_ms = min(FIRST_RETRY_MS << min(failures - 1, 16), LAST_RETRY_MS)
     since_ms = before.since_ms if before else now_ms
-    return Trouble(since_ms=since_ms, retry_ms=now_ms + wait_ms, failures=failures, error=str(error))
+    return Trouble(
+        since_ms=since_ms, retry_ms=quarantine.retry_ms(failures, now_ms), failures=failures, error=str(error)
+    )
 
 
 def waits(trouble: Trouble | None, now_ms: int) -> bool:
-    """Whether it is too early for the next try; never for longer than the longest wait, whatever the clock did."""
-    return trouble is not None and 0 < trouble.retry_ms - now_ms <= LAST_RETRY_MS
+    """Whether it is too early for the next try."""
+    return trouble is not None and quarantine.waits(trouble.retry_ms, now_ms)
 
 
 def note(storage: Storage, trouble: Trouble | None) -> None:

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from compactor import manifest
-from compactor.actions import AddSnapshot, DropSnapshot, State
+from compactor.actions import AddSnapshot, DropSnapshot
 from compactor.errors import FoldError
 from compactor.failpoints import hit
 from compactor.log import PartitionLog
 from compactor.manifest import DataFile, Manifest
 from compactor.policy import CompactionPolicy
 from compactor.snapshotdata import TABLE, write_data
+from compactor.state import State
 from compactor.storage import Storage
 
 if TYPE_CHECKING:

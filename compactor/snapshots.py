@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from compactor import inspection, shelf, snapshot
-from compactor.actions import AddSnapshot, AnyAction, State, apply
+from compactor.actions import AddSnapshot, AnyAction
 from compactor.errors import StorageError
 from compactor.failpoints import hit
 from compactor.isolation import Isolation
@@ -18,6 +18,7 @@ from compactor.outside import Outside
 from compactor.record import TopicPartition
 from compactor.settings import EngineSettings
 from compactor.shelf import Shelf, ShelfError, Trouble
+from compactor.state import State, apply
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,11 +17,11 @@ from msgspec.structs import replace
 
 from compactor.errors import PublishInterruptedError
 from compactor.position import Position
-from compactor.record import TopicPartition
+from compactor.record import OfPartition, TopicPartition
 from compactor.storage import MissingFileError, Storage
 
 
-class OutputRecord(Struct, frozen=True, kw_only=True):
+class OutputRecord(OfPartition, Struct, frozen=True, kw_only=True):
     """A record in an output partition, or a dead letter: the source's, and its place in the source."""
 
     topic: str
@@ -33,11 +33,6 @@ class OutputRecord(Struct, frozen=True, kw_only=True):
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...] = ()
     offset: int = -1
-
-    @property
-    def tp(self) -> TopicPartition:
-        """Its source partition."""
-        return TopicPartition(self.topic, self.partition)
 
 
 def output_record(row: Mapping[str, Any]) -> OutputRecord:
@@ -59,7 +54,7 @@ def pairs(headers: Iterable[Mapping[str, Any]] | None) -> tuple[tuple[str, bytes
     return tuple((header["key"], header["value"]) for header in headers or ())
 
 
-class Held(Struct, frozen=True):
+class Held(OfPartition, Struct, frozen=True):
     """What the group holds for one source partition from here on; None: nothing any more."""
 
     topic: str

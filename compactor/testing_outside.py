@@ -9,12 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from compactor.actions import AddPartition, AddTopic, AnyAction, State
+from compactor.actions import AddPartition, AddTopic, AnyAction
 from compactor.batch import RangeRead
 from compactor.log import PartitionLog
 from compactor.position import Position, Tail, Unknown
 from compactor.publish import Publisher
 from compactor.record import TopicPartition
+from compactor.state import State
 from compactor.storage import Storage
 from compactor.testing_output import Entry, Event, Held, Journal, Output
 from compactor.testing_publisher import EVERYTHING, Fault, MemoryPublisher

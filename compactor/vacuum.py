@@ -21,10 +21,10 @@ import structlog
 from msgspec import Struct
 
 from compactor import requests
-from compactor.actions import State
 from compactor.catalog import Catalog
 from compactor.errors import CatalogError
 from compactor.failpoints import hit
+from compactor.state import State
 from compactor.storage import FileInfo, Storage
 
 RUNS: Final = "runs"

@@ -8,11 +8,11 @@ import msgspec
 import structlog
 
 from compactor import requests
-from compactor.actions import State
 from compactor.catalog import Catalog
 from compactor.errors import KeyfoldError, QuarantinedError
 from compactor.record import TopicPartition
 from compactor.requests import Answer, Request
+from compactor.state import State
 from compactor.storage import Storage
 from compactor.upkeep import Upkeep
 from connectors.clock import Clock

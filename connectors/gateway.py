@@ -8,12 +8,13 @@ from typing import Final, ParamSpec, TypeVar, cast
 
 import structlog
 
-from compactor.actions import AddPartition, AddTopic, AnyAction, CloseTopic, ReopenTopic, State, Topic
+from compactor.actions import AddPartition, AddTopic, AnyAction, CloseTopic, ReopenTopic
 from compactor.batch import RangeRead
 from compactor.log import PartitionLog
 from compactor.position import Position, Tail, Unknown
 from compactor.publish import Publisher
 from compactor.record import TopicPartition
+from compactor.state import State, Topic
 from compactor.storage import Storage
 from connectors.config.connector import ConnectorConfig
 from connectors.config.topics import matches, missing, select

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from compactor.actions import State
+from compactor.state import State
 from connectors.config.connector import ConnectorConfig
 from connectors.kafka.settings import ClientSettings
 from connectors.source.datasource import KafkaSource

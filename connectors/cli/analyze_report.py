@@ -7,8 +7,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from compactor.actions import State
 from compactor.analysis import Analysis, Effect, Outcome, PartitionAnalysis, SplitKeys, by_topic, total
+from compactor.state import State
 
 FORMAT: Final = 1
 LONGEST_KEY: Final = 40

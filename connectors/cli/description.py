@@ -11,12 +11,13 @@ from typing import Any, Final
 from msgspec import Struct
 
 from compactor import quarantine, schedule
-from compactor.actions import AddSnapshot, State, Topic
+from compactor.actions import AddSnapshot
 from compactor.dirt import dirt
 from compactor.log import PartitionLog, Quarantined
 from compactor.record import TopicPartition
 from compactor.settings import EngineSettings
 from compactor.shelf import Trouble
+from compactor.state import State, Topic
 from compactor.verdict import Verdict
 
 FORMAT: Final = 1

@@ -15,8 +15,8 @@ from connectors.errors import UsageError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from compactor.actions import State
     from compactor.log import PartitionLog
+    from compactor.state import State
 
 
 class Line(Struct, frozen=True):

@@ -29,7 +29,7 @@ from connectors.sinks.settings import Clients, Limits, Rules
 from connectors.sinks.transaction import Refused, Transaction
 
 if TYPE_CHECKING:
-    from compactor.actions import State
+    from compactor.state import State
     from connectors.config.connector import ConnectorConfig
     from connectors.kafka.settings import ClientSettings
 

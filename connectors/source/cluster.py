@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from compactor.record import TopicPartition
 from connectors.config.pattern import TopicPattern
 from connectors.kafka.ids import topic_id
+from connectors.source import outcome
 from connectors.source.plan import Topic
 
 REQUEST_S: Final = 10.0
@@ -24,10 +25,6 @@ class NoAnswerError(Exception):
     """The brokers did not answer a request; str() is why. Never leaves the package: it is retried, then named."""
 
 
-class NotAllowedHereError(NoAnswerError):
-    """The brokers refuse to tell, and will until a right is granted. Never leaves the package either."""
-
-
 class Answers(msgspec.Struct, frozen=True):
     """Offsets by partition, and why a partition has none."""
 
@@ -36,7 +33,10 @@ class Answers(msgspec.Struct, frozen=True):
 
 
 class Cluster(Protocol):
-    """The one seam to the brokers for planning; `connectors.source.testing` has its twin in memory."""
+    """The one seam to the brokers for planning; `connectors.source.testing` has its twin in memory.
+
+    What is asked without the right to know raises NotAllowedError.
+    """
 
     def named(self, names: Iterable[str]) -> dict[str, Topic]:
         """Those of the topics `names` that exist. Raises NoAnswerError."""
@@ -54,7 +54,8 @@ class Cluster(Protocol):
 class KafkaCluster:
     """The brokers behind an admin client; a request waits at most `timeout` seconds, and never over 10."""
 
-    def __init__(self, admin: AdminClient, timeout: float) -> None:
+    def __init__(self, connector: str, admin: AdminClient, timeout: float) -> None:
+        self._connector = connector
         self._admin = admin
         self._timeout = min(REQUEST_S, timeout)
 
@@ -84,7 +85,7 @@ class KafkaCluster:
         if not wanted:
             return {}
         futures = self._admin.describe_topics(TopicCollection(wanted), request_timeout=self._timeout)
-        found = {name: _existing(name, future) for name, future in futures.items()}
+        found = {name: self._existing(name, future) for name, future in futures.items()}
         return {name: topic for name, topic in found.items() if topic is not None}
 
     def _offsets(self, partitions: Iterable[TopicPartition], spec: OffsetSpec) -> Answers:
@@ -100,7 +101,7 @@ class KafkaCluster:
             try:
                 offset = future.result().offset
             except KafkaException as error:
-                _check_allowed(error, key.topic)
+                self._check_allowed(error, key.topic)
                 answers.failures[key] = reason(error)
                 continue
             if offset < 0:  # what librdkafka says, without an error, when the leader went away in the meantime
@@ -108,6 +109,21 @@ class KafkaCluster:
             else:
                 answers.offsets[key] = offset
         return answers
+
+    def _existing(self, name: str, future: Future[Any]) -> Any:
+        """The description that `future` brings, None for a topic that does not exist."""
+        try:
+            return future.result()
+        except KafkaException as error:
+            if error.args[0].code() in _ABSENT:
+                return None
+            self._check_allowed(error, name)
+            raise NoAnswerError(reason(error)) from None
+
+    def _check_allowed(self, error: KafkaException, topic: str) -> None:
+        """Raises NotAllowedError where ACLs do not let us ask about `topic`."""
+        if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            raise outcome.untold(self._connector, topic, reason(error)) from None
 
 
 def reason(error: KafkaException) -> str:
@@ -117,20 +133,3 @@ def reason(error: KafkaException) -> str:
 
 def _topic(described: Any) -> Topic:
     return Topic(topic_id(described.topic_id), len(described.partitions))
-
-
-def _existing(name: str, future: Future[Any]) -> Any:
-    """The description that `future` brings, None for a topic that does not exist."""
-    try:
-        return future.result()
-    except KafkaException as error:
-        if error.args[0].code() in _ABSENT:
-            return None
-        _check_allowed(error, name)
-        raise NoAnswerError(reason(error)) from None
-
-
-def _check_allowed(error: KafkaException, topic: str) -> None:
-    """Raises where ACLs do not let us ask about `topic`."""
-    if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-        raise NotAllowedHereError(f"topic {topic}: {reason(error)}") from None

@@ -77,7 +77,7 @@ class _Reading:
 
     def planner(self) -> Planner:
         admin = AdminClient(self.options.clients.admin_settings())
-        return Planner(self.options, KafkaCluster(admin, self.options.patience.timeout))
+        return Planner(self.options, KafkaCluster(self.options.connector, admin, self.options.patience.timeout))
 
     def bundles(self, found: list[plan.Range]) -> list[BundlePartition]:
         return [BundlePartition(bundle) for bundle in plan.bundles(found, self.options.limits.tasks_max)]

@@ -139,11 +139,11 @@ def refused(connector: str, partition: TopicPartition, ours: int, reason: str) -
     )
 
 
-def untold(connector: str, reason: str) -> NotAllowedError:
+def untold(connector: str, topic: str, reason: str) -> NotAllowedError:
     """The brokers do not let us ask about a topic."""
     return NotAllowedError(
-        f"Connector {connector}: may not ask where a source topic ends: {reason}.",
-        "Grant Read and Describe on it (kafka-acls.sh --add); it is tried again by itself.",
+        f"Connector {connector}: may not ask where topic {topic} ends: {reason}.",
+        f"Grant Read and Describe on topic {topic} (kafka-acls.sh --add); it is tried again by itself.",
     )
 
 

@@ -16,8 +16,8 @@ import structlog
 from compactor.record import TopicPartition
 from connectors.errors import UnreachableError
 from connectors.kafka import gone
-from connectors.source import outcome, plan
-from connectors.source.cluster import Answers, Cluster, NoAnswerError, NotAllowedHereError
+from connectors.source import plan
+from connectors.source.cluster import Answers, Cluster, NoAnswerError
 from connectors.source.offsets import Offsets, TopicOffsets
 from connectors.source.options import SourceOptions
 from connectors.source.plan import Topic
@@ -79,8 +79,6 @@ class Planner:
             self._wait()
         try:
             end = self._latest(start, limit)
-        except NotAllowedHereError as error:
-            raise outcome.untold(self._options.connector, str(error)) from None
         except NoAnswerError as error:
             self._troubled(str(error))
             return start
@@ -179,8 +177,6 @@ class Planner:
         while True:
             try:
                 return ask()
-            except NotAllowedHereError as error:
-                raise outcome.untold(self._options.connector, str(error)) from None
             except NoAnswerError as error:
                 self._topics = None
                 passed = self._clock() - began

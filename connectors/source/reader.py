@@ -23,7 +23,7 @@ from compactor.record import TopicPartition
 from connectors.kafka import gone
 from connectors.kafka.consumers import Session, borrowed
 from connectors.source import outcome
-from connectors.source.cluster import KafkaCluster, NoAnswerError, NotAllowedHereError
+from connectors.source.cluster import KafkaCluster, NoAnswerError
 from connectors.source.options import SourceOptions
 from connectors.source.outcome import Fault, Standing, Verdict
 from connectors.source.plan import Bundle, Topic
@@ -59,7 +59,7 @@ class _Reading:
         self._slots = Slots([cursor.key for cursor in self._cursors])
         self._chunk = _FIRST
         self._watch = Watch()
-        self._cluster = KafkaCluster(session.admin, options.patience.timeout)
+        self._cluster = KafkaCluster(options.connector, session.admin, options.patience.timeout)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Polls until every range is finished, then makes sure that the topics were the same all the time."""
@@ -169,8 +169,6 @@ class _Reading:
             topics = self._cluster.named(cursor.part.topic for cursor in cursors)
             there = [cursor.key for cursor in cursors if cursor.part.topic in topics]
             log_starts, log_ends = self._cluster.log_starts(there).offsets, self._cluster.log_ends(there).offsets
-        except NotAllowedHereError as error:
-            raise outcome.untold(self._options.connector, str(error)) from None
         except NoAnswerError as error:
             self._watch.reason = str(error)
             return {}
@@ -227,8 +225,6 @@ class _Reading:
             began = time.monotonic()
             try:
                 return self._cluster.named({cursor.part.topic for cursor in self._cursors})
-            except NotAllowedHereError as error:
-                raise outcome.untold(self._options.connector, str(error)) from None
             except NoAnswerError as error:
                 self._watch.reason = str(error)
                 time.sleep(_AGAIN_S)

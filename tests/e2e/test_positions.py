@@ -6,13 +6,14 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from compactor.catalog import Catalog
 from compactor.errors import PositionError
 from compactor.storage import open_storage
 from connectors.errors import OutputError, SourceChangedError
+from tests.support.by_hand import forget_positions, set_positions
 from tests.support.kafka import TIMEOUT_S, admin, consume_all, create_topic, delete_topic, end_offsets, produce
 from tests.support.place import Place
 from tests.support.records import some_records
@@ -27,20 +28,6 @@ def ran(spark: SparkSession, place: Place) -> Place:
     produce(place.bootstrap, place.topic, some_records(1, 200))
     place.once(spark)
     return place
-
-
-def forget_positions(place: Place) -> None:
-    """What offsets.retention.minutes or an operator's --delete-offsets does."""
-    client = admin(place.bootstrap)
-    client.delete_consumer_groups([f"connect-{place.name}"])[f"connect-{place.name}"].result(TIMEOUT_S)
-
-
-def set_positions(place: Place, offset: int) -> None:
-    """What an operator's --reset-offsets does: offsets without metadata of ours."""
-    group = f"connect-{place.name}"
-    client = admin(place.bootstrap)
-    wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(place.topic, number, offset) for number in (0, 1)])
-    client.alter_consumer_group_offsets([wanted])[group].result(TIMEOUT_S)
 
 
 def held(place: Place) -> dict[int, int]:

@@ -9,6 +9,7 @@ import os
 import sys
 import time
 from pathlib import Path
+from types import ModuleType
 from typing import Final
 
 from connectors import background, clock, pipeline
@@ -23,9 +24,18 @@ CLOCK: Final = "FAULT_CLOCK"
 def _vacuum_soon() -> None:
     every, grace = os.environ.get(VACUUM_EVERY_MS), os.environ.get(VACUUM_GRACE_MS)
     if every:
-        vars(background).update(VACUUM_EVERY_MS=int(every), VACUUM_FIRST_MS=int(every))
+        _set(background, "VACUUM_EVERY_MS", every)
+        _set(background, "FIRST_VACUUM_MS", every)
     if grace:
-        vars(background)["VACUUM_GRACE_MS"] = vars(pipeline)["VACUUM_GRACE_MS"] = int(grace)
+        _set(background, "VACUUM_GRACE_MS", grace)
+        _set(pipeline, "VACUUM_GRACE_MS", grace)
+
+
+def _set(module: ModuleType, name: str, value: str) -> None:
+    """A name that the product does not have any more is an error of the harness."""
+    if not isinstance(getattr(module, name), int):
+        raise TypeError(f"{module.__name__}.{name} is no number")
+    setattr(module, name, int(value))
 
 
 def _wrong_clock(file: Path) -> None:

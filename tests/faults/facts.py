@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 from confluent_kafka import Consumer, TopicPartition
 
 from compactor import manifest
-from compactor.actions import State
 from compactor.snapshot import LATEST
+from compactor.state import State
 from tests.faults.load import Load
 from tests.faults.verdict import Facts, Row, Taken
 from tests.support.kafka import TIMEOUT_S, consume_all, end_offsets

@@ -9,8 +9,8 @@ from typing import Final
 
 import pytest
 
-from tests.faults.by_hand import commit_as_a_sink, forget_positions, set_positions
 from tests.faults.cases import Cases
+from tests.support.by_hand import commit_as_a_sink, forget_positions, set_positions
 from tests.support.kafka import TIMEOUT_S, end_offsets
 from tests.support.place import ROOT, Place
 

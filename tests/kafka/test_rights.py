@@ -11,9 +11,9 @@ from confluent_kafka.admin import AdminClient
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
-from compactor.actions import State, Topic
 from compactor.log import empty
 from compactor.record import TopicPartition
+from compactor.state import State, Topic
 from connectors.config.connector import ConnectorConfig
 from connectors.errors import NotAllowedError
 from connectors.gateway import KafkaGateway
@@ -79,7 +79,7 @@ class Life:
         """Steps 1 and 2."""
         config = json.dumps({**self.login, "log_level": 0})
         source = Source(self.guarded.bootstrap, self.changelog.topic, consumer_config=config)
-        cluster = KafkaCluster(AdminClient(source.options.clients.admin_settings()), 10)
+        cluster = KafkaCluster(self.changelog.connector, AdminClient(source.options.clients.admin_settings()), 10)
         Planner(source.options, cluster).initial()
         source.read(source.range(self.changelog.topic, 0, 5))
 
@@ -166,7 +166,7 @@ def test_reading_the_source_is_asked_for(life: Life) -> None:
     source = ("TOPIC", life.changelog.topic, "READ")
     life.guarded.grant(life.rights())
     life.guarded.revoke(source)
-    with pytest.raises(NotAllowedError, match="may not ask where a source topic ends"):
+    with pytest.raises(NotAllowedError, match=f"may not ask where topic {life.changelog.topic} ends"):
         life.read()
     life.guarded.grant([("TOPIC", life.changelog.topic, "DESCRIBE")])
     with pytest.raises(NotAllowedError, match=f"may not read {life.changelog.topic}-0 at offset 0"):

@@ -218,4 +218,4 @@ def test_a_wrong_option_reaches_the_driver_as_what_it_is(broker: EmbeddedKafka, 
 
 
 def _topic_id(broker: EmbeddedKafka, topic: str) -> str:
-    return KafkaCluster(admin(broker.bootstrap), 10).named([topic])[topic].id
+    return KafkaCluster("c", admin(broker.bootstrap), 10).named([topic])[topic].id

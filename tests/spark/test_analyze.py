@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from compactor import clean, reading, record, rewrite, sparkcount, splitkeys
-from compactor.actions import Append, Clean, Publish, State, apply
+from compactor.actions import Append, Clean, Publish
 from compactor.analysis import Amount, Effect, Example, Outcome, SplitKeys
 from compactor.analyze import analyze
 from compactor.dirt import across_bounds, dirt
@@ -26,6 +26,7 @@ from compactor.recount import restated
 from compactor.retention import retained
 from compactor.settings import EngineSettings
 from compactor.sparkcount import SparkCounting
+from compactor.state import State, apply
 from compactor.tombstones import Fate, fate
 from tests.support.cli import connector_file, invoke, keep, worker_file
 from tests.support.cli import row as at

@@ -8,10 +8,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from compactor import clean, fold, reading
-from compactor.actions import State, apply
 from compactor.errors import StorageError
 from compactor.local import LocalStorage
 from compactor.policy import CompactionPolicy
+from compactor.state import State, apply
 from compactor.testing import DictModel
 from tests.support.engine import Row, ingested, log_of, new_state, plain, published, read_all, row, target
 

@@ -10,10 +10,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from compactor import clean, manifest, snapshot
-from compactor.actions import PlanFold, State, apply
+from compactor.actions import PlanFold
 from compactor.local import LocalStorage
 from compactor.policy import CompactionPolicy
 from compactor.snapshot import Extra
+from compactor.state import State, apply
 from tests.support.engine import ingested, log_of, new_state, published, read_all, row, target
 
 POLICY = CompactionPolicy(delete_retention_ms=5000)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from compactor.actions import AddPartition, AddTopic, AnyAction, Append, Clean, Publish, State
+from compactor.actions import AddPartition, AddTopic, AnyAction, Append, Clean, Publish
 from compactor.catalog import Catalog
 from compactor.log import BASE, OutputPoint, Run, RunFile
+from compactor.state import State
 from compactor.storage import Storage
 
 NOW = 1_000_000

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from compactor import ingest, record
-from compactor.actions import AddPartition, AddTopic, AnyAction, Create, Publish, SetBuckets, State, TakeOver, apply
+from compactor.actions import AddPartition, AddTopic, AnyAction, Create, Publish, SetBuckets, TakeOver
 from compactor.ingest import Batch
 from compactor.local import LocalStorage
 from compactor.log import OutputPoint, PartitionLog
 from compactor.publish import BucketPlan, Target
 from compactor.record import TopicPartition
 from compactor.runfile import RunTarget
+from compactor.state import State, apply
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,8 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from compactor.actions import State
 from compactor.catalog import Catalog
+from compactor.state import State
 from compactor.storage import open_storage
 from connectors.clock import SystemClock
 from connectors.config.connector import ConnectorConfig

@@ -26,7 +26,7 @@ class Source:
         given = {name.replace("_", "."): value for name, value in extra.items()}
         patience = {"metadata.max.age.ms": "1", "poll.interval.ms": "20", "read.timeout.ms": "20000"}
         self.options: SourceOptions = parse({"consumer.config": config, "ranges": "true", **patience, **names, **given})
-        self.cluster = KafkaCluster(admin(bootstrap), self.options.patience.timeout)
+        self.cluster = KafkaCluster(self.options.connector, admin(bootstrap), self.options.patience.timeout)
         self.planner = Planner(self.options, self.cluster)
 
     def range(self, topic: str, lo: int, hi: int, partition: int = 0) -> Range:

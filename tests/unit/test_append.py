@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from compactor.actions import State, apply
 from compactor.append import appends
 from compactor.batch import Batch, RangeRead, first_rejected
 from compactor.errors import GapError, IngestError
 from compactor.log import Gap, RunFile
 from compactor.parts import Part
 from compactor.record import TopicPartition
+from compactor.state import State, apply
 from tests.support.engine import log_of, new_state
 
 TP = TopicPartition("t", 0)

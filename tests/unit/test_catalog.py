@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from compactor.actions import Create, SetBuckets, State, TakeOver
+from compactor.actions import Create, SetBuckets, TakeOver
 from compactor.catalog import TRIM_GRACE_MS, Catalog, newest_epoch, superfluous
 from compactor.commits import CHECKPOINT_EVERY, FOLDER, checkpoint_path, commit_path, listing
 from compactor.errors import CatalogError, FencedError, GapError, StorageError
 from compactor.local import LocalStorage
+from compactor.state import State
 from compactor.storage import FileInfo, Storage
 from compactor.testing import Clock, MemoryStorage
 from tests.support.catalogs import NOW, append, beginning, deciding, end, grow, owned, publish

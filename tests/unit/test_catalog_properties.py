@@ -27,13 +27,12 @@ from compactor.actions import (
     Restate,
     Retain,
     SetBuckets,
-    State,
     TakeOver,
-    apply,
 )
 from compactor.catalog import Catalog
 from compactor.commits import CHECKPOINT_EVERY, FORMAT, Commit, checkpoint_path, encode, listing
 from compactor.log import Gap, PartitionLog, Quarantined
+from compactor.state import State, apply
 from compactor.testing import MemoryStorage
 from tests.support.catalogs import NOW, append, clean, deciding, publish, run
 

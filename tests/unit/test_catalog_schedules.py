@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from compactor import failpoints
-from compactor.actions import AnyAction, SetBuckets, State
+from compactor.actions import AnyAction, SetBuckets
 from compactor.catalog import CREATE_ATTEMPTS, TRIM_GRACE_MS, Catalog, newest_epoch
 from compactor.commits import CHECKPOINT_EVERY, FOLDER, commit_path, listing
 from compactor.errors import CatalogError, FencedError, OutcomeUnknownError, StorageError
 from compactor.local import LocalStorage
+from compactor.state import State
 from compactor.storage import Storage
 from compactor.testing import Clock, FailingStorage, MemoryStorage, lost
 from tests.support.catalogs import NOW, append, deciding, end, grow, owned
@@ -234,13 +235,19 @@ def test_list_that_is_behind_before_a_commit() -> None:
         old.commit(one_more, NOW)
 
 
-def test_list_that_is_behind_in_a_take_over() -> None:
-    """Nobody is fenced by a list: it is waited for, and where it stays behind the next life tries again."""
+def behind() -> FailingStorage:
+    """A store whose lists do not show the last owner yet."""
     inner = MemoryStorage()
     storage = FailingStorage(inner)
     owned(inner)
     storage.freeze(FOLDER)
     owned(inner, owner="host:2")
+    return storage
+
+
+def test_list_that_is_behind_in_a_take_over() -> None:
+    """Nobody is fenced by a list: it is waited for, and where it stays behind the next life tries again."""
+    storage = behind()
     pauses: list[int] = []
     with pytest.raises(StorageError, match=r"00000003\.json exists, but is not listed") as found:
         Catalog.open(storage, "c").take_over("host:3", NOW, lambda: pauses.append(1))
@@ -250,11 +257,7 @@ def test_list_that_is_behind_in_a_take_over() -> None:
 
 def test_list_that_catches_up_in_a_take_over() -> None:
     """What it shows by then is what the owner goes on from."""
-    inner = MemoryStorage()
-    storage = FailingStorage(inner)
-    owned(inner)
-    storage.freeze(FOLDER)
-    owned(inner, owner="host:2")
+    storage = behind()
     pauses: list[int] = []
 
     def pause() -> None:

@@ -9,16 +9,7 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from compactor.actions import (
-    AddPartition,
-    AddTopic,
-    AnyAction,
-    Append,
-    Clean,
-    CloseTopic,
-    Publish,
-    Quarantine,
-)
+from compactor.actions import AddPartition, AddTopic, AnyAction, Append, Clean, CloseTopic, Publish, Quarantine
 from compactor.analysis import Effect, Outcome
 from compactor.catalog import Catalog
 from compactor.log import BASE, Quarantined

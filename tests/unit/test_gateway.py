@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from compactor.actions import CloseTopic, State, Topic
+from compactor.actions import CloseTopic
+from compactor.state import State, Topic
 from compactor.testing import MemoryStorage
 from connectors.config.connector import ConnectorConfig
 from connectors.errors import OutputError, SourceMissingError, UnreachableError
@@ -16,6 +17,7 @@ from connectors.gateway import DELETED, KafkaGateway
 from connectors.kafka import gone
 from connectors.kafka.admin import TopicInfo
 from connectors.kafka.settings import ClientSettings
+from tests.support.clocks import Clock
 
 STATE = State(
     catalog_id="x",
@@ -24,19 +26,6 @@ STATE = State(
 )
 THERE = {"t": TopicInfo("t", "id-t", 0), "t.compacted": TopicInfo("t.compacted", "id-o", 0)}
 FIT = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime", "max.message.bytes": "2000000"}
-
-
-class Clock:
-    """Time that passes only by sleeping."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
 
 
 class Brokers:

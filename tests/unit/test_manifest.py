@@ -6,12 +6,13 @@ import pytest
 from msgspec.structs import replace
 
 from compactor import manifest
-from compactor.actions import AddSnapshot, State
+from compactor.actions import AddSnapshot
 from compactor.errors import FoldError
 from compactor.manifest import DataFile, Manifest
 from compactor.policy import CompactionPolicy
 from compactor.snapshot import expired, snapshot_id
 from compactor.snapshotdata import TABLE
+from compactor.state import State
 
 FULL = Manifest(
     connector="c",

@@ -7,10 +7,10 @@ from typing import Any, NoReturn
 import pytest
 from msgspec.structs import replace
 
-from compactor.actions import Topic
 from compactor.errors import PositionError
 from compactor.log import OutputPoint, PartitionLog
 from compactor.position import Position, Resolved, Tail, Unknown, decode, encode, resolve
+from compactor.state import Topic
 
 OURS = "catalog-1"
 TOPIC = Topic(topic="t", topic_id="tid", output="t.compacted", output_id="oid")

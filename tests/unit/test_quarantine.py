@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from compactor import quarantine
-from compactor.actions import apply
 from compactor.log import PartitionLog, Quarantined, empty
 from compactor.record import TopicPartition
+from compactor.state import apply
 from compactor.verdict import Reason
 from tests.support.engine import new_state
 

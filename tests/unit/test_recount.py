@@ -4,13 +4,14 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from compactor import record
-from compactor.actions import AddPartition, Append, Publish, State, apply
+from compactor.actions import AddPartition, Append, Publish
 from compactor.append import level0
 from compactor.dirt import across_bounds, dirt
 from compactor.log import empty
 from compactor.record import TopicPartition
 from compactor.recount import restated
 from compactor.runfile import RunTarget, write
+from compactor.state import State, apply
 from compactor.testing import MemoryStorage
 from tests.support.kept import rows_of, run_of
 

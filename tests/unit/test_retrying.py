@@ -9,21 +9,9 @@ import pytest
 from compactor.errors import FencedError, KeyfoldError, OutcomeUnknownError, PositionMovedError
 from connectors.errors import NotAllowedError, OutputError, UnreachableError
 from connectors.retrying import FOREVER, NEVER, Retry
+from tests.support.clocks import Clock
 
 GONE = UnreachableError("away")
-
-
-class Clock:
-    """Time that passes only by sleeping."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
 
 
 def fails(times: int, error: KeyfoldError = GONE) -> Callable[[], str]:

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from compactor.actions import AddPartition, AnyAction, Append, Clean, Merge, Publish, Restate, Retain, State, apply
+from compactor.actions import AddPartition, AnyAction, Append, Clean, Merge, Publish, Restate, Retain
 from compactor.dirt import across_bounds, dirt
 from compactor.errors import CatalogError
 from compactor.log import OutputPoint, PartitionLog, Run, clean
 from compactor.rewrite import merge, restate, retain, sound
+from compactor.state import State, apply
 from tests.support.logs import base, file, log, run
 
 THREE = log(run(10, 20, 5), run(20, 30, 5), run(30, 40, 5), clean=base(10, 9), published=35)

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from compactor import inspection, manifest, shelf, snapshot
-from compactor.actions import AddPartition, AddSnapshot, AddTopic, AnyAction, Append, Publish, SetBuckets, State
+from compactor.actions import AddPartition, AddSnapshot, AddTopic, AnyAction, Append, Publish, SetBuckets
 from compactor.catalog import Catalog
 from compactor.errors import StorageError
 from compactor.footers import DamagedFileError
@@ -24,6 +24,7 @@ from compactor.policy import CompactionPolicy
 from compactor.settings import EngineSettings
 from compactor.shelf import Shelf, ShelfError, Trouble
 from compactor.snapshots import Snapshots
+from compactor.state import State
 from compactor.storage import Storage
 from compactor.testing import FailingStorage, MemoryStorage, lost
 from compactor.testing_outside import MemoryOutside

@@ -22,6 +22,7 @@ from connectors.source.outcome import Fault, Standing, Verdict
 from connectors.source.plan import Range, Topic
 from connectors.source.planner import Planner
 from connectors.source.testing import MemoryCluster
+from tests.support.clocks import Clock
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 
@@ -29,19 +30,6 @@ A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b",
 def options(**extra: str) -> SourceOptions:
     plain = {"connector": "c", "consumer.config": '{"bootstrap.servers": "127.0.0.1:1"}'}
     return parse({**plain, **({} if "topics.regex" in extra else {"topics": '["a", "b"]'}), **extra})
-
-
-class Clock:
-    """Time that passes only by sleeping."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
 
 
 def planner(cluster: MemoryCluster, clock: Clock | None = None, **extra: str) -> Planner:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pytest
 
-from compactor.actions import AddPartition, AddTopic, State, apply
+from compactor.actions import AddPartition, AddTopic
 from compactor.batch import RangeRead
 from compactor.catalog import Catalog
 from compactor.errors import FencedError, OutcomeUnknownError, PositionMovedError, PublishInterruptedError
@@ -13,6 +13,7 @@ from compactor.log import empty
 from compactor.position import Position, Unknown
 from compactor.publish import BucketPlan, Sent, Target
 from compactor.record import RUN, TopicPartition
+from compactor.state import State, apply
 from compactor.testing import MemoryStorage
 from compactor.testing_output import Journal
 from compactor.testing_outside import MemoryOutside

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from compactor import failpoints, requests
-from compactor.actions import PlanFold, State
+from compactor.actions import PlanFold
 from compactor.catalog import Catalog
 from compactor.commits import FOLDER, commit_path
 from compactor.errors import CatalogError, FencedError, StorageError
 from compactor.local import LocalStorage
 from compactor.requests import Answer
+from compactor.state import State
 from compactor.storage import FileInfo
 from compactor.testing import Clock, FailingStorage, MemoryStorage, lost
 from compactor.vacuum import removable, vacuum

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from compactor.actions import State
 from compactor.log import PartitionLog, Run
 from compactor.reading import read, whole
 from compactor.record import RECORDS
+from compactor.state import State
 from compactor.storage import Storage
 from tests.support.engine import Row
 from tests.support.oracle.model import Kept, LogModel, Model

@@ -20,13 +20,12 @@ from compactor.actions import (
     Publish,
     Restate,
     Retain,
-    State,
-    apply,
 )
 from compactor.commits import Commit
 from compactor.log import PartitionLog
 from compactor.policy import FOREVER
 from compactor.record import TopicPartition
+from compactor.state import State, apply
 from tests.support.engine import Row
 from tests.support.oracle import retained
 from tests.support.oracle.source import Source

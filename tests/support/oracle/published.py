@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from compactor.actions import State
 from compactor.log import OutputPoint, PartitionLog
 from compactor.record import TopicPartition
+from compactor.state import State
 from compactor.testing_output import Output, OutputRecord, output_record
 from tests.support.engine import Row
 from tests.support.oracle.model import LogModel, Model

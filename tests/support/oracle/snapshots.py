@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from compactor import manifest
-from compactor.actions import AddSnapshot, State
+from compactor.actions import AddSnapshot
 from compactor.record import TopicPartition
+from compactor.state import State
 from compactor.storage import Storage
 from compactor.testing_output import Output
 from tests.support.engine import Row
