@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
 
 from msgspec import Struct
 
 from compactor.actions import Append
 from compactor.batch import Batch, RangeRead
 from compactor.dirt import aged_from
-from compactor.errors import GapError, IngestError
+from compactor.errors import DEFECT, GapError, IngestError
 from compactor.log import Gap, PartitionLog, Run
 from compactor.parts import Part
 from compactor.record import TopicPartition
 from compactor.state import State
-
-_DEFECT: Final = "This is a defect of keyfold; nothing was committed."
 
 
 class _Piece(Struct, frozen=True):
@@ -43,7 +40,7 @@ def appends(state: State, batch: Batch, now_ms: int) -> tuple[Append, ...]:
         log = _known(state, logs.get(tp), reads)
         found.extend(_continued(log, _pieces(reads, written.pop(tp, [])), now_ms))
     if written:
-        raise IngestError(f"{min(written)}: records came without a statement of their range.", _DEFECT)
+        raise IngestError(f"{min(written)}: records came without a statement of their range.", DEFECT)
     return tuple(found)
 
 
@@ -58,7 +55,7 @@ def _known(state: State, log: PartitionLog | None, reads: Sequence[RangeRead]) -
     tp = reads[0].tp
     topic = state.topics.get(tp.topic)
     if log is None or topic is None:
-        raise IngestError(f"{tp} was read and is not in the catalog.", _DEFECT)
+        raise IngestError(f"{tp} was read and is not in the catalog.", DEFECT)
     for read in reads:
         if read.topic_id != topic.topic_id:
             raise IngestError(
@@ -121,7 +118,7 @@ def _pieces(reads: Sequence[RangeRead], parts: Sequence[Part]) -> list[_Piece]:
         _check_read(read, mine, found[-1].hi if found else read.lo)
         _join(found, _Piece(read.lo, read.hi, min(read.start, read.hi), tuple(mine)))
     if sum(len(piece.parts) for piece in found) < len(waiting):
-        raise IngestError(f"{reads[0].tp}: records lie outside the ranges that were read.", _DEFECT)
+        raise IngestError(f"{reads[0].tp}: records lie outside the ranges that were read.", DEFECT)
     return found
 
 
@@ -138,14 +135,14 @@ def _join(found: list[_Piece], piece: _Piece) -> None:
 def _check_read(read: RangeRead, parts: Sequence[Part], end: int) -> None:
     """Raises where `read` does not continue the one before it, which ends at `end`, or `parts` are not its records."""
     if read.lo > end:
-        raise GapError(f"{read.tp}: the offsets [{end}, {read.lo}) are missing inside a batch.", _DEFECT)
+        raise GapError(f"{read.tp}: the offsets [{end}, {read.lo}) are missing inside a batch.", DEFECT)
     if read.lo < end:
-        raise IngestError(f"{read.tp}: a batch holds the offsets [{read.lo}, {end}) twice.", _DEFECT)
+        raise IngestError(f"{read.tp}: a batch holds the offsets [{read.lo}, {end}) twice.", DEFECT)
     if any(part.file.first < read.start or part.file.last >= read.hi for part in parts):
-        raise IngestError(f"{read.tp}: records lie outside the range [{read.start}, {read.hi}) they are of.", _DEFECT)
+        raise IngestError(f"{read.tp}: records lie outside the range [{read.start}, {read.hi}) they are of.", DEFECT)
     written = sum(part.file.records for part in parts)
     if written != read.records:
         raise IngestError(
             f"{read.tp}: {read.records} records of the offsets [{read.lo}, {read.hi}) were read and {written} written.",
-            _DEFECT,
+            DEFECT,
         )

@@ -60,7 +60,7 @@ from compactor.commits import (
     read,
     version_of,
 )
-from compactor.errors import CatalogError, FencedError, OutcomeUnknownError, StorageError
+from compactor.errors import DEFECT, CatalogError, FencedError, OutcomeUnknownError, StorageError
 from compactor.failpoints import hit
 from compactor.history import ATTEMPTS, History
 from compactor.state import State, apply
@@ -221,7 +221,7 @@ class Catalog:
         if state.epoch != epoch or created != (self.version == 0):
             raise CatalogError(
                 f"{self._where(self.version + 1)}: a commit changes its own epoch, or creates the catalog again.",
-                "This is a defect of keyfold; nothing was committed.",
+                DEFECT,
             )
         return state
 

@@ -66,11 +66,6 @@ def aged_from(smallest_timestamp_ms: int | None, arrived_ms: int) -> int:
     return arrived_ms if smallest_timestamp_ms is None else min(smallest_timestamp_ms, arrived_ms)
 
 
-def cleanable_end(log: PartitionLog) -> int:
-    """Below it records may be folded away: published. A tombstone dropped before it was sent would not delete."""
-    return log.published
-
-
 def dirt(log: PartitionLog) -> Dirt:
     """What of `log` is clean, dirty, held."""
     sides = [(_side(log, run, file), file) for run in log.runs for file in run.files]

@@ -19,7 +19,10 @@ KeyfoldError                      anything keyfold says went wrong; has a messag
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
+
+DEFECT: Final = "This is a defect of keyfold; nothing was committed."
+"""What to do next where the code broke its own rule."""
 
 
 class KeyfoldError(Exception):

@@ -13,7 +13,7 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compactor.errors import CatalogError, GapError
+from compactor.errors import DEFECT, CatalogError, GapError
 from compactor.record import OfPartition, TopicPartition
 
 
@@ -175,7 +175,7 @@ def publish(log: PartitionLog, end: int, output: OutputPoint | None) -> Partitio
     if end < log.published:
         raise CatalogError(
             f"{log.tp}: published would go back from {log.published} to {end}.",
-            "This is a defect of keyfold; nothing was committed.",
+            DEFECT,
         )
     backlog = None if log.backlog_end is not None and end >= log.backlog_end else log.backlog_end
     folded_end = max(log.folded_end, end)
@@ -213,7 +213,7 @@ def _check_end(log: PartitionLog, clean_end: int) -> None:
         raise CatalogError(
             f"{log.tp}: a full fold ends at {clean_end}, which is "
             f"{'inside a merged run' if inside else f'below the last one, at {log.clean_end}'}.",
-            "This is a defect of keyfold; nothing was committed.",
+            DEFECT,
         )
 
 
@@ -251,6 +251,6 @@ def checked(log: PartitionLog) -> PartitionLog:
         raise CatalogError(
             f"{log.tp}: offsets out of order: start {log.start}, clean_end {log.clean_end}, published "
             f"{log.published}, folded_end {log.folded_end}, end {log.end}.",
-            "This is a defect of keyfold; nothing was committed.",
+            DEFECT,
         )
     return log

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-import structlog
 from msgspec.structs import replace
 
 from compactor import ingest
@@ -43,8 +42,6 @@ if TYPE_CHECKING:
 
 COMMIT_SECONDS: Final = 0.5
 """So long a commit waits between two micro-batches that follow one another at once, before it gives up."""
-
-_log = structlog.get_logger()
 
 
 class Engine:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compactor import record
-from compactor.errors import FoldError
+from compactor.errors import DEFECT, FoldError
 from compactor.log import RunFile
 from compactor.record import OfPartition, TopicPartition
 
@@ -114,7 +114,7 @@ def _smallest(timestamps: pa.ChunkedArray) -> int | None:
 def _check_rising(tp: TopicPartition, offsets: pa.ChunkedArray) -> None:
     rising = pc.all(pc.greater(offsets.slice(1), offsets.slice(0, len(offsets) - 1))).as_py()
     if rising is False:
-        raise FoldError(f"{tp}: offsets do not rise in a run that is being written.", "This is a defect of keyfold.")
+        raise FoldError(f"{tp}: offsets do not rise in a run that is being written.", DEFECT)
 
 
 def joined(part: Part, later: Part) -> Part:
@@ -122,7 +122,7 @@ def joined(part: Part, later: Part) -> Part:
     if later.file.first <= part.file.last:
         raise FoldError(
             f"{part.tp}: offset {later.file.first} comes after {part.file.last} in a run that is being written.",
-            "This is a defect of keyfold.",
+            DEFECT,
         )
     first = part if part.first_rejected_offset is not None else later
     return Part(

@@ -75,8 +75,6 @@ RUN: Final = RECORDS.append(pa.field("delete_horizon", pa.int64())).append(pa.fi
 """What a run's Parquet holds: `delete_horizon` in ms, set once on a tombstone by the first full fold that
 keeps it (KIP-534); `rejected` says why a record can never be folded."""
 
-KEYS: Final = ("topic", "partition", "key")
-"""What a record is the latest of."""
 
 _SPARK_TYPES: Final = {pa.string(): "string", pa.int32(): "int", pa.int64(): "bigint", pa.binary(): "binary"}
 

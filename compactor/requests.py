@@ -80,12 +80,6 @@ def withdraw(storage: Storage, request_id: str) -> bool:
     return answer(storage, request_id, Answer(ok=False, message="The request was withdrawn."))
 
 
-def forget(storage: Storage, request_id: str) -> None:
-    """Removes a request that was answered. The request first: without its answer it would be carried out again."""
-    storage.delete(_asked(request_id))
-    storage.delete(_done(request_id))
-
-
 def answered_before(storage: Storage, before_ms: int) -> list[FileInfo]:
     """The files of requests that were answered before `before_ms`, each request ahead of its answer."""
     files = {info.path: info for info in storage.walk(FOLDER)}

@@ -7,14 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Final
 
 from msgspec.structs import replace
 
-from compactor.errors import CatalogError
+from compactor.errors import DEFECT, CatalogError
 from compactor.log import BASE, PartitionLog, Run, checked, exact, upper
-
-_DEFECT: Final = "This is a defect of keyfold; nothing was committed."
 
 
 def merge(log: PartitionLog, run: Run) -> PartitionLog:
@@ -25,9 +22,9 @@ def merge(log: PartitionLog, run: Run) -> PartitionLog:
     first, end = _covered(log, run.start, run.end)
     replaced = log.runs[first:end]
     if any(old.level >= run.level for old in replaced):
-        raise CatalogError(f"{log.tp}: a run of level {run.level} would replace one that is not below it.", _DEFECT)
+        raise CatalogError(f"{log.tp}: a run of level {run.level} would replace one that is not below it.", DEFECT)
     if run.records > sum(old.records for old in replaced):
-        raise CatalogError(f"{log.tp}: a merged run has more records than the runs that it replaces.", _DEFECT)
+        raise CatalogError(f"{log.tp}: a merged run has more records than the runs that it replaces.", DEFECT)
     return sound(replace(log, runs=(*log.runs[:first], run, *log.runs[end:])))
 
 
@@ -37,11 +34,11 @@ def restate(log: PartitionLog, runs: Sequence[Run]) -> PartitionLog:
     Each of `runs` counts exactly what lies within it, so that a bound between two of them crosses no file.
     """
     if not runs:
-        raise CatalogError(f"{log.tp}: a run would be restated as nothing.", _DEFECT)
+        raise CatalogError(f"{log.tp}: a run would be restated as nothing.", DEFECT)
     first, end = _covered(log, runs[0].start, runs[-1].end)
     old = log.runs[first]
     if end != first + 1 or not _same(old, runs):
-        raise CatalogError(f"{log.tp}: the run [{old.start}, {old.end}) would be restated as another one.", _DEFECT)
+        raise CatalogError(f"{log.tp}: the run [{old.start}, {old.end}) would be restated as another one.", DEFECT)
     return sound(replace(log, runs=(*log.runs[:first], *runs, *log.runs[end:])))
 
 
@@ -74,7 +71,7 @@ def _covered(log: PartitionLog, start: int, end: int) -> tuple[int, int]:
     """The positions of the runs that cover [start, end) exactly, from first to behind the last."""
     found = [place for place, run in enumerate(log.runs) if run.start < end and run.end > start]
     if not found or log.runs[found[0]].start != start or log.runs[found[-1]].end != end:
-        raise CatalogError(f"{log.tp}: no runs of the log cover just the offsets [{start}, {end}).", _DEFECT)
+        raise CatalogError(f"{log.tp}: no runs of the log cover just the offsets [{start}, {end}).", DEFECT)
     return found[0], found[-1] + 1
 
 
@@ -82,7 +79,7 @@ def sound(log: PartitionLog) -> PartitionLog:
     """`log`, if it is as it must always be; CatalogError otherwise, naming what is not."""
     checked(log)
     for wrong in _faults(log):
-        raise CatalogError(f"{log.tp}: {wrong}.", _DEFECT)
+        raise CatalogError(f"{log.tp}: {wrong}.", DEFECT)
     return log
 
 

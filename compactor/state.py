@@ -31,7 +31,7 @@ from compactor.actions import (
     SetBuckets,
     TakeOver,
 )
-from compactor.errors import CatalogError
+from compactor.errors import DEFECT, CatalogError
 from compactor.log import PartitionLog
 from compactor.record import TopicPartition
 
@@ -115,7 +115,7 @@ class _Draft:
 
     def _log(self, tp: TopicPartition) -> PartitionLog:
         if tp not in self.logs:
-            raise CatalogError(f"{tp} is not in the catalog.", "This is a defect of keyfold; nothing was committed.")
+            raise CatalogError(f"{tp} is not in the catalog.", DEFECT)
         return self.logs[tp]
 
     def _deal(self, count: int) -> None:

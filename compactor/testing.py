@@ -15,7 +15,7 @@ from typing import IO, Any, TypeVar
 
 import pyarrow as pa
 
-from compactor.errors import StorageError
+from compactor.errors import DEFECT, StorageError
 from compactor.storage import FileInfo, Files, Lock, MissingFileError, Storage, relative
 
 T = TypeVar("T")
@@ -103,7 +103,7 @@ class MemoryStorage:
         stream = io.BytesIO()
         yield stream
         if not self.create(path, stream.getvalue()):
-            raise StorageError(f"{self.location}/{path} exists already.", "This is a defect of keyfold.")
+            raise StorageError(f"{self.location}/{path} exists already.", DEFECT)
 
     def url(self, path: str) -> str:
         return f"{self.location}/{path}"

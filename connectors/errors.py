@@ -19,6 +19,8 @@ KeyfoldError (compactor.errors)
 
 from __future__ import annotations
 
+from typing import Final
+
 from compactor.errors import FencedError, KeyfoldError, StorageError
 
 EXIT_OK = 0
@@ -28,6 +30,8 @@ EXIT_CONFIG = 3
 EXIT_UNREACHABLE = 4
 EXIT_FENCED = 5
 EXIT_INTERRUPTED = 130
+
+CHECK_BROKERS: Final = "Check that the brokers of bootstrap.servers are up and can be reached."
 
 
 class UsageError(KeyfoldError):

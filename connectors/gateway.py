@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from typing import Final, ParamSpec, TypeVar, cast
 
-import structlog
-
 from compactor.actions import AddPartition, AddTopic, AnyAction, CloseTopic, ReopenTopic
 from compactor.batch import RangeRead
 from compactor.log import PartitionLog
@@ -26,8 +24,6 @@ from connectors.retrying import NEVER, Retry
 from connectors.sinks import output_topic, tail
 from connectors.sinks.changelog import ChangelogPublisher
 from connectors.sinks.positions import read_positions
-
-_log = structlog.get_logger()
 
 DELETED: Final = "deleted"
 UNNAMED: Final = "no longer named"

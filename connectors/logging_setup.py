@@ -11,7 +11,6 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from typing import Any, Final, TextIO
 
 import structlog
@@ -85,12 +84,6 @@ def configure_as_parent() -> None:
     """Logging of a process of Spark's, as the worker's own; nothing where logging is set up already."""
     if not structlog.is_configured():
         configure(*os.environ.get(_HANDED_ON, "info,auto").split(","))
-
-
-def bound(connector: str, topic: str | None = None, partition: int | None = None) -> AbstractContextManager[None]:
-    """Inside it, everything that this thread logs carries `connector`, `topic` and `partition`."""
-    given = {"connector": connector, "topic": topic, "partition": partition}
-    return structlog.contextvars.bound_contextvars(**{key: value for key, value in given.items() if value is not None})
 
 
 def redact(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

@@ -16,8 +16,8 @@ def main(bootstrap: str) -> None:
         print(f"topic {TOPIC} is there already")
         return
     create_topic(bootstrap)
-    loaded = load(bootstrap, flights(), lambda _count: None)
-    print(f"{loaded.records:,} records sent to topic {TOPIC}")
+    sent = load(bootstrap, flights(), lambda _count: None)
+    print(f"{sent:,} records sent to topic {TOPIC}")
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ def report(outcome: Outcome, folder: DemoFolder, command: str) -> str:
 def _what(outcome: Outcome) -> Iterator[str]:
     output, letters = outcome.output, outcome.dead_letters
     rows = [
-        ("in", "flights read", f"topic {load.TOPIC}", outcome.loaded.records),
+        ("in", "flights read", f"topic {load.TOPIC}", outcome.loaded),
         ("out", "aircraft, each with its last flight", "snapshot", outcome.snapshot.records),
         ("out", "aircraft on the compacted topic", f"topic {steps.OUTPUT}", output.keys),
         ("out", "records on it", f"topic {steps.OUTPUT}", output.records),

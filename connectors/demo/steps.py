@@ -16,7 +16,6 @@ from connectors.clock import Clock
 from connectors.demo import load, query, readback
 from connectors.demo.data import FLIGHTS, flights
 from connectors.demo.folder import DemoFolder, shown
-from connectors.demo.load import Loaded
 from connectors.demo.readback import TopicCount
 from connectors.errors import EXIT_FAILED, ConnectorError
 from connectors.kafka.embedded import EmbeddedKafka
@@ -44,7 +43,7 @@ class Outcome(Struct, frozen=True):
     """What the demo found at its end. `seconds`: how long each step took, in their order."""
 
     bootstrap: str
-    loaded: Loaded
+    loaded: int
     output: TopicCount
     dead_letters: TopicCount
     snapshot: query.Snapshot
@@ -97,7 +96,7 @@ def _with_broker(folder: DemoFolder, bootstrap: str, clock: Clock, timer: Timer)
     return Outcome(bootstrap, loaded, output, dead_letters, snapshot, answer, timer.seconds)
 
 
-def _load(bootstrap: str, observer: Observer) -> Loaded:
+def _load(bootstrap: str, observer: Observer) -> int:
     observer.stage(CONNECTOR, "loading")
     load.create_topic(bootstrap)
     return load.load(bootstrap, flights(), lambda n: observer.progress(CONNECTOR, "loading", n, FLIGHTS, "flights"))

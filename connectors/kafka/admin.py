@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, Ne
 from msgspec import Struct
 
 from compactor.record import TopicPartition
-from connectors.errors import UnreachableError
+from connectors.errors import CHECK_BROKERS, UnreachableError
 from connectors.kafka import groups
 from connectors.kafka.consumers import Setting
 from connectors.kafka.failures import MISSING, SETTLING, cause, typed
@@ -161,7 +161,7 @@ class Admin:
         if unknown is not None:  # what librdkafka says when the leader went away in the middle of the request
             raise UnreachableError(
                 f"The offsets of {unknown} cannot be read: {self._bootstrap} did not answer for it.",
-                "Check that the brokers of bootstrap.servers are up and can be reached.",
+                CHECK_BROKERS,
             )
         return found
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException
 
 from compactor.errors import KeyfoldError, PublishInterruptedError
-from connectors.errors import NotAllowedError, OutputError, UnreachableError
+from connectors.errors import CHECK_BROKERS, NotAllowedError, OutputError, UnreachableError
 
 FENCED: Final = frozenset((KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH))
 """Another producer with the same transactional id was initialised after ours."""
@@ -114,7 +114,7 @@ def typed(error: KafkaError, doing: str, bootstrap: str, right: str | None = Non
     if code in _UNANSWERED or error.retriable():
         return UnreachableError(
             f"{doing}: {bootstrap} did not answer: {error.str()}.",
-            "Check that the brokers of bootstrap.servers are up and can be reached.",
+            CHECK_BROKERS,
         )
     return PublishInterruptedError(f"{doing}: {error.str()}.", "It is tried again.")
 

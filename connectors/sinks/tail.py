@@ -12,7 +12,7 @@ from confluent_kafka import TopicPartition as Partition
 
 from compactor.position import Tail, Unknown
 from compactor.record import TopicPartition
-from connectors.errors import UnreachableError
+from connectors.errors import CHECK_BROKERS, UnreachableError
 from connectors.kafka import headers
 from connectors.kafka.consumers import Setting
 from connectors.kafka.failures import SETTLING, cause, typed
@@ -111,7 +111,7 @@ class Reader:
                     raise UnreachableError(
                         f"The end of output partition {self._target.topic}-{self._target.partition} was not read on "
                         f"for {DEADLINE_S:.0f} s.",
-                        "Check that the brokers of bootstrap.servers are up and can be reached.",
+                        CHECK_BROKERS,
                     )
 
 

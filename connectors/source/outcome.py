@@ -13,7 +13,14 @@ import msgspec
 
 from compactor.errors import RejectedRecordError
 from compactor.record import TopicPartition
-from connectors.errors import ConnectorError, DataLossError, NotAllowedError, SourceChangedError, UnreachableError
+from connectors.errors import (
+    CHECK_BROKERS,
+    ConnectorError,
+    DataLossError,
+    NotAllowedError,
+    SourceChangedError,
+    UnreachableError,
+)
 
 NEW_NAME: Final = "Go on under a new connector name; the state of this one stays as it is."
 
@@ -168,5 +175,5 @@ def unreachable(connector: str, partition: TopicPartition, ours: int, seconds: f
     return UnreachableError(
         f"Connector {connector}: no progress on {partition} at offset {ours} for {seconds:.0f} s"
         f"{': ' + reason if reason else ''}.",
-        "Check that the brokers of bootstrap.servers are up and can be reached.",
+        CHECK_BROKERS,
     )

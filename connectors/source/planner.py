@@ -14,7 +14,7 @@ import msgspec
 import structlog
 
 from compactor.record import TopicPartition
-from connectors.errors import UnreachableError
+from connectors.errors import CHECK_BROKERS, UnreachableError
 from connectors.kafka import gone
 from connectors.source import plan
 from connectors.source.cluster import Answers, Cluster, NoAnswerError
@@ -169,7 +169,7 @@ class Planner:
         return UnreachableError(
             f"Connector {self._options.connector}: the brokers did not tell the source's topics and ends for "
             f"{seconds:.0f} s: {why}.",
-            "Check that the brokers of bootstrap.servers are up and can be reached.",
+            CHECK_BROKERS,
         )
 
     def _until_answered(self, ask: Callable[[], _Found]) -> _Found:

@@ -12,7 +12,6 @@ from connectors.cli.demo import own_command
 from connectors.config.load import load_connector, load_worker
 from connectors.demo import data, steps
 from connectors.demo.folder import DemoFolder, shown
-from connectors.demo.load import Loaded
 from connectors.demo.query import Answer, Snapshot, carriers, newest_snapshot
 from connectors.demo.readback import TopicCount
 from connectors.demo.report import report
@@ -123,7 +122,7 @@ def test_the_report_tells_everything(tmp_path: Path, monkeypatch: pytest.MonkeyP
     folder = DemoFolder(Path(".demo"))
     outcome = Outcome(
         bootstrap="127.0.0.1:29092",
-        loaded=Loaded(336_776, 2_512),
+        loaded=336_776,
         output=TopicCount(4_050, 7, 4_043),
         dead_letters=TopicCount(2_512, 0, 0),
         snapshot=Snapshot(tmp_path / ".demo/snapshots/flights/flights/x", 4_043, 4),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from compactor.dirt import Dirt, across_bounds, aged_from, cleanable_end, dirt
+from compactor.dirt import Dirt, across_bounds, aged_from, dirt
 from compactor.log import PartitionLog, clean
 from tests.support.logs import base, file, log, run
 
@@ -65,14 +65,6 @@ def test_bytes_count_on_the_side_where_all_of_a_file_lies(kept: PartitionLog, ex
     """The head is what is foldable and not clean; what is above published counts on neither side."""
     assert dirt(kept) == expected
     assert dirt(kept).ratio == ratio
-
-
-@pytest.mark.parametrize(
-    ("published", "end"), [pytest.param(0, 0, id="nothing ingested"), pytest.param(50, 57, id="LSO at 50")]
-)
-def test_cleanable_end_is_published(published: int, end: int) -> None:
-    """testCleanableOffsetsForNone, testCleanableOffsetsActiveSegment: nothing is foldable beyond what was sent."""
-    assert cleanable_end(log(published=published, end=end)) == published
 
 
 def test_bounds_of_the_ratio_enclose_what_is_unsure() -> None:

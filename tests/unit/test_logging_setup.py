@@ -88,17 +88,6 @@ def test_a_process_of_sparks_logs_as_its_worker(monkeypatch: pytest.MonkeyPatch)
     assert (json.loads(line)["event"], json.loads(line)["topic"]) == ("loud", "t")
 
 
-def test_connector_topic_and_partition_are_bound(capsys: pytest.CaptureFixture[str]) -> None:
-    """Inside the block every line carries them, libraries' too; afterwards none does."""
-    logging_setup.configure("info", "json")
-    with logging_setup.bound("c", "t", 0):
-        logging.getLogger("library").info("inside")
-    line = _only(capsys)
-    assert (line["connector"], line["topic"], line["partition"]) == ("c", "t", 0)
-    _log.info("outside")
-    assert "connector" not in _only(capsys)
-
-
 @pytest.mark.parametrize("style", ["console", "json"])
 @pytest.mark.parametrize(
     "values",

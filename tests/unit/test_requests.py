@@ -42,14 +42,6 @@ def test_first_answer_stays(storage: Storage) -> None:
     assert requests.answered(storage, asked.id) == Answer(ok=False, message="The request was withdrawn.")
 
 
-def test_forgotten_request_is_gone(storage: Storage) -> None:
-    """An asker that has its answer leaves nothing behind; another's request stays."""
-    asked, other = requests.leave(storage, "clean", 1), requests.leave(storage, "clean", 1)
-    requests.answer(storage, asked.id, Answer(ok=True))
-    requests.forget(storage, asked.id)
-    assert storage.list("requests") == [f"{other.id}.json"]
-
-
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff", b'{"id":1}'])
 def test_damaged_request_is_answered_so(storage: Storage, content: bytes) -> None:
     """What is no request stops nobody: it is answered with its path, and the others are carried out."""
