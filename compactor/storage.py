@@ -11,10 +11,8 @@ What the engine relies on, and every store behind this seam must give:
 
 from __future__ import annotations
 
-import re
 from contextlib import AbstractContextManager
 from typing import IO, TYPE_CHECKING, Final, Protocol
-from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
 
@@ -128,28 +126,6 @@ class Storage(Protocol):
     def locked_by(self, path: str) -> bytes | None:
         """What the holder of the lock `path` wrote (b"" where nothing yet); None where nobody holds it."""
         ...
-
-
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
-
-
-def open_storage(location: str) -> Storage:
-    """The storage at `location`, a path or a `file:` URL; its folder is made with the first file.
-
-    Raises StorageError for any other scheme.
-    """
-    from compactor.local import LocalStorage
-
-    scheme = _SCHEME.match(location)
-    if scheme is None:
-        return LocalStorage(location)
-    url = urlsplit(location)
-    if url.scheme != "file" or url.netloc not in ("", "localhost"):
-        raise UnsupportedStorageError(
-            f"Storage {location!r}: only paths and file: URLs on this machine are supported so far.",
-            "Give a path, or file:///path; a file system that is mounted here works too.",
-        )
-    return LocalStorage(unquote(url.path))
 
 
 class UnsupportedStorageError(StorageError):

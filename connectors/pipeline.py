@@ -21,9 +21,10 @@ from compactor.cleaner import Cleaner
 from compactor.errors import PublishInterruptedError, StorageError
 from compactor.failpoints import hit
 from compactor.isolation import Isolation
+from compactor.location import open_storage
 from compactor.microbatch import Engine
 from compactor.snapshots import Snapshots
-from compactor.storage import Storage, open_storage
+from compactor.storage import Storage
 from compactor.upkeep import Upkeep
 from connectors import spark as sparks
 from connectors import stream

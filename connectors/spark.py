@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from connectors.class_archive import sharing
+from connectors.config.spark_settings import PINNED
 from connectors.errors import SparkGoneError
 from connectors.spark_home import JARS, ensure_home
 
@@ -35,12 +36,6 @@ DEFAULTS: Final[dict[str, str]] = {
     JAVA_OPTIONS: f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
     "spark.ui.showConsoleProgress": "false",
 }
-
-PINNED: Final[dict[str, tuple[str, str]]] = {
-    "spark.speculation": ("false", "two attempts of one publish task would fence each other"),
-    "spark.scheduler.mode": ("FAIR", "a full fold must not hold all slots"),
-}
-"""Settings that keyfold's protocol needs, each with the reason."""
 
 _NO_SHARING: Final = ("SharedArchiveFile", "ArchiveClassesAtExit", "-Xshare", "-javaagent", "-Xbootclasspath")
 """Options of the JVM that choose an archive, or with which it would complain of ours."""

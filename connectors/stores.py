@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from compactor.storage import Storage, open_storage
+from compactor.location import open_storage
+from compactor.storage import Storage
 from connectors.config.worker import WorkerConfig
 
 

@@ -88,7 +88,7 @@ def _verdict(path: Path, before: Sequence[Path], worker: WorkerConfig | None, *,
 
 
 def _at_the_broker(config: ConnectorConfig, worker: WorkerConfig) -> tuple[Fault, ...]:
-    from connectors.config.broker_check import broker_faults
+    from connectors.broker_check import broker_faults
     from connectors.config.clients import client_config
     from connectors.kafka.admin import Admin
     from connectors.kafka.reach import reach_all

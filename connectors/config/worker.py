@@ -17,8 +17,8 @@ from connectors.config.librdkafka import ClientKind
 from connectors.config.locations import local_path
 from connectors.config.parse import Parsed, Schema, parse
 from connectors.config.secrets import SecretError, masked, resolve
+from connectors.config.spark_settings import PINNED
 from connectors.config.texts import as_texts, effective
-from connectors.spark import PINNED
 
 _CLIENTS: tuple[ClientKind, ...] = ("consumer", "producer", "admin")
 

@@ -63,6 +63,13 @@ class Admin:
         except KafkaException as error:
             raise self._typed(error, "The topics cannot be listed") from error
 
+    def brokers(self) -> int:
+        """How many brokers there are."""
+        try:
+            return len(self._client.list_topics(timeout=self._deadline_s).brokers)
+        except KafkaException as error:
+            raise self._typed(error, "The brokers cannot be counted") from error
+
     def describe(self, topics: Iterable[str]) -> dict[str, TopicInfo]:
         """Those of `topics` that exist, by name."""
         names = sorted(set(topics))

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from uuid import uuid4
 
+from compactor.location import open_storage
 from compactor.reading import read, whole
-from compactor.storage import open_storage
 from connectors.kafka.embedded import EmbeddedKafka
 from connectors.kafka.embedded_config import Layout
 from tests.conformance.cleaner import Cleaner, create_compacted

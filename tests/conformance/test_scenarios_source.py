@@ -10,11 +10,11 @@ import pytest
 from confluent_kafka import Producer
 
 from compactor.errors import RejectedRecordError
+from compactor.location import open_storage
 from compactor.log import Gap
 from compactor.policy import CompactionPolicy
 from compactor.reading import read, whole
 from compactor.record import TopicPartition
-from compactor.storage import open_storage
 from connectors import pipeline
 from connectors.clock import SystemClock
 from connectors.config.load import load_worker

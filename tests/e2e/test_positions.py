@@ -11,7 +11,7 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from compactor.catalog import Catalog
 from compactor.errors import PositionError
-from compactor.storage import open_storage
+from compactor.location import open_storage
 from connectors.errors import OutputError, SourceChangedError
 from tests.support.by_hand import forget_positions, set_positions
 from tests.support.kafka import TIMEOUT_S, admin, consume_all, create_topic, delete_topic, end_offsets, produce

@@ -20,8 +20,9 @@ from typer.testing import CliRunner, Result
 from compactor import record
 from compactor.actions import AddPartition, AddTopic, AnyAction, Append
 from compactor.catalog import Catalog
+from compactor.location import open_storage
 from compactor.log import Run, RunFile
-from compactor.storage import Storage, open_storage
+from compactor.storage import Storage
 
 ROOT = Path(__file__).parents[2]
 NAME = "orders-keeper"

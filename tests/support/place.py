@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from compactor.catalog import Catalog
+from compactor.location import open_storage
 from compactor.state import State
-from compactor.storage import open_storage
 from connectors.clock import SystemClock
 from connectors.config.connector import ConnectorConfig
 from connectors.config.load import load_connector, load_worker

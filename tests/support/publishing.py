@@ -10,10 +10,10 @@ import pyarrow as pa
 from confluent_kafka import Consumer
 
 from compactor.catalog import Catalog
+from compactor.location import open_storage
 from compactor.position import Position
 from compactor.publish import BucketPlan, Sent, Target
 from compactor.record import RUN, TopicPartition
-from compactor.storage import open_storage
 from connectors.kafka.admin import Admin, group_id
 from connectors.sinks.changelog import ChangelogPublisher
 from connectors.sinks.output_topic import FOREVER

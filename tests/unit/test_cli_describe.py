@@ -9,13 +9,13 @@ from msgspec.structs import replace
 
 from compactor import shelf
 from compactor.actions import AddSnapshot, AddTopic, AnyAction, CloseTopic, Publish
+from compactor.location import open_storage
 from compactor.log import Gap, PartitionLog, Quarantined, Run
 from compactor.owner import OwnerLock, here
 from compactor.policy import CompactionPolicy
 from compactor.settings import EngineSettings
 from compactor.shelf import Trouble
 from compactor.state import State, apply
-from compactor.storage import open_storage
 from connectors.cli import describe_text, description
 from connectors.cli.describe_text import text
 from connectors.state import Backoff, Status, running

@@ -15,7 +15,8 @@ import pytest
 
 from compactor.errors import StorageError
 from compactor.local import LocalStorage
-from compactor.storage import MissingFileError, Storage, open_storage
+from compactor.location import open_storage
+from compactor.storage import MissingFileError, Storage
 from compactor.testing import FailingStorage, MemoryStorage
 
 

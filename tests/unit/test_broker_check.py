@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from connectors.config.broker_check import broker_faults
+from connectors.broker_check import broker_faults
 from connectors.config.connector import ConnectorConfig
 
 
@@ -21,8 +21,12 @@ class Brokers:
     def topic_config(self, name: str) -> Mapping[str, str]:
         return self.topics[name]
 
+    def brokers(self) -> int:
+        return 2
+
 
 FIT = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
+DEAD = {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "dead"}
 
 
 @pytest.mark.parametrize(
@@ -54,6 +58,19 @@ FIT = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
             {"a": {}, "a.compacted": FIT | {"message.timestamp.type": "LogAppendTime"}},
             ['output.topic: "a.compacted" exists: message.timestamp.type is LogAppendTime, it has to be CreateTime.'],
         ),
+        (
+            {"topics": "a", "output.topic.replication.factor": 3},
+            {"a": {}},
+            ["output.topic.replication.factor: is 3, but there are 2 brokers."],
+        ),
+        ({"topics": "a", "output.topic.replication.factor": 3}, {"a": {}, "a.compacted": FIT}, []),
+        (
+            {"topics": "a", **DEAD, "errors.deadletterqueue.topic.replication.factor": 3},
+            {"a": {}},
+            ["errors.deadletterqueue.topic.replication.factor: is 3, but there are 2 brokers."],
+        ),
+        ({"topics": "a", **DEAD, "errors.deadletterqueue.topic.replication.factor": 3}, {"a": {}, "dead": {}}, []),
+        ({"topics": "a", **DEAD, "errors.deadletterqueue.topic.replication.factor": 2}, {"a": {}}, []),
     ],
 )
 def test_what_the_brokers_have_must_fit(

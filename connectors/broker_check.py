@@ -1,0 +1,60 @@
+"""Whether a connector fits what the brokers have: source topics, output topics. Pure over a view of the brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Protocol
+
+from connectors.config.connector import ConnectorConfig
+from connectors.config.faults import Fault
+from connectors.config.topics import missing, select
+from connectors.sinks import output_topic
+
+
+class BrokerView(Protocol):
+    """What is asked of the brokers; connectors.kafka.admin.Admin answers it. Each call may raise UnreachableError."""
+
+    def list_topics(self) -> Iterable[str]:
+        """The names of all topics."""
+
+    def topic_config(self, name: str) -> Mapping[str, str]:
+        """The settings in force of the topic `name`."""
+
+    def brokers(self) -> int:
+        """How many brokers there are."""
+
+
+def broker_faults(config: ConnectorConfig, view: BrokerView) -> tuple[Fault, ...]:
+    """What does not fit between a connector and the brokers; nothing is changed there.
+
+    A named source topic must exist, an output topic that exists must keep what keyfold sends it, and there must be
+    brokers for the replicas of topics that keyfold will create. Raises UnreachableError when none answers.
+    """
+    existing = frozenset(view.list_topics())
+    absent = [
+        Fault("topics", f'"{name}" does not exist; create it, or correct the name.')
+        for name in missing(config, existing)
+    ]
+    outputs = [output for topic in select(config, existing) if (output := config.output_topic(topic)) is not None]
+    there = [output for output in outputs if output in existing]
+    unfit = (fault for output in there for fault in _unfit(config, output, view.topic_config(output)))
+    return (*absent, *unfit, *_too_few(config, existing, outputs, view))
+
+
+def _too_few(
+    config: ConnectorConfig, existing: Collection[str], outputs: Collection[str], view: BrokerView
+) -> Iterator[Fault]:
+    """Topics are created with as many replicas as are set, -1 as many as the brokers say themselves."""
+    wanted = []
+    if any(output not in existing for output in outputs):
+        wanted.append(("output.topic.replication.factor", config.output_topic_replication_factor))
+    if config.dead_letter_topic and config.dead_letter_topic not in existing:
+        wanted.append(("errors.deadletterqueue.topic.replication.factor", config.dead_letter_replication_factor))
+    for key, replicas in wanted:
+        if replicas > (brokers := view.brokers()):
+            yield Fault(key, f"is {replicas}, but there {'is 1 broker' if brokers == 1 else f'are {brokers} brokers'}.")
+
+
+def _unfit(config: ConnectorConfig, output: str, settings: Mapping[str, str]) -> Iterator[Fault]:
+    for text in output_topic.faults(config, settings):
+        yield Fault("output.topic", f'"{output}" exists: {text}.')
