@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+from weakref import WeakSet
 
 from compactor.state import State
 from connectors.config.connector import ConnectorConfig
@@ -29,12 +31,24 @@ def start(
     Without `interval_ms`, the shortest time between two batches, the query ends when it has taken what was stable
     at its start (Trigger.AvailableNow).
     """
-    spark.dataSource.register(KafkaSource)
+    register(spark)
     frame = spark.readStream.format("keyfold").options(**options).load()
     writer = frame.writeStream.foreachBatch(lambda batch, _: take(batch)).option("checkpointLocation", checkpoint)
     if interval_ms is None:
         return writer.trigger(availableNow=True).start()
     return writer.trigger(processingTime=f"{interval_ms} milliseconds").start()
+
+
+def register(spark: SparkSession) -> None:
+    """Makes the source known to `spark`, once: the first time, Spark looks through Python for sources, in a second."""
+    with _registering:
+        if spark not in _registered:
+            spark.dataSource.register(KafkaSource)
+            _registered.add(spark)
+
+
+_registering: Final = threading.Lock()
+_registered: Final[WeakSet[SparkSession]] = WeakSet()
 
 
 def source_options(connector: ConnectorConfig, clients: ClientSettings, state: State, tasks_max: int) -> dict[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
@@ -31,12 +30,9 @@ _log = structlog.get_logger()
 class Supervisor:
     """Keeps one connector running. `error` is what ended it, None while it runs or when it ended well."""
 
-    def __init__(
-        self, spark: SparkSession, worker: WorkerConfig, connector: ConnectorConfig, clock: Clock, observer: Observer
-    ) -> None:
+    def __init__(self, worker: WorkerConfig, connector: ConnectorConfig, clock: Clock, observer: Observer) -> None:
         self.error: BaseException | None = None
-        self._spark = spark
-        self._pipeline = partial(Pipeline, spark, worker, connector, clock, observer, self._report)
+        self._made_of = (worker, connector, clock, observer, self._report)
         self._name = connector.name
         self._clock = clock
         self._backoff = Backoff(connector.restart_backoff_initial_ms, connector.restart_backoff_max_ms)
@@ -47,10 +43,16 @@ class Supervisor:
         self._catalog_id: str | None = None
         self._ran_from: float | None = None
 
-    def start(self, *, once: bool) -> None:
+    def start(self, spark: SparkSession, *, once: bool) -> None:
         """Starts the connector's thread; with `once` it ends when all that is there now is done."""
-        self._thread = threading.Thread(target=self._run, kwargs={"once": once}, name=self._name, daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(spark,), kwargs={"once": once}, name=self._name)
+        self._thread.daemon = True
         self._thread.start()
+
+    def fail(self, error: BaseException) -> None:
+        """The connector ends with `error`; also one that was not started."""
+        with structlog.contextvars.bound_contextvars(connector=self._name):
+            self._fail(error)
 
     def ask_to_stop(self, *, patient: bool = False, break_at: float | None = None) -> None:
         """Lets the step that runs now end, and then the connector; where `patient`, a running fold as well.
@@ -68,23 +70,23 @@ class Supervisor:
         """Whether the connector still runs, or will be started again."""
         return self._thread.is_alive()
 
-    def _run(self, *, once: bool) -> None:
+    def _run(self, spark: SparkSession, *, once: bool) -> None:
         with structlog.contextvars.bound_contextvars(connector=self._name):
-            while self._attempt(once=once) and not once and self._wait_for_restart():
+            while self._attempt(spark, once=once) and not once and self._wait_for_restart():
                 pass
 
-    def _attempt(self, *, once: bool) -> bool:
+    def _attempt(self, spark: SparkSession, *, once: bool) -> bool:
         """One life of the pipeline; True if it failed."""
         self._show(state.starting(self._status))
         self.error = None
         self._ran_from = None
-        pipeline = self._pipeline()
+        pipeline = Pipeline(spark, *self._made_of)
         try:
             pipeline.run(self._stop, once=once, known=self._catalog_id)
         except Exception as error:  # noqa: BLE001  # whatever it was, it ends this connector only
             found = unwrap(error) or error
             if not self._stop.is_set() or isinstance(found, FencedError):
-                self._fail(sparks.gone(self._spark) or found)
+                self._fail(sparks.gone(spark) or found)
                 return True
             # Whoever stops us may have stopped Spark's JVM first; what that breaks is no failure.
             _log.debug("broken off by the stop", exc_info=found)

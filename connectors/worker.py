@@ -12,13 +12,18 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from compactor.errors import KeyfoldError
-from connectors import errors
+from connectors import errors, stream
 from connectors import spark as sparks
 from connectors.clock import Clock
 from connectors.config.load import ConnectorFile, load_connector
 from connectors.config.worker import WorkerConfig
+from connectors.errors import UnreachableError
+from connectors.kafka.reach import reach_all
+from connectors.kafka.settings import ClientSettings
 from connectors.progress import Observer
+from connectors.spark_start import SparkStart
 from connectors.supervisor import Supervisor
+from connectors.takeover import REACH_S
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,13 +46,19 @@ class Worker:
     """
 
     def __init__(
-        self, config: WorkerConfig, connectors: Sequence[ConnectorFile], clock: Clock, observer: Observer
+        self,
+        config: WorkerConfig,
+        connectors: Sequence[ConnectorFile],
+        clock: Clock,
+        observer: Observer,
+        spark: SparkStart,
     ) -> None:
         self.abandoned: list[str] = []
         self._config = config
         self._files = {file.config.name: file for file in connectors}
         self._clock = clock
         self._observer = observer
+        self._spark = spark
         self._stop = threading.Event()
         self._interrupted = False
         self._reload = threading.Event()
@@ -64,8 +75,8 @@ class Worker:
         """
         wanted = {signal.SIGTERM: self._on_stop, signal.SIGINT: self._on_stop, signal.SIGHUP: self._on_reload}
         with _handlers(wanted):
-            spark = self._session()
-            with _handlers(wanted):  # PySpark has put a handler in SIGINT's place that breaks off what runs
+            spark = self._session(once=once)
+            if spark is not None:
                 self._run(spark, once=once)
         code = outcome([self._gone, *(supervisor.error for supervisor in self._supervisors.values())])
         return errors.EXIT_INTERRUPTED if code == errors.EXIT_OK and once and self._interrupted else code
@@ -73,6 +84,8 @@ class Worker:
     def _run(self, spark: SparkSession, *, once: bool) -> None:
         try:
             self._start_all(spark, once=once)
+            with suppress(Exception):  # the connectors do so too, and say what went wrong; now they are taking over
+                stream.register(spark)
             self._watch(spark, once=once)
         finally:
             until = self._clock.monotonic() + self._graceful_seconds
@@ -83,10 +96,31 @@ class Worker:
     def _graceful_seconds(self) -> float:
         return self._config.task_shutdown_graceful_timeout_ms / 1000
 
-    def _session(self) -> SparkSession:
+    def _session(self, *, once: bool) -> SparkSession | None:
+        """Spark, once it has started; None where there is nothing to do with it any more."""
         for name in self._files:
             self._observer.stage(name, "starting Spark")
-        return sparks.session(self._config.spark_master, self._config.spark_settings)
+        spark = None
+        if not (once and self._out_of_reach()):
+            while (spark := self._spark.wait(POLL_SECONDS)) is None and not self._stop.is_set():
+                pass
+        if spark is None:
+            self.abandoned.append("Spark's start")
+        return spark
+
+    def _out_of_reach(self) -> bool:
+        """Whether no connector's brokers answer: to be told so nobody waits for Spark."""
+        silent: dict[str, UnreachableError] = {}
+        for name, file in self._files.items():
+            try:
+                reach_all(name, ClientSettings.of(self._config, file.config), REACH_S)
+            except UnreachableError as error:
+                silent[name] = error
+            else:
+                return False
+        for name, reason in silent.items():
+            self._supervisor(self._files[name]).fail(reason)
+        return bool(silent)
 
     def _start_all(self, spark: SparkSession, *, once: bool) -> None:
         for file in self._files.values():
@@ -94,9 +128,12 @@ class Worker:
                 self._start(spark, file, once=once)
 
     def _start(self, spark: SparkSession, file: ConnectorFile, *, once: bool) -> None:
-        supervisor = Supervisor(spark, self._config, file.config, self._clock, self._observer)
-        self._supervisors[file.config.name] = supervisor
-        supervisor.start(once=once)
+        self._supervisor(file).start(spark, once=once)
+
+    def _supervisor(self, file: ConnectorFile) -> Supervisor:
+        made = Supervisor(self._config, file.config, self._clock, self._observer)
+        self._supervisors[file.config.name] = made
+        return made
 
     def _watch(self, spark: SparkSession, *, once: bool) -> None:
         while not self._stop.is_set() and any(one.is_alive() for one in self._supervisors.values()):

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from compactor.record import TIMESTAMP_TYPES, TopicPartition
 from connectors.cli.options import ConnectorArgument, PartitionOption, TopicOption, WorkerOption, worker_of
 from connectors.cli.output import JsonLines
 from connectors.errors import UsageError
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from compactor.log import PartitionLog
+    from compactor.record import TopicPartition
     from compactor.state import State
 
 
@@ -38,6 +38,7 @@ def dump(
     config = worker_of(worker)
     from compactor import reading
     from compactor.catalog import Catalog
+    from compactor.record import TopicPartition
     from connectors.config.load import load_connector
     from connectors.stores import connector_storage
 
@@ -67,6 +68,8 @@ def lines(batch: pa.RecordBatch) -> Iterable[Line]:
 
 
 def _lines(batch: pa.RecordBatch) -> Iterator[Line]:
+    from compactor.record import TIMESTAMP_TYPES
+
     for row in batch.to_pylist():
         yield Line(
             offset=row["offset"],

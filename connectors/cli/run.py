@@ -28,12 +28,15 @@ def run(connectors: FilesArgument, once: OnceOption = False, worker: WorkerOptio
     """
     config = worker_of(worker)
     from connectors.config.load import load_connectors
-    from connectors.worker import Worker
+    from connectors.spark_start import SparkStart
 
     files = load_connectors(connectors, config)
+    spark = SparkStart(config.spark_master, config.spark_settings)
+    from connectors.worker import Worker  # half a second of imports, which the JVM does not wait for
+
     clock = SystemClock()
     with observing(clock) as observer:
-        worked = Worker(config, files, clock, observer)
+        worked = Worker(config, files, clock, observer, spark)
         code = worked.run(once=once)
     log.info("ended", exit_code=code)
     if worked.abandoned:

@@ -29,9 +29,9 @@ def test_a_killed_broker_is_waited_for(spark: SparkSession, tmp_path: Path) -> N
         produce(place.bootstrap, topic, some_records(1, 100))
         config = place.config()
         worker = load_worker(place.folder / "worker.json")
-        connector = Supervisor(spark, worker, config, SystemClock(), NullObserver())
+        connector = Supervisor(worker, config, SystemClock(), NullObserver())
         with structlog.testing.capture_logs() as logged:
-            connector.start(once=False)
+            connector.start(spark, once=False)
             try:
                 wait_until(place.caught_up, "it publishes", PATIENCE_S)
                 broker.kill()

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from connectors.spark import DEFAULTS
+from connectors.spark import JAVA_OPTIONS, LOGGING
 
-_JAVA: Final = "spark.driver.extraJavaOptions"
 QUICK_START: Final = {
-    _JAVA: f"{DEFAULTS[_JAVA]} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    JAVA_OPTIONS: f"{LOGGING} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }

@@ -66,7 +66,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tupl
         monkeypatch.setattr(supervisor, "Pipeline", lives.pipeline)
         worker = load_worker(worker_file(tmp_path))
         config = load_connector(connector_file(tmp_path), worker).config
-        one = Supervisor(cast("Any", None), worker, config, clock, NullObserver())
+        one = Supervisor(worker, config, clock, NullObserver())
         wait = clock.wait
 
         def noted(seconds: float, event: Any) -> bool:
@@ -77,7 +77,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tupl
 
         monkeypatch.setattr(clock, "wait", noted)
         with structlog.testing.capture_logs():  # to print an error with all that it came by takes seconds
-            one._run(once=False)
+            one._run(cast("Any", None), once=False)
         return one, lives
 
     return run

@@ -11,12 +11,16 @@ import pytest
 import structlog
 
 from connectors import spark as sparks
+from connectors import status, supervisor
+from connectors import worker as workers
 from connectors.clock import SystemClock
-from connectors.config.load import load_worker
-from connectors.errors import EXIT_FAILED, EXIT_OK
+from connectors.config.load import load_connector, load_worker
+from connectors.errors import EXIT_FAILED, EXIT_OK, EXIT_UNREACHABLE, SparkGoneError, UnreachableError
 from connectors.progress import NullObserver
+from connectors.spark_start import SparkStart
+from connectors.stores import connector_storage
 from connectors.worker import Worker
-from tests.support.cli import worker_file
+from tests.support.cli import connector_file, worker_file
 
 
 class Supervisor:
@@ -60,8 +64,9 @@ def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def run(*, hangs: bool, spark: Session, stopped: bool = True) -> tuple[Worker, int, Supervisor, list[Any]]:
         monkeypatch.setattr(sparks, "session", lambda *_: spark)
+        starting = SparkStart("local[1]", {})
         config = load_worker(worker_file(tmp_path, **{"task.shutdown.graceful.timeout.ms": "100"}))
-        made, one = Worker(config, [], SystemClock(), NullObserver()), Supervisor(hangs=hangs)
+        made, one = Worker(config, [], SystemClock(), NullObserver(), starting), Supervisor(hangs=hangs)
         made._supervisors["c"] = cast("Any", one)
         if stopped:
             made._stop.set()
@@ -102,3 +107,48 @@ def test_a_jvm_that_ended_ends_the_worker(worker: Any, code: int, how: str) -> N
 def test_a_jvm_that_a_stop_has_ended_is_no_failure(worker: Any) -> None:
     """A signal to the whole process group reaches it as well."""
     assert worker(hangs=False, spark=Session(code=143), stopped=True)[1] == EXIT_OK
+
+
+@pytest.mark.parametrize(
+    ("silent", "code", "failed"),
+    [
+        pytest.param({"a", "b"}, EXIT_UNREACHABLE, ["a", "b"], id="all: Spark is not waited for"),
+        pytest.param({"a"}, EXIT_OK, [], id="one: the others have to do"),
+    ],
+)
+def test_brokers_that_do_not_answer_end_once_before_spark_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, silent: set[str], code: int, failed: list[str]
+) -> None:
+    """Exit code 4; `describe` says why. With one connector left to run, each says by itself how it ends."""
+
+    def reach(name: str, *_: Any) -> None:
+        if name in silent:
+            raise UnreachableError("away")
+
+    monkeypatch.setattr(workers, "reach_all", reach)
+    monkeypatch.setattr(sparks, "session", lambda *_: Session())
+    monkeypatch.setattr(supervisor.Supervisor, "_run", lambda *_, **__: None)
+    config = load_worker(worker_file(tmp_path))
+    files = [load_connector(connector_file(tmp_path, name=name), config) for name in ("a", "b")]
+    starting = SparkStart("local[1]", {})
+    with structlog.testing.capture_logs() as logged:
+        made = Worker(config, files, SystemClock(), NullObserver(), starting)
+        assert made.run(once=True) == code
+    assert made.abandoned == (["Spark's start"] if failed else [])
+    assert len([line for line in logged if line["event"] == "connector FAILED"]) == len(failed)
+    shown = [status.read(connector_storage(config, name)) for name in failed]
+    assert [found["state"] for found in shown if found] == ["FAILED"] * len(failed)
+
+
+def test_spark_that_does_not_start_ends_the_worker_with_its_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is raised as it is: without Spark no connector can do anything."""
+
+    def refuse(*_: object) -> None:
+        raise SparkGoneError("no Java")
+
+    monkeypatch.setattr(sparks, "session", refuse)
+    made = Worker(load_worker(worker_file(tmp_path)), [], SystemClock(), NullObserver(), SparkStart("local[1]", {}))
+    with pytest.raises(SparkGoneError, match="no Java"):
+        made.run(once=False)

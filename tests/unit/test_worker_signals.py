@@ -1,9 +1,8 @@
 from __future__ import annotations
 
 import signal
+import threading
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import pytest
 
@@ -11,6 +10,7 @@ from connectors import spark as sparks
 from connectors.clock import SystemClock
 from connectors.config.load import load_worker
 from connectors.progress import NullObserver
+from connectors.spark_start import SparkStart
 from connectors.worker import Worker
 from tests.support.cli import worker_file
 
@@ -18,16 +18,6 @@ from tests.support.cli import worker_file
 class _Session:
     def stop(self) -> None:
         """What a worker asks of a session at its end."""
-
-
-def _as_pyspark_does(*_: object) -> Any:
-    """A new SparkContext takes SIGINT for itself: it cancels what runs, and raises."""
-
-    def cancel(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGINT, cancel)
-    return _Session()
 
 
 @pytest.mark.parametrize(
@@ -39,13 +29,20 @@ def _as_pyspark_does(*_: object) -> Any:
         (signal.SIGINT, True, 130),
     ],
 )
+@pytest.mark.parametrize("moment", ["while Spark starts", "while it runs"])
 def test_ctrl_c_ends_a_worker_as_sigterm_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, once: bool, code: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, once: bool, code: int, moment: str
 ) -> None:
-    """The step that runs is ended first, whatever handler Spark has set up; only --once was not done then."""
-    monkeypatch.setattr(sparks, "session", _as_pyspark_does)
+    """The step that runs is ended first, and Spark's start is not waited for; only --once was not done then."""
+    never = threading.Event()
+    monkeypatch.setattr(sparks, "session", lambda *_: never.wait() if moment == "while Spark starts" else _Session())
     monkeypatch.setattr(Worker, "_watch", lambda *_, **__: signal.raise_signal(number))
     before = signal.getsignal(signal.SIGINT)
-    worker = Worker(load_worker(worker_file(tmp_path)), [], SystemClock(), NullObserver())
+    starting = SparkStart("local[1]", {})
+    worker = Worker(load_worker(worker_file(tmp_path)), [], SystemClock(), NullObserver(), starting)
+    if moment == "while Spark starts":
+        monkeypatch.setattr(starting, "wait", lambda _: signal.raise_signal(number))
     assert worker.run(once=once) == code
+    assert worker.abandoned == (["Spark's start"] if moment == "while Spark starts" else [])
     assert signal.getsignal(signal.SIGINT) is before
+    never.set()
