@@ -6,7 +6,7 @@ What is slow to import (pyspark, confluent_kafka, duckdb) is imported where a co
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -25,7 +25,7 @@ from connectors.cli.run import run
 from connectors.cli.snapshot import snapshot
 from connectors.cli.tail import tail
 from connectors.cli.validate import validate
-from connectors.cli.version import version
+from connectors.cli.version import package, version
 
 
 class _Commands(TyperGroup):
@@ -56,8 +56,19 @@ app = typer.Typer(
 )
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"keyfold {package('keyfold')}")
+        raise typer.Exit
+
+
+VersionOption = Annotated[
+    bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show keyfold's version and exit.")
+]
+
+
 @app.callback()
-def prepare() -> None:
+def prepare(version: VersionOption = False) -> None:  # its callback has answered it
     """Logs to stderr from the first moment on; a command that reads a worker file sets it up again."""
     logging_setup.configure("warning")
 

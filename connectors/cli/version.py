@@ -15,12 +15,13 @@ from connectors.cli.output import NOTHING, say, table
 
 def version(worker: UnusedWorkerOption = None) -> None:
     """Prints the versions of keyfold and of what it stands on; nothing of it is started."""
-    rows = [("keyfold", _package("keyfold")), ("python", platform.python_version())]
-    rows += [(name, _package(name)) for name in ("pyspark", "confluent-kafka")]
+    rows = [("keyfold", package("keyfold")), ("python", platform.python_version())]
+    rows += [(name, package(name)) for name in ("pyspark", "confluent-kafka")]
     say(table(("PART", "VERSION"), [*rows, ("librdkafka", _librdkafka()), ("java", _java())]))
 
 
-def _package(name: str) -> str:
+def package(name: str) -> str:
+    """The installed version of the distribution `name`, a dash where there is none."""
     try:
         return installed(name)
     except PackageNotFoundError:

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import time
+from importlib.metadata import version as installed
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,12 @@ def test_the_command_line_imports_nothing_that_is_slow() -> None:
     python = [sys.executable, "-c", script]
     done = subprocess.run(python, env=environment(), cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_version_option() -> None:
+    """What scripts and package managers ask every command."""
+    done = execute("--version")
+    assert (done.returncode, done.stdout.split()) == (0, ["keyfold", installed("keyfold")])
 
 
 def test_version_is_quick_and_names_what_is_running() -> None:
