@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -13,6 +14,7 @@ from compactor.catalog import Catalog
 from compactor.errors import PositionError
 from compactor.location import open_storage
 from connectors.errors import OutputError, SourceChangedError
+from connectors.kafka.embedded import EmbeddedKafka
 from tests.support.by_hand import forget_positions, set_positions
 from tests.support.kafka import TIMEOUT_S, admin, consume_all, create_topic, delete_topic, end_offsets, produce
 from tests.support.place import Place
@@ -25,6 +27,19 @@ if TYPE_CHECKING:
 @pytest.fixture
 def ran(spark: SparkSession, place: Place) -> Place:
     """A connector that has published 200 records."""
+    return published(spark, place)
+
+
+@pytest.fixture(scope="module")
+def lived(spark: SparkSession, broker: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """One for tests after which it publishes again, all of it: the next goes on from there."""
+    topic = create_topic(broker.bootstrap, f"lived-{uuid4().hex[:10]}", 2, cleanup_policy="delete")
+    return published(spark, Place(tmp_path_factory.mktemp("lived"), broker.bootstrap, topic))
+
+
+def published(spark: SparkSession, place: Place) -> Place:
+    """`place` after its first run; it is never folded, which moves no position."""
+    place.settings["min.cleanable.dirty.ratio"] = 1
     produce(place.bootstrap, place.topic, some_records(1, 200))
     place.once(spark)
     return place
@@ -39,27 +54,27 @@ def held(place: Place) -> dict[int, int]:
 
 
 @pytest.mark.parametrize("lose", [forget_positions, lambda place: set_positions(place, 3)], ids=["expired", "set back"])
-def test_a_lost_position_is_found_again_in_catalog_and_output(spark: SparkSession, ran: Place, lose: object) -> None:
+def test_a_lost_position_is_found_again_in_catalog_and_output(spark: SparkSession, lived: Place, lose: object) -> None:
     """Lag tools see the progress in the group; after its offsets are gone or set back nothing is published twice."""
-    assert held(ran) == end_offsets(ran.bootstrap, ran.topic)
-    lose(ran)  # type: ignore[operator]
-    produce(ran.bootstrap, ran.topic, some_records(2, 100))
-    ran.once(spark)
-    assert ran.breaches() == []
-    assert held(ran) == end_offsets(ran.bootstrap, ran.topic) == ran.published()
+    assert held(lived) == end_offsets(lived.bootstrap, lived.topic)
+    lose(lived)  # type: ignore[operator]
+    produce(lived.bootstrap, lived.topic, some_records(2, 100))
+    lived.once(spark)
+    assert lived.breaches() == []
+    assert held(lived) == end_offsets(lived.bootstrap, lived.topic) == lived.published()
 
 
-def test_two_storages_under_one_name(spark: SparkSession, ran: Place) -> None:
+def test_two_storages_under_one_name(spark: SparkSession, lived: Place) -> None:
     """A second storage finds another catalog's positions: FAILED, with both ids and the choices, before it reads."""
-    kept = ran.worker["storage.location"]
-    ran.worker["storage.location"] = kept + "-other"
+    kept = lived.worker["storage.location"]
+    lived.worker["storage.location"] = kept + "-other"
     with pytest.raises(PositionError, match="belongs to catalog"):
-        ran.once(spark)
-    other = Catalog.open(open_storage(kept + "-other").sub(ran.name), ran.name).state
+        lived.once(spark)
+    other = Catalog.open(open_storage(kept + "-other").sub(lived.name), lived.name).state
     assert [log.end for log in other.logs] == [0, 0]
-    ran.worker["storage.location"] = kept
-    ran.once(spark)
-    assert ran.breaches() == []
+    lived.worker["storage.location"] = kept
+    lived.once(spark)
+    assert lived.breaches() == []
 
 
 def test_storage_and_positions_lost(spark: SparkSession, ran: Place) -> None:
@@ -84,23 +99,23 @@ def test_storage_and_positions_lost_where_records_do_not_say_where_from(spark: S
     assert len(consume_all(place.bootstrap, place.output)) == before
 
 
-def test_an_altered_output_topic(spark: SparkSession, ran: Place) -> None:
+def test_an_altered_output_topic(spark: SparkSession, lived: Place) -> None:
     """What would let its keys expire is found at the next start, with what to change; put back, it goes on."""
 
     def alter(policy: str) -> None:
         wanted = {"cleanup.policy": policy, "retention.ms": "3600000"}  # the test broker's own keeps everything
         entries = [ConfigEntry(*one, incremental_operation=AlterConfigOpType.SET) for one in wanted.items()]
-        resource = ConfigResource(ResourceType.TOPIC, ran.output, incremental_configs=entries)
-        client = admin(ran.bootstrap)
+        resource = ConfigResource(ResourceType.TOPIC, lived.output, incremental_configs=entries)
+        client = admin(lived.bootstrap)
         client.incremental_alter_configs([resource])[resource].result(TIMEOUT_S)
 
     alter("compact,delete")
     with pytest.raises(OutputError, match=r"cleanup.policy contains delete, .*: keys would expire"):
-        ran.once(spark)
+        lived.once(spark)
     alter("compact")
-    produce(ran.bootstrap, ran.topic, some_records(2, 100))
-    ran.once(spark)
-    assert ran.breaches() == []
+    produce(lived.bootstrap, lived.topic, some_records(2, 100))
+    lived.once(spark)
+    assert lived.breaches() == []
 
 
 @pytest.mark.parametrize("part", [".", "catalog"], ids=["the whole folder", "its catalog alone"])

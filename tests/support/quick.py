@@ -6,8 +6,10 @@ from typing import Final
 
 from connectors.spark import JAVA_OPTIONS, LOGGING
 
+_QUICK_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 QUICK_START: Final = {
-    JAVA_OPTIONS: f"{LOGGING} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    JAVA_OPTIONS: f"{LOGGING} {_QUICK_JAVA}",
+    "spark.executor.extraJavaOptions": _QUICK_JAVA,
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
