@@ -37,7 +37,7 @@ DEFAULTS: Final[dict[str, str]] = {
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     # Spark measures a batch's bytes at each row, over all its nested columns: small batches are 5 to 14 times faster.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
-    # Plans are made with what the catalog knows; making them anew after each stage takes longer than most micro-batches.
+    # Plans are made with what the catalog knows; to make them anew after each stage takes longer than most batches.
     "spark.sql.adaptive.enabled": "false",
     # Above this many files Spark would list them in a job of its own.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",

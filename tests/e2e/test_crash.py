@@ -55,7 +55,7 @@ def test_of_two_workers_the_older_ends_with_5(spark: SparkSession, place: Place)
 
 
 def test_a_worker_frozen_through_a_take_over_changes_nothing_when_it_wakes(spark: SparkSession, place: Place) -> None:
-    """Frozen inside a transaction, tasks.max changed meanwhile: it wakes up fenced, nothing goes twice, it ends with 5."""
+    """Frozen inside a transaction, tasks.max changed meanwhile: it wakes up fenced, sends nothing, ends with 5."""
     produce(place.bootstrap, place.topic, some_records(1, 100))
     place.write(tasks_max=3)
     with place.process(failpoints="publish.sent=sleep:3000") as zombie:
