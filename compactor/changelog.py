@@ -208,10 +208,9 @@ class Changelog:
     def _remember(self, sent: Iterable[Sent], now_ms: int) -> None:
         self._turn += 1
         for one in sent:
-            tp = TopicPartition(one.topic, one.partition)
-            self._last_turn[tp] = self._turn
-            self._committed_ms[tp] = now_ms
-            self._resolved[tp] = Resolved(start=one.end, found=one.end, output_offset=one.output_offset)
+            self._last_turn[one.tp] = self._turn
+            self._committed_ms[one.tp] = now_ms
+            self._resolved[one.tp] = Resolved(start=one.end, found=one.end, output_offset=one.output_offset)
 
 
 def _open(state: State) -> tuple[PartitionLog, ...]:

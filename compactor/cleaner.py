@@ -108,7 +108,7 @@ class Cleaner:
         self._isolation.retry(now_ms)
         expired = self._expire(now_ms)
         folded = self._fold_due(now_ms)
-        merged = self._merge(now_ms, {TopicPartition(one.topic, one.partition) for one in folded})
+        merged = self._merge(now_ms, {one.tp for one in folded})
         return Round(folded=len(folded), merged=merged, expired=expired)
 
     def fold(

@@ -103,7 +103,7 @@ class Output:
         for tp in {record.tp for record in entry.records}:
             self.ends[tp] += 1
         self.letters += entry.letters
-        self.positions.update({TopicPartition(one.topic, one.partition): one.position for one in entry.positions})
+        self.positions.update({one.tp: one.position for one in entry.positions})
 
 
 class Journal:

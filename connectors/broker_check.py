@@ -42,17 +42,19 @@ def broker_faults(config: ConnectorConfig, view: BrokerView) -> tuple[Fault, ...
 
 
 def _too_few(
-    config: ConnectorConfig, existing: Collection[str], outputs: Collection[str], view: BrokerView
+    config: ConnectorConfig, existing: Collection[str], outputs: Iterable[str], view: BrokerView
 ) -> Iterator[Fault]:
     """Topics are created with as many replicas as are set, -1 as many as the brokers say themselves."""
-    wanted = []
-    if any(output not in existing for output in outputs):
-        wanted.append(("output.topic.replication.factor", config.output_topic_replication_factor))
-    if config.dead_letter_topic and config.dead_letter_topic not in existing:
-        wanted.append(("errors.deadletterqueue.topic.replication.factor", config.dead_letter_replication_factor))
-    for key, replicas in wanted:
-        if replicas > (brokers := view.brokers()):
-            yield Fault(key, f"is {replicas}, but there {'is 1 broker' if brokers == 1 else f'are {brokers} brokers'}.")
+    new = [("output.topic", config.output_topic_replication_factor, output) for output in outputs]
+    if config.dead_letter_topic:
+        new.append(("errors.deadletterqueue.topic", config.dead_letter_replication_factor, config.dead_letter_topic))
+    told: set[str] = set()
+    for key, replicas, topic in new:
+        if key not in told and topic not in existing and replicas > (brokers := view.brokers()):
+            told.add(key)
+            there = "there is 1 broker" if brokers == 1 else f"there are {brokers} brokers"
+            text = f'is {replicas}, but {there}; lower it, or create "{topic}" yourself.'
+            yield Fault(f"{key}.replication.factor", text)
 
 
 def _unfit(config: ConnectorConfig, output: str, settings: Mapping[str, str]) -> Iterator[Fault]:

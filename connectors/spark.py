@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 from collections.abc import Mapping, MutableMapping
@@ -20,13 +21,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_DEFAULT_OPTIONS: Final = "spark.driver.defaultJavaOptions"
 LOGGING: Final = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
 _COMPILING: Final = (
-    "-XX:+UseParallelGC -XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
+    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
     "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
 )
-"""The JVM compiles for speed only what has run ten times as often as it would by itself, and needs no threads that
-collect garbage beside ours. Measured: 17.5 s of processor time up to the first commit instead of 24.5 s."""
+"""The JVM compiles for speed only what has run ten times as often as it would by itself: docs/decisions/findings.md."""
+_COLLECTOR: Final = "-XX:+UseParallelGC"
+"""Needs no threads beside ours; a JVM that is told of two collectors does not start."""
+_COLLECTORS: Final = re.compile(r"-XX:\+Use\w+GC\b")
+_OPTIONS_ELSEWHERE: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
+"""Variables of the environment from which a JVM of Spark's takes options as well."""
 
 DEFAULTS: Final[dict[str, str]] = {
     "spark.ui.enabled": "false",
@@ -42,7 +48,7 @@ DEFAULTS: Final[dict[str, str]] = {
     # Above this many files Spark would list them in a job of its own.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
     "spark.sql.parquet.compression.codec": "zstd",
-    JAVA_OPTIONS: f"{LOGGING} {_COMPILING}",
+    JAVA_OPTIONS: f"{LOGGING} {_COMPILING} {_COLLECTOR}",
     "spark.ui.showConsoleProgress": "false",
 }
 
@@ -52,10 +58,15 @@ _NO_SHARING: Final = ("SharedArchiveFile", "ArchiveClassesAtExit", "-Xshare", "-
 
 def session(master: str, overrides: Mapping[str, str]) -> SparkSession:
     """The running session, or a new one on `master`; `overrides` are the worker file's spark.* keys."""
+    return create(master, prepare(master, overrides, os.environ))
+
+
+def create(master: str, settings: Mapping[str, str]) -> SparkSession:
+    """The running session, or a new one on `master` with `settings`, as `prepare` gives them."""
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master(master).appName("keyfold")
-    for key, value in prepare(master, overrides, os.environ).items():
+    for key, value in settings.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
 
@@ -70,6 +81,9 @@ def prepare(master: str, overrides: Mapping[str, str], environment: MutableMappi
     environment.setdefault("PYSPARK_PYTHON", sys.executable)
     environment.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     settings = {**DEFAULTS, **overrides, **{key: value for key, (value, _) in PINNED.items()}}
+    elsewhere = [environment.get(name, "") for name in _OPTIONS_ELSEWHERE]
+    if _COLLECTORS.search(" ".join([*elsewhere, settings.get(_DEFAULT_OPTIONS, "")])):
+        settings[JAVA_OPTIONS] = settings[JAVA_OPTIONS].replace(f" {_COLLECTOR}", "")
     if not (master.startswith(("local[", "local-cluster[")) or master == "local"):
         return settings
     environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # a host name that does not resolve must not stop it

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from connectors import spark as sparks
@@ -15,14 +17,17 @@ if TYPE_CHECKING:
 class SparkStart:
     """A session that is being started from the moment on when this is made.
 
-    The thread holds nobody up who ends meanwhile: the JVM follows its process.
+    Its thread holds nobody up who ends meanwhile: the JVM follows its process. And as it is not the main thread,
+    PySpark leaves the handler of SIGINT alone (`SparkContext._do_init`).
     """
 
     def __init__(self, master: str, overrides: Mapping[str, str]) -> None:
         self._session: SparkSession | None = None
-        self._failure: Exception | None = None
+        self._failure: BaseException | None = None
         self._over = threading.Event()
-        threading.Thread(target=self._start, args=(master, overrides), name="spark-start", daemon=True).start()
+        settings = sparks.prepare(master, overrides, os.environ)  # here, as other threads may read the environment
+        self._thread = threading.Thread(target=self._start, args=(master, settings), name="spark-start", daemon=True)
+        self._thread.start()
 
     def wait(self, seconds: float) -> SparkSession | None:
         """The session, None where it is not there after `seconds`. Raises what starting it raised."""
@@ -32,10 +37,24 @@ class SparkStart:
             raise self._failure
         return self._session
 
-    def _start(self, master: str, overrides: Mapping[str, str]) -> None:
+    def leave(self, seconds: float) -> None:
+        """Waits until it is over, `seconds` at most: what PySpark keeps in /tmp for its start is removed by then."""
+        self._over.wait(seconds)
+
+    def _start(self, master: str, settings: Mapping[str, str]) -> None:
         try:
-            self._session = sparks.session(master, overrides)
-        except Exception as error:  # noqa: BLE001  # whatever it was, who waits raises it
+            self._session = sparks.create(master, settings)
+        except BaseException as error:  # noqa: BLE001  # whatever it was, who waits raises it
             self._failure = error
         finally:
             self._over.set()
+        if self._session is not None:
+            with suppress(Exception):  # each connector does so too, and says what is wrong
+                _register(self._session)
+
+
+def _register(session: SparkSession) -> None:
+    """Beside the take-overs: the first time, Spark looks through Python for sources, which takes a second."""
+    from connectors import stream
+
+    stream.register(session)

@@ -74,10 +74,10 @@ def stopped(status: Status) -> Status:
     return replace(status, state=ConnectorState.STOPPED, next_restart_ms=None)
 
 
-def failed(status: Status, error: BaseException, backoff: Backoff, now_ms: int) -> Status:
-    """The connector FAILED with `error`; it is started again by itself only where waiting can help."""
+def failed(status: Status, error: BaseException, backoff: Backoff, now_ms: int, *, once: bool = False) -> Status:
+    """The connector FAILED with `error`; it is started again by itself only where waiting can help, and not `once`."""
     failures = status.failures + 1
-    restart = now_ms + backoff.delay_ms(failures) if restarts(error) else None
+    restart = now_ms + backoff.delay_ms(failures) if restarts(error) and not once else None
     text = str(error) or type(error).__name__
     return Status(state=ConnectorState.FAILED, error=text, failures=failures, next_restart_ms=restart)
 

@@ -50,9 +50,9 @@ class Supervisor:
         self._thread.start()
 
     def fail(self, error: BaseException) -> None:
-        """The connector ends with `error`; also one that was not started."""
+        """The connector, which was not started, ends with `error`."""
         with structlog.contextvars.bound_contextvars(connector=self._name):
-            self._fail(error)
+            self._fail(error, once=True)
 
     def ask_to_stop(self, *, patient: bool = False, break_at: float | None = None) -> None:
         """Lets the step that runs now end, and then the connector; where `patient`, a running fold as well.
@@ -86,7 +86,7 @@ class Supervisor:
         except Exception as error:  # noqa: BLE001  # whatever it was, it ends this connector only
             found = unwrap(error) or error
             if not self._stop.is_set() or isinstance(found, FencedError):
-                self._fail(sparks.gone(spark) or found)
+                self._fail(sparks.gone(spark) or found, once=once)
                 return True
             # Whoever stops us may have stopped Spark's JVM first; what that breaks is no failure.
             _log.debug("broken off by the stop", exc_info=found)
@@ -95,9 +95,9 @@ class Supervisor:
         self._show(state.stopped(self._status))
         return False
 
-    def _fail(self, error: BaseException) -> None:
+    def _fail(self, error: BaseException, *, once: bool) -> None:
         self.error = error
-        self._status = state.failed(self._status, error, self._backoff, self._clock.now_ms())
+        self._status = state.failed(self._status, error, self._backoff, self._clock.now_ms(), once=once)
         if not isinstance(error, FencedError):  # then the file is the new owner's
             self._show(self._status)
         _log.error(

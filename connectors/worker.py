@@ -6,21 +6,22 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
 from compactor.errors import KeyfoldError
-from connectors import errors, stream
+from connectors import errors
 from connectors import spark as sparks
 from connectors.clock import Clock
 from connectors.config.load import ConnectorFile, load_connector
 from connectors.config.worker import WorkerConfig
-from connectors.errors import UnreachableError
 from connectors.kafka.reach import reach_all
 from connectors.kafka.settings import ClientSettings
 from connectors.progress import Observer
+from connectors.reaching import Reaching
 from connectors.spark_start import SparkStart
 from connectors.supervisor import Supervisor
 from connectors.takeover import REACH_S
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 _log = structlog.get_logger()
 
 POLL_SECONDS: Final = 0.5
+LEAVE_SECONDS: Final = 3.0
 STEP_SHARE: Final = 0.6
 """The part of task.shutdown.graceful.timeout.ms in which a step may still end; the rest is for breaking it off."""
 LEAST_SECONDS: Final = 1.0
@@ -84,8 +86,6 @@ class Worker:
     def _run(self, spark: SparkSession, *, once: bool) -> None:
         try:
             self._start_all(spark, once=once)
-            with suppress(Exception):  # the connectors do so too, and say what went wrong; now they are taking over
-                stream.register(spark)
             self._watch(spark, once=once)
         finally:
             until = self._clock.monotonic() + self._graceful_seconds
@@ -97,27 +97,42 @@ class Worker:
         return self._config.task_shutdown_graceful_timeout_ms / 1000
 
     def _session(self, *, once: bool) -> SparkSession | None:
-        """Spark, once it has started; None where there is nothing to do with it any more."""
+        """Spark, once it has started; None where there is nothing to do with it any more.
+
+        With `once`, brokers that do not answer end the worker: to be told so nobody waits for Spark.
+        """
         for name in self._files:
             self._observer.stage(name, "starting Spark")
-        spark = None
-        if not (once and self._out_of_reach()):
-            while (spark := self._spark.wait(POLL_SECONDS)) is None and not self._stop.is_set():
-                pass
-        if spark is None:
-            self.abandoned.append("Spark's start")
-        return spark
+        reaching = self._reaching() if once and self._files else None
+        while True:
+            spark = self._started()
+            if spark is not None and (reaching is None or reaching.found):
+                return spark
+            if self._stop.is_set() or (reaching is not None and self._nobody_answers(reaching)):
+                break
+            if spark is not None:  # only the brokers are waited for
+                self._clock.wait(POLL_SECONDS, self._stop)
+        self._spark.leave(LEAVE_SECONDS)
+        self.abandoned.append("Spark's start")
+        return None
 
-    def _out_of_reach(self) -> bool:
-        """Whether no connector's brokers answer: to be told so nobody waits for Spark."""
-        silent: dict[str, UnreachableError] = {}
-        for name, file in self._files.items():
-            try:
-                reach_all(name, ClientSettings.of(self._config, file.config), REACH_S)
-            except UnreachableError as error:
-                silent[name] = error
-            else:
-                return False
+    def _started(self) -> SparkSession | None:
+        """Spark, if it is there within a moment. A stop that reaches its JVM first is no failure to start."""
+        try:
+            return self._spark.wait(POLL_SECONDS)
+        except Exception:
+            if self._clock.wait(POLL_SECONDS, self._stop):
+                return None
+            raise
+
+    def _reaching(self) -> Reaching:
+        """Asks for the brokers of all connectors at once."""
+        asked = {name: ClientSettings.of(self._config, file.config) for name, file in self._files.items()}
+        return Reaching({name: partial(reach_all, name, clients, REACH_S) for name, clients in asked.items()})
+
+    def _nobody_answers(self, reaching: Reaching) -> bool:
+        """Whether that is sure by now: then every connector has FAILED."""
+        silent = reaching.silent()
         for name, reason in silent.items():
             self._supervisor(self._files[name]).fail(reason)
         return bool(silent)

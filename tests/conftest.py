@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 _ORDER = ("unit", "spark", "kafka", "e2e", "conformance", "faults")
-_LONG = ("test_demo.py", "test_cluster.py", "test_crash.py", "test_worker.py")
+_DEALT = ("e2e", "faults")
+_LONG = ("test_demo.py", "test_cluster.py", "test_crash.py", "test_worker.py", "test_random_kills.py")
 """Tests that start workers: begun before the others of their folder, so that no process has one left at the end."""
 
 
@@ -27,11 +28,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Quick tests first; each test is marked with the name of its folder.
 
     Of several processes one takes a whole file, whose tests may share a fixture; the long tests of e2e/ that share
-    none are dealt one by one.
+    none are dealt one by one, and so are those of faults/, where each process has a worker of its own.
     """
     for item in items:
         item.add_marker(_folder(item))
-        if _folder(item) != "e2e" or item.path.name == "test_demo.py":
+        if _folder(item) not in _DEALT or item.path.name == "test_demo.py":
             item.add_marker(pytest.mark.xdist_group(item.path.name))
     items.sort(key=lambda item: (_ORDER.index(_folder(item)), item.path.name not in _LONG))
 

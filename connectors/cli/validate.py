@@ -23,7 +23,8 @@ _REACH_S: Final = 10.0
 
 ConnectorsArgument = Annotated[list[Path], typer.Argument(help="The connector files.", metavar="CONNECTOR.json…")]
 BrokerOption = Annotated[
-    bool, typer.Option("--broker", help="Ask the broker too: source topics, output topics, whether it can be reached.")
+    bool,
+    typer.Option("--broker", help="Ask the broker too: source and output topics, replicas, whether it answers."),
 ]
 
 

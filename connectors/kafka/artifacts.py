@@ -86,7 +86,7 @@ def _fetch_into(target: Path) -> None:
     _say(f"fetching Apache Kafka {KAFKA_VERSION} once into {target} ({len(pinned_files())} files, 44 MB)")
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=target.parent) as scratch:
         fetched = Path(scratch, "jars")
-        _run_ivy(Path(scratch), fetched)
+        retrieve(_IVY_MODULE, Path(scratch), fetched)
         wrong = faults(fetched)
         if wrong:
             raise UnreachableError(
@@ -98,10 +98,13 @@ def _fetch_into(target: Path) -> None:
     _say(f"Apache Kafka {KAFKA_VERSION} is ready")
 
 
-def _run_ivy(scratch: Path, fetched: Path) -> None:
-    """Runs Ivy with everything below `scratch`, so that nothing of the user's is read or left behind."""
+def retrieve(dependencies: str, scratch: Path, fetched: Path) -> None:
+    """Fetches what an Ivy module file `dependencies` asks for into `fetched`, with everything else below `scratch`.
+
+    Nothing of the user's is read or left behind. Raises UnreachableError.
+    """
     module = scratch / "ivy.xml"
-    module.write_text(_IVY_MODULE, encoding="utf-8")
+    module.write_text(dependencies, encoding="utf-8")
     pattern = f"{fetched}/[artifact]-[revision](-[classifier]).[ext]"
     where = [f"-Divy.default.ivy.user.dir={scratch / 'home'}", "-jar", str(_ivy_jar()), *_settings()]
     what = ["-ivy", str(module), "-cache", str(scratch / "cache"), "-retrieve", pattern, "-confs", "default"]

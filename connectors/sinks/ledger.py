@@ -39,7 +39,7 @@ class Ledger:
 
     def __init__(self, plan: BucketPlan, output_ids: Mapping[str, str]) -> None:
         self._catalog_id = plan.catalog_id
-        self._targets = {TopicPartition(target.topic, target.partition): target for target in plan.targets}
+        self._targets = {target.tp: target for target in plan.targets}
         self._output_ids = output_ids
         self.expected: dict[TopicPartition, int | None] = {tp: one.found for tp, one in self._targets.items()}
         self._sent = {

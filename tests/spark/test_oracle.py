@@ -45,7 +45,7 @@ ONCE_WRONG: Final[dict[str, list[steps.Any]]] = {
 @pytest.fixture
 def quick(spark: SparkSession) -> Iterator[SparkSession]:
     """Spark, set up for queries over a few records each."""
-    names = {"spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"}
+    names = {"spark.sql.shuffle.partitions": "1"}
     before = {name: spark.conf.get(name) for name in names}
     for name, value in names.items():
         spark.conf.set(name, value)

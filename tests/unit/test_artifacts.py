@@ -19,7 +19,7 @@ def fetches(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """A Maven with two files, reached without a network; lists the folders that were filled from it."""
     filled: list[Path] = []
 
-    def fetch(_scratch: Path, fetched: Path) -> None:
+    def fetch(_module: str, _scratch: Path, fetched: Path) -> None:
         fetched.mkdir()
         for name, content in FILES.items():
             (fetched / name).write_bytes(content)
@@ -27,7 +27,7 @@ def fetches(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
     pins = {name: hashlib.sha256(content).hexdigest() for name, content in FILES.items()}
     monkeypatch.setattr(artifacts, "pinned_files", lambda: pins)
-    monkeypatch.setattr(artifacts, "_run_ivy", fetch)
+    monkeypatch.setattr(artifacts, "retrieve", fetch)
     return filled
 
 

@@ -26,6 +26,7 @@ class Brokers:
 
 
 FIT = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
+TOO_FEW = "is 3, but there are 2 brokers; lower it, or create"
 DEAD = {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "dead"}
 
 
@@ -61,13 +62,13 @@ DEAD = {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "dead"}
         (
             {"topics": "a", "output.topic.replication.factor": 3},
             {"a": {}},
-            ["output.topic.replication.factor: is 3, but there are 2 brokers."],
+            [f'output.topic.replication.factor: {TOO_FEW} "a.compacted" yourself.'],
         ),
         ({"topics": "a", "output.topic.replication.factor": 3}, {"a": {}, "a.compacted": FIT}, []),
         (
             {"topics": "a", **DEAD, "errors.deadletterqueue.topic.replication.factor": 3},
             {"a": {}},
-            ["errors.deadletterqueue.topic.replication.factor: is 3, but there are 2 brokers."],
+            [f'errors.deadletterqueue.topic.replication.factor: {TOO_FEW} "dead" yourself.'],
         ),
         ({"topics": "a", **DEAD, "errors.deadletterqueue.topic.replication.factor": 3}, {"a": {}, "dead": {}}, []),
         ({"topics": "a", **DEAD, "errors.deadletterqueue.topic.replication.factor": 2}, {"a": {}}, []),

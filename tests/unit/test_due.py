@@ -55,6 +55,18 @@ def test_max_lag_overrides_the_ratio_and_nothing_else(now: int, published: int, 
     assert judge(kept, now, MAX_LAG).reason is reason
 
 
+@pytest.mark.parametrize(
+    ("published", "reason"),
+    [
+        pytest.param(0, Reason.HELD, id="testCleanableOffsetsForNone: nothing is sent, nothing is folded"),
+        pytest.param(10, Reason.DIRTY, id="testCleanableOffsetsActiveSegment: what is sent is"),
+    ],
+)
+def test_nothing_is_folded_before_it_is_published(published: int, reason: Reason) -> None:
+    """A tombstone that went before it was sent would delete nothing for who follows the output."""
+    assert judge(log(run(0, 10, 5, arrived=T0), published=published, end=10), T0, POLICY).reason is reason
+
+
 def test_a_second_block_waits_its_own_max_lag() -> None:
     """testMaxLogCompactionLag: after the fold of a first block, the second is due only another 6 h later."""
     kept = log(run(10, 20, 5, arrived=T0 + 6 * HOUR), clean=base(10, 5), folded_ms=T0 + 6 * HOUR)

@@ -82,3 +82,13 @@ def test_an_archive_of_the_users_own_is_kept(archive: Path, own: str) -> None:
     """Where his options choose an archive, none, or what no archive goes with, they stay as they are."""
     assert archive.exists()
     assert prepare("local[2]", {JAVA_OPTIONS: own}, {})[JAVA_OPTIONS] == own
+
+
+@pytest.mark.parametrize("name", ["JAVA_TOOL_OPTIONS", "SPARK_SUBMIT_OPTS", "JDK_JAVA_OPTIONS"])
+def test_the_collector_that_the_user_names_elsewhere_is_the_only_one(cache: Path, name: str) -> None:
+    """A JVM that is told of two does not start."""
+    assert "+UseParallelGC" in prepare("local[2]", {}, {})[JAVA_OPTIONS]
+    assert "+UseParallelGC" in prepare("local[2]", {}, {name: "-Xss4m"})[JAVA_OPTIONS]
+    assert "UseParallelGC" not in prepare("local[2]", {}, {name: "-Xss4m -XX:+UseG1GC"})[JAVA_OPTIONS]
+    elsewhere = {"spark.driver.defaultJavaOptions": "-XX:+UseZGC"}
+    assert "UseParallelGC" not in prepare("local[2]", elsewhere, {})[JAVA_OPTIONS]

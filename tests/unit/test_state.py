@@ -43,6 +43,7 @@ def test_a_failed_connector_says_when_it_is_started_again() -> None:
     again = failed(running(starting(once), 30_000, BACKOFF), StorageError("Away."), BACKOFF, 50_000)
     assert [(one.failures, one.next_restart_ms) for one in (once, again)] == [(1, 11_000), (2, 52_000)]
     assert failed(again, CatalogError("Damaged."), BACKOFF, 60_000).next_restart_ms is None
+    assert failed(again, StorageError("Away."), BACKOFF, 60_000, once=True).next_restart_ms is None
     assert stopped(again).next_restart_ms is None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +16,7 @@ from connectors import status, supervisor
 from connectors import worker as workers
 from connectors.clock import SystemClock
 from connectors.config.load import load_connector, load_worker
-from connectors.errors import EXIT_FAILED, EXIT_OK, EXIT_UNREACHABLE, SparkGoneError, UnreachableError
+from connectors.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_UNREACHABLE, SparkGoneError, UnreachableError
 from connectors.progress import NullObserver
 from connectors.spark_start import SparkStart
 from connectors.stores import connector_storage
@@ -63,7 +64,7 @@ def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Runs a worker over one stand-in for a connector and one for Spark; the worker, its code, what it logged."""
 
     def run(*, hangs: bool, spark: Session, stopped: bool = True) -> tuple[Worker, int, Supervisor, list[Any]]:
-        monkeypatch.setattr(sparks, "session", lambda *_: spark)
+        monkeypatch.setattr(sparks, "create", lambda *_: spark)
         starting = SparkStart("local[1]", {})
         config = load_worker(worker_file(tmp_path, **{"task.shutdown.graceful.timeout.ms": "100"}))
         made, one = Worker(config, [], SystemClock(), NullObserver(), starting), Supervisor(hangs=hangs)
@@ -126,7 +127,7 @@ def test_brokers_that_do_not_answer_end_once_before_spark_is_there(
             raise UnreachableError("away")
 
     monkeypatch.setattr(workers, "reach_all", reach)
-    monkeypatch.setattr(sparks, "session", lambda *_: Session())
+    monkeypatch.setattr(sparks, "create", lambda *_: Session())
     monkeypatch.setattr(supervisor.Supervisor, "_run", lambda *_, **__: None)
     config = load_worker(worker_file(tmp_path))
     files = [load_connector(connector_file(tmp_path, name=name), config) for name in ("a", "b")]
@@ -148,7 +149,36 @@ def test_spark_that_does_not_start_ends_the_worker_with_its_error(
     def refuse(*_: object) -> None:
         raise SparkGoneError("no Java")
 
-    monkeypatch.setattr(sparks, "session", refuse)
+    monkeypatch.setattr(sparks, "create", refuse)
     made = Worker(load_worker(worker_file(tmp_path)), [], SystemClock(), NullObserver(), SparkStart("local[1]", {}))
     with pytest.raises(SparkGoneError, match="no Java"):
         made.run(once=False)
+
+
+def test_a_stop_that_ends_sparks_jvm_while_it_starts_is_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A signal to the whole process group may reach the JVM first: PySpark says that it ended, then we are told."""
+    config = load_worker(worker_file(tmp_path))
+
+    def end(*_: object) -> None:
+        threading.Timer(0.1, lambda: made._stop.set()).start()  # noqa: PLW0108  # it is made a moment later
+        raise SparkGoneError("the JVM has ended")
+
+    monkeypatch.setattr(sparks, "create", end)
+    made = Worker(config, [], SystemClock(), NullObserver(), SparkStart("local[1]", {}))
+    assert made.run(once=False) == EXIT_OK
+
+
+def test_a_stop_while_brokers_are_looked_for_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for their silence: the exit code is that of a stop, and no connector FAILED."""
+    never = threading.Event()
+    monkeypatch.setattr(workers, "reach_all", lambda *_: never.wait())
+    monkeypatch.setattr(sparks, "create", lambda *_: Session())
+    config = load_worker(worker_file(tmp_path))
+    files = [load_connector(connector_file(tmp_path), config)]
+    made = Worker(config, files, SystemClock(), NullObserver(), SparkStart("local[1]", {}))
+    threading.Timer(0.2, made._on_stop, (signal.SIGINT, None)).start()
+    assert made.run(once=True) == EXIT_INTERRUPTED
+    assert status.read(connector_storage(config, files[0].config.name)) is None
+    never.set()

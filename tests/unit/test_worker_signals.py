@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from connectors import spark as sparks
+from connectors import worker as workers
 from connectors.clock import SystemClock
 from connectors.config.load import load_worker
 from connectors.progress import NullObserver
@@ -35,7 +36,8 @@ def test_ctrl_c_ends_a_worker_as_sigterm_does(
 ) -> None:
     """The step that runs is ended first, and Spark's start is not waited for; only --once was not done then."""
     never = threading.Event()
-    monkeypatch.setattr(sparks, "session", lambda *_: never.wait() if moment == "while Spark starts" else _Session())
+    monkeypatch.setattr(workers, "LEAVE_SECONDS", 0.0)
+    monkeypatch.setattr(sparks, "create", lambda *_: never.wait() if moment == "while Spark starts" else _Session())
     monkeypatch.setattr(Worker, "_watch", lambda *_, **__: signal.raise_signal(number))
     before = signal.getsignal(signal.SIGINT)
     starting = SparkStart("local[1]", {})

@@ -180,12 +180,12 @@ class Model:
 
     def _take(self, action: AnyAction, now_ms: int, settings: Settings) -> Iterator[str]:
         if isinstance(action, AddPartition):
-            tp = TopicPartition(action.topic, action.partition)
+            tp = action.tp
             self.logs[tp] = LogModel(self._source, tp, action.start, action.backlog_end or 0)
         elif isinstance(action, AddSnapshot):
             yield from self._snapshot(action)
         elif isinstance(action, OF_ONE_LOG):
-            tp = TopicPartition(action.topic, action.partition)
+            tp = action.tp
             yield from self.logs[tp].take(action, self.state.log(tp), now_ms, settings)
 
     def _snapshot(self, action: AddSnapshot) -> Iterator[str]:
