@@ -1,0 +1,40 @@
+"""How far a group's positions are: the one thing that every peer moves with what it has sent."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+_POLL_S: Final = 0.1
+_TIMEOUT_S: Final = 30.0
+
+
+def ends(bootstrap: str, topic: str) -> dict[int, int]:
+    """The end of each partition of `topic`."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    count = len(admin.list_topics(topic, _TIMEOUT_S).topics[topic].partitions)
+    asked = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(count)}
+    answers = admin.list_offsets(asked)
+    return {partition.partition: answer.result(_TIMEOUT_S).offset for partition, answer in answers.items()}
+
+
+def reached(bootstrap: str, group: str, topic: str) -> Callable[[], bool]:
+    """A condition that waits a moment and says whether `group` has committed the ends that `topic` has now."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    wanted = ends(bootstrap, topic)
+    asked = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, number) for number in wanted])
+
+    def look() -> bool:
+        time.sleep(_POLL_S)
+        try:
+            found = admin.list_consumer_group_offsets([asked])[group].result(_TIMEOUT_S).topic_partitions
+        except KafkaException:  # it does not exist yet
+            return False
+        held = {one.partition: one.offset for one in found if one.error is None}
+        return all(held.get(number, -1) >= end for number, end in wanted.items() if end)
+
+    return look

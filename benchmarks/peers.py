@@ -1,0 +1,113 @@
+"""The programs that are measured, each as people run it, on a topic of a broker and in a folder of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Final, Protocol
+from uuid import uuid4
+
+from benchmarks import process
+from benchmarks.committed import ends, reached
+from benchmarks.process import Used
+from benchmarks.streams_jars import streams_jars
+from connectors.kafka.artifacts import default_cache
+
+ROOT: Final = Path(__file__).parent.parent
+HERE: Final = Path(__file__).parent
+
+
+class MissingError(Exception):
+    """A program cannot run on this machine; str() is why."""
+
+
+class Peer(Protocol):
+    """One program. `name` is how tables call it."""
+
+    name: str
+
+    def run(self, bootstrap: str, topic: str, folder: Path) -> Used:
+        """From its start until all of `topic` is done. Raises MissingError where it cannot run here."""
+        ...
+
+
+class Keyfold:
+    """A worker as it is installed, with its defaults; no snapshots, which no peer makes."""
+
+    name = "keyfold"
+
+    def __init__(self, **settings: object) -> None:
+        self._settings = {key.replace("_", "."): value for key, value in settings.items()}
+
+    def run(self, bootstrap: str, topic: str, folder: Path) -> Used:
+        """See Peer."""
+        name = f"bench-{uuid4().hex[:8]}"
+        connector = {
+            "name": name,
+            "connector.class": "keyfold.CompactedTopic",
+            "topics": topic,
+            "output.topic": f"{name}-out",
+            "output.topic.replication.factor": 1,
+            **self._settings,
+        }
+        worker = {"bootstrap.servers": bootstrap, "storage.location": str(folder / "storage"), "log.format": "json"}
+        files = folder / "connector.json", folder / "worker.json"
+        for file, content in zip(files, (connector, worker), strict=True):
+            file.write_text(json.dumps(content), encoding="utf-8")
+        command = [sys.executable, "-m", "connectors.cli.main", "run", str(files[0]), "--worker", str(files[1])]
+        done = reached(bootstrap, f"connect-{name}", topic)
+        return process.run(command, folder / "keyfold.log", done, {"PYTHONPATH": str(ROOT)})
+
+
+class KafkaStreams:
+    """`groupByKey().reduce(latest).toStream().to()`, exactly once, 2 threads, a record cache of 256 MiB."""
+
+    name = "Kafka Streams"
+
+    def run(self, bootstrap: str, topic: str, folder: Path) -> Used:
+        """See Peer."""
+        if shutil.which("javac") is None:
+            raise MissingError("there is no JDK: javac is not on the PATH")
+        jars = str(streams_jars(default_cache()) / "*")
+        subprocess.run(["javac", "-cp", jars, "-d", str(folder), str(HERE / "Latest.java")], check=True)
+        group = f"streams-{uuid4().hex[:8]}"
+        path = os.pathsep.join((jars, str(folder)))
+        arguments = [bootstrap, topic, f"{group}-out", group, str(folder / "state")]
+        _make_output(bootstrap, topic, f"{group}-out")
+        command = ["java", "-cp", path, "Latest", *arguments]
+        return process.run(command, folder / "streams.log", reached(bootstrap, group, topic))
+
+
+class Reading:
+    """Nothing but librdkafka consuming, a process for each core: what no reader can be faster than."""
+
+    name = "reading only"
+
+    def run(self, bootstrap: str, topic: str, folder: Path) -> Used:  # noqa: ARG002  # it keeps nothing
+        """See Peer; the seconds are the slowest process's, from its first poll."""
+        count = min(os.cpu_count() or 1, len(ends(bootstrap, topic)))
+        dealt = [[str(one) for one in ends(bootstrap, topic) if one % count == process] for process in range(count)]
+        running = [
+            subprocess.Popen(
+                [sys.executable, "-m", "benchmarks.reading", bootstrap, topic, *own],
+                stdout=subprocess.PIPE, cwd=ROOT, text=True,
+            )
+            for own in dealt
+        ]  # fmt: skip
+        began = time.monotonic()
+        took = [float(one.communicate()[0]) for one in running]
+        return Used(max(took), time.monotonic() - began, 0)
+
+
+def _make_output(bootstrap: str, topic: str, output: str) -> None:
+    """A compacted topic with as many partitions; keyfold makes its own."""
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    config = {"cleanup.policy": "compact"}
+    admin.create_topics([NewTopic(output, len(ends(bootstrap, topic)), 1, config=config)])[output].result(30)

@@ -1,0 +1,105 @@
+"""One program as a whole process tree: how long it takes to a goal, and what it used."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import psutil
+from msgspec import Struct
+
+_SAMPLE_S: Final = 0.25
+_LONGEST_S: Final = 3_600.0
+_END_S: Final = 60.0
+
+
+class Used(Struct, frozen=True):
+    """Seconds to the goal; processor seconds and the largest resident set (bytes) of the whole tree until then."""
+
+    seconds: float
+    cpu_seconds: float
+    peak_rss: int
+
+
+class Meter:
+    """Watches a process tree from a thread of its own. Processes that end are counted as they were last seen."""
+
+    def __init__(self, pid: int) -> None:
+        self._root = psutil.Process(pid)
+        self._cpu: dict[int, float] = {}
+        self.peak_rss = 0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Of all processes seen."""
+        return sum(self._cpu.values())
+
+    def stop(self) -> None:
+        """Looks no more."""
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._over.wait(_SAMPLE_S):
+            try:
+                tree = [self._root, *self._root.children(recursive=True)]
+            except psutil.NoSuchProcess:
+                return
+            self.peak_rss = max(self.peak_rss, sum(self._look(one) for one in tree))
+
+    def _look(self, process: psutil.Process) -> int:
+        try:
+            times = process.cpu_times()
+            self._cpu[process.pid] = times.user + times.system
+            return int(process.memory_info().rss)
+        except psutil.NoSuchProcess:
+            return 0
+
+
+def run(command: Sequence[str], log: Path, reached: Callable[[], bool], env: Mapping[str, str] | None = None) -> Used:
+    """Runs `command` until `reached`, then ends it (SIGTERM, its whole group); its output goes to `log`.
+
+    Raises RuntimeError, with the end of the log, where it ends by itself before that, or takes over an hour.
+    """
+    with log.open("wb") as file:
+        began = time.monotonic()
+        process = subprocess.Popen(
+            command, stdout=file, stderr=file, stdin=subprocess.DEVNULL, env={**os.environ, **(env or {})},
+            start_new_session=True,
+        )  # fmt: skip
+        meter = Meter(process.pid)
+        try:
+            while not reached():
+                if process.poll() is not None or time.monotonic() - began > _LONGEST_S:
+                    raise RuntimeError(f"{command[0]} ended with {process.poll()} before its goal:\n{_tail(log)}")
+            return Used(time.monotonic() - began, meter.cpu_seconds, meter.peak_rss)
+        finally:
+            meter.stop()
+            _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, number)
+        except ProcessLookupError:
+            break
+        try:
+            process.wait(_END_S)
+            break
+        except subprocess.TimeoutExpired:
+            continue
+    process.wait(_END_S)
+
+
+def _tail(log: Path) -> str:
+    return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-20:])
