@@ -23,6 +23,12 @@ KILLED_AT = (
 )
 
 
+@pytest.fixture
+def place(place: Place) -> Place:
+    """The folder's own, plain."""
+    return place.plain()
+
+
 def test_a_worker_killed_again_and_again_loses_nothing_and_repeats_nothing(spark: SparkSession, place: Place) -> None:
     """Killed at one step after the other, each worker goes on where the last one was, and sends every survivor once."""
     for seed, failpoint in enumerate(KILLED_AT):

@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 HOUR_MS = 3_600_000
 
 
+@pytest.fixture
+def place(place: Place) -> Place:
+    """The folder's own, plain."""
+    return place.plain()
+
+
 def now_ms() -> int:
     return time.time_ns() // 1_000_000
 

@@ -25,7 +25,7 @@ def test_a_killed_broker_is_waited_for(spark: SparkSession, tmp_path: Path) -> N
     broker = EmbeddedKafka(tmp_path / "kafka")
     with broker:
         topic = create_topic(broker.bootstrap, "t", 2, cleanup_policy="delete")
-        place = Place(tmp_path, broker.bootstrap, topic)
+        place = Place(tmp_path, broker.bootstrap, topic).plain()
         produce(place.bootstrap, topic, some_records(1, 100))
         config = place.config()
         worker = load_worker(place.folder / "worker.json")

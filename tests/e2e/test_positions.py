@@ -38,8 +38,8 @@ def lived(spark: SparkSession, broker: EmbeddedKafka, tmp_path_factory: pytest.T
 
 
 def published(spark: SparkSession, place: Place) -> Place:
-    """`place` after its first run, without snapshots and the folds that they need: those move no position."""
-    place.settings |= {"min.cleanable.dirty.ratio": 1, "snapshot.location": "none"}
+    """`place` after its first run."""
+    place.plain()
     produce(place.bootstrap, place.topic, some_records(1, 200))
     place.once(spark)
     return place

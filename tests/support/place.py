@@ -62,6 +62,11 @@ class Place:
         """The output topic."""
         return f"{self.topic}.compacted"
 
+    def plain(self) -> Self:
+        """Itself, without snapshots and with no fold: for a test that looks at output and positions only."""
+        self.settings |= {"snapshot.location": "none", "min.cleanable.dirty.ratio": 1}
+        return self
+
     def write(self, **changes: object) -> tuple[Path, Path]:
         """Writes both files; settings with underscores for dots change the connector's. The files."""
         self.settings |= {key.replace("_", "."): value for key, value in changes.items()}
