@@ -9,11 +9,12 @@ from uuid import uuid4
 
 from benchmarks import results as files
 from benchmarks.datasets import DATA_SETS, DataSet, fill
+from benchmarks.figures import FIGURES, Figure
 from benchmarks.peers import MissingError, Peer
 from benchmarks.process import Used
-from benchmarks.results import Results, Run
+from benchmarks.results import Measured, Results, Run
 from benchmarks.rows import ROWS, Row
-from benchmarks.table import table
+from benchmarks.table import figures, table
 from connectors.kafka.embedded import EmbeddedKafka
 
 ONE = DataSet(name="one", records=1, keys=1, partitions=1)
@@ -24,10 +25,14 @@ def main() -> int:
     asked = _asked()
     file = asked.into / "results.json"
     results = files.load(file)
-    rows = [ROWS[name] for name in asked.rows.split(",")] if asked.rows else list(ROWS.values())
+    names = asked.rows.split(",") if asked.rows else [*ROWS, *FIGURES]
+    rows = [ROWS[name] for name in names if name in ROWS]
+    wanted = [FIGURES[name] for name in names if name not in ROWS]
     for row in rows:
         _measure(row, asked.scale, asked.rounds, results, file)
-    text = table(rows, results)
+    for figure in wanted:
+        _figure(figure, asked.rounds, results, file)
+    text = f"{table(rows, results)}\n\n{figures(wanted, results)}"
     (asked.into / "table.md").write_text(text + "\n", encoding="utf-8")
     print(text)
     return 0
@@ -35,7 +40,7 @@ def main() -> int:
 
 def _asked() -> argparse.Namespace:
     options = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    options.add_argument("--rows", help=f"some of {', '.join(ROWS)}, with commas; all when left out")
+    options.add_argument("--rows", help=f"some of {', '.join([*ROWS, *FIGURES])}, with commas; all when left out")
     options.add_argument("--rounds", type=int, default=3)
     options.add_argument("--scale", type=float, default=1.0, help="times as many records as the data sets say")
     options.add_argument("--into", type=Path, default=Path("build/bench"), help="results.json there is gone on with")
@@ -64,6 +69,17 @@ def _measure(row: Row, scale: float, rounds: int, results: Results, file: Path) 
                         )
                         print(f"  round {number}: {peer.name}, {records:,} records: {used.seconds:.1f} s", flush=True)
                     files.save(file, results)
+
+
+def _figure(figure: Figure, rounds: int, results: Results, file: Path) -> None:
+    """The rounds of a figure that are still missing, each on a broker of its own."""
+    done = sum(one.figure == figure.id for one in results.measured)
+    for number in range(done + 1, rounds + 1):
+        with tempfile.TemporaryDirectory() as place, EmbeddedKafka(Path(place, "kafka"), heap="2g") as broker:
+            values = figure.measure(broker.bootstrap)
+        results.measured.append(Measured(figure=figure.id, round=number, values=values))
+        print(f"{figure.id}: {', '.join(f'{name} {value:.2f}' for name, value in values.items())}", flush=True)
+        files.save(file, results)
 
 
 def _run(peer: Peer, bootstrap: str, topic: str, results: Results) -> Used | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from concurrent.futures import wait
+from functools import cache
 from typing import Final
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
@@ -13,25 +15,30 @@ _POLL_S: Final = 0.1
 _TIMEOUT_S: Final = 30.0
 
 
+@cache
+def client(bootstrap: str) -> AdminClient:
+    """The one admin client of a broker: one that is let go while an answer is under way takes the process along."""
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+
+
 def ends(bootstrap: str, topic: str) -> dict[int, int]:
-    """The end of each partition of `topic`."""
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    """The end of each partition of `topic`. Raises KafkaException, also while one has no leader."""
+    admin = client(bootstrap)
     count = len(admin.list_topics(topic, _TIMEOUT_S).topics[topic].partitions)
-    asked = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(count)}
-    answers = admin.list_offsets(asked)
+    answers = admin.list_offsets({TopicPartition(topic, number): OffsetSpec.latest() for number in range(count)})
+    wait(answers.values(), _TIMEOUT_S)
     return {partition.partition: answer.result(_TIMEOUT_S).offset for partition, answer in answers.items()}
 
 
 def reached(bootstrap: str, group: str, topic: str) -> Callable[[], bool]:
     """A condition that waits a moment and says whether `group` has committed the ends that `topic` has now."""
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     wanted = ends(bootstrap, topic)
     asked = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, number) for number in wanted])
 
     def look() -> bool:
         time.sleep(_POLL_S)
         try:
-            found = admin.list_consumer_group_offsets([asked])[group].result(_TIMEOUT_S).topic_partitions
+            found = client(bootstrap).list_consumer_group_offsets([asked])[group].result(_TIMEOUT_S).topic_partitions
         except KafkaException:  # it does not exist yet
             return False
         held = {one.partition: one.offset for one in found if one.error is None}

@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from typing import Final
 
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import NewTopic
 from msgspec import Struct
+
+from benchmarks.committed import client, ends
 
 _TIMEOUT_S: Final = 60.0
 _POOL_BYTES: Final = 1 << 20
@@ -66,10 +68,19 @@ def fill(bootstrap: str, topic: str, data: DataSet) -> float:
 
 
 def make(bootstrap: str, topic: str, partitions: int) -> None:
-    """An empty topic that loses nothing by age."""
+    """An empty topic that loses nothing by age; returns once its partitions have leaders."""
     config = {"cleanup.policy": "delete", "retention.ms": "-1"}
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    admin = client(bootstrap)
     admin.create_topics([NewTopic(topic, partitions, 1, config=config)])[topic].result(_TIMEOUT_S)
+    until = time.monotonic() + _TIMEOUT_S
+    while True:
+        try:
+            ends(bootstrap, topic)
+            return
+        except KafkaException:
+            if time.monotonic() >= until:
+                raise
+            time.sleep(0.1)
 
 
 def share(data: DataSet, partition: int) -> int:

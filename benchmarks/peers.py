@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -13,9 +12,10 @@ from typing import Final, Protocol
 from uuid import uuid4
 
 from benchmarks import process
-from benchmarks.committed import ends, reached
+from benchmarks.committed import client, ends, reached
 from benchmarks.process import Used
 from benchmarks.streams_jars import streams_jars
+from benchmarks.worker import working
 from connectors.kafka.artifacts import default_cache
 
 ROOT: Final = Path(__file__).parent.parent
@@ -41,27 +41,11 @@ class Keyfold:
 
     name = "keyfold"
 
-    def __init__(self, **settings: object) -> None:
-        self._settings = {key.replace("_", "."): value for key, value in settings.items()}
-
     def run(self, bootstrap: str, topic: str, folder: Path) -> Used:
         """See Peer."""
-        name = f"bench-{uuid4().hex[:8]}"
-        connector = {
-            "name": name,
-            "connector.class": "keyfold.CompactedTopic",
-            "topics": topic,
-            "output.topic": f"{name}-out",
-            "output.topic.replication.factor": 1,
-            **self._settings,
-        }
-        worker = {"bootstrap.servers": bootstrap, "storage.location": str(folder / "storage"), "log.format": "json"}
-        files = folder / "connector.json", folder / "worker.json"
-        for file, content in zip(files, (connector, worker), strict=True):
-            file.write_text(json.dumps(content), encoding="utf-8")
-        command = [sys.executable, "-m", "connectors.cli.main", "run", str(files[0]), "--worker", str(files[1])]
-        done = reached(bootstrap, f"connect-{name}", topic)
-        return process.run(command, folder / "keyfold.log", done, {"PYTHONPATH": str(ROOT)})
+        with working(bootstrap, topic, folder) as worker:
+            seconds = worker.until(worker.published())
+            return Used(seconds, worker.meter.cpu_seconds, worker.meter.peak_rss)
 
 
 class KafkaStreams:
@@ -106,8 +90,8 @@ class Reading:
 
 def _make_output(bootstrap: str, topic: str, output: str) -> None:
     """A compacted topic with as many partitions; keyfold makes its own."""
-    from confluent_kafka.admin import AdminClient, NewTopic
+    from confluent_kafka.admin import NewTopic
 
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    admin = client(bootstrap)
     config = {"cleanup.policy": "compact"}
     admin.create_topics([NewTopic(output, len(ends(bootstrap, topic)), 1, config=config)])[output].result(30)

@@ -33,7 +33,7 @@ class Meter:
     def __init__(self, pid: int) -> None:
         self._root = psutil.Process(pid)
         self._cpu: dict[int, float] = {}
-        self.peak_rss = 0
+        self.rss = self.peak_rss = 0
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
@@ -54,7 +54,8 @@ class Meter:
                 tree = [self._root, *self._root.children(recursive=True)]
             except psutil.NoSuchProcess:
                 return
-            self.peak_rss = max(self.peak_rss, sum(self._look(one) for one in tree))
+            self.rss = sum(self._look(one) for one in tree)
+            self.peak_rss = max(self.peak_rss, self.rss)
 
     def _look(self, process: psutil.Process) -> int:
         try:
@@ -84,11 +85,12 @@ def run(command: Sequence[str], log: Path, reached: Callable[[], bool], env: Map
             return Used(time.monotonic() - began, meter.cpu_seconds, meter.peak_rss)
         finally:
             meter.stop()
-            _end(process)
+            end(process, signal.SIGTERM)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    for number in (signal.SIGTERM, signal.SIGKILL):
+def end(process: subprocess.Popen[bytes], first: signal.Signals) -> None:
+    """Ends a process group with the signal `first`, and with SIGKILL what is left of it after a minute."""
+    for number in (first, signal.SIGKILL):
         try:
             os.killpg(process.pid, number)
         except ProcessLookupError:

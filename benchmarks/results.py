@@ -26,6 +26,14 @@ class Run(Struct, frozen=True, kw_only=True):
     used: Used
 
 
+class Measured(Struct, frozen=True, kw_only=True):
+    """One round of a figure: its values by name."""
+
+    figure: str
+    round: int
+    values: dict[str, float]
+
+
 class Machine(Struct, frozen=True, kw_only=True):
     """What the figures were measured on."""
 
@@ -42,11 +50,16 @@ class Results(Struct, kw_only=True):
 
     machine: Machine
     runs: list[Run] = []
+    measured: list[Measured] = []
     missing: dict[str, str] = {}
 
     def of(self, row: str, program: str, *, starts: bool = False) -> list[Run]:
         """The runs of a program in a row: on its data, or those of one record."""
         return [one for one in self.runs if (one.row, one.program) == (row, program) and (one.records == 1) is starts]
+
+    def values(self, figure: str, name: str) -> list[float]:
+        """What was measured of a figure under that name."""
+        return [one.values[name] for one in self.measured if one.figure == figure]
 
     def seconds(self, row: str, program: str, *, start_counts: bool) -> float | None:
         """The median time for the data, without the median start; None where there is none."""

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import statistics
+from collections.abc import Iterable, Iterator
 
+from benchmarks.figures import Figure
 from benchmarks.results import Results
 from benchmarks.rows import Row
 
+_FIGURES_HEAD = "| what | must | aim | measured | runs |\n|---|---|---|---|---|"
 _HEAD = "| what | must | aim | measured | runs | keyfold | other |\n|---|---|---|---|---|---|---|"
 
 
 def table(rows: Iterable[Row], results: Results) -> str:
     """Markdown; a row that falls short is marked, one that was not measured says why."""
     return "\n".join([_HEAD, *(_line(row, results) for row in rows)])
+
+
+def figures(wanted: Iterable[Figure], results: Results) -> str:
+    """Markdown: the medians of what a worker takes by itself."""
+    return "\n".join([_FIGURES_HEAD, *(line for figure in wanted for line in _figure(figure, results))])
+
+
+def _figure(figure: Figure, results: Results) -> Iterator[str]:
+    for name, (must, aim) in figure.limits.items():
+        found = results.values(figure.id, name)
+        median = statistics.median(found) if found else None
+        said = "not measured" if median is None else f"{median:.2f}{'' if median <= must else ' **short**'}"
+        yield f"| {figure.what}: {name} | ≤ {must:g} | {aim:g} | {said} | {len(found)} |"
 
 
 def ratio(row: Row, results: Results) -> float | None:
