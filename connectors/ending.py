@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import structlog
 
@@ -19,10 +19,8 @@ from connectors.clock import Clock
 from connectors.config.connector import ConnectorConfig
 from connectors.kafka import producers
 from connectors.kafka.settings import ClientSettings
+from connectors.life import Life
 from connectors.stopping import Stop
-
-if TYPE_CHECKING:
-    from connectors.pipeline import Life
 
 POLL_SECONDS: Final = 0.1
 ABORT_S: Final = 3.0

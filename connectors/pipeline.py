@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 from msgspec.structs import replace
@@ -37,6 +37,7 @@ from connectors.config.worker import WorkerConfig
 from connectors.ending import Ending
 from connectors.engine_settings import engine_settings
 from connectors.kafka.settings import ClientSettings
+from connectors.life import Life
 from connectors.progress import Observer
 from connectors.stopping import Stop
 from connectors.stores import connector_storage
@@ -54,15 +55,6 @@ POLL_SECONDS: Final = 0.1
 TICK_MS: Final = 500
 FENCE_CHECK_MS: Final = 5_000
 TOPICS_CHECK_MS: Final = 30_000
-
-
-class Life(NamedTuple):
-    """What one life of a connector works with, once it has taken over."""
-
-    owned: Owned
-    engine: Engine
-    upkeep: Upkeep
-    answers: Answers
 
 
 class Pipeline:

@@ -7,20 +7,18 @@ and can be overridden by nobody: the names are refused in files (`refused`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from connectors.config import translate
+from connectors.config.connector import ConnectorConfig
 from connectors.config.faults import Fault, FaultyConfigError
 from connectors.config.librdkafka import ALIASES, ClientKind
 from connectors.config.parse import shown
-from connectors.config.secrets import SecretError, has_placeholder, resolve
+from connectors.config.secrets import SecretError, resolve
 from connectors.config.translate import EXPORT_KEYS, EXPORT_TRUST, STORE_TYPES
-
-if TYPE_CHECKING:
-    from connectors.config.connector import ConnectorConfig
-    from connectors.config.worker import WorkerConfig
+from connectors.config.worker import WorkerConfig
 
 
 class _Given(msgspec.Struct, frozen=True):
@@ -28,32 +26,6 @@ class _Given(msgspec.Struct, frozen=True):
 
     key: str
     text: str
-
-
-def is_client_setting(name: str) -> bool:
-    """True for a name that some Kafka client has."""
-    return translate.is_known(name)
-
-
-def name_faults(kind: ClientKind, settings: Mapping[str, str]) -> tuple[Fault, ...]:
-    """Faults of one family of settings taken by itself: names, values without placeholders, names given twice."""
-    twice = translate.doubled(kind, settings)
-    doubled = (Fault(name, f"says the same as {other}; remove one.") for name, other in twice.items())
-    single = (fault for name, text in settings.items() if name not in twice for fault in _faults(kind, name, text))
-    return (*doubled, *single)
-
-
-def _faults(kind: ClientKind, name: str, text: str) -> Iterator[Fault]:
-    try:
-        translate.target(kind, name)
-    except ValueError as error:
-        yield Fault(name, str(error))
-        return
-    if not has_placeholder(text):
-        try:
-            translate.settings(kind, name, text)
-        except ValueError as error:
-            yield Fault(name, f"{shown(name, text)} {error}")
 
 
 def client_config(

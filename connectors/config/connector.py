@@ -9,7 +9,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from compactor.policy import CompactionPolicy, FoldPolicy
-from connectors.config import clients, refused, rules
+from connectors.config import client_names, refused, rules
 from connectors.config.faults import Fault, FaultyConfigError
 from connectors.config.keys import CONNECTOR_KEYS, CONNECTOR_PREFIXES
 from connectors.config.librdkafka import ClientKind
@@ -28,7 +28,7 @@ _OVERRIDES: Final[dict[str, ClientKind]] = {
 def _hint(name: str) -> str | None:
     if (why := refused.reason(name)) is not None:
         return f"cannot be set: {why}."
-    if clients.is_client_setting(name):
+    if client_names.is_client_setting(name):
         return f"a client's setting; write consumer.override.{name}, producer.override.{name} or admin.override.{name}."
     return None
 
@@ -162,7 +162,7 @@ def _client_faults(parsed: Parsed) -> tuple[Fault, ...]:
     return tuple(
         Fault(prefix + fault.key, fault.text)
         for prefix, kind in _OVERRIDES.items()
-        for fault in clients.name_faults(kind, parsed.families[prefix])
+        for fault in client_names.name_faults(kind, parsed.families[prefix])
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from connectors.config import clients, refused
+from connectors.config import client_names, refused
 from connectors.config.environment import EnvironmentSource
 from connectors.config.faults import Fault, FaultyConfigError
 from connectors.config.keys import CONNECTOR_KEYS, WORKER_KEYS, WORKER_PREFIXES
@@ -28,7 +28,7 @@ def _hint(name: str) -> str | None:
         return "is a key of the connector file, not of the worker file; move it there."
     if (why := refused.reason(name)) is not None:
         return f"cannot be set: {why}."
-    if clients.is_client_setting(name):
+    if client_names.is_client_setting(name):
         return f"a client's setting; write consumer.{name}, producer.{name} and admin.{name}."
     return None
 
@@ -105,7 +105,7 @@ def _client_faults(parsed: Parsed) -> tuple[Fault, ...]:
     return tuple(
         Fault(f"{kind}.{fault.key}", fault.text)
         for kind in _CLIENTS
-        for fault in clients.name_faults(kind, parsed.families[f"{kind}."])
+        for fault in client_names.name_faults(kind, parsed.families[f"{kind}."])
     )
 
 

@@ -10,7 +10,8 @@ import confluent_kafka
 import pytest
 
 from connectors.config.client_check import _without_secrets, client_faults
-from connectors.config.clients import client_config, name_faults
+from connectors.config.client_names import name_faults
+from connectors.config.clients import client_config
 from connectors.config.connector import ConnectorConfig
 from connectors.config.jaas import parse_jaas
 from connectors.config.librdkafka import ALIASES, SETTINGS, ClientKind
