@@ -24,7 +24,7 @@ def set_aside(log: PartitionLog, error: str, now_ms: int, *, publishing: bool = 
     failures = before.failures + 1 if before else 1
     found = Quarantined(
         since_ms=before.since_ms if before else now_ms,
-        retry_ms=retry_ms(failures, now_ms),
+        retry_ms=next_try_ms(failures, now_ms),
         failures=failures,
         error=error,
         publishing=publishing or (before is not None and before.publishing),
@@ -47,7 +47,7 @@ def due(logs: Iterable[PartitionLog], now_ms: int) -> tuple[PartitionLog, ...]:
     return tuple(log for log in logs if log.quarantine and not waits(log.quarantine.retry_ms, now_ms))
 
 
-def retry_ms(failures: int, now_ms: int) -> int:
+def next_try_ms(failures: int, now_ms: int) -> int:
     """When what failed `failures` times in a row is tried again: in 1 minute, then twice as long, an hour at most."""
     return now_ms + min(FIRST_RETRY_MS << min(failures - 1, 16), LAST_RETRY_MS)
 

@@ -40,7 +40,7 @@ def failed(before: Trouble | None, error: ShelfError, now_ms: int) -> Trouble:
     failures = before.failures + 1 if before else 1
     since_ms = before.since_ms if before else now_ms
     return Trouble(
-        since_ms=since_ms, retry_ms=quarantine.retry_ms(failures, now_ms), failures=failures, error=str(error)
+        since_ms=since_ms, retry_ms=quarantine.next_try_ms(failures, now_ms), failures=failures, error=str(error)
     )
 
 

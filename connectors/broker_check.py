@@ -45,14 +45,16 @@ def _too_few(
     config: ConnectorConfig, existing: Collection[str], outputs: Iterable[str], view: BrokerView
 ) -> Iterator[Fault]:
     """Topics are created with as many replicas as are set, -1 as many as the brokers say themselves."""
-    new = [("output.topic", config.output_topic_replication_factor, output) for output in outputs]
-    if config.dead_letter_topic:
-        new.append(("errors.deadletterqueue.topic", config.dead_letter_replication_factor, config.dead_letter_topic))
-    told: set[str] = set()
-    for key, replicas, topic in new:
-        if key not in told and topic not in existing and replicas > (brokers := view.brokers()):
-            told.add(key)
-            there = "there is 1 broker" if brokers == 1 else f"there are {brokers} brokers"
+    new: dict[str, tuple[int, str]] = {}
+    for output in outputs:
+        if output not in existing:
+            new.setdefault("output.topic", (config.output_topic_replication_factor, output))
+    if config.dead_letter_topic and config.dead_letter_topic not in existing:
+        new["errors.deadletterqueue.topic"] = (config.dead_letter_replication_factor, config.dead_letter_topic)
+    brokers = view.brokers() if new else 0
+    there = "there is 1 broker" if brokers == 1 else f"there are {brokers} brokers"
+    for key, (replicas, topic) in new.items():
+        if replicas > brokers:
             text = f'is {replicas}, but {there}; lower it, or create "{topic}" yourself.'
             yield Fault(f"{key}.replication.factor", text)
 

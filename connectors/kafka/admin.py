@@ -9,7 +9,15 @@ from typing import Any, Final, TypeVar
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as Partition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec, ResourceType
+from confluent_kafka.admin import (
+    AdminClient,
+    ClusterMetadata,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
 from msgspec import Struct
 
 from compactor.record import TopicPartition
@@ -58,17 +66,11 @@ class Admin:
 
     def list_topics(self) -> list[str]:
         """The names of all topics that we may see."""
-        try:
-            return sorted(self._client.list_topics(timeout=self._deadline_s).topics)
-        except KafkaException as error:
-            raise self._typed(error, "The topics cannot be listed") from error
+        return sorted(self._cluster("The topics cannot be listed").topics)
 
     def brokers(self) -> int:
         """How many brokers there are."""
-        try:
-            return len(self._client.list_topics(timeout=self._deadline_s).brokers)
-        except KafkaException as error:
-            raise self._typed(error, "The brokers cannot be counted") from error
+        return len(self._cluster("The brokers cannot be counted").brokers)
 
     def describe(self, topics: Iterable[str]) -> dict[str, TopicInfo]:
         """Those of `topics` that exist, by name."""
@@ -171,6 +173,12 @@ class Admin:
                 CHECK_BROKERS,
             )
         return found
+
+    def _cluster(self, doing: str) -> ClusterMetadata:
+        try:
+            return self._client.list_topics(timeout=self._deadline_s)
+        except KafkaException as error:
+            raise self._typed(error, doing) from error
 
     def _existing(self, name: str, future: Future[T]) -> T | None:
         try:
