@@ -8,7 +8,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from benchmarks import results as files
-from benchmarks.datasets import DATA_SETS, DataSet, fill
+from benchmarks.datasets import DATA_SETS, ONE, fill
 from benchmarks.figures import FIGURES, Figure
 from benchmarks.peers import MissingError, Peer
 from benchmarks.process import Used
@@ -17,11 +17,9 @@ from benchmarks.rows import ROWS, Row
 from benchmarks.table import figures, table
 from connectors.kafka.embedded import EmbeddedKafka
 
-ONE = DataSet(name="one", records=1, keys=1, partitions=1)
 
-
-def main() -> int:
-    """0 where every row was measured that can be measured here."""
+def main() -> None:
+    """Measures what is asked for and not there yet, and prints the table."""
     asked = _asked()
     file = asked.into / "results.json"
     results = files.load(file)
@@ -35,7 +33,6 @@ def main() -> int:
     text = f"{table(rows, results)}\n\n{figures(wanted, results)}"
     (asked.into / "table.md").write_text(text + "\n", encoding="utf-8")
     print(text)
-    return 0
 
 
 def _asked() -> argparse.Namespace:
@@ -93,4 +90,4 @@ def _run(peer: Peer, bootstrap: str, topic: str, results: Results) -> Used | Non
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

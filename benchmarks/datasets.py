@@ -6,11 +6,14 @@ import random
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
 from typing import Final
 
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import NewTopic
 from msgspec import Struct
+from msgspec.structs import replace
 
 from benchmarks.committed import client, ends
 
@@ -33,15 +36,8 @@ class DataSet(Struct, frozen=True, kw_only=True):
 
     def scaled(self, factor: float) -> DataSet:
         """The same with `factor` times as many records and keys."""
-        return DataSet(
-            name=self.name,
-            records=max(self.partitions, round(self.records * factor)),
-            keys=max(1, round(self.keys * factor)),
-            value_bytes=self.value_bytes,
-            tombstones=self.tombstones,
-            zipf=self.zipf,
-            partitions=self.partitions,
-        )
+        records, keys = max(self.partitions, round(self.records * factor)), max(1, round(self.keys * factor))
+        return replace(self, records=records, keys=keys)
 
 
 DATA_SETS: Final = {
@@ -58,18 +54,22 @@ DATA_SETS: Final = {
 }
 
 
+ONE: Final = DataSet(name="one", records=1, keys=1, partitions=1)
+"""What a program's start is measured on."""
+
+
 def fill(bootstrap: str, topic: str, data: DataSet) -> float:
     """Makes `topic` and puts `data` into it, two partitions at a time; the seconds it took."""
     make(bootstrap, topic, data.partitions)
     began = time.monotonic()
-    with ProcessPoolExecutor(min(2, data.partitions)) as pool:
-        list(pool.map(_fill, *zip(*[(bootstrap, topic, data, one) for one in range(data.partitions)], strict=True)))
+    with ProcessPoolExecutor(min(2, data.partitions), get_context("spawn")) as pool:
+        list(pool.map(partial(_fill, bootstrap, topic, data), range(data.partitions)))
     return time.monotonic() - began
 
 
-def make(bootstrap: str, topic: str, partitions: int) -> None:
+def make(bootstrap: str, topic: str, partitions: int, policy: str = "delete") -> None:
     """An empty topic that loses nothing by age; returns once its partitions have leaders."""
-    config = {"cleanup.policy": "delete", "retention.ms": "-1"}
+    config = {"cleanup.policy": policy, "retention.ms": "-1"}
     admin = client(bootstrap)
     admin.create_topics([NewTopic(topic, partitions, 1, config=config)])[topic].result(_TIMEOUT_S)
     until = time.monotonic() + _TIMEOUT_S

@@ -15,7 +15,7 @@ from uuid import uuid4
 from confluent_kafka import Consumer, Producer, TopicPartition
 from msgspec import Struct
 
-from benchmarks.datasets import DataSet, fill, make
+from benchmarks.datasets import ONE, fill, make
 from benchmarks.worker import Worker, working
 
 SETTLE_S: Final = 90.0
@@ -25,7 +25,6 @@ RATE: Final = 5_000
 """Records a second whose freshness is measured."""
 FRESH_S: Final = 40.0
 _STAMP: Final = struct.Struct(">d")
-_ONE: Final = DataSet(name="one", records=1, keys=1, partitions=1)
 _MIB: Final = 1024 * 1024
 
 
@@ -41,18 +40,21 @@ class Figure(Struct, frozen=True):
 def ready(bootstrap: str) -> dict[str, float]:
     """Seconds from a worker's start until its first micro-batch is in its catalog, and until that is published."""
     with tempfile.TemporaryDirectory() as folder, working(bootstrap, _filled(bootstrap), Path(folder)) as worker:
-        return {"first micro-batch, s": worker.until(worker.has_read), "published, s": worker.until(worker.published())}
+        return {
+            "first micro-batch, s": worker.running.until(worker.has_read),
+            "published, s": worker.running.until(worker.published()),
+        }
 
 
 def idle(bootstrap: str) -> dict[str, float]:
     """Share of one core and resident memory of a worker's process tree with nothing to read."""
     with tempfile.TemporaryDirectory() as folder, working(bootstrap, _filled(bootstrap), Path(folder)) as worker:
-        worker.until(worker.published())
+        worker.running.until(worker.published())
         time.sleep(SETTLE_S)
-        before, began = worker.meter.cpu_seconds, time.monotonic()
+        before, began = worker.running.meter.cpu_seconds, time.monotonic()
         time.sleep(WATCH_S)
-        used = worker.meter.cpu_seconds - before
-        return {"% of a core": 100 * used / (time.monotonic() - began), "MiB": worker.meter.rss / _MIB}
+        used = worker.running.meter.cpu_seconds - before
+        return {"% of a core": 100 * used / (time.monotonic() - began), "MiB": worker.running.meter.rss / _MIB}
 
 
 def fresh(bootstrap: str) -> dict[str, float]:
@@ -64,7 +66,7 @@ def fresh(bootstrap: str) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder, working(bootstrap, topic, Path(folder)) as worker:
         sending.start()
         try:
-            worker.until(worker.published())
+            worker.running.until(worker.published())
             time.sleep(SETTLE_S / 3)
             late = sorted(_lateness(bootstrap, worker, FRESH_S))
         finally:
@@ -85,7 +87,7 @@ FIGURES: Final = {
 
 def _filled(bootstrap: str) -> str:
     topic = f"one-{uuid4().hex[:6]}"
-    fill(bootstrap, topic, _ONE)
+    fill(bootstrap, topic, ONE)
     return topic
 
 

@@ -12,13 +12,13 @@ from typing import Final, Protocol
 from uuid import uuid4
 
 from benchmarks import process
-from benchmarks.committed import client, ends, reached
+from benchmarks.committed import ends, reached
+from benchmarks.datasets import make
 from benchmarks.process import Used
 from benchmarks.streams_jars import streams_jars
 from benchmarks.worker import working
 from connectors.kafka.artifacts import default_cache
 
-ROOT: Final = Path(__file__).parent.parent
 HERE: Final = Path(__file__).parent
 
 
@@ -44,8 +44,7 @@ class Keyfold:
     def run(self, bootstrap: str, topic: str, folder: Path) -> Used:
         """See Peer."""
         with working(bootstrap, topic, folder) as worker:
-            seconds = worker.until(worker.published())
-            return Used(seconds, worker.meter.cpu_seconds, worker.meter.peak_rss)
+            return worker.running.used(worker.published())
 
 
 class KafkaStreams:
@@ -62,9 +61,10 @@ class KafkaStreams:
         group = f"streams-{uuid4().hex[:8]}"
         path = os.pathsep.join((jars, str(folder)))
         arguments = [bootstrap, topic, f"{group}-out", group, str(folder / "state")]
-        _make_output(bootstrap, topic, f"{group}-out")
+        make(bootstrap, f"{group}-out", len(ends(bootstrap, topic)), "compact")
         command = ["java", "-cp", path, "Latest", *arguments]
-        return process.run(command, folder / "streams.log", reached(bootstrap, group, topic))
+        with process.running(command, folder / "streams.log") as started:
+            return started.used(reached(bootstrap, group, topic))
 
 
 class Reading:
@@ -74,24 +74,16 @@ class Reading:
 
     def run(self, bootstrap: str, topic: str, folder: Path) -> Used:  # noqa: ARG002  # it keeps nothing
         """See Peer; the seconds are the slowest process's, from its first poll."""
-        count = min(os.cpu_count() or 1, len(ends(bootstrap, topic)))
-        dealt = [[str(one) for one in ends(bootstrap, topic) if one % count == process] for process in range(count)]
+        partitions = ends(bootstrap, topic)
+        count = min(os.cpu_count() or 1, len(partitions))
+        dealt = [[str(one) for one in partitions if one % count == number] for number in range(count)]
         running = [
             subprocess.Popen(
                 [sys.executable, "-m", "benchmarks.reading", bootstrap, topic, *own],
-                stdout=subprocess.PIPE, cwd=ROOT, text=True,
+                stdout=subprocess.PIPE, cwd=process.ROOT, text=True,
             )
             for own in dealt
         ]  # fmt: skip
         began = time.monotonic()
         took = [float(one.communicate()[0]) for one in running]
         return Used(max(took), time.monotonic() - began, 0)
-
-
-def _make_output(bootstrap: str, topic: str, output: str) -> None:
-    """A compacted topic with as many partitions; keyfold makes its own."""
-    from confluent_kafka.admin import NewTopic
-
-    admin = client(bootstrap)
-    config = {"cleanup.policy": "compact"}
-    admin.create_topics([NewTopic(output, len(ends(bootstrap, topic)), 1, config=config)])[output].result(30)

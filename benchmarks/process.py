@@ -7,13 +7,16 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import psutil
 from msgspec import Struct
 
+ROOT: Final = Path(__file__).parent.parent
+_POLL_S: Final = 0.02
 _SAMPLE_S: Final = 0.25
 _LONGEST_S: Final = 3_600.0
 _END_S: Final = 60.0
@@ -66,31 +69,49 @@ class Meter:
             return 0
 
 
-def run(command: Sequence[str], log: Path, reached: Callable[[], bool], env: Mapping[str, str] | None = None) -> Used:
-    """Runs `command` until `reached`, then ends it (SIGTERM, its whole group); its output goes to `log`.
+class Running:
+    """A command in a process group of its own, from its start on; its output goes to `log`. Made by `running`."""
 
-    Raises RuntimeError, with the end of the log, where it ends by itself before that, or takes over an hour.
-    """
-    with log.open("wb") as file:
-        began = time.monotonic()
-        process = subprocess.Popen(
-            command, stdout=file, stderr=file, stdin=subprocess.DEVNULL, env={**os.environ, **(env or {})},
-            start_new_session=True,
-        )  # fmt: skip
-        meter = Meter(process.pid)
-        try:
-            while not reached():
-                if process.poll() is not None or time.monotonic() - began > _LONGEST_S:
-                    raise RuntimeError(f"{command[0]} ended with {process.poll()} before its goal:\n{_tail(log)}")
-            return Used(time.monotonic() - began, meter.cpu_seconds, meter.peak_rss)
-        finally:
-            meter.stop()
-            end(process, signal.SIGTERM)
+    def __init__(self, command: Sequence[str], log: Path) -> None:
+        self._log = log
+        self._began = time.monotonic()
+        with log.open("wb") as file:
+            self.process = subprocess.Popen(
+                command, stdout=file, stderr=file, stdin=subprocess.DEVNULL, cwd=ROOT, start_new_session=True
+            )
+        self.meter = Meter(self.process.pid)
+
+    def until(self, condition: Callable[[], bool]) -> float:
+        """Waits for `condition`; the seconds since its start.
+
+        Raises RuntimeError, with the end of the log, where it ends by itself before that, or after an hour.
+        """
+        while not condition():
+            if self.process.poll() is not None or time.monotonic() - self._began > _LONGEST_S:
+                raise RuntimeError(f"ended with {self.process.poll()} before its goal:\n{_tail(self._log)}")
+            time.sleep(_POLL_S)
+        return time.monotonic() - self._began
+
+    def used(self, condition: Callable[[], bool]) -> Used:
+        """What it took until `condition`."""
+        seconds = self.until(condition)
+        return Used(seconds, self.meter.cpu_seconds, self.meter.peak_rss)
 
 
-def end(process: subprocess.Popen[bytes], first: signal.Signals) -> None:
-    """Ends a process group with the signal `first`, and with SIGKILL what is left of it after a minute."""
-    for number in (first, signal.SIGKILL):
+@contextmanager
+def running(command: Sequence[str], log: Path) -> Iterator[Running]:
+    """Runs `command` for as long as the block does, then ends its whole group."""
+    started = Running(command, log)
+    try:
+        yield started
+    finally:
+        started.meter.stop()
+        _end(started.process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """SIGTERM to the group, and SIGKILL for what is left of it after a minute."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, number)
         except ProcessLookupError:

@@ -61,13 +61,12 @@ class Results(Struct, kw_only=True):
         """What was measured of a figure under that name."""
         return [one.values[name] for one in self.measured if one.figure == figure]
 
-    def seconds(self, row: str, program: str, *, start_counts: bool) -> float | None:
+    def seconds(self, row: str, program: str) -> float | None:
         """The median time for the data, without the median start; None where there is none."""
         whole = self.of(row, program)
         if not whole:
             return None
-        start = 0.0 if start_counts else _median(self.of(row, program, starts=True))
-        return _median(whole) - start
+        return _median(whole) - _median(self.of(row, program, starts=True))
 
 
 def machine() -> Machine:

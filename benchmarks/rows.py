@@ -14,7 +14,10 @@ READING: Final = Reading()
 
 
 class Row(Struct, frozen=True):
-    """`what`: records per second of `ours` over those of `other` on data set `data`; at least `must`."""
+    """`what`: records per second of `ours` over those of `other` on data set `data`; at least `must`.
+
+    A program's start, that of its run on a topic of one record, is taken off.
+    """
 
     id: str
     what: str
@@ -23,8 +26,6 @@ class Row(Struct, frozen=True):
     other: Peer
     must: float
     aim: float
-    start_counts: bool = False
-    """Whether a program's start is part of its time; otherwise that of a run on a topic of one record is taken off."""
 
 
 ROWS: Final = {

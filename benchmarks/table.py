@@ -33,8 +33,8 @@ def _figure(figure: Figure, results: Results) -> Iterator[str]:
 
 def ratio(row: Row, results: Results) -> float | None:
     """Records per second of ours over the other's; None where one of them is missing."""
-    ours = results.seconds(row.id, row.ours.name, start_counts=row.start_counts)
-    other = results.seconds(row.id, row.other.name, start_counts=row.start_counts)
+    ours = results.seconds(row.id, row.ours.name)
+    other = results.seconds(row.id, row.other.name)
     return None if not ours or not other or ours <= 0 else other / ours
 
 
@@ -51,6 +51,6 @@ def _line(row: Row, results: Results) -> str:
 
 def _rate(row: Row, program: str, results: Results) -> str:
     runs = results.of(row.id, program)
-    seconds = results.seconds(row.id, program, start_counts=row.start_counts)
+    seconds = results.seconds(row.id, program)
     peak = max(one.used.peak_rss for one in runs) / (1 << 30)
     return f"{program}: {runs[0].records / (seconds or 1) / 1e6:.3f} M/s, {peak:.1f} GiB"
