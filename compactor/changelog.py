@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from compactor import inspection, publish
+from compactor import inspection, publish, publishjob, publishlocal
 from compactor.actions import AnyAction, PlanFold, Publish
 from compactor.catalog import Catalog
 from compactor.failpoints import hit
@@ -104,14 +104,21 @@ class Changelog:
             return ()
         hit("publish.plan")
         state = self._catalog.commit(lambda state: _plans(state, targets, now_ms), now_ms)
-        publisher = self._outside.publisher(state)
-        plans = _bucket_plans(state, targets)
-        sent = publish.send(self._spark, self._storage, state, plans, state.buckets, publisher)
+        sent = self._send(state, _bucket_plans(state, targets), settings)
         hit("publish.before-commit")
         self._catalog.commit(lambda _: _publishes(sent), now_ms)
         hit("publish.after-commit")
         self._remember(sent, now_ms)
         return sent
+
+    def _send(self, state: State, plans: Sequence[BucketPlan], settings: EngineSettings) -> tuple[Sent, ...]:
+        """Steps 6 to 11, where they cost least: here for a few records, in Spark's tasks for many."""
+        due = publish.due_of(state, plans)
+        if publish.is_little(due, settings.publish_local_records):
+            publisher = self._outside.local_publisher(state, self._isolation.stopping.is_set)
+            return publishlocal.send(self._storage, due, plans, publisher)
+        publisher = self._outside.publisher(state)
+        return publishjob.send(self._spark, self._storage, due, plans, state.buckets, publisher)
 
     def _resolve(self, now_ms: int) -> None:
         """Before step 5: what the group holds, made sense of; the catalog catches up where it lags behind."""

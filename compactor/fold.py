@@ -8,16 +8,16 @@ them fits: what does not fit into memory spills.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from compactor import footers, record
-from compactor.reading import Extent, Slice
-from compactor.record import TopicPartition
+from compactor.reading import Slice
 from compactor.storage import MissingFileError, Storage
+from compactor.wants import Want, files_of, wants_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -52,15 +52,6 @@ _WANTED: Final = pa.schema(
 )
 
 
-class Want(NamedTuple):
-    """Of a file, the records of the slice `log` with offsets [start, end)."""
-
-    log: int
-    tp: TopicPartition
-    start: int
-    end: int
-
-
 def scan(spark: SparkSession, storage: Storage, slices: Sequence[Slice]) -> DataFrame:
     """The records of all `slices`: the columns of record.RUN, and `log`, the slice's number.
 
@@ -68,9 +59,9 @@ def scan(spark: SparkSession, storage: Storage, slices: Sequence[Slice]) -> Data
     every row is held against what of its own file is wanted. No schema is looked for; an empty frame where
     no file is needed. Raises MissingFileError, DamagedFileError.
     """
-    for file in {extent.file.path: extent.file for part in slices for extent in part.extents}.values():
+    for file in files_of(slices).values():
         footers.check(storage, file)
-    wanted = _wanted(slices)
+    wanted = wants_of(slices)
     alike: dict[frozenset[Want], list[str]] = {}
     for path, wants in wanted.items():
         alike.setdefault(frozenset(wants), []).append(path)
@@ -113,46 +104,6 @@ def _files(spark: SparkSession, storage: Storage, paths: Iterable[str]) -> DataF
             f"{storage.location}: files that the catalog names cannot be found: {error}.",
             "See whether storage.location is mounted and complete.",
         ) from error
-
-
-def _wanted(slices: Sequence[Slice]) -> dict[str, list[Want]]:
-    """What is wanted of each file.
-
-    Where that is all of a partition's records, wider bounds say it as well, so that most files are alike.
-    """
-    found: dict[str, list[Want]] = {}
-    for log, part in enumerate(slices):
-        for extent in part.extents:
-            lowest, highest = _room(part, extent)
-            start = extent.start if extent.file.first < extent.start else lowest
-            end = extent.end if extent.file.last >= extent.end else highest
-            found.setdefault(extent.file.path, []).append(Want(log, part.tp, start, end))
-    return {path: list(_apart(wants)) for path, wants in found.items()}
-
-
-def _apart(wants: Iterable[Want]) -> Iterator[Want]:
-    """`wants` without overlaps: of a file that was counted in parts every record is still wanted once."""
-    last: Want | None = None
-    for want in sorted(wants):
-        if last is None or (last.log, last.tp) != (want.log, want.tp) or want.start > last.end:
-            if last is not None:
-                yield last
-            last = want
-        else:
-            last = last._replace(end=max(last.end, want.end))
-    if last is not None:
-        yield last
-
-
-def _room(part: Slice, extent: Extent) -> tuple[int, int]:
-    """How far the bounds of `extent` may be widened: up to the rewritten runs beside it.
-
-    A file that was counted in parts (`Restate`) may hold records which such a run has replaced.
-    """
-    rewritten = [run for run in part.runs if run.level != 0]
-    lowest = max((run.end for run in rewritten if run.end <= extent.start), default=part.start)
-    highest = min((run.start for run in rewritten if run.start >= extent.end), default=part.end)
-    return lowest, highest
 
 
 def _named(frame: DataFrame, wants: Sequence[Want]) -> DataFrame:

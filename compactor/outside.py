@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from compactor.actions import AnyAction
@@ -34,6 +34,13 @@ class Outside(Protocol):
 
     def publisher(self, state: State) -> Publisher:
         """What sends a bucket's records; it is pickled into Spark's tasks."""
+        ...
+
+    def local_publisher(self, state: State, broken_off: Callable[[], bool]) -> Publisher:
+        """The same for this process, which may keep its connections until the next time.
+
+        It gives up soon, with PublishInterruptedError, once `broken_off` says so.
+        """
         ...
 
     def output_starts(self, state: State, topic: str) -> Mapping[int, int]:

@@ -16,7 +16,8 @@ class EngineSettings(Struct, frozen=True, kw_only=True):
     topic (errors.tolerance=all); otherwise it stops the connector. `snapshot_interval_ms` -1: only on demand.
     `position_refresh_ms`: how old a committed position may grow, well inside the broker's
     offsets.retention.minutes (a week by default); `first_refresh_ms`: when one of unknown age is committed again.
-    `fold_bytes_per_second`: what folds read and write together at most; None: no limit.
+    `fold_bytes_per_second`: what folds read and write together at most; None: no limit. `publish_local_records`:
+    so many are folded and sent in the driver at most, without a Spark job; -1: none.
     """
 
     connector: str
@@ -24,6 +25,7 @@ class EngineSettings(Struct, frozen=True, kw_only=True):
     fold: FoldPolicy = FoldPolicy()
     fold_bytes_per_second: int | None = None
     bootstrap_fold: bool = True
+    publish_local_records: int = -1
     tolerate_rejected: bool = False
     snapshot_interval_ms: int = -1
     snapshot_retention_count: int = 3

@@ -5,9 +5,10 @@ What Spark's tasks must reach lies in the files of a store, the rest in memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from compactor.actions import AddPartition, AddTopic, AnyAction
 from compactor.batch import RangeRead
@@ -102,7 +103,7 @@ class MemoryOutside:
             return None
         return records[-1].source_offset if self.source_headers else Unknown.UNKNOWN
 
-    def publisher(self, state: State) -> Publisher:
+    def publisher(self, state: State) -> MemoryPublisher:
         """See Outside; `fault` is used up."""
         fault, self.fault = self.fault, None
         ids = {topic.output: topic.output_id for topic in state.topics.values() if topic.output and topic.output_id}
@@ -113,6 +114,12 @@ class MemoryOutside:
             most_records=self.most_records,
             fault=fault,
         )
+
+    def local_publisher(self, state: State, broken_off: Callable[[], bool]) -> Publisher:  # noqa: ARG002
+        """See Outside. A fault that kills its process would kill the test's: here it only breaks the publish off."""
+        publisher = self.publisher(state)
+        fault = publisher.fault
+        return replace(publisher, fault=replace(fault, dies=False)) if fault else publisher
 
     def output_starts(self, state: State, topic: str) -> Mapping[int, int]:
         """See Outside: `starts`, 0 where it says nothing."""

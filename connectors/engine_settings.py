@@ -13,6 +13,7 @@ def engine_settings(connector: ConnectorConfig) -> EngineSettings:
         policy=connector.policy,
         fold=connector.fold,
         fold_bytes_per_second=connector.fold_io_max_bytes_per_second,
+        publish_local_records=connector.publish_local_max_records,
         bootstrap_fold=connector.bootstrap_fold_enable,
         tolerate_rejected=connector.errors_tolerance == "all",
         snapshot_interval_ms=connector.snapshot_interval_ms,

@@ -23,6 +23,7 @@ from connectors.kafka.settings import ClientSettings
 from connectors.retrying import NEVER, Retry
 from connectors.sinks import output_topic, tail
 from connectors.sinks.changelog import ChangelogPublisher
+from connectors.sinks.local import LocalPublisher, Sessions
 from connectors.sinks.positions import read_positions
 
 DELETED: Final = "deleted"
@@ -56,6 +57,7 @@ class KafkaGateway:
         self._admin = admin
         self._storage = storage
         self._warned: set[str] = set()
+        self._sessions = Sessions()
         self._retry = NEVER
         self._stopped: Callable[[], bool] = lambda: False
 
@@ -121,8 +123,17 @@ class KafkaGateway:
         return Unknown.UNKNOWN if held else None
 
     def publisher(self, state: State) -> Publisher:
+        """See Outside. What this process kept open would be shut out by its tasks."""
+        self._sessions.close()
+        return self._publisher(state)
+
+    def local_publisher(self, state: State, broken_off: Callable[[], bool]) -> Publisher:
         """See Outside."""
-        return ChangelogPublisher.of(self._connector, self._clients, self._storage, state)
+        return LocalPublisher(self._publisher(state), self._sessions, broken_off)
+
+    def close(self) -> None:
+        """Gives up what publishing has kept open."""
+        self._sessions.close()
 
     @_again("starts of an output")
     def output_starts(self, state: State, topic: str) -> Mapping[int, int]:
@@ -140,6 +151,9 @@ class KafkaGateway:
         if output is None:
             return None
         return output_topic.resume_safe_ms(self._admin.topic_config(output), self._connector.min_compaction_lag_ms)
+
+    def _publisher(self, state: State) -> ChangelogPublisher:
+        return ChangelogPublisher.of(self._connector, self._clients, self._storage, state)
 
     def _described(self, state: State) -> dict[str, TopicInfo]:
         """The topics that the connector names and that exist."""

@@ -141,6 +141,7 @@ class Pipeline:
         self.catalog_id = owned.catalog.state.catalog_id
         self._claim(owned.catalog.epoch)
         life = self._life(owned)
+        stack.callback(owned.gateway.close)
         stack.callback(life.engine.close)
         return life
 

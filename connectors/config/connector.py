@@ -82,6 +82,7 @@ class ConnectorConfig(BaseModel):
     snapshot_retention_count: int = _key("snapshot.retention.count")
     max_offsets_per_trigger: int | None = _key("max.offsets.per.trigger")
     trigger_interval_ms: int = _key("trigger.interval.ms")
+    publish_local_max_records: int = _key("publish.local.max.records")
     on_data_loss: str = _key("on.data.loss")
     errors_tolerance: str = _key("errors.tolerance")
     errors_retry_timeout_ms: int = _key("errors.retry.timeout")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as Partition
 from confluent_kafka.admin import (
     AdminClient,
@@ -135,15 +135,24 @@ class Admin:
         }
 
     def committed(
-        self, group: str, partitions: Sequence[TopicPartition], patience_s: float = _PATIENCE_S
+        self,
+        group: str,
+        partitions: Sequence[TopicPartition],
+        patience_s: float = _PATIENCE_S,
+        member: Consumer | None = None,
     ) -> dict[TopicPartition, Held | None]:
-        """What `group` holds for each partition, None where nothing.
+        """What `group` holds for each partition, None where nothing; asked by `member` of it, or one for the moment.
 
         Positions in a transaction that is not decided yet are waited for, up to `patience_s`. Raises as `groups`.
         """
+        asking = member or groups.member(self._config, group)
         found: dict[TopicPartition, Held | None] = {}
-        for chunk in chunks(partitions):
-            found |= groups.committed(self._config, group, chunk, patience_s)
+        try:
+            for chunk in chunks(partitions):
+                found |= groups.committed(asking, self._config, group, chunk, patience_s)
+        finally:
+            if member is None:
+                asking.close()
         return found
 
     def members(self, group: str) -> list[str]:

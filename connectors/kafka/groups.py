@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing
 from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
@@ -40,27 +39,35 @@ _LATER: Final = frozenset(
 """Answers that another moment will change."""
 
 
+def member(config: Mapping[str, Setting], group: str) -> Consumer:
+    """A consumer that can ask for what `group` holds, and never joins it; `config` is an admin client's."""
+    pinned = {"group.id": group, "isolation.level": "read_committed", "enable.auto.commit": False}
+    return Consumer({"log_level": 2, **config, **pinned})
+
+
 def committed(
-    config: Mapping[str, Setting], group: str, partitions: Sequence[TopicPartition], patience_s: float
+    consumer: Consumer,
+    config: Mapping[str, Setting],
+    group: str,
+    partitions: Sequence[TopicPartition],
+    patience_s: float,
 ) -> dict[TopicPartition, Held | None]:
-    """What `group` holds for each partition, None where nothing; `config` is an admin client's.
+    """What `group` holds for each partition, None where nothing; `consumer` is a `member` of it, made with `config`.
 
     Positions in a transaction that is not decided yet are waited for, up to `patience_s` (KIP-447). Raises
     UnreachableError, NotAllowedError.
     """
-    settings = {**config, "group.id": group, "isolation.level": "read_committed", "enable.auto.commit": False}
     bootstrap = str(config.get("bootstrap.servers", "the brokers"))
     until = time.monotonic() + patience_s
-    with closing(Consumer(settings)) as consumer:
-        found: dict[TopicPartition, Held | None] = {}
-        patience = _FIRST_S
-        while waiting := [tp for tp in partitions if tp not in found]:
-            answers, trouble = _ask(consumer, waiting, min(patience, max(0.1, until - time.monotonic())))
-            patience *= 2
-            found |= {_tp(answer): _held(answer) for answer in answers if answer.error is None}
-            trouble = next((answer.error for answer in answers if answer.error is not None), trouble)
-            doing = f"The position of {waiting[0]} in group {group} cannot be read"
-            _check(trouble, doing, f"Read and Describe on group {group}", bootstrap, until)
+    found: dict[TopicPartition, Held | None] = {}
+    patience = _FIRST_S
+    while waiting := [tp for tp in partitions if tp not in found]:
+        answers, trouble = _ask(consumer, waiting, min(patience, max(0.1, until - time.monotonic())))
+        patience *= 2
+        found |= {_tp(answer): _held(answer) for answer in answers if answer.error is None}
+        trouble = next((answer.error for answer in answers if answer.error is not None), trouble)
+        doing = f"The position of {waiting[0]} in group {group} cannot be read"
+        _check(trouble, doing, f"Read and Describe on group {group}", bootstrap, until)
     return found
 
 

@@ -1,4 +1,4 @@
-"""Transactional producers: one per bucket and publish task, never kept.
+"""Transactional producers: one per bucket and publish task, kept only in the driver, where there is one of a bucket.
 
 Two producers with one transactional id fence each other, so a producer that outlived its task in a reused
 Python worker would stop the next one. A producer is given up by letting it go: its close() would complain
@@ -8,7 +8,7 @@ about a transaction that a newer one has ended.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -33,6 +33,9 @@ DEFAULTS: Final[dict[str, Setting]] = {
     # A short queue: what a slow broker has not taken must not wait here beyond the transaction's time.
     "queue.buffering.max.messages": 200_000,
     "queue.buffering.max.kbytes": 32 << 10,
+    # After a re-bootstrap, send_offsets_to_transaction of librdkafka 2.16 waits without end, whatever its time-out, for
+    # a broker that it has dropped. The bootstrap servers are asked by the next producer.
+    "metadata.recovery.strategy": "none",
     # The topic's own max.message.bytes decides, not librdkafka's 1,000,000.
     "message.max.bytes": 1_000_000_000,
     # Everything that goes wrong is raised; librdkafka's lines would only repeat it without the connector's name.
@@ -41,6 +44,8 @@ DEFAULTS: Final[dict[str, Setting]] = {
 
 LARGEST_BATCH: Final = 1_000_000
 DEADLINE_S: Final = 50.0
+SLICE_S: Final = 1.0
+"""So long a call to a producer waits at a time: whoever is broken off meanwhile is heard."""
 _FENCERS: Final = 16
 
 
@@ -72,21 +77,23 @@ def fence_all(config: Mapping[str, Setting], ids: Iterable[str], deadline_s: flo
         list(pool.map(lambda name: initialised(settings(config, name, LARGEST_BATCH), deadline_s), names))
 
 
-def initialised(config: Mapping[str, Setting], deadline_s: float = DEADLINE_S) -> Producer:
+def initialised(
+    config: Mapping[str, Setting], deadline_s: float = DEADLINE_S, broken_off: Callable[[], bool] = lambda: False
+) -> Producer:
     """A producer that has shut out all earlier ones with its transactional id.
 
     Their open transactions are aborted, those being committed are waited for. Raises UnreachableError after
-    `deadline_s`, NotAllowedError where the id may not be used.
+    `deadline_s` or once `broken_off`, NotAllowedError where the id may not be used.
     """
     producer = Producer(dict(config))
     until = time.monotonic() + deadline_s
     while True:
         try:
-            producer.init_transactions(max(0.1, until - time.monotonic()))
+            producer.init_transactions(min(SLICE_S, max(0.1, until - time.monotonic())))
             return producer
         except KafkaException as error:
             found = cause(error)
-            if not found.retriable() or time.monotonic() >= until:
+            if not found.retriable() or broken_off() or time.monotonic() >= until:
                 name = config["transactional.id"]
                 doing, right = (
                     f"Transactional id {name} cannot be initialised",

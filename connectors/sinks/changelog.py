@@ -11,12 +11,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from msgspec import Struct
 
+from compactor.errors import PublishInterruptedError
 from compactor.publish import BucketPlan, Sent
 from compactor.storage import Storage
 from connectors.kafka import producers
@@ -76,21 +77,31 @@ class ChangelogPublisher(Struct, frozen=True, kw_only=True):
         """
         if not plan.targets:
             return ()
-        bucket = Bucket(connector=self.connector, plan=plan, storage=self.storage, output_ids=self.output_ids)
-        ledger = Ledger(plan, self.output_ids)
-        session = Session(bucket, self.clients, self.limits)
+        session = self.session(plan)
         try:
-            self._open(session, ledger)
-            self._send(session, ledger, pieces(records, ledger.partitions, self.limits))
+            return self.send(session, plan, records)
         finally:
             session.close()
+
+    def session(self, plan: BucketPlan, broken_off: Callable[[], bool] = lambda: False) -> Session:
+        """The clients for a plan, not open yet; close them."""
+        return Session(self._bucket(plan), self.clients, self.limits, broken_off)
+
+    def send(self, session: Session, plan: BucketPlan, records: Iterator[pa.RecordBatch]) -> Sequence[Sent]:
+        """As `publish`, with a session of the plan's bucket that may have been open before."""
+        ledger = Ledger(plan, self.output_ids)
+        self._retried(session, lambda: session.go_on(self._bucket(plan), ledger.expected))
+        self._send(session, ledger, pieces(records, ledger.partitions, self.limits))
         return ledger.sent()
 
-    def _open(self, session: Session, ledger: Ledger) -> None:
-        self.limits.retry.run(lambda: session.open(ledger.expected), f"{session.bucket}: steps 6 and 7")
+    def _bucket(self, plan: BucketPlan) -> Bucket:
+        return Bucket(connector=self.connector, plan=plan, storage=self.storage, output_ids=self.output_ids)
+
+    def _retried(self, session: Session, steps: Callable[[], None]) -> None:
+        self.limits.retry.run(steps, f"{session.bucket}: steps 6 and 7", stopped=session.broken_off)
 
     def _send(self, session: Session, ledger: Ledger, found: Iterable[Piece]) -> None:
-        transaction = Transaction(session, ledger, self.rules)
+        transaction, what = Transaction(session, ledger, self.rules), f"{session.bucket}: a transaction"
         verdicts = Verdicts(self.connector, self.rules, transaction.refused)
 
         def single(piece: Piece, refusal: Refused) -> None:
@@ -99,7 +110,8 @@ class ChangelogPublisher(Struct, frozen=True, kw_only=True):
         def send(group: Sequence[Piece]) -> int:
             """One transaction; a new one where nobody answered before its commit was asked for (errors.retry.*).
 
-            Steps 6 and 7 come first: they abort what is left of it, and prove that nothing of it took effect.
+            Steps 6 and 7 come first: they abort what is left of it, and prove that nothing of it took effect. So they
+            do where a kept producer turns out to be shut out, or forgotten by the brokers.
             """
             broken = False
 
@@ -110,10 +122,15 @@ class ChangelogPublisher(Struct, frozen=True, kw_only=True):
                 broken = True
                 return transaction.send(group)
 
-            return self.limits.retry.run(once, f"{session.bucket}: a transaction")
+            try:
+                return self.limits.retry.run(once, what, stopped=session.broken_off)
+            except PublishInterruptedError:
+                if not session.kept:
+                    raise
+                return self.limits.retry.run(once, what, stopped=session.broken_off)
 
         for load in loads(found, self.limits.transaction_bytes):
-            send_all(load, send, single, lambda: self._open(session, ledger))
+            send_all(load, send, single, lambda: self._retried(session, lambda: session.open(ledger.expected)))
 
 
 def _output_ids(state: State) -> dict[str, str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from confluent_kafka import Consumer
+
 from compactor.errors import PositionError
 from compactor.position import Position, decode
 from compactor.record import TopicPartition
@@ -15,13 +17,15 @@ AGAIN: Final = "It is tried again from the positions that the group holds."
 
 
 def read_positions(
-    admin: Admin, group: str, partitions: Sequence[TopicPartition]
+    admin: Admin, group: str, partitions: Sequence[TopicPartition], member: Consumer | None = None
 ) -> dict[TopicPartition, Position | None]:
     """What `group` has committed for each of `partitions`, None where nothing; pending transactions are waited for.
 
+    Asked by `member`, a consumer of it (`groups.member`), or by one for the moment.
+
     Raises UnreachableError, OutputError (no right to read the group), PositionError (metadata of a newer format).
     """
-    return {tp: _position(group, tp, held) for tp, held in admin.committed(group, partitions).items()}
+    return {tp: _position(group, tp, held) for tp, held in admin.committed(group, partitions, member=member).items()}
 
 
 def moved(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as Partition
 from msgspec import Struct
+from msgspec.structs import replace
 
 from compactor.catalog import newest_epoch
 from compactor.errors import FencedError, KeyfoldError, PositionMovedError, PublishInterruptedError, StorageError
@@ -17,8 +17,8 @@ from compactor.publish import BucketPlan
 from compactor.record import TopicPartition
 from compactor.storage import Storage
 from connectors.errors import OutputError, UnreachableError
-from connectors.kafka import gone
-from connectors.kafka.admin import Admin, chunks, group_id
+from connectors.kafka import gone, groups
+from connectors.kafka.admin import Admin, TopicInfo, chunks, group_id
 from connectors.kafka.failures import FENCED, NOT_ALLOWED, cause, not_allowed, typed
 from connectors.kafka.producers import LARGEST_BATCH, initialised, settings, transactional_id
 from connectors.sinks import others
@@ -41,22 +41,28 @@ class Bucket(Struct, frozen=True, kw_only=True):
 
 
 class Session:
-    """The clients of one publish task.
+    """The clients of one publish task, or in the driver of one bucket.
 
     It is opened again after a refused batch: librdkafka's sequence numbers go on behind it, and the broker
     would take nothing more of that producer.
+
+    `kept`: the producer is of an earlier plan and has not committed anything of this one; who has shut it out since is
+    only known when it tries. Once `broken_off` says so, nothing is waited for any more.
     """
 
-    def __init__(self, bucket: Bucket, clients: Clients, limits: Limits) -> None:
+    def __init__(
+        self, bucket: Bucket, clients: Clients, limits: Limits, broken_off: Callable[[], bool] = lambda: False
+    ) -> None:
         self.bucket = bucket
         self.limits = limits
+        self.broken_off = broken_off
         self.failures: list[KafkaError] = []
         self.admin = Admin(clients.admin)
+        self.kept = False
         self._clients = clients
-        self._consumer = Consumer(
-            {"group.id": group_id(bucket.connector), "enable.auto.commit": False, "log_level": 2, **clients.admin}
-        )
+        self._member = groups.member(clients.admin, group_id(bucket.connector))
         self._producer: Producer | None = None
+        self._outputs: Mapping[str, TopicInfo] = {}
         self._looked = False
 
     @property
@@ -71,10 +77,25 @@ class Session:
         `expected` is the committed offset of each partition, None where there is none. Raises FencedError
         (a newer owner), PositionMovedError, OutputError, UnreachableError.
         """
-        self._producer = None
-        self._check_outputs()
-        config = settings(self._clients.producer, self._transactional_id, self._largest_message)
-        self._producer = initialised(config, self.limits.deadline_s)
+        self._producer, self.kept = None, False
+        self._outputs = self._checked_outputs()
+        config = settings(self._clients.producer, self._transactional_id, self._largest_message())
+        self._producer = initialised(config, self.limits.deadline_s, self.broken_off)
+        self._prove(expected)
+
+    def go_on(self, bucket: Bucket, expected: Mapping[TopicPartition, int | None]) -> None:
+        """Steps 6 and 7 for the next plan, with the producer that there is.
+
+        Nobody has shut it out, or its next transaction fails. A new one where the outputs are not those that it knows,
+        or have grown.
+        """
+        self.bucket, self._looked = bucket, False
+        if self._producer is None or self._checked_outputs() != self._outputs:
+            return self.open(expected)
+        self.kept = True
+        return self._prove(expected)
+
+    def _prove(self, expected: Mapping[TopicPartition, int | None]) -> None:
         hit("publish.fence")
         self.check_epoch()
         self._check_positions(expected)
@@ -101,7 +122,7 @@ class Session:
 
     def offsets(self, positions: Sequence[Partition]) -> None:
         """Step 10: puts `positions` into the open transaction."""
-        metadata = self._consumer.consumer_group_metadata()
+        metadata = self._member.consumer_group_metadata()
         for part in chunks(positions):
             self.producer.send_offsets_to_transaction(list(part), metadata, self.limits.deadline_s)
 
@@ -120,10 +141,11 @@ class Session:
 
     def _right(self, code: int) -> str | None:
         """The right that a producer lacks where the brokers refuse with `code`, and on what."""
+        outputs = ", ".join(sorted(self._outputs))
         names = {
             KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: f"transactional id {self._transactional_id}",
             KafkaError.GROUP_AUTHORIZATION_FAILED: f"group {group_id(self.bucket.connector)}",
-            KafkaError.TOPIC_AUTHORIZATION_FAILED: f"output topic {', '.join(self._outputs)} and the dead letter topic",
+            KafkaError.TOPIC_AUTHORIZATION_FAILED: f"output topic {outputs} and the dead letter topic",
         }
         rights = "Read and Describe" if code == KafkaError.GROUP_AUTHORIZATION_FAILED else "Write and Describe"
         return f"{rights} on {names[code]}" if code in names else None
@@ -135,7 +157,7 @@ class Session:
         one has no effect, as what it adds is aborted.
         """
         one = self.bucket.plan.targets[0]
-        position, group = Partition(one.topic, one.partition, one.start), self._consumer.consumer_group_metadata()
+        position, group = Partition(one.topic, one.partition, one.start), self._member.consumer_group_metadata()
         try:
             self.producer.send_offsets_to_transaction([position], group, _ABORT_S)
         except KafkaException as error:
@@ -161,26 +183,22 @@ class Session:
     def close(self) -> None:
         """Gives all connections up."""
         self._producer = None
-        self._consumer.close()
+        self._member.close()
 
     @property
     def _transactional_id(self) -> str:
         return transactional_id(self.bucket.connector, self.bucket.plan.bucket)
 
-    @cached_property
-    def _outputs(self) -> list[str]:
-        return sorted({target.output for target in self.bucket.plan.targets if target.output is not None})
-
-    @cached_property
     def _largest_message(self) -> int:
         """The smallest max.message.bytes of the output topics, in bytes."""
-        configs = (self.admin.topic_config(name) for name in self._outputs)
+        configs = self.admin.topic_configs(self._outputs).values()
         return min((int(config["max.message.bytes"]) for config in configs), default=LARGEST_BATCH)
 
-    def _check_outputs(self) -> None:
-        """The output topics must be the ones that the plan was made for; that one is gone, only step T3 says."""
-        found = gone.described(self.admin.describe, self._outputs, known=self._outputs)
-        for name in self._outputs:
+    def _checked_outputs(self) -> Mapping[str, TopicInfo]:
+        """The output topics, which must be the ones that the plan was made for; that one is gone, only step T3 says."""
+        names = sorted({target.output for target in self.bucket.plan.targets if target.output is not None})
+        found = gone.described(self.admin.describe, names, known=names)
+        for name in names:
             ours = self.bucket.output_ids[name]
             if name not in found:
                 raise UnreachableError(
@@ -192,10 +210,11 @@ class Session:
                     f"{self.bucket}: output topic {name} was recreated: its id was {ours}, is {found[name].id}.",
                     "What was published is gone: go on under a new connector name.",
                 )
+        return {name: replace(found[name], leaderless=0) for name in names}
 
     def _check_positions(self, expected: Mapping[TopicPartition, int | None]) -> None:
         group = group_id(self.bucket.connector)
-        held = read_positions(self.admin, group, list(expected))
+        held = read_positions(self.admin, group, list(expected), self._member)
         wrong = moved(held, expected, self.bucket.plan.catalog_id)
         if wrong:
             tp = wrong[0]

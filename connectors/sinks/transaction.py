@@ -14,6 +14,7 @@ from compactor.failpoints import hit
 from compactor.position import Position, encode
 from compactor.record import TopicPartition, measure
 from connectors.kafka.failures import MISSING, REFUSED, cause, not_allowed
+from connectors.kafka.producers import SLICE_S
 from connectors.sinks import dead_letter
 from connectors.sinks import encode as encoding
 from connectors.sinks.ledger import NOTHING, Ledger, Tally
@@ -75,6 +76,7 @@ class Transaction:
         self._send_positions(positions)
         hit("publish.offsets")
         self._commit()
+        session.kept = False
         hit("publish.committed")
         self._ledger.commit(positions, self._tallies)
         return count
@@ -137,14 +139,14 @@ class Transaction:
                 self._check_deliveries()
                 if waiting == 0:
                     raise Refused("it is larger than the producer's queue (queue.buffering.max.kbytes)") from None
-                if time.monotonic() >= until:
+                if self._is_over(until):
                     raise self._aborted(_timed_out(), "records were not taken in time") from None
 
     def _flush(self) -> None:
         """Waits until everything is acknowledged. After a failure the rest would never leave librdkafka's queue."""
         until = time.monotonic() + self._session.limits.deadline_s
         while left := self._session.producer.flush(_POLL_S):
-            if self._session.failures or time.monotonic() >= until:
+            if self._session.failures or self._is_over(until):
                 raise self._aborted(_timed_out(), f"{left} records were not acknowledged")
         self._check_deliveries()
 
@@ -182,16 +184,20 @@ class Transaction:
         until = time.monotonic() + self._session.limits.deadline_s
         while True:
             try:
-                return self._session.producer.commit_transaction(max(0.1, until - time.monotonic()))
+                return self._session.producer.commit_transaction(min(SLICE_S, max(0.1, until - time.monotonic())))
             except KafkaException as error:
                 found = cause(error)
                 if found.txn_requires_abort() or found.fatal():
                     raise
-                if not found.retriable() or time.monotonic() >= until:
+                if not found.retriable() or self._is_over(until):
                     raise OutcomeUnknownError(
                         f"{self._session.bucket}: the commit of a transaction was not answered: {found.str()}.",
                         "The positions that the group holds tell whether it took effect; they are read again.",
                     ) from error
+
+    def _is_over(self, until: float) -> bool:
+        """Whether nothing more is waited for: time is up, or whoever waits has broken it off."""
+        return time.monotonic() >= until or self._session.broken_off()
 
     def _aborted(self, error: KafkaError, doing: str) -> Exception:
         """Aborts; the exception that the failed deliveries, or else `error`, come down to."""

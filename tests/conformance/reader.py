@@ -9,10 +9,10 @@ from typing import TypeAlias
 
 import pyarrow.parquet as pq
 
-from compactor import manifest, publish
+from compactor import manifest, publishlocal
 from compactor.actions import AddSnapshot
 from compactor.local import LocalStorage
-from compactor.publish import BucketPlan, Target
+from compactor.publish import BucketPlan, Target, due_of
 from compactor.record import TopicPartition
 from compactor.snapshot import LATEST
 from compactor.snapshots import Snapshots
@@ -56,7 +56,7 @@ class Follower:
         )
         plan = BucketPlan(bucket=0, epoch=kept.catalog.epoch, catalog_id="c", targets=(target,))
         state = kept.catalog.state
-        publish.send(kept.spark, kept.storage, state, [plan], 1, self._outside.publisher(state))
+        publishlocal.send(kept.storage, due_of(state, [plan]), [plan], self._outside.publisher(state))
         assert self._outside.output.records.keys() <= {self._tp}
         kept.publish({self._tp.partition: stop}, now_ms)
 

@@ -19,6 +19,7 @@ AROUND_S = 5.0
 
 def test_a_publish_that_hangs_is_broken_off(place: Place) -> None:
     """SIGTERM: exit code 0 in its time; readers of the output do not wait for a transaction that nobody ends."""
+    place.write(publish_local_max_records=-1)  # a task that sleeps can be cancelled; a sleep in the driver cannot
     produce(place.bootstrap, place.topic, some_records(1, 200))
     with place.process(failpoints="publish.sent=sleep:600000") as worker:
         worker.until_logged("failpoint publish.sent")

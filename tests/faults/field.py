@@ -40,7 +40,9 @@ BUSY: Final[Mapping[str, Any]] = {
     "fold.level0.files": 2,
     **_RESTARTS,
 }
-CLUSTER: Final[Mapping[str, Any]] = {**CALM, "spark.master": "local-cluster[2,1,1024]"}
+# Publish tasks of Spark's have what the worker itself would publish.
+TASKS: Final[Mapping[str, Any]] = {**CALM, "publish.local.max.records": -1}
+CLUSTER: Final[Mapping[str, Any]] = {**TASKS, "spark.master": "local-cluster[2,1,1024]"}
 # Runs are never folded, so that they grow old.
 RETAINING: Final[Mapping[str, Any]] = {
     "cleanup.policy": "compact,delete",

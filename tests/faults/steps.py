@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from compactor.failpoints import STEPS
-from tests.faults.field import BUSY, CALM, RETAINING
+from tests.faults.field import BUSY, CALM, RETAINING, TASKS
 
 AT_START: Final = tuple(step for step in STEPS if step.startswith("takeover."))
 """Steps of a take-over: met by a worker, or a life of a connector, that begins."""
@@ -26,7 +26,7 @@ IN_TASKS: Final = frozenset(
         "clean.write",
     }
 )
-"""Steps that a Python process of Spark's comes to; all others are the driver's."""
+"""Steps that a Python process of Spark's comes to, where its tasks publish; all others are the driver's."""
 
 ALL: Final = tuple(STEPS)
 
@@ -35,8 +35,10 @@ BEHIND: Final = ("merge.", "clean.", "snapshot.", "vacuum.")
 """How the names of the steps behind publishing begin."""
 
 
-def settings(step: str) -> Mapping[str, Any]:
-    """The connector's settings under which `step` is come to."""
+def settings(step: str, *, tasks: bool = False) -> Mapping[str, Any]:
+    """The connector's settings under which `step` is come to; with `tasks`, publishing is left to Spark's."""
+    if tasks and step.startswith("publish."):
+        return TASKS
     if step.startswith("retain."):
         return RETAINING
     return BUSY if step.startswith(BEHIND) else CALM

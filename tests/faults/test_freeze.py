@@ -7,8 +7,8 @@ import signal
 import pytest
 
 from connectors.errors import EXIT_FENCED
-from tests.faults.cases import Cases
-from tests.faults.field import Field
+from tests.faults.cases import Case, Cases
+from tests.faults.field import TASKS, Field
 from tests.faults.steps import ALL, AT_START, settings
 from tests.faults.victim import PATIENCE_S, Victim
 
@@ -33,14 +33,25 @@ def frozen_at(field: Field, step: str) -> Victim:
 def test_a_frozen_worker_wakes_up_after_a_take_over(cases: Cases, step: str) -> None:
     """The new owner publishes; then the old one goes on from `step`."""
     with cases.case("frozen through a take-over", step, settings(step)) as case:
-        sleeper = frozen_at(case.field, step)
-        case.strikes()
-        case.field.start()
-        case.recovers()
-        sleeper.signal_all(signal.SIGCONT)
-        assert sleeper.wait(PATIENCE_S) == EXIT_FENCED, sleeper.tail()
-        case.outcome = "exit 5"
-        case.judge()
+        _wakes_up_fenced(case, step)
+
+
+def _wakes_up_fenced(case: Case, step: str) -> None:
+    sleeper = frozen_at(case.field, step)
+    case.strikes()
+    case.field.start()
+    case.recovers()
+    sleeper.signal_all(signal.SIGCONT)
+    assert sleeper.wait(PATIENCE_S) == EXIT_FENCED, sleeper.tail()
+    case.outcome = "exit 5"
+    case.judge()
+
+
+@pytest.mark.parametrize("step", ["publish.position", "publish.sent", "publish.committed"])
+def test_a_frozen_publish_task_wakes_up_after_a_take_over(cases: Cases, step: str) -> None:
+    """The same in a task of Spark's, which was given its plan before."""
+    with cases.case("publish task frozen through a take-over", step, TASKS) as case:
+        _wakes_up_fenced(case, step)
 
 
 @pytest.mark.parametrize("take_over", [True, False], ids=["another owner", "nobody else"])

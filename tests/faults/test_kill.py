@@ -41,7 +41,7 @@ def test_a_worker_killed_at_a_step(cases: Cases, step: str) -> None:
 @pytest.mark.parametrize("step", ALL)
 def test_one_process_killed_at_a_step(cases: Cases, step: str) -> None:
     """A Python process of Spark's dies: the same worker goes on. The driver dies: its orphans end, the next goes on."""
-    with cases.case("SIGKILL of one process", step, settings(step)) as case:
+    with cases.case("SIGKILL of one process", step, settings(step, tasks=True)) as case:
         field = case.field
         victim = field.running()
         if step in AT_START:

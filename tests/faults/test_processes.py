@@ -11,7 +11,7 @@ import pytest
 
 from connectors.errors import EXIT_FENCED
 from tests.faults.cases import Cases
-from tests.faults.field import BUSY, CALM, CLUSTER, CLUSTER_S
+from tests.faults.field import BUSY, CLUSTER, CLUSTER_S, TASKS
 from tests.faults.victim import PATIENCE_S
 from tests.support.kafka import wait_until
 
@@ -28,7 +28,7 @@ def signal_each(processes: Iterable[psutil.Process], number: signal.Signals) -> 
 
 def test_spark_daemon_of_python_workers_killed(cases: Cases) -> None:
     """The process that forks Spark's Python workers dies, and they with it: the same worker goes on."""
-    with cases.case("SIGKILL of pyspark.daemon", "publish.sent") as case:
+    with cases.case("SIGKILL of pyspark.daemon", "publish.sent", TASKS) as case:
         worker = case.field.meet("publish.sent", HELD)
         daemons = worker.processes("pyspark.daemon")
         assert daemons
@@ -43,7 +43,7 @@ def test_spark_daemon_of_python_workers_killed(cases: Cases) -> None:
 @pytest.mark.parametrize("step", ["ingest.write", "publish.sent", "clean.before-commit"])
 def test_the_jvm_killed(cases: Cases, step: str) -> None:
     """Spark's JVM dies (no memory, say): the worker ends by itself with an error, for a service manager to start it."""
-    with cases.case("SIGKILL of Spark's JVM", step, BUSY if step.startswith("clean.") else CALM) as case:
+    with cases.case("SIGKILL of Spark's JVM", step, BUSY if step.startswith("clean.") else TASKS) as case:
         worker = case.field.meet(step, HELD)
         case.strikes()
         signal_each(worker.processes("java")[:1], signal.SIGKILL)

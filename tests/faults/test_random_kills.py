@@ -16,6 +16,8 @@ SEED: Final = int(os.environ.get("FAULT_SEED", "5"))
 LONGEST_S: Final = 20.0
 """From a start: what it takes to start, take over and publish, and then a while of everything."""
 VERDICT_EVERY: Final = 10
+LOCAL: Final = (100_000, -1, 500)
+"""publish.local.max.records of one life after the other: here, in Spark's tasks, and by turns."""
 
 
 @pytest.mark.timeout(120 * max(KILLS, 10))
@@ -26,6 +28,7 @@ def test_random_kills_under_load(cases: Cases) -> None:
         field = case.field
         case.strikes()
         for number in range(1, KILLS + 1):
+            field.place.write(publish_local_max_records=LOCAL[number % len(LOCAL)])
             victim = field.start()
             field.rest(chance.uniform(0.5, LONGEST_S))
             assert victim.alive, victim.tail()

@@ -1,16 +1,17 @@
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from compactor import publish
+from compactor import publish, publishjob, publishlocal
 from compactor.errors import FencedError, KeyfoldError
 from compactor.local import LocalStorage
-from compactor.publish import BucketPlan, Sent
+from compactor.publish import BucketPlan, Publisher, Sent
+from compactor.state import State
 from compactor.testing_outside import MemoryOutside
 from tests.support.engine import Row, ingested, new_state, plans, read_all, row
 
@@ -27,6 +28,22 @@ class Failing:
 
     def publish(self, plan: BucketPlan, records: Iterator[pa.RecordBatch]) -> Sequence[Sent]:
         raise self._kind("Ours: ${x} 'q'\n\"é\".", "Do this.")
+
+
+Send = Callable[[State, Sequence[BucketPlan], int, Publisher], Sequence[Sent]]
+
+
+@pytest.fixture(params=["Spark's tasks", "this process"])
+def send(request: pytest.FixtureRequest, spark: SparkSession, storage: LocalStorage) -> Send:
+    """Both ways to carry plans out."""
+
+    def on_spark(state: State, due: Sequence[BucketPlan], buckets: int, publisher: Publisher) -> Sequence[Sent]:
+        return publishjob.send(spark, storage, publish.due_of(state, due), due, buckets, publisher)
+
+    def here(state: State, due: Sequence[BucketPlan], _buckets: int, publisher: Publisher) -> Sequence[Sent]:
+        return publishlocal.send(storage, publish.due_of(state, due), due, publisher)
+
+    return here if request.param == "this process" else on_spark
 
 
 @pytest.fixture
@@ -48,7 +65,7 @@ def records(partitions: int, count: int) -> list[Row]:
 
 
 def test_each_bucket_gets_its_survivors_by_partition_and_offset(
-    spark: SparkSession, storage: LocalStorage, outside: MemoryOutside
+    spark: SparkSession, storage: LocalStorage, outside: MemoryOutside, send: Send
 ) -> None:
     """A bucket's records come to one publisher by partition and offset, rejected ones in their place."""
     rows = [*records(5, 20), row(3, 20, None, b"x"), row(3, 21, b"k0", None)]
@@ -56,7 +73,7 @@ def test_each_bucket_gets_its_survivors_by_partition_and_offset(
     state = ingested(spark, storage, new_state(dict.fromkeys(range(5), 0), buckets=2), [read_all(rows, ends)])
     outside.most_records = 1  # each by itself, so that their order can be seen
     due = plans(state, dict.fromkeys(range(5), 22))
-    sent = publish.send(spark, storage, state, due, 2, outside.publisher(state))
+    sent = send(state, due, 2, outside.publisher(state))
     places = sent_by(outside)
     assert {bucket: {p for p, _ in got} for bucket, got in places.items()} == {0: {0, 2, 4}, 1: {1, 3}}
     assert all(got == sorted(got) for got in places.values())
@@ -67,7 +84,7 @@ def test_each_bucket_gets_its_survivors_by_partition_and_offset(
 
 
 def test_a_publisher_runs_for_every_plan_also_without_a_record(
-    spark: SparkSession, storage: LocalStorage, outside: MemoryOutside
+    spark: SparkSession, storage: LocalStorage, outside: MemoryOutside, send: Send
 ) -> None:
     """A position can be due where no record is: every bucket with targets is called, once, and no other."""
     state = ingested(
@@ -76,8 +93,8 @@ def test_a_publisher_runs_for_every_plan_also_without_a_record(
         new_state(dict.fromkeys(range(3), 0), buckets=5),
         [read_all([], dict.fromkeys(range(3), (0, 4)))],
     )
-    due = [*plans(state, {0: 0, 2: 4}), BucketPlan(bucket=4, epoch=1, catalog_id="cat", targets=())]
-    sent = publish.send(spark, storage, state, due, 5, outside.publisher(state))
+    due = plans(state, {0: 0, 2: 4})
+    sent = send(state, due, 5, outside.publisher(state))
     assert sorted((one.partition, one.end) for one in sent) == [(0, 0), (2, 4)]
     assert sent_by(outside) == {0: [], 2: []}
     assert {tp.partition: found.offset for tp, found in outside.output.positions.items() if found} == {0: 0, 2: 4}
@@ -85,10 +102,11 @@ def test_a_publisher_runs_for_every_plan_also_without_a_record(
 
 @pytest.mark.parametrize("kind", [FencedError, RefusedForTestError])
 def test_a_publishers_error_comes_back_as_it_was(
-    spark: SparkSession, storage: LocalStorage, kind: type[KeyfoldError]
+    spark: SparkSession, storage: LocalStorage, send: Send, kind: type[KeyfoldError]
 ) -> None:
     """What a task raises is raised by send: the type decides whether to stop, to retry, or to ask an operator."""
     state = ingested(spark, storage, new_state({0: 0}), [read_all(records(1, 3), {0: (0, 3)})])
+    due = plans(state, {0: 3})
     with pytest.raises(kind) as caught:
-        publish.send(spark, storage, state, plans(state, {0: 3}), 1, Failing(kind))
+        send(state, due, 1, Failing(kind))
     assert (caught.value.message, caught.value.action) == ("Ours: ${x} 'q'\n\"é\".", "Do this.")

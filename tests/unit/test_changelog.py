@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
-from compactor import inspection, publish
+from compactor import inspection, publishjob, publishlocal
 from compactor.actions import AddPartition, AddTopic, Append, CloseTopic, SetBuckets
 from compactor.catalog import Catalog
 from compactor.changelog import CAREFUL, Changelog
@@ -41,7 +42,9 @@ class World:
         outside = MemoryOutside(storage)
         self.changelog = Changelog(cast("Any", None), storage, self.catalog, outside, self.isolation)
         self.fails: Exception | None = None
-        monkeypatch.setattr(publish, "send", self._send)
+        self.ways: list[str] = []
+        monkeypatch.setattr(publishjob, "send", self._by_tasks)
+        monkeypatch.setattr(publishlocal, "send", self._here)
 
     def grow(self) -> None:
         """One more record for every partition of t."""
@@ -56,11 +59,20 @@ class World:
         log = self.catalog.state.log(TopicPartition(topic, partition))
         self.catalog.commit(lambda _: [set_aside(log, "damaged", 0)], 0)
 
-    def publish(self, now_ms: int = 0) -> list[int]:
-        """The partitions that are sent now."""
-        return [one.partition for one in self.changelog.publish(SETTINGS, now_ms)]
+    def publish(self, now_ms: int = 0, local: int = -1) -> list[int]:
+        """The partitions that are sent now, up to `local` records without Spark."""
+        settings = replace(SETTINGS, publish_local_records=local)
+        return [one.partition for one in self.changelog.publish(settings, now_ms)]
 
-    def _send(self, _spark: object, _storage: object, _state: object, plans: Iterable[BucketPlan], *_: Any) -> Any:
+    def _by_tasks(self, _spark: object, _storage: object, _due: object, plans: Iterable[BucketPlan], *_: Any) -> Any:
+        self.ways.append("tasks")
+        return self._send(plans)
+
+    def _here(self, _storage: object, _due: object, plans: Iterable[BucketPlan], _publisher: object) -> Any:
+        self.ways.append("here")
+        return self._send(plans)
+
+    def _send(self, plans: Iterable[BucketPlan]) -> Any:
         if self.fails:
             raise self.fails
         return tuple(
@@ -73,6 +85,14 @@ class World:
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return World(monkeypatch)
+
+
+def test_a_few_records_are_sent_without_spark(world: World) -> None:
+    """Up to the limit here, beyond it by tasks: -1 is never here, 0 only what has no records."""
+    for local in (PARTITIONS, PARTITIONS - 1, 0, -1):
+        world.grow()
+        assert len(world.publish(local=local)) == PARTITIONS
+    assert world.ways == ["here", "tasks", "tasks", "tasks"]
 
 
 def test_while_something_is_damaged_no_log_starves(world: World) -> None:

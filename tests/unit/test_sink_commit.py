@@ -56,6 +56,7 @@ class FakeSession(Session):
     def __init__(self, producer: Producer, deadline_s: float) -> None:
         self.bucket = Bucket(connector="c", plan=PLAN, storage=MemoryStorage(), output_ids={})
         self.limits = Limits(deadline_s=deadline_s)
+        self.broken_off = lambda: False
         self.failures = []
         self.admin: Any = SimpleNamespace(high_watermarks=lambda _places: {})
         self._clients: Any = SimpleNamespace(producer={})

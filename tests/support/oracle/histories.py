@@ -99,6 +99,7 @@ def settings(draw: st.DrawFn) -> Settings:
         interval=draw(st.sampled_from((-1, 500))),
         buckets=draw(st.sampled_from((1, 2))),
         most=draw(st.sampled_from((100, 1, 2))),
+        local=draw(st.sampled_from((1_000, 1_000, -1))),
     )
 
 

@@ -50,6 +50,7 @@ class Settings(NamedTuple):
     interval: int = -1
     buckets: int = 1
     most: int = 100
+    local: int = 1_000
 
     @property
     def policy(self) -> CompactionPolicy:

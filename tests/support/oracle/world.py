@@ -190,6 +190,7 @@ class World:
             policy=settings.policy,
             fold=settings.fold,
             tolerate_rejected=True,
+            publish_local_records=settings.local,
             snapshot_retention_count=2,
         )
         isolation = _Strict(self.storage, catalog)

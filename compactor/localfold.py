@@ -1,0 +1,78 @@
+"""The fold of what is little, in this process with Arrow: what `fold.latest(fold.scan(…))` gives, without a Spark job.
+
+Everything that is read is in memory at once; whoever calls has looked how much that is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from compactor import footers
+from compactor.fold import LOG, SCAN
+from compactor.log import RunFile
+from compactor.reading import Slice
+from compactor.record import RUN, TopicPartition
+from compactor.storage import Storage
+from compactor.wants import Want, files_of, wants_of
+
+
+def latest(storage: Storage, slices: Sequence[Slice]) -> pa.Table:
+    """The latest record of every key of each slice, and every rejected record, by slice and offset (`fold.SCAN`).
+
+    Raises StorageError: MissingFileError and DamagedFileError among them.
+    """
+    read = _scan(storage, slices)
+    found = read.take(pc.sort_indices(read, sort_keys=[(LOG, "ascending"), ("offset", "ascending")]))
+    return found.take(pa.array(_last_rows(found)))
+
+
+def _last_rows(table: pa.Table) -> np.ndarray:
+    """The rows of `table`, which is by slice and offset, that no later one of the same key follows, rising."""
+    rows = pa.array(np.arange(table.num_rows))
+    keyed = pc.is_null(table["rejected"])
+    named = pa.table({LOG: table[LOG], "key": table["key"], "row": rows}).filter(keyed)
+    last = named.group_by([LOG, "key"]).aggregate([("row", "max")])["row_max"].to_numpy()
+    alone = rows.filter(pc.invert(keyed).combine_chunks()).to_numpy()
+    return np.sort(np.concatenate((last, alone)))
+
+
+def _scan(storage: Storage, slices: Sequence[Slice]) -> pa.Table:
+    """The records of all `slices` with the number of their slice; every file is opened once."""
+    files = files_of(slices)
+    found = (one for path, wants in wants_of(slices).items() for one in _of_file(storage, files[path], wants))
+    return pa.Table.from_batches(found, SCAN)
+
+
+def _of_file(storage: Storage, file: RunFile, wanted: Sequence[Want]) -> Iterator[pa.RecordBatch]:
+    footers.check(storage, file)
+    wants: dict[TopicPartition, list[Want]] = {}
+    for want in wanted:
+        wants.setdefault(want.tp, []).append(want)
+    with (
+        footers.readable(storage, file.path),
+        storage.open_input(file.path) as source,
+        pq.ParquetFile(source, page_checksum_verification=True) as opened,
+    ):
+        for group in range(opened.num_row_groups):
+            inside = _inside(opened.metadata.row_group(group), wants)
+            for batch in opened.read_row_group(group, RUN.names).to_batches() if inside else ():
+                yield from (_numbered(batch, want) for want in inside)
+
+
+def _inside(group: pq.RowGroupMetaData, wants: Mapping[TopicPartition, Sequence[Want]]) -> list[Want]:
+    """Those of `wants` of which a row group, which is one partition's, may hold anything."""
+    topic, partition, offset = (group.column(column).statistics for column in range(3))
+    own = wants.get(TopicPartition(topic.min, partition.min), ())
+    return [want for want in own if offset.min < want.end and offset.max >= want.start]
+
+
+def _numbered(batch: pa.RecordBatch, want: Want) -> pa.RecordBatch:
+    """The rows of `batch` that are wanted, with the number of their slice."""
+    offsets = batch["offset"]
+    rows = batch.filter(pc.and_(pc.greater_equal(offsets, want.start), pc.less(offsets, want.end)))
+    return rows.append_column(SCAN.field(LOG), pa.repeat(pa.scalar(want.log, pa.int32()), rows.num_rows))

@@ -1,0 +1,142 @@
+"""Publishing from the worker's own process: its producers are kept from one publish to the next."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compactor.errors import FencedError, PositionMovedError
+from connectors.errors import OutputError, UnreachableError
+from connectors.kafka.embedded import EmbeddedKafka
+from connectors.kafka.producers import fence_all, transactional_id
+from connectors.sinks.changelog import ChangelogPublisher
+from connectors.sinks.local import LocalPublisher, Sessions
+from connectors.sinks.session import Session
+from connectors.sinks.settings import Clients, Limits
+from tests.support.kafka import create_topic, delete_topic, wait_until
+from tests.support.publishing import Changelog, Rec, batch, source_offsets
+
+
+class Local:
+    """Publishes single records of a changelog, one plan after the other."""
+
+    def __init__(self, changelog: Changelog) -> None:
+        self.changelog = changelog
+        self.sessions = Sessions()
+        self.reached: dict[int, int | None] = {}
+
+    def publish(self, offset: int, partition: int = 0, *, broken_off: bool = False) -> None:
+        """Sends the record at `offset` as the fold up to behind it."""
+        one, found = self.changelog, self.reached.get(partition)
+        target = one.target(found or 0, offset + 1, partition, found=found)
+        publisher = LocalPublisher(one.publisher(), self.sessions, lambda: broken_off)
+        records = batch(one.topic, [Rec(offset, partition=partition)])
+        publisher.publish(one.plan(target), iter([records]))
+        self.reached[partition] = offset + 1
+
+    def session(self) -> Session:
+        """The one that is kept."""
+        found = self.sessions.take(0)
+        assert found is not None
+        self.sessions.put(0, found)
+        return found
+
+
+@pytest.fixture
+def local(broker: EmbeddedKafka, tmp_path: Path, topic_name: str) -> Local:
+    return Local(Changelog(broker.bootstrap, tmp_path, topic_name))
+
+
+def seen(local: Local) -> list[int]:
+    return source_offsets(local.changelog.read())
+
+
+def test_the_next_publish_goes_on_with_the_same_producer(local: Local) -> None:
+    """No new producer is made, and positions move with the records."""
+    local.publish(0)
+    first = local.session().producer
+    local.publish(4)
+    assert local.session().producer is first
+    assert seen(local) == [0, 4]
+    position = local.changelog.position()
+    assert position is not None
+    assert position.offset == 5
+
+
+def test_a_producer_that_was_shut_out_is_replaced(local: Local) -> None:
+    """Whoever initialised the id meanwhile without being a newer owner: nothing is lost, and nothing sent twice."""
+    local.publish(0)
+    first = local.session().producer
+    clients: dict[str, str | int] = {"bootstrap.servers": local.changelog.bootstrap}
+    fence_all(clients, [transactional_id(local.changelog.connector, 0)])
+    local.publish(4)
+    assert local.session().producer is not first
+    assert seen(local) == [0, 4]
+
+
+def test_a_newer_owner_ends_it(local: Local) -> None:
+    """A kept producer is not a way around the epoch."""
+    local.publish(0)
+    plan = local.changelog.plan(local.changelog.target(1, 2, found=1))
+    local.changelog.take_over()
+    publisher = LocalPublisher(local.changelog.publisher(), local.sessions, lambda: False)
+    with pytest.raises(FencedError, match="epoch 2 owns the connector"):
+        publisher.publish(plan, iter([batch(local.changelog.topic, [Rec(1)])]))
+    assert seen(local) == [0]
+    assert local.sessions.take(0) is None
+
+
+def test_a_position_that_was_moved_ends_it(local: Local) -> None:
+    """Step 7 is taken for every plan."""
+    local.publish(0)
+    local.changelog.overwrite_position(7)
+    with pytest.raises(PositionMovedError, match="holds 7"):
+        local.publish(1)
+    assert seen(local) == [0]
+
+
+def test_an_output_that_was_recreated_ends_it(local: Local) -> None:
+    """A kept producer would fill the new topic without a word."""
+    local.publish(0)
+    before = local.changelog.output_id
+    publisher: ChangelogPublisher = local.changelog.publisher()
+    delete_topic(local.changelog.bootstrap, local.changelog.output)
+    create_topic(local.changelog.bootstrap, local.changelog.output, 1)
+    wait_until(lambda: local.changelog.output_id != before, "the output is another one")
+    plan = local.changelog.plan(local.changelog.target(1, 2, found=1))
+    with pytest.raises(OutputError, match="was recreated"):
+        LocalPublisher(publisher, local.sessions, lambda: False).publish(
+            plan, iter([batch(local.changelog.topic, [Rec(1)])])
+        )
+
+
+def test_partitions_that_the_output_got_since_are_written_to(
+    broker: EmbeddedKafka, tmp_path: Path, topic_name: str
+) -> None:
+    """A producer looks for new partitions every five minutes: one that does not know them is not kept."""
+    local = Local(Changelog(broker.bootstrap, tmp_path, topic_name, partitions=2, output_partitions=1))
+    local.publish(0)
+    local.changelog.admin.grow(local.changelog.output, 2)
+    wait_until(
+        lambda: local.changelog.admin.describe([local.changelog.output])[local.changelog.output].partitions == 2,
+        "the output has grown",
+    )
+    local.publish(0, partition=1)
+    assert sorted((one.partition, one.offset) for one in local.changelog.read()) == [(0, 0), (1, 0)]
+
+
+def test_what_is_broken_off_waits_for_nobody(local: Local) -> None:
+    """A stop does not wait for brokers that are away."""
+    silent: dict[str, str | int] = {"bootstrap.servers": "127.0.0.1:1"}
+    one = local.changelog
+    publisher = ChangelogPublisher(
+        connector=one.connector,
+        clients=Clients(producer=silent, admin={**silent, "bootstrap.servers": one.bootstrap}),
+        storage=one.storage,
+        output_ids={one.output: one.output_id},
+        limits=Limits(deadline_s=600),
+    )
+    records = iter([batch(one.topic, [Rec(0)])])
+    with pytest.raises(UnreachableError):
+        LocalPublisher(publisher, local.sessions, lambda: True).publish(one.plan(one.target(0, 1)), records)

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import random
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from compactor import fold, localfold
+from compactor.errors import StorageError
+from compactor.local import LocalStorage
+from compactor.reading import between
+from compactor.record import RUN
+from tests.support.engine import Row, ingested, log_of, new_state, read_all, row
+
+KEYS = [b"", b"\x00", b"a", b"ab", b"\xff", b"a" * 300, None]
+
+
+def rows_of(seed: int, partitions: int, lo: int, hi: int) -> list[Row]:
+    chance = random.Random(seed)
+    return [
+        row(
+            partition,
+            offset,
+            chance.choice(KEYS),
+            chance.choice([None, b"", b"v%d" % offset]),
+            headers=[{"key": "h", "value": b"1"}] if chance.random() < 0.2 else [],
+            rejected="undecodable" if chance.random() < 0.1 else None,
+        )
+        for offset in range(lo, hi)
+        for partition in range(partitions)
+        if chance.random() < 0.8
+    ]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("partitions", [1, 40])
+def test_it_leaves_what_the_fold_on_spark_leaves(
+    spark: SparkSession, storage: LocalStorage, seed: int, partitions: int
+) -> None:
+    """Two folds, one meaning: nobody can tell from the output which process has folded it."""
+    state = new_state(dict.fromkeys(range(partitions), 0))
+    for number in range(3):
+        lo, hi = 20 * number, 20 * number + 20
+        ends = dict.fromkeys(range(partitions), (lo, hi))
+        rows = rows_of(100 * seed + number, partitions, lo, hi)
+        state = ingested(spark, storage, state, [read_all(rows, ends)], now_ms=number)
+    slices = [between(log, 7 * seed, 60 - 5 * seed) for log in state.logs]
+    order = [("log", "ascending"), ("offset", "ascending")]
+    wanted = fold.latest(fold.scan(spark, storage, slices)).select(*fold.SCAN.names).toArrow().sort_by(order)
+    found = localfold.latest(storage, slices)
+    assert found.num_rows > 0
+    assert found.select(fold.SCAN.names).to_pylist() == wanted.to_pylist()
+
+
+def test_nothing_to_fold_is_an_empty_table(storage: LocalStorage) -> None:
+    """A plan may only commit positions."""
+    found = localfold.latest(storage, [between(log_of(new_state({0: 0})), 0, 0)])
+    assert found.schema.names == fold.SCAN.names
+    assert found.num_rows == 0
+
+
+def test_a_damaged_page_is_an_error_and_never_a_record(spark: SparkSession, storage: LocalStorage) -> None:
+    """What the page's checksum does not cover is not sent; the rest of the log is looked at by whoever catches this."""
+    rows = [row(0, offset, b"k%d" % offset, b"v" * 100) for offset in range(200)]
+    state = ingested(spark, storage, new_state({0: 0}), [read_all(rows, {0: (0, 200)})])
+    log = log_of(state)
+    path = log.runs[0].files[0].path
+    data = bytearray(storage.read(path))
+    at = len(data) // 3
+    data[at] ^= 0xFF
+    storage.delete(path)
+    storage.create(path, bytes(data))
+    with pytest.raises(StorageError):
+        localfold.latest(storage, [between(log, 0, 200)])
+
+
+def test_the_rows_are_those_of_a_run(spark: SparkSession, storage: LocalStorage) -> None:
+    """A publisher is given record.RUN, column by column."""
+    state = ingested(spark, storage, new_state({0: 0}), [read_all([row(0, 0, b"k", b"v")], {0: (0, 1)})])
+    found = localfold.latest(storage, [between(log_of(state), 0, 1)])
+    assert found.select(RUN.names).schema.equals(pa.schema(RUN))
