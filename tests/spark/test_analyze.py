@@ -48,7 +48,7 @@ def history(spark: SparkSession, storage: LocalStorage, chance: random.Random) -
         rows = [
             _record(chance, p, o, now_ms) for p in PARTITIONS for o in range(lo, lo + STEP) if chance.random() < 0.8
         ]
-        state = ingested(spark, storage, state, [read_all(rows, dict.fromkeys(PARTITIONS, (lo, lo + STEP)))], now_ms)
+        state = ingested(storage, state, [read_all(rows, dict.fromkeys(PARTITIONS, (lo, lo + STEP)))], now_ms)
         ends = {p: chance.randint(max(log_of(state, p).published, 1), lo + STEP) for p in chance.sample(PARTITIONS, 2)}
         state = published(state, ends)
         if number < 2:
@@ -172,7 +172,7 @@ def assert_verdict(
 def test_a_file_that_was_counted_in_parts_is_read_in_parts(spark: SparkSession, storage: LocalStorage) -> None:
     """What a full fold has replaced of a run that a `Restate` has cut does not come back: neither told nor folded."""
     rows = [row(0, offset, b"k%d" % (offset % 3), b"v") for offset in range(20)]
-    state = published(ingested(spark, storage, new_state({0: 0}), [read_all(rows, {0: (0, 20)})]), {0: 12})
+    state = published(ingested(storage, new_state({0: 0}), [read_all(rows, {0: (0, 20)})]), {0: 12})
     state = apply(state, [restated(storage, log_of(state), run) for run in across_bounds(log_of(state))])
     settings = EngineSettings(connector="c", policy=CompactionPolicy())
     first = clean.full_fold(spark, storage, [log_of(state)], target(storage, "1-a"), settings.policy, 5)
@@ -199,7 +199,7 @@ def test_a_record_without_a_key_goes_as_a_rejected_one(spark: SparkSession, stor
     assert (done.base.records, done.base.bytes) == (1, 2)
 
 
-def several(spark: SparkSession, storage: LocalStorage) -> State:
+def several(storage: LocalStorage) -> State:
     """Seven keys in two or three partitions of topic t, one that is deleted in the other, one of each alone."""
     many = [(b"%d" % number, b"v") for number in range(7)]
     kept: dict[int, list[tuple[bytes | None, bytes | None]]] = {
@@ -209,12 +209,12 @@ def several(spark: SparkSession, storage: LocalStorage) -> State:
     }
     rows = [row(p, at, key, value) for p, records in kept.items() for at, (key, value) in enumerate(records)]
     ends = {partition: (0, len(records)) for partition, records in kept.items()}
-    return ingested(spark, storage, new_state(dict.fromkeys(kept, 0)), [read_all(rows, ends)])
+    return ingested(storage, new_state(dict.fromkeys(kept, 0)), [read_all(rows, ends)])
 
 
 def test_split_keys_are_counted_and_named(spark: SparkSession, storage: LocalStorage) -> None:
     """Keys that live in several partitions, the smallest with their places; both ways of counting find the same."""
-    state, settings = several(spark, storage), [EngineSettings(connector="c", policy=CompactionPolicy())]
+    state, settings = several(storage), [EngineSettings(connector="c", policy=CompactionPolicy())]
     told = analyze(storage, state, settings, 9, partial(SparkCounting, spark, storage))
     places = [(0, 1), (0, 1), (0, 1), (0, 1, 3), (0, 1)]
     named = tuple(Example(b"%d" % number, found) for number, found in enumerate(places))
@@ -225,7 +225,7 @@ def test_split_keys_are_counted_and_named(spark: SparkSession, storage: LocalSto
 def test_without_split_keys_there_are_none(spark: SparkSession, storage: LocalStorage) -> None:
     """A topic with several partitions is told to have none; one with a single partition is not asked."""
     rows = [row(partition, 0, b"%d" % partition, b"v") for partition in (0, 1)]
-    state = ingested(spark, storage, new_state({0: 0, 1: 0}), [read_all(rows, {0: (0, 1), 1: (0, 1)})])
+    state = ingested(storage, new_state({0: 0, 1: 0}), [read_all(rows, {0: (0, 1), 1: (0, 1)})])
     settings = [EngineSettings(connector="c", policy=CompactionPolicy())]
     told = analyze(storage, state, settings, 9, partial(SparkCounting, spark, storage))
     assert told.split == {"t": SplitKeys()}
@@ -235,7 +235,7 @@ def test_without_split_keys_there_are_none(spark: SparkSession, storage: LocalSt
 
 def test_counting_is_hashed(spark: SparkSession, storage: LocalStorage) -> None:
     """Last records are found by a hash aggregate, which spills: memory does not grow with keys."""
-    logs = several(spark, storage).logs
+    logs = several(storage).logs
     counting = SparkCounting(spark, storage, logs)
     ranges = tuple((log.start, log.end) for log in logs)
     for frame in (sparkcount.last(counting.frame, [ranges, ranges]), splitkeys.live(counting.frame)):
@@ -253,7 +253,7 @@ def test_a_file_that_cannot_be_read_concerns_its_partition(
     state = new_state({0: 0, 1: 0})
     for partition in (0, 1):
         rows = [row(partition, 0, b"k", b"v" * 100)]
-        state = ingested(spark, storage, state, [read_all(rows, {partition: (0, 1)})])
+        state = ingested(storage, state, [read_all(rows, {partition: (0, 1)})])
     path = log_of(state, 1).runs[0].files[0].path
     content = storage.read(path)
     storage.delete(path)

@@ -32,12 +32,10 @@ def random_rows(seed: int, partitions: int, lo: int, hi: int) -> list[Row]:
     ]
 
 
-def with_batches(
-    spark: SparkSession, storage: LocalStorage, state: State, batches: Sequence[list[Row]], step: int
-) -> State:
+def with_batches(storage: LocalStorage, state: State, batches: Sequence[list[Row]], step: int) -> State:
     for number, rows in enumerate(batches):
         ends = dict.fromkeys(range(len(state.logs)), (number * step, (number + 1) * step))
-        state = ingested(spark, storage, state, [read_all(rows, ends)], now_ms=number)
+        state = ingested(storage, state, [read_all(rows, ends)], now_ms=number)
     return state
 
 
@@ -46,7 +44,7 @@ def with_batches(
 def test_survivors_equal_the_model(spark: SparkSession, storage: LocalStorage, seed: int, partitions: int) -> None:
     """Over any offset range of any partitions, what survives is what a dict keeps: the last record of every key."""
     batches = [random_rows(100 * seed + n, partitions, n * 20, n * 20 + 20) for n in range(3)]
-    state = with_batches(spark, storage, new_state(dict.fromkeys(range(partitions), 0)), batches, 20)
+    state = with_batches(storage, new_state(dict.fromkeys(range(partitions), 0)), batches, 20)
     start, end = 7 * seed, 60 - 5 * seed
     slices = [reading.between(log, start, end) for log in state.logs]
     model = DictModel(one for rows in batches for one in rows)
@@ -62,7 +60,7 @@ def test_a_range_without_files_is_an_empty_frame(spark: SparkSession, storage: L
 
 def test_the_fold_is_hashed_and_never_sorts_for_its_groups(spark: SparkSession, storage: LocalStorage) -> None:
     """Grouping is a hash aggregate over fixed-width offsets: a sort by key would take three times as long."""
-    state = ingested(spark, storage, new_state({0: 0}), [read_all([row(0, 0, b"k", b"v")], {0: (0, 1)})])
+    state = ingested(storage, new_state({0: 0}), [read_all([row(0, 0, b"k", b"v")], {0: (0, 1)})])
     frame = fold.survivors(fold.scan(spark, storage, [reading.whole(log_of(state))]))
     plan = frame._jdf.queryExecution().sparkPlan().toString()
     assert "HashAggregate" in plan
@@ -72,7 +70,7 @@ def test_the_fold_is_hashed_and_never_sorts_for_its_groups(spark: SparkSession, 
 
 def test_a_missing_file_is_never_an_empty_one(spark: SparkSession, storage: LocalStorage) -> None:
     """A run whose file is gone is a StorageError that can be told from a defect, not fewer records."""
-    state = ingested(spark, storage, new_state({0: 0}), [read_all([row(0, 0, b"k", b"v")], {0: (0, 1)})])
+    state = ingested(storage, new_state({0: 0}), [read_all([row(0, 0, b"k", b"v")], {0: (0, 1)})])
     log = log_of(state)
     storage.delete(log.runs[0].files[0].path)
     with pytest.raises(StorageError):
@@ -93,9 +91,8 @@ def test_full_folds_equal_the_model(
     state = new_state({0: 0, 1: 0, 2: 0})
     model: DictModel = DictModel()
     for number, rows in enumerate(batches):
-        state = ingested(
-            spark, storage, state, [read_all(rows, dict.fromkeys(range(3), (number * 20, number * 20 + 20)))], number
-        )
+        read = read_all(rows, dict.fromkeys(range(3), (number * 20, number * 20 + 20)))
+        state = ingested(storage, state, [read], number)
         model.add(rows)
         chosen = rng.sample(range(3), 2)
         ends = {p: rng.randint(max(log_of(state, p).published, 1), log_of(state, p).end) for p in chosen}
@@ -115,7 +112,7 @@ def test_full_folds_equal_the_model(
 def test_a_tombstone_is_stamped_by_one_fold_and_dropped_by_a_later(spark: SparkSession, storage: LocalStorage) -> None:
     """KIP-534: the first full fold sets the horizon; one at or after it drops the tombstone, none before."""
     rows = [row(0, 0, b"a", b"1"), row(0, 1, b"a", None, timestamp=1), row(0, 2, b"b", b"2")]
-    state = published(ingested(spark, storage, new_state({0: 0}), [read_all(rows, {0: (0, 3)})], 50), {0: 3})
+    state = published(ingested(storage, new_state({0: 0}), [read_all(rows, {0: (0, 3)})], 50), {0: 3})
     policy = CompactionPolicy(delete_retention_ms=100)
     seen = []
     for now in (1000, 1099, 1100):
@@ -129,7 +126,7 @@ def test_a_tombstone_is_stamped_by_one_fold_and_dropped_by_a_later(spark: SparkS
 def test_a_fold_that_leaves_nothing_is_an_empty_base(spark: SparkSession, storage: LocalStorage) -> None:
     """Rejected records are sent by then and not kept; a base run may have no file."""
     rows = [row(0, 0, None, b"x")]
-    state = published(ingested(spark, storage, new_state({0: 0}), [read_all(rows, {0: (0, 4)})]), {0: 4})
+    state = published(ingested(storage, new_state({0: 0}), [read_all(rows, {0: (0, 4)})]), {0: 4})
     (done,) = clean.full_fold(spark, storage, [log_of(state)], target(storage, "1-c"), CompactionPolicy(), now_ms=0)
     assert (done.end, done.base.start, done.base.end, done.base.files, done.base.records) == (4, 0, 4, (), 0)
 
@@ -138,7 +135,7 @@ def test_a_big_log_is_folded_by_several_tasks_into_rising_files(spark: SparkSess
     """Files are rolled at segment.bytes, and one after the other they hold rising offsets."""
     rng = random.Random(1)
     rows = [row(0, offset, b"%d" % offset, rng.randbytes(20_000)) for offset in range(1500)]
-    state = published(ingested(spark, storage, new_state({0: 0}), [read_all(rows, {0: (0, 1500)})]), {0: 1500})
+    state = published(ingested(storage, new_state({0: 0}), [read_all(rows, {0: (0, 1500)})]), {0: 1500})
     policy = CompactionPolicy(segment_bytes=4 << 20)
     (done,) = clean.full_fold(spark, storage, [log_of(state)], target(storage, "1-c"), policy, now_ms=0)
     files = done.base.files

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 from compactor import ingest, reading
 from compactor.errors import GapError, IngestError, StorageError
 from compactor.local import LocalStorage
+from compactor.state import State, apply
 from tests.support.engine import (
     Row,
-    ingested,
     log_of,
     new_state,
     plain,
@@ -25,6 +25,12 @@ from tests.support.engine import (
 )
 
 LARGEST = 2**63 - 1
+
+
+def taken(spark: SparkSession, storage: LocalStorage, state: State, tasks: Sequence[Sequence[Row]]) -> State:
+    """`state` after a micro-batch of `tasks`."""
+    batch = ingest.write_batch(source_frame(spark, *tasks), target(storage))
+    return apply(state, ingest.appends(state, batch, 0))
 
 
 def records(partition: int, lo: int, hi: int) -> list[Row]:
@@ -46,7 +52,7 @@ def test_a_record_comes_back_byte_for_byte(spark: SparkSession, storage: LocalSt
             headers=[{"key": "a", "value": None}, {"key": "a", "value": b""}, {"key": "", "value": b"\x00"}],
         ),
     ]
-    state = ingested(spark, storage, new_state({0: 0}), [read_all(odd, {0: (0, 12)})])
+    state = taken(spark, storage, new_state({0: 0}), [read_all(odd, {0: (0, 12)})])
     log = log_of(state)
     assert plain(reading.read(storage, reading.whole(log))) == odd
     assert (log.end, log.runs[0].tombstones, log.runs[0].max_timestamp) == (12, 1, LARGEST)
@@ -110,24 +116,24 @@ def test_what_the_source_rejects_stays_so(spark: SparkSession, storage: LocalSto
 
 def test_overlap_takes_only_the_suffix(spark: SparkSession, storage: LocalStorage) -> None:
     """A batch that was planned again and reaches further adds what is above the log's end, and nothing twice."""
-    first = ingested(spark, storage, new_state({0: 0}), [read_all(records(0, 0, 10), {0: (0, 10)})])
+    first = taken(spark, storage, new_state({0: 0}), [read_all(records(0, 0, 10), {0: (0, 10)})])
     again = [read_all(records(0, 4, 16), {0: (4, 16)})]
-    state = ingested(spark, storage, first, again)
+    state = taken(spark, storage, first, again)
     assert plain(reading.read(storage, reading.whole(log_of(state)))) == records(0, 0, 16)
-    assert ingested(spark, storage, state, again) == state
+    assert taken(spark, storage, state, again) == state
 
 
 def test_a_big_range_read_by_several_tasks_is_one_append(spark: SparkSession, storage: LocalStorage) -> None:
     """Sub-ranges of a partition, read by different tasks, continue its log as one run."""
     tasks = [read_all(records(0, lo, lo + 10), {0: (lo, lo + 10)}) for lo in (20, 0, 10)]
-    state = ingested(spark, storage, new_state({0: 0}), tasks)
+    state = taken(spark, storage, new_state({0: 0}), tasks)
     assert len(log_of(state).runs) == 1
     assert plain(reading.read(storage, reading.whole(log_of(state)))) == records(0, 0, 30)
 
 
 def test_a_range_without_records_moves_the_end(spark: SparkSession, storage: LocalStorage) -> None:
     """Offsets that hold only markers are taken without a run, and without a file."""
-    state = ingested(spark, storage, new_state({0: 5}), [[stated(0, 5, 9, 0)]])
+    state = taken(spark, storage, new_state({0: 5}), [[stated(0, 5, 9, 0)]])
     assert (log_of(state).end, log_of(state).runs) == (9, ())
     assert storage.walk("runs") == []
 
@@ -135,9 +141,9 @@ def test_a_range_without_records_moves_the_end(spark: SparkSession, storage: Loc
 def test_a_missing_range_and_a_missing_record_are_errors(spark: SparkSession, storage: LocalStorage) -> None:
     """A batch above the log's end, and one that lost a record on its way, are refused."""
     with pytest.raises(GapError):
-        ingested(spark, storage, new_state({0: 0}), [read_all(records(0, 4, 6), {0: (4, 6)})])
+        taken(spark, storage, new_state({0: 0}), [read_all(records(0, 4, 6), {0: (4, 6)})])
     with pytest.raises(IngestError, match=r"3 records .* 2 written"):
-        ingested(spark, storage, new_state({0: 0}), [[*records(0, 0, 2), stated(0, 0, 3, 3)]])
+        taken(spark, storage, new_state({0: 0}), [[*records(0, 0, 2), stated(0, 0, 3, 3)]])
 
 
 def test_a_store_that_refuses_is_a_storage_error(spark: SparkSession, tmp_path: Path) -> None:
@@ -152,6 +158,6 @@ def test_a_store_that_refuses_is_a_storage_error(spark: SparkSession, tmp_path: 
 def test_records_lost_in_the_middle_of_a_range_leave_a_gap(spark: SparkSession, storage: LocalStorage) -> None:
     """Retention overtook the reader: what it had read stays, what it read behind the loss too, the gap is said."""
     kept = [*records(0, 0, 3), stated(0, 0, 3, 3), *records(0, 8, 10), stated(0, 3, 10, 2, start=8)]
-    log = log_of(ingested(spark, storage, new_state({0: 0}), [kept]))
+    log = log_of(taken(spark, storage, new_state({0: 0}), [kept]))
     assert [one["offset"] for one in plain(reading.read(storage, reading.whole(log)))] == [0, 1, 2, 8, 9]
     assert (log.end, [(gap.start, gap.end) for gap in log.gaps]) == (10, [(3, 8)])

@@ -44,7 +44,7 @@ def test_it_leaves_what_the_fold_on_spark_leaves(
         lo, hi = 20 * number, 20 * number + 20
         ends = dict.fromkeys(range(partitions), (lo, hi))
         rows = rows_of(100 * seed + number, partitions, lo, hi)
-        state = ingested(spark, storage, state, [read_all(rows, ends)], now_ms=number)
+        state = ingested(storage, state, [read_all(rows, ends)], now_ms=number)
     slices = [between(log, 7 * seed, 60 - 5 * seed) for log in state.logs]
     order = [("log", "ascending"), ("offset", "ascending")]
     wanted = fold.latest(fold.scan(spark, storage, slices)).select(*fold.SCAN.names).toArrow().sort_by(order)
@@ -60,10 +60,10 @@ def test_nothing_to_fold_is_an_empty_table(storage: LocalStorage) -> None:
     assert found.num_rows == 0
 
 
-def test_a_damaged_page_is_an_error_and_never_a_record(spark: SparkSession, storage: LocalStorage) -> None:
+def test_a_damaged_page_is_an_error_and_never_a_record(storage: LocalStorage) -> None:
     """What the page's checksum does not cover is not sent; the rest of the log is looked at by whoever catches this."""
     rows = [row(0, offset, b"k%d" % offset, b"v" * 100) for offset in range(200)]
-    state = ingested(spark, storage, new_state({0: 0}), [read_all(rows, {0: (0, 200)})])
+    state = ingested(storage, new_state({0: 0}), [read_all(rows, {0: (0, 200)})])
     log = log_of(state)
     path = log.runs[0].files[0].path
     data = bytearray(storage.read(path))
@@ -75,8 +75,8 @@ def test_a_damaged_page_is_an_error_and_never_a_record(spark: SparkSession, stor
         localfold.latest(storage, [between(log, 0, 200)])
 
 
-def test_the_rows_are_those_of_a_run(spark: SparkSession, storage: LocalStorage) -> None:
+def test_the_rows_are_those_of_a_run(storage: LocalStorage) -> None:
     """A publisher is given record.RUN, column by column."""
-    state = ingested(spark, storage, new_state({0: 0}), [read_all([row(0, 0, b"k", b"v")], {0: (0, 1)})])
+    state = ingested(storage, new_state({0: 0}), [read_all([row(0, 0, b"k", b"v")], {0: (0, 1)})])
     found = localfold.latest(storage, [between(log_of(state), 0, 1)])
     assert found.select(RUN.names).schema.equals(pa.schema(RUN))

@@ -65,12 +65,12 @@ def records(partitions: int, count: int) -> list[Row]:
 
 
 def test_each_bucket_gets_its_survivors_by_partition_and_offset(
-    spark: SparkSession, storage: LocalStorage, outside: MemoryOutside, send: Send
+    storage: LocalStorage, outside: MemoryOutside, send: Send
 ) -> None:
     """A bucket's records come to one publisher by partition and offset, rejected ones in their place."""
     rows = [*records(5, 20), row(3, 20, None, b"x"), row(3, 21, b"k0", None)]
     ends = dict.fromkeys(range(5), (0, 22))
-    state = ingested(spark, storage, new_state(dict.fromkeys(range(5), 0), buckets=2), [read_all(rows, ends)])
+    state = ingested(storage, new_state(dict.fromkeys(range(5), 0), buckets=2), [read_all(rows, ends)])
     outside.most_records = 1  # each by itself, so that their order can be seen
     due = plans(state, dict.fromkeys(range(5), 22))
     sent = send(state, due, 2, outside.publisher(state))
@@ -84,11 +84,10 @@ def test_each_bucket_gets_its_survivors_by_partition_and_offset(
 
 
 def test_a_publisher_runs_for_every_plan_also_without_a_record(
-    spark: SparkSession, storage: LocalStorage, outside: MemoryOutside, send: Send
+    storage: LocalStorage, outside: MemoryOutside, send: Send
 ) -> None:
     """A position can be due where no record is: every bucket with targets is called, once, and no other."""
     state = ingested(
-        spark,
         storage,
         new_state(dict.fromkeys(range(3), 0), buckets=5),
         [read_all([], dict.fromkeys(range(3), (0, 4)))],
@@ -101,11 +100,9 @@ def test_a_publisher_runs_for_every_plan_also_without_a_record(
 
 
 @pytest.mark.parametrize("kind", [FencedError, RefusedForTestError])
-def test_a_publishers_error_comes_back_as_it_was(
-    spark: SparkSession, storage: LocalStorage, send: Send, kind: type[KeyfoldError]
-) -> None:
+def test_a_publishers_error_comes_back_as_it_was(storage: LocalStorage, send: Send, kind: type[KeyfoldError]) -> None:
     """What a task raises is raised by send: the type decides whether to stop, to retry, or to ask an operator."""
-    state = ingested(spark, storage, new_state({0: 0}), [read_all(records(1, 3), {0: (0, 3)})])
+    state = ingested(storage, new_state({0: 0}), [read_all(records(1, 3), {0: (0, 3)})])
     due = plans(state, {0: 3})
     with pytest.raises(kind) as caught:
         send(state, due, 1, Failing(kind))

@@ -39,7 +39,7 @@ def shelf(tmp_path: Path) -> LocalStorage:
 @pytest.fixture
 def folded(spark: SparkSession, storage: LocalStorage) -> State:
     ends = {0: (0, 4), 1: (0, 9), 2: (6, 6)}
-    state = ingested(spark, storage, new_state({0: 0, 1: 0, 2: 6}), [read_all(ROWS, ends)])
+    state = ingested(storage, new_state({0: 0, 1: 0, 2: 6}), [read_all(ROWS, ends)])
     state = published(state, {0: 4, 1: 9})
     logs = [log_of(state, partition) for partition in (0, 1)]
     return apply(state, clean.full_fold(spark, storage, logs, target(storage, "1-c"), POLICY, NOW))
@@ -90,7 +90,7 @@ def test_a_snapshot_stands_where_the_base_runs_end(
     spark: SparkSession, storage: LocalStorage, shelf: LocalStorage, folded: State
 ) -> None:
     """What is published while it is made is no part of it; and its time runs from when sending went on."""
-    ahead = ingested(spark, storage, folded, [read_all([row(0, 4, b"z", b"z")], {0: (4, 5)})])
+    ahead = ingested(storage, folded, [read_all([row(0, 4, b"z", b"z")], {0: (4, 5)})])
     begun = apply(ahead, [PlanFold(topic="t", partition=0, end=5, at_ms=NOW + 3_000)])
     later = published(begun, {0: 5})
     taken = snapshot.write_snapshot(spark, storage, shelf, later, "t", NAME, NOW + 10_000, EXTRA)

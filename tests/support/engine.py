@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
 from compactor import ingest, record
 from compactor.actions import AddPartition, AddTopic, AnyAction, Create, Publish, SetBuckets, TakeOver
-from compactor.ingest import Batch
 from compactor.local import LocalStorage
 from compactor.log import OutputPoint, PartitionLog
 from compactor.publish import BucketPlan, Target
 from compactor.record import TopicPartition
 from compactor.runfile import RunTarget
 from compactor.state import State, apply
+from tests.support.localframe import LocalFrame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -72,12 +72,10 @@ def new_state(partitions: Mapping[int, int], topic: str = "t", buckets: int = 1)
     return apply(State(), actions)
 
 
-def ingested(
-    spark: SparkSession, storage: LocalStorage, state: State, tasks: Sequence[Sequence[Row]], now_ms: int = 0
-) -> State:
-    """`state` after a micro-batch of `tasks`."""
-    batch: Batch = ingest.write_batch(source_frame(spark, *tasks), target(storage))
-    return apply(state, ingest.appends(state, batch, now_ms))
+def ingested(storage: LocalStorage, state: State, tasks: Sequence[Sequence[Row]], now_ms: int = 0) -> State:
+    """`state` after a micro-batch of `tasks`; without Spark, on which tests/spark/test_ingest.py does the same."""
+    frame = cast("DataFrame", LocalFrame(tasks))
+    return apply(state, ingest.appends(state, ingest.write_batch(frame, target(storage)), now_ms))
 
 
 def published(state: State, ends: Mapping[int, int], topic: str = "t") -> State:

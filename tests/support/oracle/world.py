@@ -27,8 +27,9 @@ from compactor.testing import Clock
 from compactor.testing_outside import MemoryOutside
 from compactor.upkeep import Upkeep
 from tests.support.engine import source_frame
+from tests.support.localframe import LocalFrame
 from tests.support.oracle import steps
-from tests.support.oracle.source import LocalFrame, Source
+from tests.support.oracle.source import Source
 from tests.support.oracle.steps import (
     BASE_MS,
     CRASH,
