@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -14,6 +17,7 @@ from compactor.catalog import Catalog
 from compactor.errors import PositionError
 from compactor.location import open_storage
 from connectors.errors import OutputError, SourceChangedError
+from connectors.kafka import gone
 from connectors.kafka.embedded import EmbeddedKafka
 from tests.support.by_hand import forget_positions, set_positions
 from tests.support.kafka import TIMEOUT_S, admin, consume_all, create_topic, delete_topic, end_offsets, produce
@@ -25,14 +29,15 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def ran(spark: SparkSession, place: Place) -> Place:
-    """A connector that has published 200 records."""
+def ran(spark: SparkSession, place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """A connector that has published 200 records, and soon is sure that a topic is gone."""
+    monkeypatch.setattr(gone, "SURE_S", 1.0)
     return published(spark, place)
 
 
 @pytest.fixture(scope="module")
 def lived(spark: SparkSession, broker: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> Place:
-    """One for tests after which it publishes again, all of it: the next goes on from there."""
+    """One for tests after which it has published everything, or can: the next goes on from there."""
     topic = create_topic(broker.bootstrap, f"lived-{uuid4().hex[:10]}", 2, cleanup_policy="delete")
     return published(spark, Place(tmp_path_factory.mktemp("lived"), broker.bootstrap, topic))
 
@@ -77,12 +82,23 @@ def test_two_storages_under_one_name(spark: SparkSession, lived: Place, monkeypa
     assert lived.breaches() == []
 
 
-def test_storage_and_positions_lost(spark: SparkSession, ran: Place) -> None:
+@contextmanager
+def storage_lost(place: Place) -> Iterator[None]:
+    """Without the storage folder, until it is restored."""
+    storage, aside = Path(place.worker["storage.location"]), place.folder / "aside"
+    storage.rename(aside)
+    try:
+        yield
+    finally:
+        shutil.rmtree(storage, ignore_errors=True)
+        aside.rename(storage)
+
+
+def test_storage_and_positions_lost(spark: SparkSession, lived: Place) -> None:
     """A fresh catalog never takes an output that holds its source's records for a first run."""
-    shutil.rmtree(ran.worker["storage.location"])
-    forget_positions(ran)
-    with pytest.raises(PositionError, match="already holds source offset"):
-        ran.once(spark)
+    forget_positions(lived)
+    with storage_lost(lived), pytest.raises(PositionError, match="already holds source offset"):
+        lived.once(spark)
 
 
 def test_storage_and_positions_lost_where_records_do_not_say_where_from(spark: SparkSession, place: Place) -> None:
@@ -120,25 +136,25 @@ def test_an_altered_output_topic(spark: SparkSession, lived: Place) -> None:
     assert lived.breaches() == []
 
 
-@pytest.mark.parametrize("part", [".", "catalog"], ids=["the whole folder", "its catalog alone"])
-def test_a_catalog_that_lost_commits_waits_for_the_log(spark: SparkSession, ran: Place, part: str) -> None:
+def test_a_catalog_that_lost_commits_waits_for_the_log(spark: SparkSession, lived: Place) -> None:
     """With a position above the log's end nothing is published until ingest has passed it, and nothing twice.
 
     The epoch is one that was there before: where its checkpoint is left, reading does not go on from that.
     """
-    storage, copy = ran.folder / "storage" / ran.name / part, ran.folder / "copy"
-    shutil.copytree(storage, copy)
-    produce(ran.bootstrap, ran.topic, some_records(2, 100))
-    ran.once(spark)
-    before = len(consume_all(ran.bootstrap, ran.output))
-    shutil.rmtree(storage)
-    shutil.copytree(copy, storage)
-    ran.once(spark)
-    assert len(consume_all(ran.bootstrap, ran.output)) == before
-    produce(ran.bootstrap, ran.topic, some_records(3, 100))
-    ran.once(spark)
-    assert ran.breaches() == []
-    assert ran.published() == end_offsets(ran.bootstrap, ran.topic)
+    folder, copy = lived.folder / "storage" / lived.name, lived.folder / "copy"
+    shutil.copytree(folder, copy)
+    produce(lived.bootstrap, lived.topic, some_records(2, 100))
+    lived.once(spark)
+    for seed, lost in enumerate((".", "catalog"), 3):  # the whole folder, its catalog alone
+        before = len(consume_all(lived.bootstrap, lived.output))
+        shutil.rmtree(folder / lost)
+        shutil.copytree(copy / lost, folder / lost)
+        lived.once(spark)
+        assert len(consume_all(lived.bootstrap, lived.output)) == before
+        produce(lived.bootstrap, lived.topic, some_records(seed, 100))
+        lived.once(spark)
+        assert lived.breaches() == []
+        assert lived.published() == end_offsets(lived.bootstrap, lived.topic)
 
 
 def test_a_deleted_or_recreated_output_topic(spark: SparkSession, ran: Place) -> None:
@@ -151,17 +167,16 @@ def test_a_deleted_or_recreated_output_topic(spark: SparkSession, ran: Place) ->
         ran.once(spark)
 
 
-def test_a_recreated_source_topic(spark: SparkSession, ran: Place) -> None:
-    """Offsets of a recreated source mean something else: FAILED, go on under a new connector name."""
+def test_a_recreated_or_deleted_source_topic(spark: SparkSession, ran: Place) -> None:
+    """Offsets of a recreated source mean something else: FAILED, go on under a new connector name.
+
+    The log of one that is gone is closed, with the reason, and what is published stays.
+    """
+    before = ran.published()
     delete_topic(ran.bootstrap, ran.topic)
     create_topic(ran.bootstrap, ran.topic, 2, cleanup_policy="delete")
     with pytest.raises(SourceChangedError, match="new connector name"):
         ran.once(spark)
-
-
-def test_a_deleted_source_topic_is_kept_and_shown(spark: SparkSession, ran: Place) -> None:
-    """Its log is closed, with the reason, and what is published stays."""
-    before = ran.published()
     delete_topic(ran.bootstrap, ran.topic)
     state = ran.once(spark)
     assert state.topics[ran.topic].closed == "deleted"
