@@ -22,17 +22,20 @@ _DEALT = ("e2e", "faults")
 _LONG = ("test_demo.py", "test_cluster.py", "test_crash.py", "test_worker.py", "test_random_kills.py")
 """Tests that start workers: begun before the others of their folder, so that no process has one left at the end."""
 
+_SHARING = ("test_demo.py", "test_once.py", "test_positions.py", "test_snapshot_resume.py")
+"""Files of those folders whose tests share what took a worker or a connector some seconds to make."""
+
 
 @pytest.hookimpl(tryfirst=True)  # before xdist, which reads the groups here
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Quick tests first; each test is marked with the name of its folder.
 
-    Of several processes one takes a whole file, whose tests may share a fixture; the long tests of e2e/ that share
-    none are dealt one by one, and so are those of faults/, where each process has a worker of its own.
+    Of several processes one takes a whole file, whose tests may share a fixture; the tests of e2e/ that share none
+    are dealt one by one, and so are those of faults/, where each process has a worker of its own.
     """
     for item in items:
         item.add_marker(_folder(item))
-        if _folder(item) not in _DEALT or item.path.name == "test_demo.py":
+        if _folder(item) not in _DEALT or item.path.name in _SHARING:
             item.add_marker(pytest.mark.xdist_group(item.path.name))
     items.sort(key=lambda item: (_ORDER.index(_folder(item)), item.path.name not in _LONG))
 
@@ -68,7 +71,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     folder = tmp_path_factory.mktemp("warehouse")
-    own = {"spark.sql.shuffle.partitions": "4", "spark.sql.warehouse.dir": str(folder)}
+    own = {"spark.sql.shuffle.partitions": "2", "spark.sql.warehouse.dir": str(folder)}
     shared = session("local[2]", {**own, **QUICK_START})
     shared.sparkContext.setLogLevel("ERROR")
     yield shared
