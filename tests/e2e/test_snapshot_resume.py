@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import uuid4
 
-from tests.support.kafka import consume_all, produce
+import pytest
+
+from connectors.kafka.embedded import EmbeddedKafka
+from tests.support.kafka import Read, consume_all, create_topic, produce
 from tests.support.place import Place
 from tests.support.records import living, newest, snapshot, some_records
 
@@ -12,30 +18,51 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_a_consumer_goes_on_from_the_very_record(spark: SparkSession, place: Place) -> None:
-    """A snapshot's offsets stand right behind its last record; with the output from there on it is the newest state."""
-    produce(place.bootstrap, place.topic, some_records(1, 300))
-    place.once(spark)
-    manifest, found = snapshot(place)
-    offsets = {int(partition): offset for partition, offset in manifest["output_offsets"].items()}
-    assert not [one for one in consume_all(place.bootstrap, place.output) if one.offset >= offsets[one.partition]]
-    produce(place.bootstrap, place.topic, some_records(2, 300))
-    place.once(spark)
-    table = {at: value for at, (_, value) in found.items()}
-    for record in consume_all(place.bootstrap, place.output):
-        if record.offset >= offsets[record.partition]:
-            table[(record.partition, record.key)] = record.value or b""
-            if record.value is None:
-                del table[(record.partition, record.key)]
-    assert table == {at: value for at, (_, value) in living(place).items()}
+class Round(NamedTuple):
+    """What a run left, before the next."""
+
+    folder: Path
+    manifest: dict[str, Any]
+    table: dict[tuple[int, bytes | None], bytes]
+    output: list[Read]
+    living: dict[tuple[int, bytes | None], bytes]
 
 
-def test_old_snapshots_go_and_the_newest_stay(spark: SparkSession, place: Place) -> None:
-    """snapshot.retention.count snapshots are kept, and LATEST names the newest."""
+@pytest.fixture(scope="module")
+def rounds(spark: SparkSession, broker: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> list[Round]:
+    """Three runs of one connector, each with new records, and two snapshots kept."""
+    topic = create_topic(broker.bootstrap, f"resume-{uuid4().hex[:10]}", 2, cleanup_policy="delete")
+    place = Place(tmp_path_factory.mktemp("resume"), broker.bootstrap, topic)
     found = []
-    for seed in range(3):
-        produce(place.bootstrap, place.topic, some_records(seed, 20))
+    for seed in (1, 2, 3):
+        produce(place.bootstrap, place.topic, some_records(seed, 300))
         place.once(spark, snapshot_retention_count=2)
-        found.append(newest(place).name)
-    kept = sorted(path.name for path in newest(place).parent.iterdir() if path.is_dir())
-    assert kept == sorted(found[1:])
+        manifest, table = snapshot(place)
+        output = consume_all(place.bootstrap, place.output)
+        found.append(Round(newest(place), manifest, _values(table), output, _values(living(place))))
+    return found
+
+
+def _values(rows: dict[tuple[int, bytes | None], tuple[int, bytes]]) -> dict[tuple[int, bytes | None], bytes]:
+    return {at: value for at, (_, value) in rows.items()}
+
+
+def test_a_consumer_goes_on_from_the_very_record(rounds: list[Round]) -> None:
+    """A snapshot's offsets stand right behind its last record; with the output from there on it is the newest state."""
+    for earlier, later in pairwise(rounds):
+        offsets = {int(partition): offset for partition, offset in earlier.manifest["output_offsets"].items()}
+        assert not [one for one in earlier.output if one.offset >= offsets[one.partition]]
+        table = dict(earlier.table)
+        for record in later.output:
+            if record.offset >= offsets[record.partition]:
+                table[(record.partition, record.key)] = record.value or b""
+                if record.value is None:
+                    del table[(record.partition, record.key)]
+        assert table == later.living
+
+
+def test_old_snapshots_go_and_the_newest_stay(rounds: list[Round]) -> None:
+    """snapshot.retention.count snapshots are kept, and LATEST names the newest."""
+    folder = rounds[-1].folder.parent
+    kept = sorted(path.name for path in folder.iterdir() if path.is_dir())
+    assert kept == sorted(one.folder.name for one in rounds[1:])

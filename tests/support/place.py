@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -61,6 +62,12 @@ class Place:
     def output(self) -> str:
         """The output topic."""
         return f"{self.topic}.compacted"
+
+    def beside(self, topic: str) -> Self:
+        """The same connector, seen from another of its topics."""
+        other = copy(self)
+        other.topic = topic
+        return other
 
     def plain(self) -> Self:
         """Itself, without snapshots and with no fold: for a test that looks at output and positions only."""
@@ -117,7 +124,7 @@ class Place:
 
     def published(self) -> dict[int, int]:
         """The published offset of each source partition."""
-        return {log.partition: log.published for log in self.state().logs}
+        return {log.partition: log.published for log in self.state().logs if log.topic == self.topic}
 
     def taken_over(self) -> bool:
         """Whether a worker has ever owned it."""
