@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
+from connectors.sinks import changelog
+from connectors.sinks.settings import Limits
 from tests.support.kafka import ToSend, consume_all, end_offsets, produce, wait_until
 from tests.support.place import PATIENCE_S, Place
 from tests.support.tasks import failing_tasks
@@ -53,9 +56,12 @@ def ingested(place: Place) -> bool:
     return ends == end_offsets(place.bootstrap, place.topic)
 
 
-def test_a_lag_raised_inside_a_fold_sent_in_parts(spark: SparkSession, place: Place) -> None:
+def test_a_lag_raised_inside_a_fold_sent_in_parts(
+    spark: SparkSession, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A fold that was sent in part goes on to the end it had, whatever the lag says by then."""
-    large = [ToSend(0, f"k{number % 900}".encode(), bytes(100_000)) for number in range(1000)]
+    monkeypatch.setattr(changelog, "Limits", partial(Limits, transaction_bytes=640_000))
+    large = [ToSend(0, f"k{number % 900}".encode(), bytes(1_000)) for number in range(1000)]
     produce(place.bootstrap, place.topic, large, **{"compression.type": "lz4"})
     with failing_tasks(spark, "publish.committed=kill"), pytest.raises(Exception, match="Python worker exited"):
         place.once(spark)
