@@ -21,6 +21,8 @@ BIG = Random(1).randbytes(5_000)
 """Too large however it is compressed."""
 SMALL = {"max.message.bytes": 2_000}
 ALL = Rules(tolerate=True)
+COUNT = 12
+"""Records in each partition: enough to be halved again and again. Each refusal takes the client half a second."""
 
 
 @pytest.fixture
@@ -29,7 +31,7 @@ def changelog(broker: EmbeddedKafka, tmp_path: Path, topic_name: str) -> Changel
     return Changelog(broker.bootstrap, tmp_path, topic_name, partitions=3, output_config=SMALL)
 
 
-def records(*poison: tuple[int, int], per_partition: int = 40) -> list[Rec]:
+def records(*poison: tuple[int, int], per_partition: int = COUNT) -> list[Rec]:
     """Three partitions of small records; those named (partition, offset) are too large for the output."""
     return [
         Rec(at, b"%d" % at, BIG if (number, at) in poison else b"v%d" % at, partition=number)
@@ -38,7 +40,7 @@ def records(*poison: tuple[int, int], per_partition: int = 40) -> list[Rec]:
     ]
 
 
-def all_targets(changelog: Changelog, end: int = 40) -> list[Target]:
+def all_targets(changelog: Changelog, end: int = COUNT) -> list[Target]:
     return [changelog.target(0, end, number) for number in range(3)]
 
 
@@ -88,34 +90,34 @@ def test_a_record_at_the_limit_is_published(changelog: Changelog) -> None:
 def test_a_refused_record_fails_the_connector(changelog: Changelog) -> None:
     """With errors.tolerance=none the error names the one record, and everything before it stays sent."""
     with pytest.raises(RecordRefusedError) as raised:
-        changelog.publish(all_targets(changelog), records((1, 17)))
+        changelog.publish(all_targets(changelog), records((1, 4)))
     text = str(raised.value)
     for part in (
-        f"{changelog.topic}-1 at offset 17",
+        f"{changelog.topic}-1 at offset 4",
         changelog.output,
         "Message size too large",
         "errors.tolerance=all",
     ):
         assert part in text
-    assert [offset for number, offset in seen(changelog) if number == 1] == list(range(17))
+    assert [offset for number, offset in seen(changelog) if number == 1] == list(range(4))
     held = changelog.position(1)
     assert held is not None
-    assert (held.offset, held.fold_end) == (17, 40)
+    assert (held.offset, held.fold_end) == (4, COUNT)
 
 
 @pytest.mark.parametrize(
-    "poison", [[(0, 0)], [(2, 39)], [(1, 17), (1, 18)], [(0, 5), (2, 0), (2, 39)]], ids=["first", "last", "pair", "far"]
+    "poison", [[(0, 0)], [(2, 11)], [(1, 4), (1, 5)], [(0, 5), (2, 0), (2, 11)]], ids=["first", "last", "pair", "far"]
 )
 def test_a_refused_record_is_let_go_and_no_other(changelog: Changelog, poison: list[tuple[int, int]]) -> None:
     """With errors.tolerance=all every other record is seen once, in order; the refused ones are counted."""
     sent = changelog.publish(all_targets(changelog), records(*poison), changelog.publisher(ALL))
-    assert seen(changelog) == [(n, at) for n in range(3) for at in range(40) if (n, at) not in poison]
+    assert seen(changelog) == [(n, at) for n in range(3) for at in range(COUNT) if (n, at) not in poison]
     assert sum(one.refused for one in sent) == len(poison)
-    assert sum(one.records for one in sent) == 120 - len(poison)
+    assert sum(one.records for one in sent) == 3 * COUNT - len(poison)
     for number in range(3):
         held = changelog.position(number)
         assert held is not None
-        assert (held.offset, held.fold_end) == (40, None)
+        assert (held.offset, held.fold_end) == (COUNT, None)
 
 
 def test_a_refused_record_becomes_a_dead_letter(changelog: Changelog) -> None:
