@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
-import pickle
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +23,15 @@ from compactor.errors import (
     PublishInterruptedError,
 )
 from compactor.position import Position, encode
+from compactor.publish import BucketPlan
 from connectors.errors import OutputError, UnreachableError
 from connectors.kafka import gone
 from connectors.kafka.embedded import EmbeddedKafka
 from connectors.kafka.producers import fence_all, initialised, transactional_id
 from connectors.retrying import Retry
+from connectors.sinks.changelog import ChangelogPublisher
 from connectors.sinks.settings import Limits
 from connectors.sinks.transaction import Transaction
-from tests.conftest import ROOT
 from tests.support.kafka import create_topic, delete_topic, open_transaction, wait_until
 from tests.support.publishing import CATALOG_ID, ONE_PIECE_EACH, Changelog, Rec, batch, source_offsets
 
@@ -225,19 +225,19 @@ def test_fencing_aborts_what_is_open(changelog: Changelog) -> None:
         zombie.commit_transaction(10)
 
 
-SCRIPT = """
-import pickle, sys
-publisher, plan, batches = pickle.loads(sys.stdin.buffer.read())
-publisher.publish(plan, iter(batches))
-"""
+@pytest.fixture(scope="module")
+def processes() -> ForkServerContext:
+    """Makes processes that die alone, from one that has imported already what they need."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    return context
 
 
-def run_apart(changelog: Changelog, failpoint: str, plan: Any, batches: list[pa.RecordBatch], limits: Limits) -> int:
-    """Publishes in a process of its own, with a failpoint; its return code."""
-    work = pickle.dumps((changelog.publisher(limits=limits), plan, batches))
-    environment = os.environ | {failpoints.VARIABLE: failpoint, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
-    done = subprocess.run([sys.executable, "-c", SCRIPT], input=work, env=environment, cwd=ROOT, check=False)
-    return done.returncode
+def publish_apart(
+    publisher: ChangelogPublisher, failpoint: str, plan: BucketPlan, batches: list[pa.RecordBatch]
+) -> None:
+    os.environ[failpoints.VARIABLE] = failpoint
+    publisher.publish(plan, iter(batches))
 
 
 @pytest.mark.parametrize(
@@ -255,14 +255,16 @@ def run_apart(changelog: Changelog, failpoint: str, plan: Any, batches: list[pa.
     ],
 )
 def test_a_killed_publish_is_continued_where_its_last_transaction_ended(
-    changelog: Changelog, point: str, survived: list[int], fold_end: int | None
+    processes: ForkServerContext, changelog: Changelog, point: str, survived: list[int], fold_end: int | None
 ) -> None:
     """Killed at any step: a reader sees whole transactions only, and position and fold's end say how to go on."""
     records = [Rec(0), Rec(3), Rec(4), Rec(6)]
-    limits = Limits(transaction_bytes=4)
-    plan = changelog.plan(changelog.target(0, 9))
-    code = run_apart(changelog, f"{point}=kill", plan, [batch(changelog.topic, records)], limits)
-    assert code == -signal.SIGKILL
+    publisher, plan = changelog.publisher(limits=Limits(transaction_bytes=4)), changelog.plan(changelog.target(0, 9))
+    work = (publisher, f"{point}=kill", plan, [batch(changelog.topic, records)])
+    apart = processes.Process(target=publish_apart, args=work)
+    apart.start()
+    apart.join(60)
+    assert apart.exitcode == -signal.SIGKILL
     fence_all({"bootstrap.servers": changelog.bootstrap}, [transactional_id(changelog.connector, 0)])
     assert seen(changelog) == survived
     held = changelog.position()
