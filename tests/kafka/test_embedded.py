@@ -22,15 +22,15 @@ from tests.support.kafka import ToSend, consume_all, create_topic, produce, prod
 _COMMAND = "import typer; from connectors.cli.kafka import kafka; typer.run(kafka)"
 
 
-Run = Callable[..., "tuple[subprocess.Popen[str], list[psutil.Process]]"]
+Run = Callable[..., "tuple[subprocess.Popen[str], list[psutil.Process], str]"]
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Run]:
-    """Runs `keyfold kafka` until it says where it listens; gives it and its children, leaves none behind."""
+    """Runs `keyfold kafka` until it says where it listens; gives it, its children and where, leaves none behind."""
     started: list[psutil.Process] = []
 
-    def command(*arguments: str) -> tuple[subprocess.Popen[str], list[psutil.Process]]:
+    def command(*arguments: str) -> tuple[subprocess.Popen[str], list[psutil.Process], str]:
         process = subprocess.Popen(
             [sys.executable, "-c", _COMMAND, *arguments],
             stdout=subprocess.PIPE,
@@ -40,10 +40,11 @@ def run(tmp_path: Path) -> Iterator[Run]:
         )
         started.append(psutil.Process(process.pid))
         assert process.stdout is not None
-        assert process.stdout.readline().startswith("listening on 127.0.0.1:")
+        said = process.stdout.readline().strip()
+        assert said.startswith("listening on 127.0.0.1:")
         children = started[0].children()
         started.extend(children)
-        return process, children
+        return process, children, said.removeprefix("listening on ")
 
     yield command
     for process in started:
@@ -79,21 +80,6 @@ def test_listens_on_loopback_only(broker: EmbeddedKafka) -> None:
     assert set(listening) <= {"127.0.0.1", "::ffff:127.0.0.1"}
 
 
-def test_killed_broker_comes_back_with_its_data(tmp_path: Path, topic_name: str) -> None:
-    """After SIGKILL, start() brings the same data back on the same port."""
-    broker = EmbeddedKafka(tmp_path / "kafka").start()
-    try:
-        before = broker.bootstrap
-        create_topic(before, topic_name)
-        produce(before, topic_name, [(0, b"k", b"v")])
-        broker.kill()
-        assert not broker.running
-        assert broker.start().bootstrap == before
-        assert [r.value for r in consume_all(before, topic_name)] == [b"v"]
-    finally:
-        broker.stop()
-
-
 def test_used_port_is_refused(tmp_path: Path) -> None:
     """A given port that somebody has is an error with exit code 4, and leaves no process behind."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -105,15 +91,30 @@ def test_used_port_is_refused(tmp_path: Path) -> None:
     assert not broker.running
 
 
-def test_a_port_that_is_lost_to_another_process_is_chosen_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When another process takes the chosen port before the broker binds it, the next one is tried."""
+def test_a_port_that_is_lost_is_chosen_anew_and_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topic_name: str
+) -> None:
+    """When another process takes the chosen port before the broker binds it, the next one is tried.
+
+    After SIGKILL, start() brings the same data back on the same port.
+    """
     free = [free_port() for _ in range(3)]
-    with socket.create_server(("127.0.0.1", 0)) as taken:
+    with socket.create_server(("127.0.0.1", 0)) as taken, monkeypatch.context() as patch:
         chosen = iter([taken.getsockname()[1], free[0], free[1], free[2]])  # a listener's, then its controller's
-        monkeypatch.setattr("connectors.kafka.embedded.free_port", lambda: next(chosen))
-        monkeypatch.setattr("connectors.kafka.embedded._is_free", lambda _port: True)
-        with EmbeddedKafka(tmp_path) as broker:
-            assert broker.bootstrap == f"127.0.0.1:{free[1]}"
+        patch.setattr("connectors.kafka.embedded.free_port", lambda: next(chosen))
+        patch.setattr("connectors.kafka.embedded._is_free", lambda _port: True)
+        broker = EmbeddedKafka(tmp_path).start()
+    try:
+        before = broker.bootstrap
+        assert before == f"127.0.0.1:{free[1]}"
+        create_topic(before, topic_name)
+        produce(before, topic_name, [(0, b"k", b"v")])
+        broker.kill()
+        assert not broker.running
+        assert broker.start().bootstrap == before
+        assert [r.value for r in consume_all(before, topic_name)] == [b"v"]
+    finally:
+        broker.stop()
 
 
 def test_a_broker_that_ends_at_start_shows_its_log(tmp_path: Path) -> None:
@@ -124,31 +125,33 @@ def test_a_broker_that_ends_at_start_shows_its_log(tmp_path: Path) -> None:
     assert str(broker.log_file) in str(caught.value)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_command_is_ready_when_it_says_so_and_ends_cleanly(tmp_path: Path, run: Run, number: signal.Signals) -> None:
-    """Once `keyfold kafka` prints its address a client can use it; a signal ends the broker, and the command with 0."""
-    port = free_port()
-    process, children = run("--port", str(port), "--data-dir", str(tmp_path / "data"))
-    assert AdminClient({"bootstrap.servers": f"127.0.0.1:{port}", "log_level": 0}).list_topics(timeout=10).brokers
+@pytest.mark.parametrize(("number", "given"), [(signal.SIGINT, True), (signal.SIGTERM, False)])
+def test_command_is_ready_when_it_says_so_and_ends_cleanly(
+    tmp_path: Path, run: Run, number: signal.Signals, given: bool
+) -> None:
+    """Once `keyfold kafka` prints its address a client can use it; a signal ends the broker, and the command with 0.
+
+    Without --data-dir the broker's data is in a temporary directory, gone when the command has ended.
+    """
+    address = f"127.0.0.1:{free_port()}"
+    where = ("--port", address.rpartition(":")[2], "--data-dir", str(tmp_path / "data")) if given else ()
+    process, children, listening = run(*where)
+    assert listening == address or not given
+    assert AdminClient({"bootstrap.servers": listening, "log_level": 0}).list_topics(timeout=10).brokers
+    folder = tmp_path / "data" if given else next(tmp_path.glob("keyfold-kafka-*"))
+    log = tmp_path / "kafka.log"
+    log.hardlink_to(folder / "kafka.log")  # it can be read after the directory has gone
     process.send_signal(number)
     _, errors = process.communicate(timeout=40)
     assert (process.returncode, errors) == (0, "")
     assert not [child for child in children if child.is_running()]
-    assert "shut down completed" in (tmp_path / "data" / "kafka.log").read_text(encoding="utf-8")
-
-
-def test_temporary_data_directory_is_removed(tmp_path: Path, run: Run) -> None:
-    """Without --data-dir the broker's data is in a temporary directory, gone when the command has ended."""
-    process, _ = run()
-    assert list(tmp_path.glob("keyfold-kafka-*"))
-    process.terminate()
-    process.communicate(timeout=40)
-    assert not list(tmp_path.glob("keyfold-kafka-*"))
+    assert "shut down completed" in log.read_text(encoding="utf-8")
+    assert folder.exists() == given
 
 
 def test_broker_does_not_outlive_a_killed_command(run: Run) -> None:
     """When the Python process is killed outright, the broker ends by itself."""
-    process, children = run()
+    process, children, _ = run()
     os.kill(process.pid, signal.SIGKILL)
     process.communicate(timeout=10)
     wait_until(lambda: not any(child.is_running() for child in children), "the broker has ended")
