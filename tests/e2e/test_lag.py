@@ -64,7 +64,7 @@ def test_a_lag_raised_inside_a_fold_sent_in_parts(
     large = [ToSend(0, f"k{number % 900}".encode(), bytes(1_000)) for number in range(1000)]
     produce(place.bootstrap, place.topic, large, **{"compression.type": "lz4"})
     with failing_tasks(spark, "publish.committed=kill"), pytest.raises(Exception, match="Python worker exited"):
-        place.once(spark)
+        place.once(spark, publish_local_max_records=-1)
     sent = len(consume_all(place.bootstrap, place.output))
     assert 0 < sent < 900
     place.once(spark, min_compaction_lag_ms=HOUR_MS)
