@@ -90,6 +90,7 @@ class Session:
         or have grown.
         """
         self.bucket, self._looked = bucket, False
+        self._member.poll(0)  # takes up what it was told since, which nobody reads
         if self._producer is None or self._checked_outputs() != self._outputs:
             return self.open(expected)
         self.kept = True
