@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from compactor import inspection, publish, publishjob, publishlocal
+from compactor import inspection, localfold, publish, publishjob, publishlocal
 from compactor.actions import AnyAction, PlanFold, Publish
 from compactor.catalog import Catalog
 from compactor.failpoints import hit
@@ -38,7 +38,7 @@ class Changelog:
     """The published side of one connector: where each partition stands, and what is sent next.
 
     What the group holds is read once after a take-over and again after anything went wrong; between, this
-    worker is the only one that moves it, and every publish task checks that before it sends.
+    worker is the only one that moves it, and every publish checks that before it sends.
     """
 
     def __init__(
@@ -114,9 +114,11 @@ class Changelog:
     def _send(self, state: State, plans: Sequence[BucketPlan], settings: EngineSettings) -> tuple[Sent, ...]:
         """Steps 6 to 11, where they cost least: here for a few records, in Spark's tasks for many."""
         due = publish.due_of(state, plans)
-        if publish.is_little(due, settings.publish_local_records):
+        little = publish.is_little(due, settings.publish_local_records)
+        files = localfold.load(self._storage, (one.slice for one in due)) if little else None
+        if files is not None:
             publisher = self._outside.local_publisher(state, self._isolation.stopping.is_set)
-            return publishlocal.send(self._storage, due, plans, publisher)
+            return publishlocal.send(files, due, plans, publisher)
         publisher = self._outside.publisher(state)
         return publishjob.send(self._spark, self._storage, due, plans, state.buckets, publisher)
 

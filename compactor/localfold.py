@@ -1,32 +1,42 @@
 """The fold of what is little, in this process with Arrow: what `fold.latest(fold.scan(…))` gives, without a Spark job.
 
-Everything that is read is in memory at once; whoever calls has looked how much that is.
+Everything that is read is in memory at once; whoever calls has looked how much that is. Only files that are, byte for
+byte, what was written are decoded here: a damaged page can end the process that reads it (`inspection`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from compactor import footers
 from compactor.fold import LOG, SCAN
-from compactor.log import RunFile
 from compactor.reading import Slice
 from compactor.record import RUN, TopicPartition
 from compactor.storage import Storage
 from compactor.wants import Want, files_of, wants_of
 
+Files = Mapping[str, bytes]
+"""Whole files, by path."""
 
-def latest(storage: Storage, slices: Sequence[Slice]) -> pa.Table:
-    """The latest record of every key of each slice, and every rejected record, by slice and offset (`fold.SCAN`).
 
-    Raises StorageError: MissingFileError and DamagedFileError among them.
-    """
-    read = _scan(storage, slices)
+def load(storage: Storage, slices: Iterable[Slice]) -> Files | None:
+    """Every file that holds anything of `slices`; None where one is not what was written. Raises StorageError."""
+    found: dict[str, bytes] = {}
+    for path, file in files_of(slices).items():
+        found[path] = storage.read(path)
+        if hashlib.sha256(found[path]).hexdigest() != file.sha256:
+            return None
+    return found
+
+
+def latest(files: Files, slices: Sequence[Slice]) -> pa.Table:
+    """The latest record of every key of each slice, and every rejected record, by slice and offset (`fold.SCAN`)."""
+    read = _scan(files, slices)
     found = read.take(pc.sort_indices(read, sort_keys=[(LOG, "ascending"), ("offset", "ascending")]))
     return found.take(pa.array(_last_rows(found)))
 
@@ -41,23 +51,17 @@ def _last_rows(table: pa.Table) -> np.ndarray:
     return np.sort(np.concatenate((last, alone)))
 
 
-def _scan(storage: Storage, slices: Sequence[Slice]) -> pa.Table:
+def _scan(files: Files, slices: Sequence[Slice]) -> pa.Table:
     """The records of all `slices` with the number of their slice; every file is opened once."""
-    files = files_of(slices)
-    found = (one for path, wants in wants_of(slices).items() for one in _of_file(storage, files[path], wants))
+    found = (one for path, wants in wants_of(slices).items() for one in _of_file(files[path], wants))
     return pa.Table.from_batches(found, SCAN)
 
 
-def _of_file(storage: Storage, file: RunFile, wanted: Sequence[Want]) -> Iterator[pa.RecordBatch]:
-    footers.check(storage, file)
+def _of_file(data: bytes, wanted: Sequence[Want]) -> Iterator[pa.RecordBatch]:
     wants: dict[TopicPartition, list[Want]] = {}
     for want in wanted:
         wants.setdefault(want.tp, []).append(want)
-    with (
-        footers.readable(storage, file.path),
-        storage.open_input(file.path) as source,
-        pq.ParquetFile(source, page_checksum_verification=True) as opened,
-    ):
+    with pq.ParquetFile(pa.BufferReader(data)) as opened:
         for group in range(opened.num_row_groups):
             inside = _inside(opened.metadata.row_group(group), wants)
             for batch in opened.read_row_group(group, RUN.names).to_batches() if inside else ():

@@ -39,7 +39,7 @@ class Outside(Protocol):
     def local_publisher(self, state: State, broken_off: Callable[[], bool]) -> Publisher:
         """The same for this process, which may keep its connections until the next time.
 
-        It gives up soon, with PublishInterruptedError, once `broken_off` says so.
+        It gives up soon, with an error, once `broken_off` says so.
         """
         ...
 

@@ -18,7 +18,12 @@ from compactor.record import OfPartition
 from compactor.state import State
 
 LOCAL_BYTES: Final = 64 << 20
-"""More record bytes than this are never folded in the driver: it may have little memory."""
+"""More bytes than this, of records or of files, are never folded in the driver: it may have little memory."""
+
+LOCAL_PARTS: Final = 4_000
+"""Nor from more parts of files, which are read one after the other."""
+
+READ_BACK: Final = "This is a defect of keyfold; what is in doubt is read back before anything else is sent."
 
 
 class Target(OfPartition, Struct, frozen=True, kw_only=True):
@@ -91,9 +96,14 @@ def due_of(state: State, plans: Sequence[BucketPlan]) -> list[Due]:
 
 
 def is_little(due: Sequence[Due], most_records: int) -> bool:
-    """Whether `due` has no more than `most_records` records, nor more bytes than a driver should hold."""
-    files = [extent.file for one in due for extent in one.slice.extents]
-    return sum(file.records for file in files) <= most_records and sum(file.bytes for file in files) <= LOCAL_BYTES
+    """Whether `due` has no more than `most_records` records, and is no more than a driver should hold."""
+    parts = [extent.file for one in due for extent in one.slice.extents]
+    whole = {part.path: part.file_bytes for part in parts}
+    return (
+        sum(part.records for part in parts) <= most_records
+        and len(parts) <= LOCAL_PARTS
+        and max(sum(part.bytes for part in parts), sum(whole.values())) <= LOCAL_BYTES
+    )
 
 
 def complete(plans: Sequence[BucketPlan], sent: Sequence[Sent]) -> tuple[Sent, ...]:
@@ -102,11 +112,8 @@ def complete(plans: Sequence[BucketPlan], sent: Sequence[Sent]) -> tuple[Sent, .
     answered = sorted((one.topic, one.partition, one.end) for one in sent)
     if asked != answered:
         wrong = sorted(set(asked) ^ set(answered))
-        raise FoldError(f"The publishing tasks did not answer for what they were asked: {wrong[:3]}.", DEFECT)
+        raise FoldError(f"The publishing tasks did not answer for what they were asked: {wrong[:3]}.", READ_BACK)
     return tuple(sent)
-
-
-DEFECT: Final = "This is a defect of keyfold; what is in doubt is read back before anything else is sent."
 
 
 def _is_sent(target: Target, log: PartitionLog) -> bool:

@@ -16,7 +16,7 @@ from msgspec import structs
 from compactor import fold, record
 from compactor.errors import FoldError
 from compactor.faults import tagging, unwrapping
-from compactor.publish import DEFECT, BucketPlan, Due, Publisher, Sent, complete
+from compactor.publish import READ_BACK, BucketPlan, Due, Publisher, Sent, complete
 from compactor.storage import Storage
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _publish(
 def _of_bucket(plan: BucketPlan, first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in chain([first.slice(1)], rest):
         if not pc.all(pc.equal(batch[_BUCKET], plan.bucket), min_count=0).as_py():
-            raise FoldError(f"The task of bucket {plan.bucket} was given another bucket's records.", DEFECT)
+            raise FoldError(f"The task of bucket {plan.bucket} was given another bucket's records.", READ_BACK)
         if batch.num_rows:
             columns = [batch[field.name].cast(field.type) for field in record.RUN]
             yield pa.RecordBatch.from_arrays(columns, schema=record.RUN)

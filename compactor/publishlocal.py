@@ -3,35 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import structlog
 
 from compactor import localfold
+from compactor.errors import FencedError
 from compactor.fold import LOG
+from compactor.localfold import Files
 from compactor.publish import BucketPlan, Due, Publisher, Sent, complete
 from compactor.record import RUN
-from compactor.storage import Storage
 
 _THREADS: Final = 8
 _ROWS: Final = 10_000
+_log = structlog.get_logger()
 
 
-def send(storage: Storage, due: Sequence[Due], plans: Sequence[BucketPlan], publisher: Publisher) -> tuple[Sent, ...]:
-    """Steps 6 to 11 for every plan, all of `due` in memory; the buckets beside one another, as they wait for brokers.
+def send(files: Files, due: Sequence[Due], plans: Sequence[BucketPlan], publisher: Publisher) -> tuple[Sent, ...]:
+    """Steps 6 to 11 for every plan, all of `due` from `files`; buckets beside one another, as they wait for brokers.
 
-    Raises StorageError, and what the publisher raises: where several buckets fail, the error of the first.
+    Raises what the publisher raises. Where several buckets fail, that a newer owner is there counts first, then the
+    first bucket; the others are logged.
     """
-    folded = localfold.latest(storage, [one.slice for one in due])
-    with ThreadPoolExecutor(min(_THREADS, len(plans))) as pool:
+    folded = localfold.latest(files, [one.slice for one in due])
+    with ThreadPoolExecutor(_THREADS) as pool:
         answers = [
             pool.submit(copy_context().run, publisher.publish, plan, _of_bucket(folded, due, plan.bucket))
             for plan in plans
         ]
+    _raise_failure(answers)
     return complete(plans, [one for answer in answers for one in answer.result()])
+
+
+def _raise_failure(answers: Sequence[Future[Sequence[Sent]]]) -> None:
+    failures = [error for answer in answers if (error := answer.exception()) is not None]
+    if not failures:
+        return
+    first = next((error for error in failures if isinstance(error, FencedError)), failures[0])
+    for error in failures:
+        if error is not first:
+            _log.warning("another bucket's publish failed too", error=str(error))
+    raise first
 
 
 def _of_bucket(folded: pa.Table, due: Sequence[Due], bucket: int) -> Iterator[pa.RecordBatch]:

@@ -3,7 +3,7 @@
     python -m connectors.class_training spark|kafka ARCHIVE
 
 Only kinds of work matter, not amounts: a Python source read by a stream, files written where it was read, and a fold
-of them in the way of compactor/fold.py and compactor/publish.py.
+of them in the way of compactor/fold.py and compactor/publishjob.py.
 """
 
 from __future__ import annotations

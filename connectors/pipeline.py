@@ -127,6 +127,7 @@ class Pipeline:
         """Takes over, publishes what is due and carries `request` out, without reading anything new."""
         with ExitStack() as stack:
             life = self.begin(stack)
+            stack.callback(life.upkeep.interrupt)  # whoever breaks the command off does not wait for brokers
             life.engine.tick(self._clock.now_ms())
             return life.answers.carry_out(request)
 

@@ -92,8 +92,8 @@ PACE: Final = group(
         "publish.local.max.records",
         minus_one_or(0, "everything is published by Spark's tasks"),
         "100000",
-        "A publish of up to so many records (and 64 MiB) is folded and sent by the worker's own process, which takes a "
-        "tenth of a second; a larger one by Spark's tasks.",
+        "A publish of up to so many records (and 64 MiB) is folded and sent by the worker's own process, without a "
+        "Spark job; a larger one by Spark's tasks.",
         "records",
     ),
     Key(

@@ -52,6 +52,7 @@ REFUSED: Final[dict[str, str]] = {
     "max.poll.records": "keyfold bounds batches itself; see max.offsets.per.trigger",
     "consume.callback.max.messages": "keyfold bounds batches itself; see max.offsets.per.trigger",
     "share.*": "keyfold uses no share groups",
+    "metadata.recovery.strategy": "after a re-bootstrap librdkafka's transactions may wait without end",
     "allow.auto.create.topics": "keyfold never creates a source topic",
     "exclude.internal.topics": "keyfold never reads internal topics by pattern",
     "topic.blacklist": "use topics or topics.regex",

@@ -75,7 +75,9 @@ def _ask(
     consumer: Consumer, partitions: Iterable[TopicPartition], timeout_s: float
 ) -> tuple[list[Partition], KafkaError | None]:
     try:
-        return consumer.committed([Partition(tp.topic, tp.partition) for tp in partitions], timeout_s), None
+        found = consumer.committed([Partition(tp.topic, tp.partition) for tp in partitions], timeout_s)
+        consumer.poll(0)  # takes up what it was told since the last time, which nobody reads
+        return found, None
     except KafkaException as error:
         heard = consumer.poll(0)  # that the coordinator may not be asked for is told there, and nowhere else
         refusal = heard.error() if heard is not None else None

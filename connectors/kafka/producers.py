@@ -22,8 +22,11 @@ PINNED: Final[dict[str, Setting]] = {
     "enable.idempotence": True,
     "allow.auto.create.topics": False,
     "delivery.report.only.error": True,
+    # After a re-bootstrap, send_offsets_to_transaction of librdkafka 2.16 waits without end, whatever its time-out, for
+    # a broker that it has dropped. The bootstrap servers are asked by the next producer.
+    "metadata.recovery.strategy": "none",
 }
-"""What no override may change: exactly once, and a deleted output topic that stays deleted."""
+"""What no override may change: exactly once, a deleted output topic that stays deleted, and an end to all waiting."""
 
 DEFAULTS: Final[dict[str, Setting]] = {
     "linger.ms": 20,
@@ -33,9 +36,6 @@ DEFAULTS: Final[dict[str, Setting]] = {
     # A short queue: what a slow broker has not taken must not wait here beyond the transaction's time.
     "queue.buffering.max.messages": 200_000,
     "queue.buffering.max.kbytes": 32 << 10,
-    # After a re-bootstrap, send_offsets_to_transaction of librdkafka 2.16 waits without end, whatever its time-out, for
-    # a broker that it has dropped. The bootstrap servers are asked by the next producer.
-    "metadata.recovery.strategy": "none",
     # The topic's own max.message.bytes decides, not librdkafka's 1,000,000.
     "message.max.bytes": 1_000_000_000,
     # Everything that goes wrong is raised; librdkafka's lines would only repeat it without the connector's name.

@@ -1,6 +1,7 @@
-"""Republishes folded records: the publisher that runs inside publish tasks (steps 6 to 11 of docs/protocol.md).
+"""Republishes folded records: the publisher of publish tasks, and of the driver (steps 6 to 11 of docs/protocol.md).
 
- 6  fence      a new producer shuts out every older one of its bucket; the plan's epoch is still the newest
+ 6  fence      a new producer shuts out every older one of its bucket, unless one is kept (sinks/local.py); the plan's
+               epoch is still the newest
  7  positions  the group holds exactly what was planned from
  8  begin      a transaction
  9  send       survivors to the same partition of the output, dead letters to their topic, by offset; flush
@@ -12,6 +13,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -20,12 +22,13 @@ from msgspec import Struct
 from compactor.errors import PublishInterruptedError
 from compactor.publish import BucketPlan, Sent
 from compactor.storage import Storage
+from connectors.errors import UnreachableError
 from connectors.kafka import producers
 from connectors.retrying import Retry
 from connectors.sinks.ledger import Ledger
 from connectors.sinks.pieces import Piece, loads, pieces
 from connectors.sinks.refusal import Verdicts, send_all
-from connectors.sinks.session import Bucket, Session
+from connectors.sinks.session import Asking, Bucket, Session
 from connectors.sinks.settings import Clients, Limits, Rules
 from connectors.sinks.transaction import Refused, Transaction
 
@@ -77,15 +80,12 @@ class ChangelogPublisher(Struct, frozen=True, kw_only=True):
         """
         if not plan.targets:
             return ()
-        session = self.session(plan)
-        try:
-            return self.send(session, plan, records)
-        finally:
-            session.close()
+        with closing(Asking(self.connector, self.clients)) as asking:
+            return self.send(self.session(plan, asking), plan, records)
 
-    def session(self, plan: BucketPlan, broken_off: Callable[[], bool] = lambda: False) -> Session:
-        """The clients for a plan, not open yet; close them."""
-        return Session(self._bucket(plan), self.clients, self.limits, broken_off)
+    def session(self, plan: BucketPlan, asking: Asking, broken_off: Callable[[], bool] = lambda: False) -> Session:
+        """A session for a plan, not open yet."""
+        return Session(self._bucket(plan), self.clients, self.limits, asking, broken_off)
 
     def send(self, session: Session, plan: BucketPlan, records: Iterator[pa.RecordBatch]) -> Sequence[Sent]:
         """As `publish`, with a session of the plan's bucket that may have been open before."""
@@ -124,8 +124,8 @@ class ChangelogPublisher(Struct, frozen=True, kw_only=True):
 
             try:
                 return self.limits.retry.run(once, what, stopped=session.broken_off)
-            except PublishInterruptedError:
-                if not session.kept:
+            except (PublishInterruptedError, UnreachableError):  # neither comes once a commit may have taken effect
+                if not session.kept or session.broken_off():
                     raise
                 return self.limits.retry.run(once, what, stopped=session.broken_off)
 

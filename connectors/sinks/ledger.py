@@ -1,4 +1,4 @@
-"""How far one publish task has come: the position that each partition holds, and what was sent for it."""
+"""How far one plan has come: the position that each partition holds, and what was sent for it."""
 
 from __future__ import annotations
 

@@ -6,20 +6,39 @@ these out: they are given up before.
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import Final
 
 import pyarrow as pa
 
 from compactor.publish import BucketPlan, Sent
 from connectors.sinks.changelog import ChangelogPublisher
-from connectors.sinks.session import Session
+from connectors.sinks.session import Asking, Session
+
+KEPT_S: Final = 60.0
+"""What nobody has published with for so long is not kept: the brokers may have moved since."""
 
 
 class Sessions:
-    """The open session of each bucket, from one publish of this process to the next."""
+    """The open session of each bucket, and the clients that all share, from one publish to the next."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._asking: Asking | None = None
         self._open: dict[int, Session] = {}
+        self._used = clock()
+
+    def begin(self, publisher: ChangelogPublisher) -> Asking:
+        """The clients to ask with; before the first of a publish's buckets begins."""
+        with self._lock:
+            if self._clock() - self._used > KEPT_S:
+                self._close()
+            self._used = self._clock()
+            self._asking = self._asking or Asking(publisher.connector, publisher.clients)
+            return self._asking
 
     def take(self, bucket: int) -> Session | None:
         """That of `bucket`, which belongs to the caller now."""
@@ -28,30 +47,39 @@ class Sessions:
     def put(self, bucket: int, session: Session) -> None:
         """Keeps a session whose last transaction was committed."""
         self._open[bucket] = session
+        self._used = self._clock()
 
     def close(self) -> None:
-        """Gives all of them up."""
+        """Gives everything up; nobody publishes meanwhile."""
+        with self._lock:
+            self._close()
+
+    def _close(self) -> None:
         while self._open:
-            self._open.popitem()[1].close()
+            self._open.popitem()[1].give_up()
+        if self._asking is not None:
+            self._asking.close()
+        self._asking = None
 
 
 class LocalPublisher:
-    """Publishes as `publisher` does, with the sessions that are kept in `sessions`."""
+    """Publishes as `publisher` does, with what is kept in `sessions`."""
 
     def __init__(self, publisher: ChangelogPublisher, sessions: Sessions, broken_off: Callable[[], bool]) -> None:
         self._publisher = publisher
         self._sessions = sessions
+        self._asking = sessions.begin(publisher)
         self._broken_off = broken_off
 
     def publish(self, plan: BucketPlan, records: Iterator[pa.RecordBatch]) -> Sequence[Sent]:
         """See ChangelogPublisher. A session that anything went wrong with is not kept."""
         if not plan.targets:
             return ()
-        session = self._sessions.take(plan.bucket) or self._publisher.session(plan, self._broken_off)
+        session = self._sessions.take(plan.bucket) or self._publisher.session(plan, self._asking, self._broken_off)
         try:
             sent = self._publisher.send(session, plan, records)
         except BaseException:
-            session.close()
+            session.give_up()
             raise
         self._sessions.put(plan.bucket, session)
         return sent

@@ -1,4 +1,4 @@
-"""Cuts the stream of a publish task into pieces of one partition, and pieces into loads of one transaction."""
+"""Cuts the records of a plan into pieces of one partition, and pieces into loads of one transaction."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def moved_by(position: Position | None, catalog_id: str, members: Sequence[str])
             f"catalog {position.catalog_id} wrote it: a connector of this name with another storage.location",
             "Stop that one, or rename it.",
         )
-    return "another publish task of this connector committed it", AGAIN
+    return "another publish of this connector committed it", AGAIN
 
 
 def _same(position: Position | None, offset: int | None, catalog_id: str) -> bool:

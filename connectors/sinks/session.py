@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -20,7 +22,7 @@ from connectors.errors import OutputError, UnreachableError
 from connectors.kafka import gone, groups
 from connectors.kafka.admin import Admin, TopicInfo, chunks, group_id
 from connectors.kafka.failures import FENCED, NOT_ALLOWED, cause, not_allowed, typed
-from connectors.kafka.producers import LARGEST_BATCH, initialised, settings, transactional_id
+from connectors.kafka.producers import LARGEST_BATCH, SLICE_S, initialised, settings, transactional_id
 from connectors.sinks import others
 from connectors.sinks.positions import AGAIN, moved, moved_by, read_positions
 from connectors.sinks.settings import Clients, Limits
@@ -29,7 +31,7 @@ _ABORT_S: Final = 2.0
 
 
 class Bucket(Struct, frozen=True, kw_only=True):
-    """What one publish task is for: a connector's bucket, the plan it was given, and where the truth is."""
+    """What one plan is for: a connector's bucket, the plan it was given, and where the truth is."""
 
     connector: str
     plan: BucketPlan
@@ -40,27 +42,46 @@ class Bucket(Struct, frozen=True, kw_only=True):
         return f"Connector {self.connector}, bucket {self.plan.bucket}"
 
 
+class Asking:
+    """The clients that only ask: one of each will do for any number of buckets of one process."""
+
+    def __init__(self, connector: str, clients: Clients) -> None:
+        self.admin = Admin(clients.admin)
+        self.member = groups.member(clients.admin, group_id(connector))
+
+    def close(self) -> None:
+        """Gives their connections up."""
+        self.member.close()
+
+
 class Session:
-    """The clients of one publish task, or in the driver of one bucket.
+    """The producer of one bucket, for one publish task or, in the driver, from one publish to the next.
 
     It is opened again after a refused batch: librdkafka's sequence numbers go on behind it, and the broker
     would take nothing more of that producer.
 
     `kept`: the producer is of an earlier plan and has not committed anything of this one; who has shut it out since is
-    only known when it tries. Once `broken_off` says so, nothing is waited for any more.
+    only known when it tries. Once `broken_off` says so, nothing is waited for any more. `failed` is given to librdkafka
+    with every record, which keeps it for ever where a producer is let go with records under way: it holds no client.
     """
 
     def __init__(
-        self, bucket: Bucket, clients: Clients, limits: Limits, broken_off: Callable[[], bool] = lambda: False
+        self,
+        bucket: Bucket,
+        clients: Clients,
+        limits: Limits,
+        asking: Asking,
+        broken_off: Callable[[], bool] = lambda: False,
     ) -> None:
         self.bucket = bucket
         self.limits = limits
         self.broken_off = broken_off
         self.failures: list[KafkaError] = []
-        self.admin = Admin(clients.admin)
+        self.failed = partial(_note, self.failures)
+        self.admin = asking.admin
         self.kept = False
         self._clients = clients
-        self._member = groups.member(clients.admin, group_id(bucket.connector))
+        self._member = asking.member
         self._producer: Producer | None = None
         self._outputs: Mapping[str, TopicInfo] = {}
         self._looked = False
@@ -77,21 +98,24 @@ class Session:
         `expected` is the committed offset of each partition, None where there is none. Raises FencedError
         (a newer owner), PositionMovedError, OutputError, UnreachableError.
         """
-        self._producer, self.kept = None, False
-        self._outputs = self._checked_outputs()
+        self.give_up()
+        self._outputs = {**self._outputs, **self._checked_outputs()}
         config = settings(self._clients.producer, self._transactional_id, self._largest_message())
         self._producer = initialised(config, self.limits.deadline_s, self.broken_off)
-        self._prove(expected)
+        try:
+            self._prove(expected)
+        except BaseException:
+            self.give_up()  # steps 6 and 7 belong together: whoever tries again begins with both
+            raise
 
     def go_on(self, bucket: Bucket, expected: Mapping[TopicPartition, int | None]) -> None:
         """Steps 6 and 7 for the next plan, with the producer that there is.
 
-        Nobody has shut it out, or its next transaction fails. A new one where the outputs are not those that it knows,
-        or have grown.
+        Nobody has shut it out, or its next transaction fails. A new one where an output is not as the producer knows
+        it: it has grown, or nothing was sent to it before.
         """
         self.bucket, self._looked = bucket, False
-        self._member.poll(0)  # takes up what it was told since, which nobody reads
-        if self._producer is None or self._checked_outputs() != self._outputs:
+        if self._producer is None or self._checked_outputs().items() - self._outputs.items():
             return self.open(expected)
         self.kept = True
         return self._prove(expected)
@@ -123,9 +147,21 @@ class Session:
 
     def offsets(self, positions: Sequence[Partition]) -> None:
         """Step 10: puts `positions` into the open transaction."""
-        metadata = self._member.consumer_group_metadata()
         for part in chunks(positions):
-            self.producer.send_offsets_to_transaction(list(part), metadata, self.limits.deadline_s)
+            self._add(list(part), time.monotonic() + self.limits.deadline_s)
+
+    def _add(self, positions: list[Partition], until: float) -> None:
+        """A slice of time after the other, so that whoever breaks it off is heard."""
+        metadata = self._member.consumer_group_metadata()
+        while True:
+            left = max(0.1, until - time.monotonic())
+            try:
+                return self.producer.send_offsets_to_transaction(positions, metadata, min(SLICE_S, left))
+            except KafkaException as error:
+                found = cause(error)
+                over = time.monotonic() >= until or self.broken_off()
+                if over or not found.retriable() or found.txn_requires_abort():
+                    raise
 
     def verdict(self, error: KafkaError, doing: str) -> KeyfoldError:
         """What `error` of the producer means; raises FencedError where a newer owner caused it."""
@@ -134,7 +170,7 @@ class Session:
         if error.code() in FENCED or error.fatal():
             self.check_epoch()
             return PublishInterruptedError(
-                f"{self.bucket}: {doing}: its producer was shut out, by a later publish task of this worker, by "
+                f"{self.bucket}: {doing}: its producer was shut out, by a later publish of this worker, by "
                 f"transaction.timeout.ms, or by a worker of this connector name with another catalog: {error.str()}.",
                 f"{AGAIN} If it goes on, look for a worker of the same connector name with another storage.location.",
             )
@@ -176,15 +212,13 @@ class Session:
         except KafkaException:
             return  # the next producer with the same id aborts it
 
-    def failed(self, error: KafkaError | None, _message: object) -> None:
-        """The delivery report of a record: only failures come here."""
-        if error is not None:
-            self.failures.append(error)
+    def committed(self) -> None:
+        """A transaction of this plan has taken effect: nobody had shut the producer out."""
+        self.kept = False
 
-    def close(self) -> None:
-        """Gives all connections up."""
-        self._producer = None
-        self._member.close()
+    def give_up(self) -> None:
+        """Lets the producer go."""
+        self._producer, self.kept = None, False
 
     @property
     def _transactional_id(self) -> str:
@@ -226,3 +260,9 @@ class Session:
                 f"{expected[tp]} ({len(wrong)} of {len(expected)} positions have moved): {why}.",
                 action,
             )
+
+
+def _note(failures: list[KafkaError], error: KafkaError | None, _message: object) -> None:
+    """The delivery report of a record: only failures come here."""
+    if error is not None:
+        failures.append(error)

@@ -1,4 +1,4 @@
-"""What the publisher is told of a connector: plain values, pickled into every publish task."""
+"""What the publisher is told of a connector: plain values, which Spark pickles into every task."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class Transaction:
         self._send_positions(positions)
         hit("publish.offsets")
         self._commit()
-        session.kept = False
+        session.committed()
         hit("publish.committed")
         self._ledger.commit(positions, self._tallies)
         return count

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import pyarrow.parquet as pq
 
-from compactor import manifest, publishlocal
+from compactor import localfold, manifest, publishlocal
 from compactor.actions import AddSnapshot
 from compactor.local import LocalStorage
 from compactor.publish import BucketPlan, Target, due_of
@@ -56,7 +56,10 @@ class Follower:
         )
         plan = BucketPlan(bucket=0, epoch=kept.catalog.epoch, catalog_id="c", targets=(target,))
         state = kept.catalog.state
-        publishlocal.send(kept.storage, due_of(state, [plan]), [plan], self._outside.publisher(state))
+        due = due_of(state, [plan])
+        files = localfold.load(kept.storage, (one.slice for one in due))
+        assert files is not None
+        publishlocal.send(files, due, [plan], self._outside.publisher(state))
         assert self._outside.output.records.keys() <= {self._tp}
         kept.publish({self._tp.partition: stop}, now_ms)
 

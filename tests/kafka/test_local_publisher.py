@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
+from msgspec.structs import replace
 
 from compactor.errors import FencedError, PositionMovedError
 from connectors.errors import OutputError, UnreachableError
 from connectors.kafka.embedded import EmbeddedKafka
 from connectors.kafka.producers import fence_all, transactional_id
 from connectors.sinks.changelog import ChangelogPublisher
-from connectors.sinks.local import LocalPublisher, Sessions
-from connectors.sinks.session import Session
+from connectors.sinks.local import KEPT_S, LocalPublisher, Sessions
+from connectors.sinks.session import Asking, Bucket, Session
 from connectors.sinks.settings import Clients, Limits
 from tests.support.kafka import create_topic, delete_topic, wait_until
 from tests.support.publishing import Changelog, Rec, batch, source_offsets
@@ -62,6 +66,52 @@ def test_the_next_publish_goes_on_with_the_same_producer(local: Local) -> None:
     position = local.changelog.position()
     assert position is not None
     assert position.offset == 5
+
+
+def test_a_producer_knows_all_outputs_of_its_bucket(local: Local) -> None:
+    """Topics that take turns do not cost a new producer each time."""
+    one = local.changelog
+    other = f"{one.output}.2"
+    create_topic(one.bootstrap, other, 1)
+    ids = {one.output: one.output_id, other: one.admin.describe([other])[other].id}
+    producers = []
+    for offset, output in enumerate((one.output, other, one.output, other)):
+        target = one.target(offset, offset + 1, found=offset or None, output=output)
+        publisher = LocalPublisher(replace(one.publisher(), output_ids=ids), local.sessions, lambda: False)
+        publisher.publish(one.plan(target), iter([batch(one.topic, [Rec(offset)])]))
+        producers.append(local.session().producer)
+    assert producers[1] is not producers[0]
+    assert producers[1] is producers[2] is producers[3]
+
+
+def test_what_nobody_used_for_long_is_not_kept(broker: EmbeddedKafka, tmp_path: Path, topic_name: str) -> None:
+    """The brokers may have moved since."""
+    local, now = Local(Changelog(broker.bootstrap, tmp_path, topic_name)), [0.0]
+    local.sessions = Sessions(lambda: now[0])
+    local.publish(0)
+    first = local.session()
+    now[0] += KEPT_S + 1
+    local.publish(1)
+    assert local.session() is not first
+    assert seen(local) == [0, 1]
+
+
+def test_a_session_with_records_under_way_is_not_held_for_ever(local: Local) -> None:
+    """Librdkafka keeps what it was given with a record that is never reported: that must not hold any client."""
+    one = local.changelog
+    clients = Clients(producer={"bootstrap.servers": "127.0.0.1:1"}, admin={"bootstrap.servers": one.bootstrap})
+    asking = Asking(one.connector, clients)
+    session = Session(
+        Bucket(connector=one.connector, plan=one.plan(one.target(0, 1)), storage=one.storage, output_ids={}),
+        clients, Limits(), asking,
+    )  # fmt: skip
+    producer = Producer({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
+    producer.produce(one.output, b"v", on_delivery=session.failed)
+    held = weakref.ref(session)
+    del producer, session
+    gc.collect()
+    assert held() is None
+    asking.close()
 
 
 def test_a_producer_that_was_shut_out_is_replaced(local: Local) -> None:

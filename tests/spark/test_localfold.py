@@ -1,16 +1,15 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 from compactor import fold, localfold
 from compactor.errors import StorageError
 from compactor.local import LocalStorage
-from compactor.reading import between
-from compactor.record import RUN
+from compactor.reading import Slice, between
 from tests.support.engine import Row, ingested, log_of, new_state, read_all, row
 
 KEYS = [b"", b"\x00", b"a", b"ab", b"\xff", b"a" * 300, None]
@@ -33,6 +32,12 @@ def rows_of(seed: int, partitions: int, lo: int, hi: int) -> list[Row]:
     ]
 
 
+def files_of(storage: LocalStorage, slices: Sequence[Slice]) -> localfold.Files:
+    found = localfold.load(storage, slices)
+    assert found is not None
+    return found
+
+
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("partitions", [1, 40])
 def test_it_leaves_what_the_fold_on_spark_leaves(
@@ -48,35 +53,38 @@ def test_it_leaves_what_the_fold_on_spark_leaves(
     slices = [between(log, 7 * seed, 60 - 5 * seed) for log in state.logs]
     order = [("log", "ascending"), ("offset", "ascending")]
     wanted = fold.latest(fold.scan(spark, storage, slices)).select(*fold.SCAN.names).toArrow().sort_by(order)
-    found = localfold.latest(storage, slices)
+    found = localfold.latest(files_of(storage, slices), slices)
     assert found.num_rows > 0
     assert found.select(fold.SCAN.names).to_pylist() == wanted.to_pylist()
 
 
 def test_nothing_to_fold_is_an_empty_table(storage: LocalStorage) -> None:
     """A plan may only commit positions."""
-    found = localfold.latest(storage, [between(log_of(new_state({0: 0})), 0, 0)])
+    slices = [between(log_of(new_state({0: 0})), 0, 0)]
+    found = localfold.latest(files_of(storage, slices), slices)
     assert found.schema.names == fold.SCAN.names
     assert found.num_rows == 0
 
 
-def test_a_damaged_page_is_an_error_and_never_a_record(storage: LocalStorage) -> None:
-    """What the page's checksum does not cover is not sent; the rest of the log is looked at by whoever catches this."""
+@pytest.mark.parametrize("place", [0.3, 0.999])
+def test_a_file_that_is_not_what_was_written_is_not_decoded_here(storage: LocalStorage, place: float) -> None:
+    """A damaged page can end the process that reads it: Spark's, then, which is another one."""
     rows = [row(0, offset, b"k%d" % offset, b"v" * 100) for offset in range(200)]
     state = ingested(storage, new_state({0: 0}), [read_all(rows, {0: (0, 200)})])
     log = log_of(state)
+    slices = [between(log, 0, 200)]
+    assert localfold.load(storage, slices) is not None
     path = log.runs[0].files[0].path
     data = bytearray(storage.read(path))
-    at = len(data) // 3
-    data[at] ^= 0xFF
+    data[int(len(data) * place)] ^= 0xFF
     storage.delete(path)
     storage.create(path, bytes(data))
-    with pytest.raises(StorageError):
-        localfold.latest(storage, [between(log, 0, 200)])
+    assert localfold.load(storage, slices) is None
 
 
-def test_the_rows_are_those_of_a_run(storage: LocalStorage) -> None:
-    """A publisher is given record.RUN, column by column."""
+def test_a_missing_file_is_an_error(storage: LocalStorage) -> None:
+    """It is never an empty one."""
     state = ingested(storage, new_state({0: 0}), [read_all([row(0, 0, b"k", b"v")], {0: (0, 1)})])
-    found = localfold.latest(storage, [between(log_of(state), 0, 1)])
-    assert found.select(RUN.names).schema.equals(pa.schema(RUN))
+    storage.delete(log_of(state).runs[0].files[0].path)
+    with pytest.raises(StorageError):
+        localfold.load(storage, [between(log_of(state), 0, 1)])

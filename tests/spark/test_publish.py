@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from compactor import publish, publishjob, publishlocal
+from compactor import localfold, publish, publishjob, publishlocal
 from compactor.errors import FencedError, KeyfoldError
 from compactor.local import LocalStorage
 from compactor.publish import BucketPlan, Publisher, Sent
@@ -41,7 +41,10 @@ def send(request: pytest.FixtureRequest, spark: SparkSession, storage: LocalStor
         return publishjob.send(spark, storage, publish.due_of(state, due), due, buckets, publisher)
 
     def here(state: State, due: Sequence[BucketPlan], _buckets: int, publisher: Publisher) -> Sequence[Sent]:
-        return publishlocal.send(storage, publish.due_of(state, due), due, publisher)
+        parts = publish.due_of(state, due)
+        files = localfold.load(storage, (one.slice for one in parts))
+        assert files is not None
+        return publishlocal.send(files, parts, due, publisher)
 
     return here if request.param == "this process" else on_spark
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
-from compactor import inspection, publishjob, publishlocal
+from compactor import inspection, localfold, publishjob, publishlocal
 from compactor.actions import AddPartition, AddTopic, Append, CloseTopic, SetBuckets
 from compactor.catalog import Catalog
 from compactor.changelog import CAREFUL, Changelog
@@ -45,6 +45,8 @@ class World:
         self.ways: list[str] = []
         monkeypatch.setattr(publishjob, "send", self._by_tasks)
         monkeypatch.setattr(publishlocal, "send", self._here)
+        self.sound = True
+        monkeypatch.setattr(localfold, "load", lambda *_: {} if self.sound else None)
 
     def grow(self) -> None:
         """One more record for every partition of t."""
@@ -68,7 +70,7 @@ class World:
         self.ways.append("tasks")
         return self._send(plans)
 
-    def _here(self, _storage: object, _due: object, plans: Iterable[BucketPlan], _publisher: object) -> Any:
+    def _here(self, _files: object, _due: object, plans: Iterable[BucketPlan], _publisher: object) -> Any:
         self.ways.append("here")
         return self._send(plans)
 
@@ -88,10 +90,13 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def test_a_few_records_are_sent_without_spark(world: World) -> None:
-    """Up to the limit here, beyond it by tasks: -1 is never here, 0 only what has no records."""
-    for local in (PARTITIONS, PARTITIONS - 1, 0, -1):
+    """Up to the limit here, beyond it by tasks; so is what lies in a file that is not what was written."""
+    for local in (PARTITIONS, PARTITIONS - 1, -1):
         world.grow()
         assert len(world.publish(local=local)) == PARTITIONS
+    world.grow()
+    world.sound = False
+    assert len(world.publish(local=PARTITIONS)) == PARTITIONS
     assert world.ways == ["here", "tasks", "tasks", "tasks"]
 
 
