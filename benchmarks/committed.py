@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import wait
 from functools import cache
 from typing import Final
@@ -32,11 +32,17 @@ def ends(bootstrap: str, topic: str) -> dict[int, int]:
 
 def reached(bootstrap: str, group: str, topic: str) -> Callable[[], bool]:
     """A condition that waits a moment and says whether `group` has committed the ends that `topic` has now."""
-    wanted = ends(bootstrap, topic)
+    return covers(bootstrap, group, topic, ends(bootstrap, topic))
+
+
+def covers(
+    bootstrap: str, group: str, topic: str, wanted: Mapping[int, int], poll_s: float = _POLL_S
+) -> Callable[[], bool]:
+    """The same for ends that are known: asking for those of a thousand partitions takes its time."""
     asked = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, number) for number in wanted])
 
     def look() -> bool:
-        time.sleep(_POLL_S)
+        time.sleep(poll_s)
         try:
             found = client(bootstrap).list_consumer_group_offsets([asked])[group].result(_TIMEOUT_S).topic_partitions
         except KafkaException:  # it does not exist yet

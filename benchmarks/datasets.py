@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Iterator
@@ -9,12 +10,14 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
 from typing import Final
+from uuid import uuid4
 
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import NewTopic
 from msgspec import Struct
 from msgspec.structs import replace
 
+from benchmarks import alone
 from benchmarks.committed import client, ends
 
 _TIMEOUT_S: Final = 60.0
@@ -50,12 +53,34 @@ DATA_SETS: Final = {
         DataSet(name="zipf", zipf=True),
         DataSet(name="1-partition", records=2_000_000, keys=200_000, partitions=1),
         DataSet(name="64-partitions", records=2_000_000, keys=200_000, partitions=64),
+        DataSet(name="keys-1M", records=1_000_000, keys=1_000_000, value_bytes=20),
+        DataSet(name="keys-5M", records=5_000_000, keys=5_000_000, value_bytes=20),
+        DataSet(name="keys-50M", records=50_000_000, keys=50_000_000, value_bytes=20),
     )
 }
 
 
 ONE: Final = DataSet(name="one", records=1, keys=1, partitions=1)
 """What a program's start is measured on."""
+
+
+SCALE: Final = "BENCH_SCALE"
+"""The variable that says how many times as many records there are as written here: processes give it on."""
+
+
+def scale() -> float:
+    """How many times as many records as written here are measured."""
+    return float(os.environ.get(SCALE, "1"))
+
+
+def named(name: str) -> DataSet:
+    """The data set `name` as it is measured now."""
+    return DATA_SETS[name].scaled(scale())
+
+
+def filled(bootstrap: str, data: DataSet) -> str:
+    """The name of a new topic with `data`, filled by a process of its own."""
+    return alone.call(f"fill {data.name}", _new, bootstrap, data)
 
 
 def fill(bootstrap: str, topic: str, data: DataSet) -> float:
@@ -86,6 +111,12 @@ def make(bootstrap: str, topic: str, partitions: int, policy: str = "delete") ->
 def share(data: DataSet, partition: int) -> int:
     """How many records of `data` partition number `partition` gets."""
     return data.records // data.partitions + (partition < data.records % data.partitions)
+
+
+def _new(bootstrap: str, data: DataSet) -> str:
+    topic = f"{data.name}-{uuid4().hex[:6]}"
+    fill(bootstrap, topic, data)
+    return topic
 
 
 def _fill(bootstrap: str, topic: str, data: DataSet, partition: int) -> None:

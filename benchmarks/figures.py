@@ -7,15 +7,15 @@ import struct
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from msgspec import Struct
 
-from benchmarks.datasets import ONE, fill, make
+from benchmarks.datasets import ONE, filled, make
+from benchmarks.figure import Figure
 from benchmarks.worker import Worker, working
 
 SETTLE_S: Final = 90.0
@@ -28,18 +28,9 @@ _STAMP: Final = struct.Struct(">d")
 _MIB: Final = 1024 * 1024
 
 
-class Figure(Struct, frozen=True):
-    """`measure` gives values by name; `limits`: what each must stay under, and what is aimed at."""
-
-    id: str
-    what: str
-    limits: Mapping[str, tuple[float, float]]
-    measure: Callable[[str], dict[str, float]]
-
-
 def ready(bootstrap: str) -> dict[str, float]:
     """Seconds from a worker's start until its first micro-batch is in its catalog, and until that is published."""
-    with tempfile.TemporaryDirectory() as folder, working(bootstrap, _filled(bootstrap), Path(folder)) as worker:
+    with tempfile.TemporaryDirectory() as folder, working(bootstrap, filled(bootstrap, ONE), Path(folder)) as worker:
         return {
             "first micro-batch, s": worker.running.until(worker.has_read),
             "published, s": worker.running.until(worker.published()),
@@ -48,7 +39,7 @@ def ready(bootstrap: str) -> dict[str, float]:
 
 def idle(bootstrap: str) -> dict[str, float]:
     """Share of one core and resident memory of a worker's process tree with nothing to read."""
-    with tempfile.TemporaryDirectory() as folder, working(bootstrap, _filled(bootstrap), Path(folder)) as worker:
+    with tempfile.TemporaryDirectory() as folder, working(bootstrap, filled(bootstrap, ONE), Path(folder)) as worker:
         worker.running.until(worker.published())
         time.sleep(SETTLE_S)
         before, began = worker.running.meter.cpu_seconds, time.monotonic()
@@ -75,7 +66,7 @@ def fresh(bootstrap: str) -> dict[str, float]:
     return {"p50, s": statistics.median(late), "p99, s": late[int(len(late) * 0.99)]}
 
 
-FIGURES: Final = {
+FIGURES: Final[Mapping[str, Figure]] = {
     one.id: one
     for one in (
         Figure("ready", "worker ready", {"first micro-batch, s": (12, 6)}, ready),
@@ -83,12 +74,6 @@ FIGURES: Final = {
         Figure("fresh", f"freshness at {RATE:,} records/s", {"p50, s": (0.8, 0.3), "p99, s": (1.5, 0.6)}, fresh),
     )
 }
-
-
-def _filled(bootstrap: str) -> str:
-    topic = f"one-{uuid4().hex[:6]}"
-    fill(bootstrap, topic, ONE)
-    return topic
 
 
 def _send(bootstrap: str, topic: str, over: threading.Event) -> None:

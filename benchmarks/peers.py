@@ -6,7 +6,10 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Mapping
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Final, Protocol
 from uuid import uuid4
@@ -36,14 +39,23 @@ class Peer(Protocol):
         ...
 
 
+def run(peer: Peer, bootstrap: str, topic: str) -> Used:
+    """`peer` on `topic`, in a folder that goes with it."""
+    with tempfile.TemporaryDirectory() as folder:
+        return peer.run(bootstrap, topic, Path(folder))
+
+
 class Keyfold:
-    """A worker as it is installed, with its defaults; no snapshots, which no peer makes."""
+    """A worker with its defaults, and what is set beside them; no snapshots, which no peer makes."""
 
     name = "keyfold"
 
+    def __init__(self, connector: Mapping[str, str] | None = None, worker: Mapping[str, str] | None = None) -> None:
+        self._connector, self._worker = dict(connector or {}), dict(worker or {})
+
     def run(self, bootstrap: str, topic: str, folder: Path) -> Used:
         """See Peer."""
-        with working(bootstrap, topic, folder) as worker:
+        with working(bootstrap, topic, folder, self._connector, self._worker) as worker:
             return worker.running.used(worker.published())
 
 
@@ -85,5 +97,8 @@ class Reading:
             for own in dealt
         ]  # fmt: skip
         began = time.monotonic()
-        took = [float(one.communicate()[0]) for one in running]
+        printed = [one.communicate()[0] for one in running]
+        if any(one.returncode < 0 for one in running):
+            raise BrokenProcessPool  # it is tried again, as if this process had died
+        took = [float(one) for one in printed]
         return Used(max(took), time.monotonic() - began, 0)

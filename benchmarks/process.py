@@ -18,16 +18,24 @@ from msgspec import Struct
 ROOT: Final = Path(__file__).parent.parent
 _POLL_S: Final = 0.02
 _SAMPLE_S: Final = 0.25
+_PSS_S: Final = 2.0
+"""Asking for shared pages walks through all of a process's memory, which is too dear to do at each look."""
 _LONGEST_S: Final = 3_600.0
 _END_S: Final = 60.0
+STARTED: Final = "BENCH_STARTED"
+"""Names a folder with a file for each process group that was started and not ended yet: somebody else may have to."""
 
 
 class Used(Struct, frozen=True):
-    """Seconds to the goal; processor seconds and the largest resident set (bytes) of the whole tree until then."""
+    """Seconds to the goal; processor seconds and most memory (bytes) of the whole tree until then.
+
+    Pages that several processes share count once in `peak_pss`, in `peak_rss` for each of them.
+    """
 
     seconds: float
     cpu_seconds: float
     peak_rss: int
+    peak_pss: int = 0
 
 
 class Meter:
@@ -36,7 +44,7 @@ class Meter:
     def __init__(self, pid: int) -> None:
         self._root = psutil.Process(pid)
         self._cpu: dict[int, float] = {}
-        self.rss = self.peak_rss = 0
+        self.rss = self.peak_rss = self.peak_pss = 0
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
@@ -52,6 +60,7 @@ class Meter:
         self._thread.join()
 
     def _watch(self) -> None:
+        due = time.monotonic()
         while not self._over.wait(_SAMPLE_S):
             try:
                 tree = [self._root, *self._root.children(recursive=True)]
@@ -59,6 +68,9 @@ class Meter:
                 return
             self.rss = sum(self._look(one) for one in tree)
             self.peak_rss = max(self.peak_rss, self.rss)
+            if time.monotonic() >= due:
+                self.peak_pss = max(self.peak_pss, sum(_pss(one) for one in tree))
+                due = time.monotonic() + _PSS_S
 
     def _look(self, process: psutil.Process) -> int:
         try:
@@ -79,6 +91,7 @@ class Running:
             self.process = subprocess.Popen(
                 command, stdout=file, stderr=file, stdin=subprocess.DEVNULL, cwd=ROOT, start_new_session=True
             )
+        self._started = noted(self.process.pid)
         self.meter = Meter(self.process.pid)
 
     def until(self, condition: Callable[[], bool]) -> float:
@@ -95,7 +108,14 @@ class Running:
     def used(self, condition: Callable[[], bool]) -> Used:
         """What it took until `condition`."""
         seconds = self.until(condition)
-        return Used(seconds, self.meter.cpu_seconds, self.meter.peak_rss)
+        return Used(seconds, self.meter.cpu_seconds, self.meter.peak_rss, self.meter.peak_pss)
+
+    def end(self) -> None:
+        """Ends its whole group."""
+        self.meter.stop()
+        _end(self.process)
+        if self._started is not None:
+            self._started.unlink()
 
 
 @contextmanager
@@ -105,8 +125,17 @@ def running(command: Sequence[str], log: Path) -> Iterator[Running]:
     try:
         yield started
     finally:
-        started.meter.stop()
-        _end(started.process)
+        started.end()
+
+
+def noted(pid: int) -> Path | None:
+    """The file, to be removed at its end, that says to whoever called this process that group `pid` was started."""
+    folder = os.environ.get(STARTED)
+    if folder is None:
+        return None
+    file = Path(folder, str(pid))
+    file.touch()
+    return file
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -122,6 +151,13 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         except subprocess.TimeoutExpired:
             continue
     process.wait(_END_S)
+
+
+def _pss(process: psutil.Process) -> int:
+    try:
+        return int(process.memory_full_info().pss)
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return 0
 
 
 def _tail(log: Path) -> str:

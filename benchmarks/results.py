@@ -1,4 +1,4 @@
-"""All runs in one JSON file, with the machine they ran on: a run that broke off goes on from there."""
+"""All runs in one JSON file, with the machine they ran on: measuring that was broken off goes on from there."""
 
 from __future__ import annotations
 
@@ -46,12 +46,18 @@ class Machine(Struct, frozen=True, kw_only=True):
 
 
 class Results(Struct, kw_only=True):
-    """Everything that was measured so far; `missing`: programs that cannot run here, and why."""
+    """Everything that was measured so far.
+
+    `missing`: programs that cannot run here, and why; `notes`: processes that were ended by a signal and what failed;
+    `scale`: how many times as many records there were as the data sets say.
+    """
 
     machine: Machine
+    scale: float = 1.0
     runs: list[Run] = []
     measured: list[Measured] = []
     missing: dict[str, str] = {}
+    notes: list[str] = []
 
     def of(self, row: str, program: str, *, starts: bool = False) -> list[Run]:
         """The runs of a program in a row: on its data, or those of one record."""
@@ -59,7 +65,11 @@ class Results(Struct, kw_only=True):
 
     def values(self, figure: str, name: str) -> list[float]:
         """What was measured of a figure under that name."""
-        return [one.values[name] for one in self.measured if one.figure == figure]
+        return [one.values[name] for one in self.measured if one.figure == figure and name in one.values]
+
+    def names(self, figure: str) -> list[str]:
+        """What has a value in any round of a figure, in the order in which it came."""
+        return list(dict.fromkeys(name for one in self.measured if one.figure == figure for name in one.values))
 
     def seconds(self, row: str, program: str) -> float | None:
         """The median time for the data, without the median start; None where there is none."""
@@ -83,11 +93,14 @@ def machine() -> Machine:
     )
 
 
-def load(file: Path) -> Results:
-    """What `file` holds; empty where there is none."""
+def load(file: Path, scale: float) -> Results:
+    """What `file` holds; empty where there is none. Raises ValueError where it was measured at another scale."""
     if not file.exists():
-        return Results(machine=machine())
-    return msgspec.json.decode(file.read_bytes(), type=Results)
+        return Results(machine=machine(), scale=scale)
+    found = msgspec.json.decode(file.read_bytes(), type=Results)
+    if found.scale != scale:
+        raise ValueError(f"{file} was measured with --scale {found.scale:g}: give that, or another folder by --into")
+    return found
 
 
 def save(file: Path, results: Results) -> None:
