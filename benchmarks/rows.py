@@ -9,6 +9,8 @@ from msgspec import Struct
 from benchmarks.peers import KafkaStreams, Keyfold, Peer, Reading
 
 KEYFOLD: Final = Keyfold()
+STEADY: Final = Keyfold(connector={"max.offsets.per.trigger": "1000000", "bootstrap.fold.enable": "false"})
+"""A backlog in micro-batches as they come in a steady state: each is ingested, folded by itself and published."""
 STREAMS: Final = KafkaStreams()
 READING: Final = Reading()
 
@@ -33,6 +35,7 @@ ROWS: Final = {
     for row in (
         Row("backlog", "backlog → output topic, exactly once, against Kafka Streams", "small", KEYFOLD, STREAMS, 6, 12),
         Row("reading", "the same against reading only", "small", KEYFOLD, READING, 0.3, 0.7),
+        Row("steady", "micro-batches of ≤ 1 M records, against Kafka Streams", "small", STEADY, STREAMS, 4, 8),
         Row("backlog-1KiB", "values of 1 KiB, against Kafka Streams", "1KiB", KEYFOLD, STREAMS, 6, 12),
         Row("backlog-unique", "each key once, against Kafka Streams", "unique", KEYFOLD, STREAMS, 6, 12),
         Row("backlog-zipf", "Zipf keys, against Kafka Streams", "zipf", KEYFOLD, STREAMS, 6, 12),
