@@ -54,7 +54,7 @@ _install:
 	@rm -f $(VENV)/.installed
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt pip setuptools
 	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
-	  --no-build-isolation --editable '.[demo,test]'
+	  --no-build-isolation --editable '.[bench,demo,test]'
 	@echo "$(want)" > $(VENV)/.installed
 
 demo: setup ## Sends a year of flights through a real broker and shows what came out.

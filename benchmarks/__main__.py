@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
 from pathlib import Path
 
+from benchmarks import plots
 from benchmarks import results as files
 from benchmarks.datasets import SCALE
 from benchmarks.figures import FIGURES
 from benchmarks.measure import Measuring, ended_by_sigterm
+from benchmarks.process import ROOT
 from benchmarks.rows import ROWS
 from benchmarks.table import whole
 
+_DOCS = ROOT / "docs" / "performance"
+
 
 def main() -> int:
-    """Measures what is asked for and not there yet, prints the table; 1 if something failed."""
+    """Measures what is asked for and not there yet, prints the table and draws the plots; 1 if something failed."""
     ended_by_sigterm()
     asked = _asked()
     os.environ[SCALE] = str(asked.scale)
@@ -32,6 +37,11 @@ def main() -> int:
     text = whole(rows, wanted, measuring.results)
     (asked.into / "table.md").write_text(text + "\n", encoding="utf-8")
     print(text)
+    drawn = plots.draw(rows, measuring.results, asked.into)
+    if asked.docs:
+        _DOCS.mkdir(exist_ok=True)
+        for one in drawn:
+            shutil.copy(one, _DOCS)
     return int(measuring.failed)
 
 
@@ -41,6 +51,7 @@ def _asked() -> argparse.Namespace:
     options.add_argument("--rounds", type=int, default=3)
     options.add_argument("--scale", type=float, default=1.0, help="times as many records as the data sets say")
     options.add_argument("--into", type=Path, default=Path("build/bench"), help="results.json there is gone on with")
+    options.add_argument("--docs", action="store_true", help="also copy the plots to docs/performance")
     return options.parse_args()
 
 
