@@ -8,15 +8,19 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
 from benchmarks.process import ROOT
 from connectors.kafka.embedded import EmbeddedKafka
 
 _HEAP: Final = "2g"
+_START_S: Final = 60.0
 _END_S: Final = 60.0
 
 
@@ -63,8 +67,28 @@ def _end(holder: subprocess.Popen[str]) -> None:
 def main(folder: Path) -> None:
     """Runs a broker until stdin ends."""
     with EmbeddedKafka(folder, heap=_HEAP) as started:
+        _coordinating(started.bootstrap)
         print(started.bootstrap, flush=True)
         sys.stdin.read()
+
+
+def _coordinating(bootstrap: str) -> None:
+    """Waits for positions to have a place: a broker makes it when first asked, which is no part of what is measured.
+
+    Processes that were ended by a signal were the first to ask a new broker for positions, through an admin client;
+    whether that is the cause is not known.
+    """
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "first", "log_level": 0})
+    until = time.monotonic() + _START_S
+    while True:
+        try:
+            consumer.committed([TopicPartition("first", 0)], _START_S)
+            break
+        except KafkaException:
+            if time.monotonic() >= until:
+                raise
+            time.sleep(0.1)
+    consumer.close()
 
 
 if __name__ == "__main__":
