@@ -10,10 +10,10 @@ export PYTHONDONTWRITEBYTECODE :=
 JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test faults soak conformance bench clean
+.PHONY: help setup demo test faults soak conformance bench bench-quick clean
 
 help: ## Lists the targets.
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 # One line and an exit code other than 0 for whatever is missing. `.venv` is made anew when its Python does not
 # run or is too old, or when the folder has moved (its scripts and its link to the sources hold the folder's name).
@@ -77,11 +77,12 @@ soak: setup ## Runs a worker under a steady load for an hour (MINUTES=60) and te
 conformance: setup ## Compares keyfold with Kafka's own cleaner over 200 workloads (SEEDS=17 for one alone).
 	CONFORMANCE_SEEDS=$(or $(SEEDS),0-199) $(BIN)/pytest -v tests/conformance
 
-bench: setup ## Runs the benchmarks.
-	@if [ -f benchmarks/__main__.py ]; then $(BIN)/python -m benchmarks; else $(call later); fi
+bench: setup ## Measures keyfold beside its peers and prints the table (ROWS=backlog,ready for some): build/bench; takes hours.
+	@$(BIN)/python -m benchmarks $(if $(ROWS),--rows $(ROWS))
+
+bench-quick: setup ## Whether keyfold has become slower beside its peers, by ratios; under 3 minutes.
+	@$(BIN)/python -m benchmarks.quick
 
 clean: ## Removes .venv, the demo's folder and what tools left behind (not the cache of the broker).
 	rm -rf $(VENV) .demo build *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
-
-later = { echo "$@ comes with a later release." >&2; exit 1; }
