@@ -53,14 +53,16 @@ def values(points: Sequence[Point]) -> dict[str, float]:
     enough = [one for one in points if one.peak <= LIMIT_BYTES]
     found = {ENOUGH: enough[-1].records / 1e6 if enough else 0.0}
     for one in points:
-        found[_named(one.records)] = one.seconds / one.records * 1e6
+        if one.seconds > 0:
+            found[_named(one.records)] = one.seconds / one.records * 1e6
         found[f"GiB with {_millions(one.records)} keys"] = one.peak / (1 << 30)
-    if points:
-        found[f"records/s with {_millions(points[-1].records)} keys"] = points[-1].records / max(
-            points[-1].seconds, 1e-9
-        )
-    if len(points) > 1 and points[0].seconds > 0:
-        found[GROWTH] = found[_named(points[-1].records)] / found[_named(points[0].records)]
+    if not points:
+        return found
+    first, last = points[0], points[-1]
+    if last.seconds > 0:
+        found[f"records/s with {_millions(last.records)} keys"] = last.records / last.seconds
+    if first is not last and first.seconds > 0 and last.seconds > 0:
+        found[GROWTH] = found[_named(last.records)] / found[_named(first.records)]
     return found
 
 

@@ -112,6 +112,7 @@ def test_keys() -> None:
     assert costs(found) == pytest.approx({1.0: 4.0, 50.0: 5.0})
     assert GROWTH not in values([small])
     assert values([]) == {ENOUGH: 0.0}
+    assert costs(values([Point(1_000_000, -0.1, 1)])) == {}
 
 
 def test_plots(tmp_path: Path) -> None:
