@@ -22,6 +22,7 @@ class Worker:
 
     def __init__(self, running: Running, name: str, catalog: Path, published: Callable[[], Callable[[], bool]]) -> None:
         self.running = running
+        self.name = name
         self.output = output_of(name)
         self.group = group_of(name)
         self.published = published
