@@ -52,6 +52,7 @@ DATA_SETS: Final = {
         DataSet(name="tombstones", records=2_000_000, keys=200_000, tombstones=0.9),
         DataSet(name="zipf", zipf=True),
         DataSet(name="1-partition", records=2_000_000, keys=200_000, partitions=1),
+        DataSet(name="500k", records=500_000, keys=50_000),
         DataSet(name="64-partitions", records=2_000_000, keys=200_000, partitions=64),
         DataSet(name="keys-1M", records=1_000_000, keys=1_000_000, value_bytes=20),
         DataSet(name="keys-5M", records=5_000_000, keys=5_000_000, value_bytes=20),

@@ -7,12 +7,14 @@ from typing import Final
 from msgspec import Struct
 
 from benchmarks.peers import KafkaStreams, Keyfold, Peer, Reading
+from benchmarks.quix import QuixStreams
 
 KEYFOLD: Final = Keyfold()
 STEADY: Final = Keyfold(connector={"max.offsets.per.trigger": "1000000", "bootstrap.fold.enable": "false"})
 """A backlog in micro-batches as they come in a steady state: each is ingested, folded by itself and published."""
 STREAMS: Final = KafkaStreams()
 READING: Final = Reading()
+QUIX: Final = QuixStreams()
 
 
 class Row(Struct, frozen=True):
@@ -41,5 +43,6 @@ ROWS: Final = {
         Row("backlog-zipf", "Zipf keys, against Kafka Streams", "zipf", KEYFOLD, STREAMS, 6, 12),
         Row("backlog-1", "1 partition, against Kafka Streams", "1-partition", KEYFOLD, STREAMS, 6, 12),
         Row("backlog-64", "64 partitions, against Kafka Streams", "64-partitions", KEYFOLD, STREAMS, 6, 12),
+        Row("backlog-quix", "500,000 records, against Quix Streams", "500k", KEYFOLD, QUIX, 1, 1),
     )
 }
