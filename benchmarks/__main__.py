@@ -11,7 +11,7 @@ from pathlib import Path
 from benchmarks import plots
 from benchmarks import results as files
 from benchmarks.datasets import SCALE
-from benchmarks.figures import FIGURES
+from benchmarks.every import FIGURES
 from benchmarks.measure import Measuring, ended_by_sigterm
 from benchmarks.process import ROOT
 from benchmarks.rows import ROWS

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from benchmarks.child import tell, values_of
-from benchmarks.figures import Figure
+from benchmarks.figure import Figure
 from benchmarks.kept import LEVEL0, Kept
 from benchmarks.steady import MINUTE_MS, Steady
 from compactor.cleaner import Cleaner
@@ -81,6 +81,7 @@ WRITTEN: Final = Figure(
     "bytes of runs written per byte ingested, dirty ratio 0.5, 24 h of steady load",
     {"written over ingested": (3, 1.5)},
     written,
+    broker=False,
 )
 
 
