@@ -110,7 +110,7 @@ def test_who_commits_to_our_group_is_named(changelog: Changelog) -> None:
     [
         ("by hand", "somebody else committed it; the group has no members now"),
         (encode(Position(offset=3, catalog_id="another")), "catalog another wrote it: a connector of this name"),
-        (encode(Position(offset=3, catalog_id=CATALOG_ID)), "another publish task of this connector"),
+        (encode(Position(offset=3, catalog_id=CATALOG_ID)), "another publish of this connector"),
         (encode(Position(offset=9, catalog_id=CATALOG_ID)), "somebody else committed it"),
     ],
     ids=["a tool", "another storage", "another task", "a tool that copied the metadata"],
