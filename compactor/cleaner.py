@@ -123,7 +123,10 @@ class Cleaner:
         state = self._catalog.state
         held = self._held(state)
         logs = [log for log in state.logs if worthwhile(log, now_ms) and log.tp not in held]
-        return self._fold([log for log in logs if wanted is None or log.tp in wanted], now_ms, asked=asked)
+        chosen = [log for log in logs if wanted is None or log.tp in wanted]
+        for log in chosen:
+            _log.info("fold", topic=log.topic, partition=log.partition, why="Asked for, or for a snapshot.")
+        return self._fold(chosen, now_ms, asked=asked)
 
     def _held(self, state: State) -> dict[TopicPartition, Reason]:
         """The logs that nothing is done with now."""

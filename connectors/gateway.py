@@ -165,7 +165,7 @@ class KafkaGateway:
         if absent:
             raise SourceMissingError(
                 f"Connector {self._connector.name}: source topic {absent[0]} does not exist.",
-                "Create it, or correct topics; the connector is started again by itself until then.",
+                "Create it, or correct topics.",
             )
         return found
 

@@ -104,14 +104,14 @@ class Supervisor:
             "connector FAILED",
             error=self._status.error,
             failures=self._status.failures,
-            restart_in_s=self._seconds_to_restart(),
+            **self._restart(),
         )
         _log.debug("what failed", exc_info=error)
 
-    def _seconds_to_restart(self) -> int | None:
-        """None where it is not started again."""
+    def _restart(self) -> dict[str, int]:
+        """In how many seconds it is started again, for the log; nothing where it is not."""
         at_ms = self._status.next_restart_ms
-        return None if at_ms is None else round((at_ms - self._clock.now_ms()) / 1000)
+        return {} if at_ms is None else {"restart_in_s": round((at_ms - self._clock.now_ms()) / 1000)}
 
     def _report(self, counters: dict[str, int]) -> None:
         """Called by the pipeline again and again while it runs."""

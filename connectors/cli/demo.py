@@ -22,7 +22,7 @@ DirOption = Annotated[Path, typer.Option("--dir", help="The demo's folder, made 
 def demo(directory: DirOption = Path(".demo"), worker: UnusedWorkerOption = None) -> None:
     """Folds the flights out of New York in 2013 by aircraft: topic in, compacted topic and Parquet snapshot out.
 
-    Needs the extra keyfold[demo].
+    Needs the extra `demo` of the package keyfold.
     """
     from connectors.demo.folder import DemoFolder
     from connectors.demo.report import report

@@ -34,7 +34,7 @@ def describe(connector: ConnectorArgument, as_json: JsonOption = False, worker: 
     if as_json:
         say_json(description)
     else:
-        say(text(description, now_ms))
+        say(text(description, now_ms, storage.location))
 
 
 def describing(catalog: Catalog, storage: Storage, connector: ConnectorConfig, ends: Ends, now_ms: int) -> Description:

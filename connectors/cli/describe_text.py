@@ -15,9 +15,9 @@ _PARTITIONS: Final = (
 )
 
 
-def text(description: Description, now_ms: int) -> str:
-    """Everything, sections parted by an empty line."""
-    sections = [list(_head(description, now_ms))]
+def text(description: Description, now_ms: int, location: str) -> str:
+    """Everything, sections parted by an empty line; `location` is the connector's folder."""
+    sections = [list(_head(description, now_ms, location))]
     if description.topics:
         sections.append([_topics(description.topics)])
     if description.partitions:
@@ -27,9 +27,9 @@ def text(description: Description, now_ms: int) -> str:
     return "\n\n".join("\n".join(section) for section in sections)
 
 
-def _head(description: Description, now_ms: int) -> Iterator[str]:
+def _head(description: Description, now_ms: int, location: str) -> Iterator[str]:
     if description.catalog_version == 0:
-        yield f"Connector {description.connector} has not run yet: there is no catalog."
+        yield f"Connector {description.connector} has not run yet: there is no catalog in {location}."
     else:
         owner = description.owner
         lives = "a worker is running" if owner.alive else "no worker is running"

@@ -52,7 +52,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     help="Folds Kafka topics by key: a compacted changelog topic and Parquet snapshots.",
-    epilog="Exit codes: 0 done, 1 FAILED, 2 usage, 3 configuration, 4 unreachable, 5 fenced by a newer owner.",
+    epilog="Exit codes: 0 done, 1 FAILED, 2 usage, 3 configuration, 4 unreachable, 5 fenced by a newer owner, "
+    "130 interrupted by Ctrl-C.",
 )
 
 

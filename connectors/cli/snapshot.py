@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def snapshot(connector: ConnectorArgument, as_json: JsonOption = False, worker: WorkerOption = None) -> None:
-    """Takes a snapshot of what is published; a live worker is asked for it, otherwise this process takes over."""
+    """Folds what is published and takes a snapshot of it; a live worker is asked, otherwise this process takes over."""
     config = worker_of(worker)
     from connectors.config.load import load_connector
     from connectors.operations import take_snapshot

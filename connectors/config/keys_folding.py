@@ -126,7 +126,8 @@ SNAPSHOT: Final = group(
         "snapshot.interval.ms",
         minus_one_or(1, "only at the end of `--once` and by command"),
         "-1",
-        "Time between snapshots of a running connector.",
+        "Time between snapshots of a running connector. A snapshot is the folded log: everything that is published is "
+        "fully folded first, whatever the dirty ratio.",
         "ms",
     ),
     Key(

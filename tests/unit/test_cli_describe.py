@@ -186,9 +186,11 @@ def test_describe_shows_why_there_is_no_snapshot(tmp_path: Path) -> None:
 
 
 def test_describe_of_a_connector_that_never_ran_says_so(tmp_path: Path) -> None:
-    """No catalog is no error, and none is made."""
+    """No catalog is no error, and none is made; the folder is named, as it may be another than was meant."""
     result = invoke("describe", connector_file(tmp_path), "--worker", worker_file(tmp_path))
-    assert (result.exit_code, result.stdout) == (0, f"Connector {NAME} has not run yet: there is no catalog.\n")
+    folder = tmp_path / "store" / NAME
+    said = f"Connector {NAME} has not run yet: there is no catalog in {folder}.\n"
+    assert (result.exit_code, result.stdout) == (0, said)
     assert not (tmp_path / "store").exists()
 
 
