@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent.parent
 _ORDER = ("unit", "spark", "kafka", "e2e", "conformance", "faults")
 _DEALT = ("e2e", "faults")
-_LONG = ("test_demo.py", "test_cluster.py", "test_crash.py", "test_worker.py", "test_random_kills.py")
+_LONG = (
+    *("test_demo.py", "test_cluster.py", "test_crash.py", "test_worker.py", "test_positions.py", "test_once.py"),
+    *("test_outage.py", "test_random_kills.py"),
+)
 """Tests that start workers: begun before the others of their folder, so that no process has one left at the end."""
 
 _SHARING = ("test_demo.py", "test_once.py", "test_positions.py", "test_snapshot_resume.py")
