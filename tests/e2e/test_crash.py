@@ -47,7 +47,7 @@ def test_a_worker_killed_again_and_again_loses_nothing_and_repeats_nothing(spark
 def test_of_two_workers_the_older_ends_with_5(spark: SparkSession, place: Place) -> None:
     """A worker outlives a publish task that dies; idle, it finds out that another took over, and ends as fenced."""
     produce(place.bootstrap, place.topic, some_records(1, 100))
-    place.write(publish_local_max_records=-1)
+    place.write(publish_local_max_records=-1, restart_backoff_initial_ms=100)
     with place.process(failpoints="publish.sent@2=kill") as older:
         wait_until(place.caught_up, "the first records are published", PATIENCE_S)
         produce(place.bootstrap, place.topic, some_records(2, 100))

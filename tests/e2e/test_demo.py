@@ -44,7 +44,8 @@ def _value(row: dict[str, str]) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def last_flights() -> dict[bytes, dict[str, Any]]:
     """Tail number → the aircraft's last flight in the CSV, by time_hour, then by row."""
-    return {row["tailnum"].encode(): _value(row) for row in _rows() if row["tailnum"] != "NA"}
+    last = {row["tailnum"]: row for row in _rows() if row["tailnum"] != "NA"}
+    return {tail.encode(): _value(row) for tail, row in last.items()}
 
 
 def _printed(report: str, name: str) -> list[str]:

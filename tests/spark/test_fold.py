@@ -39,7 +39,7 @@ def with_batches(storage: LocalStorage, state: State, batches: Sequence[list[Row
     return state
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("partitions", [1, 3, 40])
 def test_survivors_equal_the_model(spark: SparkSession, storage: LocalStorage, seed: int, partitions: int) -> None:
     """Over any offset range of any partitions, what survives is what a dict keeps: the last record of every key."""

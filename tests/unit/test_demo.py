@@ -6,6 +6,7 @@ import json
 import zipfile
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from connectors.cli.demo import own_command
@@ -28,7 +29,7 @@ def test_flights_come_in_the_order_of_time_hour_and_row() -> None:
     count = 0
     for row, flight in zip(rows, data.flights(), strict=True):
         expected = {name: None if text == "NA" else text if name in texts else int(text) for name, text in row.items()}
-        assert json.loads(flight.value) == expected
+        assert msgspec.json.decode(flight.value) == expected
         assert flight.key == (None if row["tailnum"] == "NA" else row["tailnum"].encode())
         count += 1
     assert count == data.FLIGHTS == 336_776
