@@ -49,6 +49,18 @@ class Case:
         assert missing == [], worker.tail()
         self.outcome = f"FAILED by name, exit {code}"
 
+    def is_failing(self, *texts: str) -> None:
+        """Waits until the connector FAILED with all `texts` in its error, to be started again by its worker."""
+        worker = self.field.worker
+        assert worker is not None
+        wanted = ("connector FAILED", "restart_in_s", *texts)
+
+        def told() -> bool:
+            return any(all(text in line for text in wanted) for line in worker.printed().splitlines())
+
+        self.field.until(told, f"the worker says {wanted}", PATIENCE_S)
+        self.outcome = "FAILED by name, goes on by itself"
+
     def judge(self) -> None:
         """Fails with every breach that there is."""
         found = self.field.verdict()

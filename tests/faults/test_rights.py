@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import (
@@ -16,7 +18,7 @@ from confluent_kafka.admin import (
 
 from connectors.kafka.embedded import EmbeddedKafka
 from tests.faults.cases import Cases
-from tests.faults.field import CALM
+from tests.faults.field import CALM, TASKS
 from tests.support.kafka import TIMEOUT_S, admin
 
 ANYBODY = "User:ANONYMOUS"
@@ -55,23 +57,23 @@ def grant_writing(bootstrap: str, topic: str) -> None:
         future.result(TIMEOUT_S)
 
 
-def test_the_right_to_write_is_taken(tmp_path: Path) -> None:
-    """FAILED, naming topic and right; with it again, every deletion still arrives, however old it is by then."""
+@pytest.mark.parametrize(("settings", "step"), [(CALM, "while the worker publishes"), (TASKS, "while tasks publish")])
+def test_the_right_to_write_is_taken(tmp_path: Path, settings: Mapping[str, Any], step: str) -> None:
+    """FAILED, naming topic and right, and started again until it has it back; old deletions still arrive."""
     with (
         EmbeddedKafka(tmp_path / "kafka", properties=WITH_RIGHTS) as broker,
         Cases(tmp_path / "cases", broker.bootstrap) as cases,
-        cases.case("producer refused by ACL", "while running", {**CALM, "delete.retention.ms": 1}) as case,
+        cases.case("producer refused by ACL", step, {**settings, "delete.retention.ms": 1}) as case,
     ):
         field = case.field
         place = field.place
         field.running()
         deny_writing(place.bootstrap, place.output)
         case.strikes()
-        case.fails(place.output)
+        case.is_failing(place.output, "Write")
         field.rest(5)
         grant_writing(place.bootstrap, place.output)
         field.control.move_clock(600_000)
         case.strikes()
-        field.start()
         case.recovers()
         case.judge()
