@@ -75,8 +75,7 @@ def main(folder: Path) -> None:
 def _coordinating(bootstrap: str) -> None:
     """Waits for positions to have a place: a broker makes it when first asked, which is no part of what is measured.
 
-    Processes that were ended by a signal were the first to ask a new broker for positions, through an admin client;
-    whether that is the cause is not known.
+    An admin client that is the first to ask for positions takes its process along: connectors/kafka/groups.py.
     """
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "first", "log_level": 0})
     until = time.monotonic() + _START_S

@@ -1,22 +1,15 @@
-"""A full fold of kept runs against Kafka's own cleaner, over the same records of the same topic.
-
-    python -m benchmarks.folding FOLDER CONNECTOR RECORDS
-
-folds what a worker has taken in, some RECORDS, in a process of its own; it prints how many those were and how long it
-took.
-"""
+"""A full fold of kept runs against Kafka's own cleaner, over the same records of the same topic."""
 
 from __future__ import annotations
 
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
+from benchmarks import alone
 from benchmarks.brokercleaner import clean, cleaning_broker
-from benchmarks.child import tell, values_of
 from benchmarks.datasets import DataSet, fill, named
 from benchmarks.figure import Figure
 from benchmarks.kept import Kept
@@ -64,10 +57,25 @@ def _ours(bootstrap: str, topic: str, place: Path, data: DataSet) -> float:
     """A worker takes the topic in and ends; then its runs are folded."""
     with working(bootstrap, topic, place, worker_settings=_LATE) as worker:
         worker.running.until(worker.published())
-    found = values_of("benchmarks.folding", place / "storage" / worker.name, worker.name, data.records)
+    found = alone.call("fold of kept runs", kept_folded, place / "storage" / worker.name, worker.name, data.records)
     if found["records"] != data.records:
         raise RuntimeError(f"{found['records']:.0f} records of {data.records} were there to be folded")
     return found["records"] / found["seconds"]
+
+
+def kept_folded(folder: Path, name: str, records: int) -> dict[str, float]:
+    """Folds something small, then what connector `name` keeps in `folder`, as `measure` tells.
+
+    Where no other process runs: its Spark must not be there while the cleaner is measured.
+    """
+    from connectors.spark import session
+
+    with tempfile.TemporaryDirectory() as scratch:
+        spark = session("local[*]", {})
+        _warm_up(spark, Path(scratch), round(records * _WARM))
+        found = measure(spark, LocalStorage(str(folder)), name)
+        spark.stop()
+        return found
 
 
 def measure(spark: SparkSession, storage: Storage, name: str) -> dict[str, float]:
@@ -103,18 +111,3 @@ FOLD: Final = Figure(
     at_least={"times the cleaner's rate": (1, 3)},
     broker=False,
 )
-
-
-def main(folder: str, name: str, records: int) -> None:
-    """Folds something small, then what connector `name` keeps in `folder`, and tells."""
-    from connectors.spark import session
-
-    with tempfile.TemporaryDirectory() as scratch:
-        spark = session("local[*]", {})
-        _warm_up(spark, Path(scratch), round(records * _WARM))
-        tell(measure(spark, LocalStorage(folder), name))
-        spark.stop()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))

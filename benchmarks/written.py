@@ -1,20 +1,16 @@
 """How many bytes keyfold writes for a byte taken in: a day of steady load on a simulated clock.
 
-    python -m benchmarks.written MINUTES
-
-prints the values. Micro-batches are taken in without Spark, as level-0 files that are just like ingest's; merges and
+Micro-batches are taken in without Spark, as level-0 files that are just like ingest's; merges and
 full folds are the product's own, on Spark.
 """
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from benchmarks.child import tell, values_of
 from benchmarks.figure import Figure
 from benchmarks.kept import LEVEL0, Kept
 from benchmarks.steady import MINUTE_MS, Steady
@@ -34,7 +30,13 @@ LOAD: Final = Steady(records=2_000, keys=100_000)
 
 def written(_bootstrap: str = "", minutes: int = MINUTES) -> dict[str, float]:
     """Bytes of all files of runs ever written over those of level 0 among them; and what makes them up."""
-    return values_of("benchmarks.written", minutes)
+    from connectors.spark import session
+
+    with tempfile.TemporaryDirectory() as folder:
+        spark = session("local[*]", {})
+        found = measure(spark, Path(folder), minutes)
+        spark.stop()
+        return found
 
 
 def measure(spark: SparkSession, folder: Path, minutes: int) -> dict[str, float]:
@@ -83,17 +85,3 @@ WRITTEN: Final = Figure(
     written,
     broker=False,
 )
-
-
-def main(minutes: int) -> None:
-    """Measures and tells."""
-    from connectors.spark import session
-
-    with tempfile.TemporaryDirectory() as folder:
-        spark = session("local[*]", {})
-        tell(measure(spark, Path(folder), minutes))
-        spark.stop()
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]))

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from compactor.fold import LOG, SCAN
-from compactor.reading import Slice
+from compactor.reading import Slice, trimmed
 from compactor.record import RUN, TopicPartition
 from compactor.storage import Storage
 from compactor.wants import Want, files_of, wants_of
@@ -77,6 +77,5 @@ def _inside(group: pq.RowGroupMetaData, wants: Mapping[TopicPartition, Sequence[
 
 def _numbered(batch: pa.RecordBatch, want: Want) -> pa.RecordBatch:
     """The rows of `batch` that are wanted, with the number of their slice."""
-    offsets = batch["offset"]
-    rows = batch.filter(pc.and_(pc.greater_equal(offsets, want.start), pc.less(offsets, want.end)))
+    rows = trimmed(batch, want.start, want.end)
     return rows.append_column(SCAN.field(LOG), pa.repeat(pa.scalar(want.log, pa.int32()), rows.num_rows))

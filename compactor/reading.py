@@ -80,7 +80,7 @@ def read_extent(storage: Storage, extent: Extent, columns: Sequence[str] | None 
         groups = [group for group in range(file.num_row_groups) if _overlaps(file.metadata.row_group(group), extent)]
         for group in groups:  # one by one: a batch would otherwise gather the rows of several
             for batch in file.iter_batches(_ROWS, row_groups=[group], columns=[*{*names, "offset"}]):
-                rows = _trimmed(batch, extent)
+                rows = trimmed(batch, extent.start, extent.end)
                 if rows.num_rows:
                     yield rows.select(names)
 
@@ -95,9 +95,10 @@ def _overlaps(group: pq.RowGroupMetaData, extent: Extent) -> bool:
     )
 
 
-def _trimmed(batch: pa.RecordBatch, extent: Extent) -> pa.RecordBatch:
+def trimmed(batch: pa.RecordBatch, start: int, end: int) -> pa.RecordBatch:
+    """The rows of `batch` with offsets [start, end)."""
     offsets = batch["offset"]
-    inside = pc.and_(pc.greater_equal(offsets, extent.start), pc.less(offsets, extent.end))
+    inside = pc.and_(pc.greater_equal(offsets, start), pc.less(offsets, end))
     return batch if pc.all(inside).as_py() else batch.filter(inside)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import Final, TypeVar
 
 from confluent_kafka import KafkaException, Producer
 
@@ -44,9 +44,11 @@ DEFAULTS: Final[dict[str, Setting]] = {
 
 LARGEST_BATCH: Final = 1_000_000
 DEADLINE_S: Final = 50.0
-SLICE_S: Final = 1.0
+_SLICE_S: Final = 1.0
 """So long a call to a producer waits at a time: whoever is broken off meanwhile is heard."""
 _FENCERS: Final = 16
+
+T = TypeVar("T")
 
 
 def transactional_id(connector: str, bucket: int) -> str:
@@ -86,17 +88,30 @@ def initialised(
     `deadline_s` or once `broken_off`, NotAllowedError where the id may not be used.
     """
     producer = Producer(dict(config))
+    try:
+        patiently(producer.init_transactions, deadline_s, broken_off)
+    except KafkaException as error:
+        name = config["transactional.id"]
+        doing, right = (
+            f"Transactional id {name} cannot be initialised",
+            f"Write and Describe on transactional id {name}",
+        )
+        raise typed(cause(error), doing, str(config.get("bootstrap.servers")), right) from error
+    return producer
+
+
+def patiently(call: Callable[[float], T], deadline_s: float, broken_off: Callable[[], bool]) -> T:
+    """What `call`, a transactional one that takes a time-out in seconds, gives; called again where it may be.
+
+    Raises its KafkaException after `deadline_s` or once `broken_off`, and at once where the transaction can only be
+    aborted or calling again does not help.
+    """
     until = time.monotonic() + deadline_s
     while True:
         try:
-            producer.init_transactions(min(SLICE_S, max(0.1, until - time.monotonic())))
-            return producer
+            return call(min(_SLICE_S, max(0.1, until - time.monotonic())))
         except KafkaException as error:
             found = cause(error)
-            if not found.retriable() or broken_off() or time.monotonic() >= until:
-                name = config["transactional.id"]
-                doing, right = (
-                    f"Transactional id {name} cannot be initialised",
-                    f"Write and Describe on transactional id {name}",
-                )
-                raise typed(found, doing, str(config.get("bootstrap.servers")), right) from error
+            over = broken_off() or time.monotonic() >= until
+            if over or not found.retriable() or found.txn_requires_abort():
+                raise

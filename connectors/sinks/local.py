@@ -6,7 +6,6 @@ these out: they are given up before.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
@@ -22,23 +21,24 @@ KEPT_S: Final = 60.0
 
 
 class Sessions:
-    """The open session of each bucket, and the clients that all share, from one publish to the next."""
+    """The open session of each bucket, and the clients that all share, from one publish to the next.
+
+    A publish begins and ends in the engine's turn; only taking and putting happens in the threads of its buckets.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._lock = threading.Lock()
         self._asking: Asking | None = None
         self._open: dict[int, Session] = {}
         self._used = clock()
 
     def begin(self, publisher: ChangelogPublisher) -> Asking:
         """The clients to ask with; before the first of a publish's buckets begins."""
-        with self._lock:
-            if self._clock() - self._used > KEPT_S:
-                self._close()
-            self._used = self._clock()
-            self._asking = self._asking or Asking(publisher.connector, publisher.clients)
-            return self._asking
+        if self._clock() - self._used > KEPT_S:
+            self.close()
+        self._used = self._clock()
+        self._asking = self._asking or Asking(publisher.connector, publisher.clients)
+        return self._asking
 
     def take(self, bucket: int) -> Session | None:
         """That of `bucket`, which belongs to the caller now."""
@@ -51,10 +51,6 @@ class Sessions:
 
     def close(self) -> None:
         """Gives everything up; nobody publishes meanwhile."""
-        with self._lock:
-            self._close()
-
-    def _close(self) -> None:
         while self._open:
             self._open.popitem()[1].give_up()
         if self._asking is not None:

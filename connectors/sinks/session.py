@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
@@ -22,7 +21,7 @@ from connectors.errors import OutputError, UnreachableError
 from connectors.kafka import gone, groups
 from connectors.kafka.admin import Admin, TopicInfo, chunks, group_id
 from connectors.kafka.failures import FENCED, NOT_ALLOWED, cause, not_allowed, typed
-from connectors.kafka.producers import LARGEST_BATCH, SLICE_S, initialised, settings, transactional_id
+from connectors.kafka.producers import LARGEST_BATCH, initialised, patiently, settings, transactional_id
 from connectors.sinks import others
 from connectors.sinks.positions import AGAIN, moved, moved_by, read_positions
 from connectors.sinks.settings import Clients, Limits
@@ -147,21 +146,10 @@ class Session:
 
     def offsets(self, positions: Sequence[Partition]) -> None:
         """Step 10: puts `positions` into the open transaction."""
-        for part in chunks(positions):
-            self._add(list(part), time.monotonic() + self.limits.deadline_s)
-
-    def _add(self, positions: list[Partition], until: float) -> None:
-        """A slice of time after the other, so that whoever breaks it off is heard."""
         metadata = self._member.consumer_group_metadata()
-        while True:
-            left = max(0.1, until - time.monotonic())
-            try:
-                return self.producer.send_offsets_to_transaction(positions, metadata, min(SLICE_S, left))
-            except KafkaException as error:
-                found = cause(error)
-                over = time.monotonic() >= until or self.broken_off()
-                if over or not found.retriable() or found.txn_requires_abort():
-                    raise
+        for part in chunks(positions):
+            add = partial(self.producer.send_offsets_to_transaction, list(part), metadata)
+            patiently(add, self.limits.deadline_s, self.broken_off)
 
     def verdict(self, error: KafkaError, doing: str) -> KeyfoldError:
         """What `error` of the producer means; raises FencedError where a newer owner caused it."""

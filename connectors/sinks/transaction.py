@@ -14,7 +14,7 @@ from compactor.failpoints import hit
 from compactor.position import Position, encode
 from compactor.record import TopicPartition, measure
 from connectors.kafka.failures import MISSING, REFUSED, cause, not_allowed
-from connectors.kafka.producers import SLICE_S
+from connectors.kafka.producers import patiently
 from connectors.sinks import dead_letter
 from connectors.sinks import encode as encoding
 from connectors.sinks.ledger import NOTHING, Ledger, Tally
@@ -181,19 +181,17 @@ class Transaction:
 
     def _commit(self) -> None:
         """Step 11: asks until there is an answer; without one in time nobody may guess."""
-        until = time.monotonic() + self._session.limits.deadline_s
-        while True:
-            try:
-                return self._session.producer.commit_transaction(min(SLICE_S, max(0.1, until - time.monotonic())))
-            except KafkaException as error:
-                found = cause(error)
-                if found.txn_requires_abort() or found.fatal():
-                    raise
-                if not found.retriable() or self._is_over(until):
-                    raise OutcomeUnknownError(
-                        f"{self._session.bucket}: the commit of a transaction was not answered: {found.str()}.",
-                        "The positions that the group holds tell whether it took effect; they are read again.",
-                    ) from error
+        session = self._session
+        try:
+            patiently(session.producer.commit_transaction, session.limits.deadline_s, session.broken_off)
+        except KafkaException as error:
+            found = cause(error)
+            if found.txn_requires_abort() or found.fatal():
+                raise
+            raise OutcomeUnknownError(
+                f"{session.bucket}: the commit of a transaction was not answered: {found.str()}.",
+                "The positions that the group holds tell whether it took effect; they are read again.",
+            ) from error
 
     def _is_over(self, until: float) -> bool:
         """Whether nothing more is waited for: time is up, or whoever waits has broken it off."""
