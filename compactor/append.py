@@ -23,6 +23,7 @@ class _Piece(Struct, frozen=True):
     hi: int
     start: int
     parts: tuple[Part, ...]
+    folded: bool
 
 
 def appends(state: State, batch: Batch, now_ms: int) -> tuple[Append, ...]:
@@ -86,12 +87,12 @@ def _append(log: PartitionLog, start: int, piece: _Piece, now_ms: int) -> Append
         partition=log.partition,
         start=start,
         end=piece.hi,
-        run=level0(start, piece.hi, parts, now_ms) if parts else None,
+        run=level0(start, piece.hi, parts, now_ms, folded=piece.folded) if parts else None,
         gap=Gap(start, piece.start) if piece.start > start else None,
     )
 
 
-def level0(start: int, end: int, parts: Sequence[Part], arrived_ms: int) -> Run:
+def level0(start: int, end: int, parts: Sequence[Part], arrived_ms: int, *, folded: bool = False) -> Run:
     """The level-0 run of [start, end) in `parts`; of a file that begins below `start` all records are counted."""
     stamps = [part.min_timestamp for part in parts if part.min_timestamp is not None]
     return Run(
@@ -106,6 +107,7 @@ def level0(start: int, end: int, parts: Sequence[Part], arrived_ms: int) -> Run:
         max_timestamp=max((part.max_timestamp for part in parts), default=-1),
         arrived_ms=arrived_ms,
         oldest_ms=aged_from(min(stamps, default=None), arrived_ms),
+        folded=folded,
     )
 
 
@@ -116,7 +118,7 @@ def _pieces(reads: Sequence[RangeRead], parts: Sequence[Part]) -> list[_Piece]:
     for read in reads:
         mine = [part for part in waiting if read.lo <= part.file.first < read.hi]
         _check_read(read, mine, found[-1].hi if found else read.lo)
-        _join(found, _Piece(read.lo, read.hi, min(read.start, read.hi), tuple(mine)))
+        _join(found, _Piece(read.lo, read.hi, min(read.start, read.hi), tuple(mine), read.superseded > 0))
     if sum(len(piece.parts) for piece in found) < len(waiting):
         raise IngestError(f"{reads[0].tp}: records lie outside the ranges that were read.", DEFECT)
     return found
@@ -125,9 +127,10 @@ def _pieces(reads: Sequence[RangeRead], parts: Sequence[Part]) -> list[_Piece]:
 def _join(found: list[_Piece], piece: _Piece) -> None:
     last = found[-1] if found else None
     if last is not None and last.start == last.hi:
-        found[-1] = _Piece(last.lo, piece.hi, piece.start, piece.parts)
+        found[-1] = _Piece(last.lo, piece.hi, piece.start, piece.parts, piece.folded)
     elif last is not None and piece.start == piece.lo:
-        found[-1] = _Piece(last.lo, piece.hi, last.start, (*last.parts, *piece.parts))
+        parts = (*last.parts, *piece.parts)
+        found[-1] = _Piece(last.lo, piece.hi, last.start, parts, last.folded or piece.folded)
     else:
         found.append(piece)
 
@@ -141,8 +144,9 @@ def _check_read(read: RangeRead, parts: Sequence[Part], end: int) -> None:
     if any(part.file.first < read.start or part.file.last >= read.hi for part in parts):
         raise IngestError(f"{read.tp}: records lie outside the range [{read.start}, {read.hi}) they are of.", DEFECT)
     written = sum(part.file.records for part in parts)
-    if written != read.records:
+    if written + read.superseded != read.records:
         raise IngestError(
-            f"{read.tp}: {read.records} records of the offsets [{read.lo}, {read.hi}) were read and {written} written.",
+            f"{read.tp}: {read.records} records of the offsets [{read.lo}, {read.hi}) were read and {written} written, "
+            f"{read.superseded} superseded.",
             DEFECT,
         )

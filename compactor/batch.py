@@ -11,7 +11,8 @@ from compactor.record import TopicPartition
 class RangeRead(Struct, frozen=True, kw_only=True):
     """A reading task's statement: it read all of [lo, hi), which holds `records` records.
 
-    `start` is above `lo` only where the log began there: the offsets between were lost.
+    `start` is above `lo` only where the log began there: the offsets between were lost. Of the records, `superseded`
+    were left out, as a later one of the same range has the same key.
     """
 
     tp: TopicPartition
@@ -20,6 +21,7 @@ class RangeRead(Struct, frozen=True, kw_only=True):
     hi: int
     start: int
     records: int
+    superseded: int = 0
 
 
 class Batch(Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from compactor import inspection, localfold, publish, publishjob, publishlocal
+from compactor import inspection, localfold, publish, publishjob, publishlocal, publishtasks
 from compactor.actions import AnyAction, PlanFold, Publish
 from compactor.catalog import Catalog
 from compactor.failpoints import hit
@@ -114,13 +114,17 @@ class Changelog:
     def _send(self, state: State, plans: Sequence[BucketPlan], settings: EngineSettings) -> tuple[Sent, ...]:
         """Steps 6 to 11, where they cost least: here for a few records, in Spark's tasks for many."""
         due = publish.due_of(state, plans)
-        little = publish.is_little(due, settings.publish_local_records)
+        little = publish.fits(due, publish.local_room(settings.publish_local_records))
         files = localfold.load(self._storage, (one.slice for one in due)) if little else None
         if files is not None:
-            publisher = self._outside.local_publisher(state, self._isolation.stopping.is_set)
-            return publishlocal.send(files, due, plans, publisher)
+            local = self._outside.local_publisher(state, self._isolation.stopping.is_set)
+            return publishlocal.send(files, due, plans, local)
         publisher = self._outside.publisher(state)
-        return publishjob.send(self._spark, self._storage, due, plans, state.buckets, publisher)
+        sent, left = publishtasks.send(self._spark, self._storage, due, plans, publisher)
+        if not left:
+            return sent
+        due = publish.due_of(state, left)
+        return (*sent, *publishjob.send(self._spark, self._storage, due, left, state.buckets, publisher))
 
     def _resolve(self, now_ms: int) -> None:
         """Before step 5: what the group holds, made sense of; the catalog catches up where it lags behind."""

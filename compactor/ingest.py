@@ -1,7 +1,7 @@
 """Ingest: a micro-batch becomes level-0 files, and its offsets continue each log exactly once.
 
-The frame is used once: using it twice would read Kafka twice. Records go into files where they were read;
-only what was written, and what the reading tasks state of their ranges, comes to the driver.
+Records go into files where they are read, in the reading tasks themselves (`written`): they never cross into Spark's
+JVM. Only what was written, and what the tasks state of their ranges, comes to the driver (`gathered`).
 """
 
 from __future__ import annotations
@@ -11,79 +11,112 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from compactor import parts, record, runfile
 from compactor.append import appends
 from compactor.batch import Batch, RangeRead, first_rejected
-from compactor.faults import tagging, unwrapping
+from compactor.faults import unwrapping
 from compactor.parts import Part
+from compactor.prefold import Prefold
 from compactor.record import TopicPartition
 from compactor.runfile import RunTarget
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["Batch", "Part", "RangeRead", "appends", "first_rejected", "write_batch"]
+__all__ = ["WRITTEN", "Batch", "Intake", "Part", "RangeRead", "appends", "first_rejected", "gathered", "written"]
 
 NULL_KEY: Final = "null key"
 """Why a record without a key is rejected: it is the latest of nothing."""
 
-_WRITTEN: Final = "written"
+_PART: Final = "part"
 _STATED: Final = "stated"
 _RANGE: Final = ("topic_id", "lo", "hi", "start")
-_META: Final = pa.schema([pa.field("kind", pa.string()), *(record.RANGE.field(name) for name in _RANGE), *parts.PARTS])
+_SUPERSEDED: Final = pa.field("superseded", pa.int64())
+
+WRITTEN: Final = pa.schema(
+    [pa.field("kind", pa.string()), *(record.RANGE.field(name) for name in _RANGE), _SUPERSEDED, *parts.PARTS]
+)
+"""What a reading task yields once its records are in files: a row for each part of a file and each statement."""
 
 
-def write_batch(frame: DataFrame, target: RunTarget, *, keyed: bool = True) -> Batch:
-    """Step 3: writes the records of `frame` (record.SOURCE columns) where they were read, in one action.
+class Intake(Struct, frozen=True, kw_only=True):
+    """How reading tasks take records in.
 
-    Where logs are not folded by key (not `keyed`), a record needs none.
+    `keyed`: logs are folded by key, and a record without one is rejected. `folds`: what a later record of the same
+    task and key supersedes is left out; only where there is no lag.
+    """
+
+    target: RunTarget
+    keyed: bool = True
+    folds: bool = False
+
+
+def written(batches: Iterable[pa.RecordBatch], intake: Intake) -> Iterator[pa.RecordBatch]:
+    """Step 3, in a reading task: puts its yield (record.SOURCE columns) into files; rows of WRITTEN.
 
     Raises StorageError, and what the source raises.
     """
+    statements = _Statements()
+    records: Iterable[pa.RecordBatch | None] = statements.apart(batches, keyed=intake.keyed)
+    if intake.folds:
+        records = statements.prefold.latest(records)
+    for part in runfile.write(records, intake.target, "ingest.write"):
+        yield _row(parts.to_batch([part]), _PART)
+    yield from statements.rows()
 
-    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with tagging():
-            yield from _write(batches, target, keyed=keyed)
 
+def gathered(frame: DataFrame) -> Batch:
+    """Step 3: runs the reading tasks of `frame` (WRITTEN columns), in one action, and gathers what they have written.
+
+    The frame is used once: using it twice would read Kafka twice. Raises StorageError, and what the source raises.
+    """
     with unwrapping():
-        rows = [row.asDict() for row in frame.mapInArrow(task, record.ddl(_META)).collect()]
+        rows = [row.asDict() for row in frame.collect()]
     stated = (_range(row) for row in rows if row["kind"] == _STATED)
-    written = (parts.from_row(row) for row in rows if row["kind"] == _WRITTEN)
+    found = (parts.from_row(row) for row in rows if row["kind"] == _PART)
     return Batch(
         ranges=tuple(sorted(stated, key=lambda read: (read.tp, read.lo))),
-        parts=tuple(sorted(written, key=lambda part: (part.tp, part.file.first))),
+        parts=tuple(sorted(found, key=lambda part: (part.tp, part.file.first))),
     )
 
 
-def _write(batches: Iterable[pa.RecordBatch], target: RunTarget, *, keyed: bool) -> Iterator[pa.RecordBatch]:
-    """The files' parts and the statements that came between the records, as rows of _META."""
-    statements: list[pa.RecordBatch] = []
-    for part in runfile.write(_records(batches, statements, keyed=keyed), target, "ingest.write"):
-        yield _meta(parts.to_batch([part]), _WRITTEN)
-    for batch in statements:
-        yield _meta(_flat(batch), _STATED)
+class _Statements:
+    """The statements of a task, which come between its records, and what was left out of each one's."""
 
+    def __init__(self) -> None:
+        self.prefold = Prefold()
+        self._open: dict[TopicPartition, pa.RecordBatch] = {}
+        self._done: list[pa.RecordBatch] = []
 
-def _records(
-    batches: Iterable[pa.RecordBatch], statements: list[pa.RecordBatch], *, keyed: bool
-) -> Iterator[pa.RecordBatch | None]:
-    """The records of `batches` as a run keeps them; the statements are put aside.
+    def apart(self, batches: Iterable[pa.RecordBatch], *, keyed: bool) -> Iterator[pa.RecordBatch | None]:
+        """The records of `batches` as a run keeps them; the statements are put aside.
 
-    Records may follow a statement of their own partition: where some were lost in the middle of a range. None
-    comes before them, so that no part of a file holds records of two statements.
-    """
-    stated: set[TopicPartition] = set()
-    for batch in batches:
-        for piece in _pieces(batch):
-            if piece["range"].null_count == 0 and piece.num_rows:
-                statements.append(piece)
-                stated |= _partitions(piece)
-                continue
-            if stated and stated & _partitions(piece):
-                stated.clear()
-                yield None
-            yield _as_run(piece, needs_key=keyed)
+        More may follow a statement of the same partition: where records were lost in the middle of a range. None
+        comes before it, so that no part of a file holds records of two statements.
+        """
+        for batch in batches:
+            for piece in _pieces(batch):
+                if self._open and self._open.keys() & _partitions(piece):
+                    yield None
+                    self._close()
+                if piece["range"].null_count:
+                    yield _as_run(piece, needs_key=keyed)
+                else:
+                    self._open.update(dict.fromkeys(_partitions(piece), piece))
+
+    def rows(self) -> list[pa.RecordBatch]:
+        """All of them as rows of WRITTEN, once everything is written."""
+        self._close()
+        return self._done
+
+    def _close(self) -> None:
+        """Whatever came before is folded and written by now."""
+        for tp, statement in self._open.items():
+            left_out = self.prefold.superseded.pop(tp, 0)
+            self._done.append(_row(_flat(statement, left_out), _STATED))
+        self._open.clear()
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -112,25 +145,25 @@ def _as_run(batch: pa.RecordBatch, *, needs_key: bool) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([*known, pa.nulls(size, pa.int64()), rejected], schema=record.RUN)
 
 
-def _flat(statements: pa.RecordBatch) -> pa.RecordBatch:
-    """Statements with the fields of `range` as columns."""
+def _flat(statement: pa.RecordBatch, superseded: int) -> pa.RecordBatch:
+    """A statement with the fields of `range` as columns, and what was left out of its records."""
     names = record.RANGE.names
-    stated = [pc.struct_field(statements["range"], name) for name in names]
-    return pa.RecordBatch.from_arrays(
-        [statements["topic"], statements["partition"], *stated], names=["topic", "partition", *names]
-    )
+    stated = [pc.struct_field(statement["range"], name) for name in names]
+    columns = [statement["topic"], statement["partition"], *stated, pa.array([superseded], _SUPERSEDED.type)]
+    return pa.RecordBatch.from_arrays(columns, names=["topic", "partition", *names, _SUPERSEDED.name])
 
 
-def _meta(rows: pa.RecordBatch, kind: str) -> pa.RecordBatch:
-    """`rows` with all columns of _META, null where they have none of that name."""
+def _row(rows: pa.RecordBatch, kind: str) -> pa.RecordBatch:
+    """`rows` with all columns of WRITTEN, null where they have none of that name."""
     size, names = rows.num_rows, set(rows.schema.names)
     columns = [
         rows[field.name].cast(field.type) if field.name in names else pa.nulls(size, field.type)
-        for field in _META.remove(0)
+        for field in WRITTEN.remove(0)
     ]
-    return pa.RecordBatch.from_arrays([pa.repeat(kind, size), *columns], schema=_META)
+    return pa.RecordBatch.from_arrays([pa.repeat(kind, size), *columns], schema=WRITTEN)
 
 
 def _range(row: dict[str, Any]) -> RangeRead:
     tp = TopicPartition(row["topic"], row["partition"])
-    return RangeRead(tp=tp, records=row["records"], **{name: row[name] for name in _RANGE})
+    counts = {"records": row["records"], "superseded": row["superseded"]}
+    return RangeRead(tp=tp, **counts, **{name: row[name] for name in _RANGE})

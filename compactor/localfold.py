@@ -9,12 +9,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from compactor.fold import LOG, SCAN
+from compactor.lastrows import last_rows
 from compactor.reading import Slice, trimmed
 from compactor.record import RUN, TopicPartition
 from compactor.storage import Storage
@@ -38,17 +38,7 @@ def latest(files: Files, slices: Sequence[Slice]) -> pa.Table:
     """The latest record of every key of each slice, and every rejected record, by slice and offset (`fold.SCAN`)."""
     read = _scan(files, slices)
     found = read.take(pc.sort_indices(read, sort_keys=[(LOG, "ascending"), ("offset", "ascending")]))
-    return found.take(pa.array(_last_rows(found)))
-
-
-def _last_rows(table: pa.Table) -> np.ndarray:
-    """The rows of `table`, which is by slice and offset, that no later one of the same key follows, rising."""
-    rows = pa.array(np.arange(table.num_rows))
-    keyed = pc.is_null(table["rejected"])
-    named = pa.table({LOG: table[LOG], "key": table["key"], "row": rows}).filter(keyed)
-    last = named.group_by([LOG, "key"]).aggregate([("row", "max")])["row_max"].to_numpy()
-    alone = rows.filter(pc.invert(keyed).combine_chunks()).to_numpy()
-    return np.sort(np.concatenate((last, alone)))
+    return found.take(pa.array(last_rows(found, [LOG])))
 
 
 def _scan(files: Files, slices: Sequence[Slice]) -> pa.Table:

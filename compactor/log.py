@@ -47,6 +47,8 @@ class Run(Struct, frozen=True, kw_only=True):
     `oldest_ms` is the earliest time from which a record of it ages (`dirt.aged_from`); None: as `arrived_ms`.
     `horizons` counts tombstones that have a delete horizon, the earliest being `next_horizon_ms`.
 
+    `folded`: a later record of the run has superseded earlier ones, which are not in it.
+
     Counts are exact where every file lies within [start, end); a file that reaches beyond is counted whole.
     """
 
@@ -63,6 +65,7 @@ class Run(Struct, frozen=True, kw_only=True):
     horizons: int = 0
     next_horizon_ms: int | None = None
     oldest_ms: int | None = None
+    folded: bool = False
 
     @property
     def keyless(self) -> int:
@@ -207,14 +210,19 @@ def clean(
 
 
 def _check_end(log: PartitionLog, clean_end: int) -> None:
-    """No full fold ends below an earlier one, nor inside a merged run: no such offset is an end any more."""
-    inside = any(run.level > 0 and run.start < clean_end < run.end for run in log.runs)
+    """No full fold ends below an earlier one, nor inside a run that was folded: no such offset is an end any more."""
+    inside = any((run.level > 0 or run.folded) and run.start < clean_end < run.end for run in log.runs)
     if clean_end < log.clean_end or inside:
         raise CatalogError(
             f"{log.tp}: a full fold ends at {clean_end}, which is "
-            f"{'inside a merged run' if inside else f'below the last one, at {log.clean_end}'}.",
+            f"{'inside a folded run' if inside else f'below the last one, at {log.clean_end}'}.",
             DEFECT,
         )
+
+
+def end_within(log: PartitionLog, offset: int) -> int:
+    """The largest offset up to `offset` that may be an end: inside a run that was folded when it came, none is."""
+    return next((run.start for run in log.runs if run.folded and run.start < offset < run.end), offset)
 
 
 def exact(run: Run) -> bool:

@@ -65,11 +65,11 @@ class Engine:
         self._turn = threading.RLock()
         self._closed = False
         self._sending = False
-        self._job: str | None = None
+        self._job = secrets.token_hex(4)
         self._clocks = Clocks(self.counters)
 
     def take(self, frame: DataFrame, now_ms: int) -> Batch:
-        """Takes a micro-batch in (record.SOURCE columns) and publishes what is due with it.
+        """Takes a micro-batch in (ingest.WRITTEN columns, of `intake`) and publishes what is due with it.
 
         Taking the same batch, or one that overlaps it, again changes nothing. Raises IngestError,
         StorageError, FencedError, and what publishing raises.
@@ -82,6 +82,13 @@ class Engine:
             except BaseException:
                 self._closed = True
                 raise
+
+    @property
+    def intake(self) -> ingest.Intake:
+        """How reading tasks put records into files, whose names carry the epoch and this life's job."""
+        prefix, policy = f"{self._catalog.epoch}-{self._job}", self._settings.policy
+        target = RunTarget(storage=self._storage, prefix=prefix, max_bytes=policy.segment_bytes)
+        return ingest.Intake(target=target, keyed=policy.compacts, folds=policy.folds_at_once)
 
     def close(self) -> None:
         """Waits for the turn that is under way, and lets no other begin.
@@ -140,13 +147,11 @@ class Engine:
             self._turn.release()
 
     def _take(self, frame: DataFrame, now_ms: int) -> Batch:
-        self._job = secrets.token_hex(4)
-        batch = ingest.write_batch(frame, self._target(self._job, now_ms), keyed=self._settings.policy.compacts)
+        batch = ingest.gathered(frame)
         self._refuse_rejected(batch)
         self._admit(batch, now_ms)
         hit("ingest.before-commit")
         self._catalog.commit(lambda state: appends(state, batch, now_ms), now_ms)
-        self._job = None
         hit("ingest.after-commit")
         self.counters.ingested(batch)
         self._clocks.stamped(batch.parts)
@@ -172,8 +177,7 @@ class Engine:
 
     def running(self) -> tuple[str, ...]:
         """The jobs whose files no commit names yet, though one may: a vacuum leaves them alone."""
-        job = self._job
-        return (job,) if job else ()
+        return (self._job,)
 
     def uncertain(self) -> frozenset[TopicPartition]:
         """The logs of which it is not known how far they are published: nothing behind that touches them."""
@@ -218,13 +222,6 @@ class Engine:
             f"offset {offset} cannot be folded: {reason}.",
             "Set errors.tolerance=all to let such records go, and errors.deadletterqueue.topic.name to keep them; "
             "nothing of this batch was taken.",
-        )
-
-    def _target(self, job: str, now_ms: int) -> RunTarget:
-        """Where this batch's files go; names carry the epoch and a job of their own, never a batch id."""
-        prefix = f"{self._catalog.epoch}-{job}"
-        return RunTarget(
-            storage=self._storage, prefix=prefix, max_bytes=self._settings.policy.segment_bytes, arrived_ms=now_ms
         )
 
 

@@ -32,6 +32,11 @@ class CompactionPolicy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return "compact" in self.cleanup_policy
 
     @property
+    def folds_at_once(self) -> bool:
+        """Whether nothing that is taken in has to wait until it may be folded."""
+        return self.compacts and self.min_compaction_lag_ms <= 0
+
+    @property
     def deletes(self) -> bool:
         """Whether old records go by retention.ms and retention.bytes."""
         return "delete" in self.cleanup_policy

@@ -1,6 +1,7 @@
 """What publishing is told and tells, whichever process does it: plans, one a bucket, and what was sent.
 
-`publishjob` carries plans out on Spark, `publishlocal` in this process what is little.
+`publishlocal` carries out in this process what is little, `publishtasks` in a task for each bucket what a task's memory
+holds, `publishjob` folds any amount on Spark.
 """
 
 from __future__ import annotations
@@ -17,13 +18,27 @@ from compactor.reading import Slice, between
 from compactor.record import OfPartition
 from compactor.state import State
 
-LOCAL_BYTES: Final = 64 << 20
-"""More bytes than this, of records or of files, are never folded in the driver: it may have little memory."""
-
-LOCAL_PARTS: Final = 4_000
-"""Nor from more parts of files, which are read one after the other."""
-
 READ_BACK: Final = "This is a defect of keyfold; what is in doubt is read back before anything else is sent."
+
+
+class Room(Struct, frozen=True):
+    """What a process folds in its memory: so many records, and bytes of records or of files, at most.
+
+    Nor from more parts of files: they are read one after the other.
+    """
+
+    records: int
+    bytes: int
+    parts: int = 4_000
+
+
+TASK: Final = Room(records=2_000_000, bytes=192 << 20)
+"""A task's: two of them beside one another, each with the files, their rows and those in order, stay below 2 GiB."""
+
+
+def local_room(most_records: int) -> Room:
+    """The driver's, which may have little memory."""
+    return Room(records=most_records, bytes=64 << 20)
 
 
 class Target(OfPartition, Struct, frozen=True, kw_only=True):
@@ -95,14 +110,14 @@ def due_of(state: State, plans: Sequence[BucketPlan]) -> list[Due]:
     ]
 
 
-def is_little(due: Sequence[Due], most_records: int) -> bool:
-    """Whether `due` has no more than `most_records` records, and is no more than a driver should hold."""
+def fits(due: Sequence[Due], room: Room) -> bool:
+    """Whether a process that has `room` can fold all of `due` in its memory."""
     parts = [extent.file for one in due for extent in one.slice.extents]
     whole = {part.path: part.file_bytes for part in parts}
     return (
-        sum(part.records for part in parts) <= most_records
-        and len(parts) <= LOCAL_PARTS
-        and max(sum(part.bytes for part in parts), sum(whole.values())) <= LOCAL_BYTES
+        sum(part.records for part in parts) <= room.records
+        and len(parts) <= room.parts
+        and max(sum(part.bytes for part in parts), sum(whole.values())) <= room.bytes
     )
 
 

@@ -1,4 +1,4 @@
-"""The publish job: folds what is due on Spark and hands it, by bucket and in offset order, to a publisher.
+"""Publishing any amount: folds what is due on Spark and hands it, by bucket and in offset order, to a publisher.
 
 A bucket is one task, whatever it holds: its publisher also has positions to commit where no record is due.
 """
@@ -17,6 +17,7 @@ from compactor import fold, record
 from compactor.errors import FoldError
 from compactor.faults import tagging, unwrapping
 from compactor.publish import READ_BACK, BucketPlan, Due, Publisher, Sent, complete
+from compactor.publishtasks import SENT
 from compactor.storage import Storage
 
 if TYPE_CHECKING:
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
 _BUCKET: Final = "bucket"
 _LOG: Final = fold.SCAN.field(fold.LOG)
 _JOB: Final = record.RUN.append(pa.field(_BUCKET, pa.int32()))
-_SENT: Final = pa.schema(
-    [pa.field(name, pa.string() if name == "topic" else pa.int64()) for name in Sent.__struct_fields__]
-)
 
 
 def send(
@@ -50,7 +48,7 @@ def send(
 
     frame = _ordered(_records(spark, storage, due, plans), buckets)
     with unwrapping():
-        rows = frame.mapInArrow(task, record.ddl(_SENT)).collect()
+        rows = frame.mapInArrow(task, record.ddl(SENT)).collect()
     return complete(plans, [Sent(**row.asDict()) for row in rows])
 
 
@@ -79,7 +77,7 @@ def _ordered(frame: DataFrame, buckets: int) -> DataFrame:
 def _publish(
     plans: dict[int, BucketPlan], batches: Iterable[pa.RecordBatch], publisher: Publisher
 ) -> Iterator[pa.RecordBatch]:
-    """The task: one bucket's records go to the publisher, its answers come back as rows of _SENT."""
+    """The task: one bucket's records go to the publisher, its answers come back as rows of SENT."""
     found = iter(batches)
     first = next(found, None)
     while first is not None and first.num_rows == 0:
@@ -88,7 +86,7 @@ def _publish(
         return
     plan = plans[first[_BUCKET][0].as_py()]
     sent = publisher.publish(plan, _of_bucket(plan, first, found))
-    yield pa.RecordBatch.from_pylist([structs.asdict(one) for one in sent], schema=_SENT)
+    yield pa.RecordBatch.from_pylist([structs.asdict(one) for one in sent], schema=SENT)
 
 
 def _of_bucket(plan: BucketPlan, first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

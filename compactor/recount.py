@@ -32,7 +32,8 @@ def _counted(storage: Storage, log: PartitionLog, run: Run, start: int, end: int
     if start >= end:
         return None
     extents = Slice(tp=log.tp, start=start, end=end, runs=(run,)).extents
-    return level0(start, end, [part for extent in extents for part in _part(storage, extent)], run.arrived_ms)
+    parts = [part for extent in extents for part in _part(storage, extent)]
+    return level0(start, end, parts, run.arrived_ms, folded=run.folded)
 
 
 def _part(storage: Storage, extent: Extent) -> Iterator[Part]:

@@ -3,8 +3,8 @@
 A file of `runs/` goes when no log names it, and
 
 - it was named once, and was dropped longer than the grace ago: who planned with it before that is done by now;
-- or its job never committed, and the whole job has been silent for longer than the grace: the youngest of its
-  files counts, and a job that the caller says is running is never touched.
+- or no commit is known to have named it, and its whole job has been silent for longer than the grace: the youngest of
+  its files counts, and of a job that the caller says is running none goes.
 
 Files of epochs above ours are never touched. That makes it safe to sleep anywhere in here: a file of our epoch or a
 lower one that nobody names at a version of our epoch can never be named again, because only we commit our files, and
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 from msgspec import Struct
@@ -54,8 +54,7 @@ def vacuum(
     state = catalog.refresh()
     if not catalog.epoch:
         raise CatalogError(f"{storage.location}: only its owner removes files.", "Call take_over first.")
-    since = catalog.unreferenced_since
-    gone = [*removable(files, state, since, now_ms - grace_ms, jobs), *_abandoned(storage, now_ms - grace_ms)]
+    gone = [*removable(files, state, catalog, now_ms - grace_ms, jobs), *_abandoned(storage, now_ms - grace_ms)]
     folders = _old_checkpoints(storage, catalog.epoch)
     hit("vacuum.delete")
     for info in gone:
@@ -78,14 +77,22 @@ def _job(path: str) -> tuple[int, str] | None:
     return (int(found[1]), found[2]) if found else None
 
 
+class Drops(Protocol):
+    """What is known of files that no commit names any more: a `Catalog`."""
+
+    def unreferenced_since(self, path: str) -> int:
+        """When `path` was dropped, in ms, or a later time; 0 where no commit ever named it."""
+        ...
+
+    def was_dropped(self, path: str) -> bool:
+        """Whether it is known to have been named, and dropped."""
+        ...
+
+
 def removable(
-    files: Sequence[FileInfo],
-    state: State,
-    unreferenced_since: Callable[[str], int],
-    before_ms: int,
-    running: Collection[str],
+    files: Sequence[FileInfo], state: State, drops: Drops, before_ms: int, running: Collection[str]
 ) -> list[FileInfo]:
-    """The run files that may go: unreferenced since before `before_ms`, of silent jobs of epochs up to `state`'s."""
+    """The run files that may go: dropped before `before_ms`, or of jobs silent since; of epochs up to `state`'s."""
     quiet_since = _quiet_since(files)
     needed = state.paths
 
@@ -93,9 +100,12 @@ def removable(
         job = _job(info.path)
         if job is None or job[0] > state.epoch or info.path in needed:
             return False
-        if job[0] == state.epoch and job[1] in running:
-            return False
-        return max(quiet_since[job], unreferenced_since(info.path)) < before_ms
+        since_ms = drops.unreferenced_since(info.path)
+        if not drops.was_dropped(info.path):
+            if job[0] == state.epoch and job[1] in running:
+                return False
+            since_ms = max(since_ms, quiet_since[job])
+        return since_ms < before_ms
 
     return [info for info in files if goes(info)]
 

@@ -169,7 +169,7 @@ class Pipeline:
         """
         self._storage.delete_folder(f"checkpoint/{catalog.epoch}")
         hit("takeover.query")
-        options = stream.source_options(self._connector, self._clients, catalog.state, self._tasks_max())
+        options = stream.source_options(self._connector, self._clients, catalog.state, self._tasks_max(), engine.intake)
         self._observer.stage(self._connector.name, "reading")
         return stream.start(
             self._spark,

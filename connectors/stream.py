@@ -8,11 +8,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
+import msgspec
+
+from compactor import ingest
 from compactor.state import State
 from connectors.config.connector import ConnectorConfig
 from connectors.kafka.settings import ClientSettings
 from connectors.source.datasource import KafkaSource
 from connectors.source.offsets import TopicOffsets, encode
+from connectors.source.options import IntakeOption
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -51,7 +55,9 @@ _registering: Final = threading.Lock()
 _registered: Final[WeakSet[SparkSession]] = WeakSet()
 
 
-def source_options(connector: ConnectorConfig, clients: ClientSettings, state: State, tasks_max: int) -> dict[str, str]:
+def source_options(
+    connector: ConnectorConfig, clients: ClientSettings, state: State, tasks_max: int, intake: ingest.Intake
+) -> dict[str, str]:
     """Everything that the source needs; positions begin where the catalog ends."""
     options = {
         "connector": connector.name,
@@ -60,7 +66,7 @@ def source_options(connector: ConnectorConfig, clients: ClientSettings, state: S
         "starts": json.dumps(encode(starts(state))),
         "tasks.max": str(tasks_max),
         "on.data.loss": connector.on_data_loss,
-        "ranges": "true",
+        "intake": msgspec.json.encode(IntakeOption.of(intake)).decode(),
         **_selection(connector),
     }
     if connector.max_offsets_per_trigger is not None:

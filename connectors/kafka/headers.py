@@ -25,8 +25,7 @@ def of_all(messages: Iterable[Message]) -> tuple[list[Any], dict[int, str]]:
     asked = map(_ask, messages)
     while True:
         try:
-            for headers in asked:  # one `try` for all: this is done for every record
-                found.append(headers)  # noqa: PERF402  # what came before an error has to stay
+            found.extend(asked)  # what came before an error stays in the list
         except (SystemError, UnicodeDecodeError) as error:
             odd[len(found)] = reason(error)
             found.append(None)

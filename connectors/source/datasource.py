@@ -21,7 +21,9 @@ from pyspark.sql.types import StructType
 
 from compactor.failpoints import hit
 from compactor.faults import tagging
+from compactor.ingest import WRITTEN, written
 from compactor.record import RECORDS, SOURCE, ddl
+from connectors.clock import SystemClock
 from connectors.logging_setup import configure_as_parent
 from connectors.source import plan
 from connectors.source.cluster import KafkaCluster
@@ -35,11 +37,12 @@ NAME = "keyfold"
 
 
 class BundlePartition(InputPartition):
-    """One task's share of a batch."""
+    """One task's share of a batch, which was planned at `planned_ms`."""
 
-    def __init__(self, bundle: Bundle) -> None:
+    def __init__(self, bundle: Bundle, planned_ms: int) -> None:
         super().__init__(bundle)
         self.bundle = bundle
+        self.planned_ms = planned_ms
 
 
 class KafkaSource(DataSource):
@@ -56,8 +59,11 @@ class KafkaSource(DataSource):
         return NAME
 
     def schema(self) -> str:
-        """`RECORDS` of compactor/record.py, with `ranges` its `SOURCE`."""
-        return ddl(SOURCE if self._parsed.reading.ranges else RECORDS)
+        """`RECORDS` of compactor/record.py, with `ranges` its `SOURCE`; with `intake` `WRITTEN` of ingest.py."""
+        reading = self._parsed.reading
+        if reading.intake is not None:
+            return ddl(WRITTEN)
+        return ddl(SOURCE if reading.ranges else RECORDS)
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002  # Spark's signature
         """Everything from the starts, or the log starts, to the last stable offsets at planning."""
@@ -80,13 +86,16 @@ class _Reading:
         return Planner(self.options, KafkaCluster(self.options.connector, admin, self.options.patience.timeout))
 
     def bundles(self, found: list[plan.Range]) -> list[BundlePartition]:
-        return [BundlePartition(bundle) for bundle in plan.bundles(found, self.options.limits.tasks_max)]
+        now_ms = SystemClock().now_ms()
+        return [BundlePartition(bundle, now_ms) for bundle in plan.bundles(found, self.options.limits.tasks_max)]
 
     def batches(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         # Spark asks for one empty partition where a batch reader planned none.
         if isinstance(partition, BundlePartition):
+            intake = self.options.reading.intake
             with tagging():
-                yield from read(partition.bundle, self.options)
+                records = read(partition.bundle, self.options)
+                yield from records if intake is None else written(records, intake.at(partition.planned_ms))
 
 
 class BatchReader(DataSourceReader):

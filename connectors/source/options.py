@@ -15,6 +15,7 @@
 | batch.bytes | bytes of key, value and headers in an Arrow batch, at most (one record is never cut) | 16 MiB |
 | on.data.loss | fail or skip | fail |
 | ranges | true adds the column `range` with its rows | false |
+| intake | JSON of `IntakeOption`: records go into files where they are read, rows say what was written | none |
 | read.timeout.ms | without progress for so long, a read or a plan fails | 60000 |
 | metadata.max.age.ms | topics, partitions and ids are asked for again after it | 5000 |
 | poll.interval.ms | an idle source asks for new ends at most this often | 250 |
@@ -27,6 +28,9 @@ from typing import Any, Final
 
 import msgspec
 
+from compactor import ingest
+from compactor.location import open_storage
+from compactor.runfile import RunTarget
 from connectors.config.pattern import TopicPattern
 from connectors.errors import ConfigError
 from connectors.kafka.consumers import Clients
@@ -44,7 +48,7 @@ _NAMES: Final = frozenset(
             "output.topic",
             "starts",
         ),
-        *("max.offsets.per.trigger", "tasks.max", "batch.bytes", "on.data.loss", "ranges"),
+        *("max.offsets.per.trigger", "tasks.max", "batch.bytes", "on.data.loss", "ranges", "intake"),
         *("read.timeout.ms", "metadata.max.age.ms", "poll.interval.ms"),
     )
 )
@@ -65,11 +69,44 @@ class Limits(msgspec.Struct, frozen=True):
     batch_bytes: int = 16 << 20
 
 
+class IntakeOption(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`compactor.ingest.Intake` as text can say it: a store by its location, `max_bytes` a file."""
+
+    location: str
+    prefix: str
+    max_bytes: int
+    keyed: bool
+    folds: bool
+
+    @classmethod
+    def of(cls, intake: ingest.Intake) -> IntakeOption:
+        """`intake` as text can say it."""
+        target = intake.target
+        return cls(
+            location=target.storage.location,
+            prefix=target.prefix,
+            max_bytes=target.max_bytes,
+            keyed=intake.keyed,
+            folds=intake.folds,
+        )
+
+    def at(self, arrived_ms: int) -> ingest.Intake:
+        """How records are taken in that arrive at `arrived_ms`."""
+        target = RunTarget(
+            storage=open_storage(self.location),
+            prefix=self.prefix,
+            max_bytes=self.max_bytes,
+            arrived_ms=arrived_ms,
+        )
+        return ingest.Intake(target=target, keyed=self.keyed, folds=self.folds)
+
+
 class Reading(msgspec.Struct, frozen=True):
     """What a reading task does beyond yielding records."""
 
     skip_lost: bool = False
     ranges: bool = False
+    intake: IntakeOption | None = None
 
 
 class Patience(msgspec.Struct, frozen=True):
@@ -110,7 +147,8 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
         ),
         reading=Reading(
             skip_lost=_choice(options, "on.data.loss", ("fail", "skip")) == "skip",
-            ranges=_choice(options, "ranges", ("false", "true")) == "true",
+            ranges="intake" in options or _choice(options, "ranges", ("false", "true")) == "true",
+            intake=_json(options, "intake", IntakeOption, None),
         ),
         patience=_patience(options),
     )

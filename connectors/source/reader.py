@@ -8,8 +8,10 @@ stated, or in an error, never in fewer records.
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import numpy as np
@@ -33,7 +35,7 @@ from connectors.source.records import Slots, bounded, to_arrow, whole, with_rang
 _POLL_S: Final = 0.05
 _AGAIN_S: Final = 0.2
 _FIRST: Final = 1_000
-_MOST: Final = 50_000
+_MOST: Final = 20_000
 _log = structlog.get_logger()
 
 
@@ -45,8 +47,24 @@ def read(bundle: Bundle, options: SourceOptions) -> Iterator[pa.RecordBatch]:
     """
     if not bundle.ranges:
         return
-    with borrowed(options.clients) as session:
+    with borrowed(options.clients) as session, _uncollected():
         yield from _Reading(bundle, options, session).batches()
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Inside, Python's cyclic garbage collector rests.
+
+    It would look through the thousands of messages of every poll again and again, for two fifths of the time of
+    reading; none of them is in a cycle.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 class _Reading:
@@ -84,11 +102,13 @@ class _Reading:
         """The messages of one poll: no more than are still to be read, as waiting for more would be in vain."""
         left = sum(cursor.part.hi - cursor.position for cursor in self._active())
         found = self._session.consumer.consume(min(self._chunk, left), _POLL_S)
-        good = [message for message in found if message.error() is None]
-        for message in found if len(good) < len(found) else ():
-            if message.error() is not None:
+        errors = list(map(Message.error, found))
+        if errors.count(None) == len(found):
+            return found
+        for message, error in zip(found, errors, strict=True):
+            if error is not None:
                 self._fault(message)
-        return good
+        return [message for message, error in zip(found, errors, strict=True) if error is None]
 
     def _records(self, messages: list[Message]) -> pa.RecordBatch | None:
         """The messages that belong to the ranges as one batch; counts them."""

@@ -7,10 +7,13 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from compactor.errors import GapError
+from compactor.ingest import Intake
 from connectors.source.datasource import KafkaSource
+from connectors.source.options import IntakeOption
 from tests.support.kafka import end_offsets, produce
 from tests.support.place import Place
 from tests.support.records import some_records
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
 NOW_MS = 1_800_000_000_000
 
 
-def batch(spark: SparkSession, place: Place, topic_id: str, starts: Mapping[int, int]) -> DataFrame:
+def batch(spark: SparkSession, place: Place, topic_id: str, starts: Mapping[int, int], intake: Intake) -> DataFrame:
     """Everything from `starts` to the partitions' ends, as the streaming query would bring it."""
     spark.dataSource.register(KafkaSource)
     document = {place.topic: {"id": topic_id, "partitions": dict(starts)}}
@@ -33,7 +36,7 @@ def batch(spark: SparkSession, place: Place, topic_id: str, starts: Mapping[int,
                 "consumer.config": json.dumps({"bootstrap.servers": place.bootstrap}),
                 "topics": json.dumps([place.topic]),
                 "starts": json.dumps(document),
-                "ranges": "true",
+                "intake": msgspec.json.encode(IntakeOption.of(intake)).decode(),
             }
         )
         .load()
@@ -46,15 +49,15 @@ def test_overlapping_batches_are_taken_by_offset(spark: SparkSession, place: Pla
     with ExitStack() as stack:
         owned, engine, *_ = place.pipeline(spark, bootstrap_fold_enable="false").begin(stack)
         topic_id = owned.catalog.state.topics[place.topic].topic_id
-        engine.take(batch(spark, place, topic_id, {0: 0, 1: 0}), NOW_MS)
+        engine.take(batch(spark, place, topic_id, {0: 0, 1: 0}, engine.intake), NOW_MS)
         taken = owned.catalog.state
-        engine.take(batch(spark, place, topic_id, {0: 0, 1: 0}), NOW_MS)
+        engine.take(batch(spark, place, topic_id, {0: 0, 1: 0}, engine.intake), NOW_MS)
         assert [log.runs for log in owned.catalog.state.logs] == [log.runs for log in taken.logs]
         produce(place.bootstrap, place.topic, some_records(2, 80))
-        engine.take(batch(spark, place, topic_id, {0: 7, 1: 9}), NOW_MS)
+        engine.take(batch(spark, place, topic_id, {0: 7, 1: 9}, engine.intake), NOW_MS)
         assert {log.partition: log.end for log in owned.catalog.state.logs} == end_offsets(place.bootstrap, place.topic)
         assert place.breaches() == []
         produce(place.bootstrap, place.topic, some_records(3, 80))
         beyond = {partition: end - 5 for partition, end in end_offsets(place.bootstrap, place.topic).items()}
         with pytest.raises(GapError, match="missing"):
-            engine.take(batch(spark, place, topic_id, beyond), NOW_MS)
+            engine.take(batch(spark, place, topic_id, beyond, engine.intake), NOW_MS)

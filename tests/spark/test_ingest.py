@@ -14,6 +14,7 @@ from compactor.local import LocalStorage
 from compactor.state import State, apply
 from tests.support.engine import (
     Row,
+    intake,
     log_of,
     new_state,
     plain,
@@ -21,7 +22,6 @@ from tests.support.engine import (
     row,
     source_frame,
     stated,
-    target,
 )
 
 LARGEST = 2**63 - 1
@@ -29,7 +29,7 @@ LARGEST = 2**63 - 1
 
 def taken(spark: SparkSession, storage: LocalStorage, state: State, tasks: Sequence[Sequence[Row]]) -> State:
     """`state` after a micro-batch of `tasks`."""
-    batch = ingest.write_batch(source_frame(spark, *tasks), target(storage))
+    batch = ingest.gathered(source_frame(spark, intake(storage), *tasks))
     return apply(state, ingest.appends(state, batch, 0))
 
 
@@ -61,13 +61,13 @@ def test_a_record_comes_back_byte_for_byte(spark: SparkSession, storage: LocalSt
 def test_a_frame_is_used_once(spark: SparkSession, storage: LocalStorage) -> None:
     """Writing a micro-batch runs its source exactly once: Kafka is not read twice."""
     reads = spark.sparkContext.accumulator(0)
-    frame = source_frame(spark, read_all(records(0, 0, 10), {0: (0, 10)}))
+    frame = source_frame(spark, intake(storage), read_all(records(0, 0, 10), {0: (0, 10)}))
 
     def counted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         reads.add(1)
         yield from batches
 
-    ingest.write_batch(frame.mapInArrow(counted, frame.schema), target(storage))
+    ingest.gathered(frame.mapInArrow(counted, frame.schema))
     assert reads.value == 1
 
 
@@ -77,7 +77,7 @@ def test_partitions_of_a_task_share_a_file_but_no_row_group(spark: SparkSession,
     for first in (0, 500):
         rows = [one for offset in range(3) for p in range(first, first + 500) for one in records(p, offset, offset + 1)]
         tasks.append(read_all(rows, dict.fromkeys(range(first, first + 500), (0, 3))))
-    batch = ingest.write_batch(source_frame(spark, *tasks), target(storage))
+    batch = ingest.gathered(source_frame(spark, intake(storage), *tasks))
     assert len({part.file.path for part in batch.parts}) == 2
     assert len(batch.parts) == 1000
     file = pq.ParquetFile(storage.open_input(batch.parts[0].file.path))
@@ -89,7 +89,7 @@ def test_a_file_is_what_its_part_says(spark: SparkSession, storage: LocalStorage
     """Size and checksum of a file in the catalog are those of the file on the store."""
     import hashlib
 
-    batch = ingest.write_batch(source_frame(spark, read_all(records(0, 0, 99), {0: (0, 99)})), target(storage))
+    batch = ingest.gathered(source_frame(spark, intake(storage), read_all(records(0, 0, 99), {0: (0, 99)})))
     data = storage.read(batch.parts[0].file.path)
     file = batch.parts[0].file
     assert (file.file_bytes, file.sha256) == (len(data), hashlib.sha256(data).hexdigest())
@@ -99,7 +99,7 @@ def test_a_file_is_what_its_part_says(spark: SparkSession, storage: LocalStorage
 def test_records_without_a_key_stay_with_their_reason(spark: SparkSession, storage: LocalStorage) -> None:
     """A record without a key is kept, marked, counted, and the first of them is named."""
     rows = [row(0, 3, b"k", b"v"), row(0, 4, None, b"lost"), row(0, 5, None, None)]
-    batch = ingest.write_batch(source_frame(spark, read_all(rows, {0: (0, 6)})), target(storage))
+    batch = ingest.gathered(source_frame(spark, intake(storage), read_all(rows, {0: (0, 6)})))
     assert ingest.first_rejected(batch) == (("t", 0), 4, "null key")
     assert (batch.parts[0].rejected, batch.parts[0].tombstones) == (2, 0)
 
@@ -109,7 +109,7 @@ def test_what_the_source_rejects_stays_so(spark: SparkSession, storage: LocalSto
     """A record that could not be read whole keeps the source's reason, with a key or without, also in a raw copy."""
     odd = {"rejected": "a header name b'\\xff' is not UTF-8"}
     rows = [row(0, 3, b"k", b"v"), {**row(0, 4, b"k", b"v"), **odd}, {**row(0, 5, None, b"v"), **odd}]
-    batch = ingest.write_batch(source_frame(spark, read_all(rows, {0: (0, 6)})), target(storage), keyed=keyed)
+    batch = ingest.gathered(source_frame(spark, intake(storage, keyed=keyed), read_all(rows, {0: (0, 6)})))
     assert ingest.first_rejected(batch) == (("t", 0), 4, odd["rejected"])
     assert batch.parts[0].rejected == 2
 
@@ -149,10 +149,10 @@ def test_a_missing_range_and_a_missing_record_are_errors(spark: SparkSession, st
 def test_a_store_that_refuses_is_a_storage_error(spark: SparkSession, tmp_path: Path) -> None:
     """What a task meets at the store reaches the driver as what it was."""
     (tmp_path / "file").write_text("not a folder")
+    refusing = intake(LocalStorage(str(tmp_path / "file")))
+    frame = source_frame(spark, refusing, read_all(records(0, 0, 2), {0: (0, 2)}))
     with pytest.raises(StorageError):
-        ingest.write_batch(
-            source_frame(spark, read_all(records(0, 0, 2), {0: (0, 2)})), target(LocalStorage(str(tmp_path / "file")))
-        )
+        ingest.gathered(frame)
 
 
 def test_records_lost_in_the_middle_of_a_range_leave_a_gap(spark: SparkSession, storage: LocalStorage) -> None:
@@ -161,3 +161,48 @@ def test_records_lost_in_the_middle_of_a_range_leave_a_gap(spark: SparkSession, 
     log = log_of(taken(spark, storage, new_state({0: 0}), [kept]))
     assert [one["offset"] for one in plain(reading.read(storage, reading.whole(log)))] == [0, 1, 2, 8, 9]
     assert (log.end, [(gap.start, gap.end) for gap in log.gaps]) == (10, [(3, 8)])
+
+
+def test_what_is_superseded_in_one_task_is_left_out(spark: SparkSession, storage: LocalStorage) -> None:
+    """Where folds are allowed: the latest of each key, rejected records, and a run that says that it was folded."""
+    rows = [*records(0, 0, 20), row(0, 20, None, b"x"), *records(1, 0, 7)]
+    frame = source_frame(spark, intake(storage, folds=True), read_all(rows, {0: (0, 21), 1: (0, 7)}))
+    state = new_state({0: 0, 1: 0})
+    batch = ingest.gathered(frame)
+    assert [(read.records, read.superseded) for read in batch.ranges] == [(21, 13), (7, 0)]
+    logs = apply(state, ingest.appends(state, batch, 0)).logs
+    kept = [[one["offset"] for one in plain(reading.read(storage, reading.whole(log)))] for log in logs]
+    assert kept == [list(range(13, 21)), list(range(7))]
+    assert [log.runs[0].folded for log in logs] == [True, False]
+
+
+def test_a_suffix_of_what_was_folded_is_the_fold_of_the_suffix(spark: SparkSession, storage: LocalStorage) -> None:
+    """A batch that comes again and reaches further, folded over all of it: above the log's end nothing is missing."""
+    first = taken(spark, storage, new_state({0: 0}), [read_all(records(0, 0, 10), {0: (0, 10)})])
+    frame = source_frame(spark, intake(storage, folds=True), read_all(records(0, 4, 30), {0: (4, 30)}))
+    log = log_of(apply(first, ingest.appends(first, ingest.gathered(frame), 0)))
+    assert [one["offset"] for one in plain(reading.read(storage, reading.whole(log)))] == [*range(10), *range(23, 30)]
+    assert [(run.start, run.end, run.folded) for run in log.runs] == [(0, 10, False), (10, 30, True)]
+
+
+def test_nothing_is_folded_across_a_loss(spark: SparkSession, storage: LocalStorage) -> None:
+    """Each statement counts what was left out of its own records, also where another partition's are around them."""
+    task = [
+        *(one for offset in range(9) for p in (0, 1) for one in records(p, offset, offset + 1)),
+        stated(0, 0, 9, 9),
+        *records(0, 12, 21),
+        stated(0, 9, 21, 9, start=12),
+        stated(0, 21, 30, 0, start=30),
+        *records(1, 9, 14),
+        stated(1, 0, 14, 14),
+    ]
+    batch = ingest.gathered(source_frame(spark, intake(storage, folds=True), task))
+    assert [(read.tp.partition, read.lo, read.records, read.superseded) for read in batch.ranges] == [
+        (0, 0, 9, 2),
+        (0, 9, 9, 2),
+        (0, 21, 0, 0),
+        (1, 0, 14, 2),
+    ]
+    state = new_state({0: 0, 1: 0})
+    log = log_of(apply(state, ingest.appends(state, batch, 0)))
+    assert (log.end, [(gap.start, gap.end) for gap in log.gaps]) == (30, [(9, 12), (21, 30)])

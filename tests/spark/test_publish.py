@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from compactor import localfold, publish, publishjob, publishlocal
+from compactor import localfold, publish, publishjob, publishlocal, publishtasks
 from compactor.errors import FencedError, KeyfoldError
 from compactor.local import LocalStorage
 from compactor.publish import BucketPlan, Publisher, Sent
@@ -33,9 +33,9 @@ class Failing:
 Send = Callable[[State, Sequence[BucketPlan], int, Publisher], Sequence[Sent]]
 
 
-@pytest.fixture(params=["Spark's tasks", "this process"])
+@pytest.fixture(params=["Spark's fold", "tasks", "this process"])
 def send(request: pytest.FixtureRequest, spark: SparkSession, storage: LocalStorage) -> Send:
-    """Both ways to carry plans out."""
+    """All ways to carry plans out."""
 
     def on_spark(state: State, due: Sequence[BucketPlan], buckets: int, publisher: Publisher) -> Sequence[Sent]:
         return publishjob.send(spark, storage, publish.due_of(state, due), due, buckets, publisher)
@@ -46,7 +46,12 @@ def send(request: pytest.FixtureRequest, spark: SparkSession, storage: LocalStor
         assert files is not None
         return publishlocal.send(files, parts, due, publisher)
 
-    return here if request.param == "this process" else on_spark
+    def in_tasks(state: State, due: Sequence[BucketPlan], _buckets: int, publisher: Publisher) -> Sequence[Sent]:
+        sent, left = publishtasks.send(spark, storage, publish.due_of(state, due), due, publisher)
+        assert left == ()
+        return sent
+
+    return {"this process": here, "tasks": in_tasks, "Spark's fold": on_spark}[request.param]
 
 
 @pytest.fixture

@@ -11,6 +11,8 @@ import pyarrow as pa
 
 from compactor import ingest, record
 from compactor.actions import AddPartition, AddTopic, AnyAction, Create, Publish, SetBuckets, TakeOver
+from compactor.faults import tagging
+from compactor.ingest import WRITTEN, Intake, written
 from compactor.local import LocalStorage
 from compactor.log import OutputPoint, PartitionLog
 from compactor.publish import BucketPlan, Target
@@ -43,19 +45,24 @@ def read_all(rows: Sequence[Row], ends: Mapping[int, tuple[int, int]], topic: st
     return [*rows, *(stated(one, lo, hi, counts[one], topic=topic) for one, (lo, hi) in ends.items())]
 
 
-def source_frame(spark: SparkSession, *tasks: Sequence[Row]) -> DataFrame:
-    """A frame of record.SOURCE columns of which each of `tasks` is one reading task's yield."""
+def source_frame(spark: SparkSession, intake: Intake, *tasks: Sequence[Row]) -> DataFrame:
+    """A frame of which each of `tasks` is what one reading task takes in."""
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch["id"].to_pylist():
-                yield pa.RecordBatch.from_pylist(list(tasks[number]), schema=record.SOURCE)
+                with tagging():
+                    yield from written([pa.RecordBatch.from_pylist(list(tasks[number]), schema=record.SOURCE)], intake)
 
-    return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, record.ddl(record.SOURCE))
+    return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, record.ddl(WRITTEN))
 
 
 def target(storage: LocalStorage, prefix: str = "1-job", max_bytes: int = 1 << 27) -> RunTarget:
     return RunTarget(storage=storage, prefix=prefix, max_bytes=max_bytes)
+
+
+def intake(storage: LocalStorage, *, keyed: bool = True, folds: bool = False) -> Intake:
+    return Intake(target=target(storage), keyed=keyed, folds=folds)
 
 
 def new_state(partitions: Mapping[int, int], topic: str = "t", buckets: int = 1) -> State:
@@ -74,8 +81,8 @@ def new_state(partitions: Mapping[int, int], topic: str = "t", buckets: int = 1)
 
 def ingested(storage: LocalStorage, state: State, tasks: Sequence[Sequence[Row]], now_ms: int = 0) -> State:
     """`state` after a micro-batch of `tasks`; without Spark, on which tests/spark/test_ingest.py does the same."""
-    frame = cast("DataFrame", LocalFrame(tasks))
-    return apply(state, ingest.appends(state, ingest.write_batch(frame, target(storage)), now_ms))
+    frame = cast("DataFrame", LocalFrame(tasks, intake(storage)))
+    return apply(state, ingest.appends(state, ingest.gathered(frame), now_ms))
 
 
 def published(state: State, ends: Mapping[int, int], topic: str = "t") -> State:

@@ -16,8 +16,11 @@ from tests.support.engine import log_of, new_state
 TP = TopicPartition("t", 0)
 
 
-def read(lo: int, hi: int, start: int | None = None, records: int = 0, topic_id: str = "id-t") -> RangeRead:
-    return RangeRead(tp=TP, topic_id=topic_id, lo=lo, hi=hi, start=lo if start is None else start, records=records)
+def read(
+    lo: int, hi: int, start: int | None = None, records: int = 0, topic_id: str = "id-t", superseded: int = 0
+) -> RangeRead:
+    counts = {"records": records, "superseded": superseded}
+    return RangeRead(tp=TP, topic_id=topic_id, lo=lo, hi=hi, start=lo if start is None else start, **counts)
 
 
 def part(first: int, last: int, records: int | None = None, path: str = "runs/f", rejected: int | None = None) -> Part:
@@ -62,6 +65,8 @@ def test_a_range_is_taken_by_offset(end: int, lo: int, hi: int, taken: tuple[int
         ([read(10, 12, records=3)], [part(10, 11)], IngestError),
         ([read(10, 12, records=1)], [part(12, 12)], IngestError),
         ([read(10, 12, records=3)], [part(10, 12)], IngestError),
+        ([read(10, 13, records=3, superseded=1)], [part(10, 12)], IngestError),
+        ([read(10, 13, records=3, superseded=1)], [part(12, 12)], IngestError),
         ([read(10, 14, start=12, records=1)], [part(11, 11)], IngestError),
         ([], [part(10, 10)], IngestError),
         ([read(10, 12, topic_id="another")], [], IngestError),
@@ -85,6 +90,15 @@ def test_sub_ranges_become_one_run() -> None:
     log = log_of(after(at(0), ranges, [part(20, 29, path="b"), part(0, 9, path="a")]))
     assert [(run.start, run.end, run.arrived_ms, run.records, run.bytes) for run in log.runs] == [(0, 30, 77, 20, 200)]
     assert [file.path for file in log.runs[0].files] == ["a", "b"]
+
+
+@pytest.mark.parametrize(("superseded", "end"), [((0, 0), 0), ((2, 0), 0), ((0, 2), 0), ((2, 2), 7)])
+def test_a_run_of_which_records_were_left_out_says_so(superseded: tuple[int, int], end: int) -> None:
+    """Any of its sub-ranges, also where only a suffix of it is taken: no offset inside it is an end."""
+    ranges = [read(10 * one, 10 * one + 10, records=10, superseded=count) for one, count in enumerate(superseded)]
+    parts = [part(10 * one + count, 10 * one + 9) for one, count in enumerate(superseded)]
+    log = log_of(after(at(end), ranges, parts))
+    assert [(run.start, run.end, run.folded) for run in log.runs] == [(end, 20, any(superseded))]
 
 
 @pytest.mark.parametrize(

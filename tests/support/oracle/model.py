@@ -62,6 +62,7 @@ class LogModel:
         self.last_fold_ms: int | None = None
         self.planned = {start}
         self.sent = {start}
+        self._folded: list[tuple[int, int]] = []
         self._source = source
 
     def rows(self, start: int, end: int) -> list[Row]:
@@ -73,13 +74,27 @@ class LogModel:
         found = {row["key"]: row for row in self.rows(start, end) if row["key"] is not None}
         return sorted(found.values(), key=lambda row: row["offset"])
 
-    def publishable(self, now_ms: int, settings: Settings) -> int:
-        """The first offset that is still inside the lag, or the end; nothing while the backlog is not read."""
+    def publishable(self, now_ms: int, settings: Settings) -> tuple[int, int]:
+        """The first offset that is still inside the lag, or the end; nothing while the backlog is not read.
+
+        The least and the most: a run that was folded when it came, before there was a lag, is let go whole, and what
+        it left out is young no more.
+        """
         if self.end < self.backlog_end and self.published < self.backlog_end:
-            return self.folded_end
-        waiting = (row for row in self.rows(self.folded_end, self.end) if self.age(row, now_ms) < settings.lag)
-        first = next(waiting, None)
-        return self.end if first is None or settings.lag == 0 else int(first["offset"])
+            return self.folded_end, self.folded_end
+        rows = self.rows(self.folded_end, self.end) if settings.lag else []
+        young = [row for row in rows if self.age(row, now_ms) < settings.lag]
+        least = next((row["offset"] for row in young), self.end)
+        inside = next((start for start, end in self._folded if start < least < end), least)
+        most = next((row["offset"] for row in young if not self.may_miss(row)), self.end)
+        return max(inside, self.folded_end), most
+
+    def may_miss(self, row: Row) -> bool:
+        """Whether `row` may have been left out when it came: a run was folded in which a later record has its key."""
+        bounds = next(((start, end) for start, end in self._folded if start <= row["offset"] < end), None)
+        if bounds is None or row["key"] is None:
+            return False
+        return any(other["key"] == row["key"] for other in self.rows(row["offset"] + 1, bounds[1]))
 
     def age(self, row: Row, now_ms: int) -> int:
         """How old a record is, in ms: one that is stamped in the future ages from its arrival."""
@@ -113,7 +128,7 @@ class LogModel:
         """What is wrong with `action`, which was decided at `now_ms`; the model has it behind itself then."""
         match action:
             case Append():
-                yield from self._append(action, now_ms)
+                yield from self._append(action, now_ms, settings)
             case PlanFold():
                 yield from self._plan(action, now_ms, settings)
             case Publish():
@@ -123,18 +138,22 @@ class LogModel:
             case Merge() if action.run.end > self.published:
                 yield f"a merge up to {action.run.end} passes published, {self.published}"
             case Retain():
-                kept = [one.row for one in self.kept(before)]
+                kept = [one.row for one in self.kept(before) if not self.may_miss(one.row)]
                 yield from retained.wrong(before, action.start, now_ms, settings, kept, self.arrived_ms)
                 self.start, self.clean_end = action.start, max(self.clean_end, action.start)
 
-    def _append(self, action: Append, now_ms: int) -> Iterator[str]:
+    def _append(self, action: Append, now_ms: int, settings: Settings) -> Iterator[str]:
         if action.start != self.end:
             yield f"offsets from {action.start} are appended to a log that ends at {self.end}"
+        if action.run and action.run.folded:
+            self._folded.append((action.start, action.end))
+            if settings.lag:
+                yield f"records were folded when they came, at a lag of {settings.lag} ms"
         self.arrived_ms.update({row["offset"]: now_ms for row in self.rows(action.start, action.end)})
         self.end = action.end
 
     def _plan(self, action: PlanFold, now_ms: int, settings: Settings) -> Iterator[str]:
-        most = self.publishable(now_ms, settings)
+        _, most = self.publishable(now_ms, settings)
         if not self.folded_end <= action.end <= most:
             yield f"a fold ends at {action.end}; between {self.folded_end} and {most} it may"
         self.folded_end = action.end

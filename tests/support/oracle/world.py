@@ -157,8 +157,9 @@ class World:
                 ranges[tp] = (max(0, taken - step.again), min(end, taken + step.most))
                 self._announce(tp)
         found = self.source.read(ranges, step.tasks)
-        frame = source_frame(self._spark, *found) if step.on_spark else cast("DataFrame", LocalFrame(found))
-        life.engine.take(frame, now_ms)
+        intake = life.engine.intake
+        local = None if step.on_spark else cast("DataFrame", LocalFrame(found, intake))
+        life.engine.take(local or source_frame(self._spark, intake, *found), now_ms)
 
     def _announce(self, tp: TopicPartition) -> None:
         """The source topic is there, with the records that it has."""

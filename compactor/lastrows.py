@@ -1,0 +1,30 @@
+"""The latest record of every key with Arrow: for rows that are in memory, as `fold.latest` is for files on Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+
+def last_rows(table: pa.Table, by: Sequence[str] = ()) -> NDArray[np.int64]:
+    """The rows of `table` that no later one with the same key, and the same columns `by`, follows; rising.
+
+    A rejected record is the latest of nothing: its row is always among them.
+    """
+    rows = pa.array(np.arange(table.num_rows))
+    keyed = pc.is_null(table["rejected"])
+    names = [*(name for name in by if not _is_constant(table[name])), "key"]
+    named = pa.table({**{name: table[name] for name in names}, "row": rows}).filter(keyed)
+    # One thread: several do not make it sooner, and beside other tasks they take the processor from them.
+    last = named.group_by(names, use_threads=False).aggregate([("row", "max")])["row_max"].to_numpy()
+    alone = rows.filter(pc.invert(keyed).combine_chunks()).to_numpy()
+    return np.sort(np.concatenate((last, alone)))
+
+
+def _is_constant(column: pa.ChunkedArray) -> bool:
+    """Whether a column without nulls has one value only: to group by it would cost as much as by the key."""
+    return len(column) > 0 and bool(pc.all(pc.equal(column, column[0])).as_py())

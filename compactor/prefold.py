@@ -1,0 +1,87 @@
+"""Folds records while they are read: where nobody will ever ask for what a later one of the same key supersedes.
+
+That is so where a log is compacted without a lag: whatever is taken in is due at once, and a fold over the whole
+micro-batch leaves the same. It must never be done otherwise: no offset inside what was folded is an end any more.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from compactor import record
+from compactor.lastrows import last_rows
+from compactor.record import TopicPartition
+from compactor.runfile import ROW_GROUP_BYTES
+
+HELD_BYTES: Final = 128 << 20
+"""Arrow bytes that a task holds at most before it folds them."""
+
+_PARTITION: Final = ["topic", "partition"]
+
+
+class Prefold:
+    """Records (record.RUN) of any number of partitions on their way to a file.
+
+    `superseded` counts, by partition, what was left out of what has come out by now.
+    """
+
+    def __init__(self, held_bytes: int = HELD_BYTES) -> None:
+        self.superseded: Counter[TopicPartition] = Counter()
+        self._most = held_bytes
+        self._held: list[pa.RecordBatch] = []
+        self._bytes = 0
+
+    def latest(self, batches: Iterable[pa.RecordBatch | None]) -> Iterator[pa.RecordBatch | None]:
+        """Of `batches` the records that no later one supersedes, as far as they are held at one time.
+
+        Nothing is folded across a None, which is passed on.
+        """
+        for batch in batches:
+            if batch is None:
+                yield from self._out()
+                yield None
+                continue
+            self._held.append(batch)
+            self._bytes += batch.nbytes
+            if self._bytes > self._most:
+                yield from self._room()
+        yield from self._out()
+
+    def _room(self) -> Iterator[pa.RecordBatch]:
+        """Room by a fold where that halves what is held, by giving it out where it does not."""
+        before = self._bytes
+        self._fold()
+        if self._bytes > before // 2:
+            yield from self._out()
+
+    def _out(self) -> Iterator[pa.RecordBatch]:
+        """The latest of what is held, cut to the size of row groups."""
+        self._fold()
+        for batch in self._held:
+            step = max(1, batch.num_rows * ROW_GROUP_BYTES // max(1, batch.nbytes))
+            yield from (batch.slice(first, step) for first in range(0, batch.num_rows, step))
+        self._held, self._bytes = [], 0
+
+    def _fold(self) -> None:
+        if len(self._held) < 2 and sum(batch.num_rows for batch in self._held) < 2:
+            return
+        table = pa.Table.from_batches(self._held, record.RUN).combine_chunks()
+        rows = last_rows(table, _PARTITION)
+        if len(rows) < table.num_rows:
+            left_out = np.ones(table.num_rows, np.bool_)
+            left_out[rows] = False
+            self._count(table.select(_PARTITION).filter(pa.array(left_out)))
+            table = table.take(pa.array(rows))
+        self._held, self._bytes = table.to_batches(), table.nbytes
+
+    def _count(self, left_out: pa.Table) -> None:
+        found = left_out.group_by(_PARTITION).aggregate([([], "count_all")])
+        for topic, partition, count in zip(
+            *(found[name].to_pylist() for name in (*_PARTITION, "count_all")), strict=True
+        ):
+            self.superseded[TopicPartition(topic, partition)] += count
