@@ -173,10 +173,6 @@ class Catalog:
         """When the run file `path` was dropped, in ms, or a later time; 0 where no commit ever named it."""
         return self._history.unreferenced_since(path)
 
-    def was_dropped(self, path: str) -> bool:
-        """Whether it is known that a commit named the run file `path`, and a later one dropped it."""
-        return self._history.was_dropped(path)
-
     def forget(self, path: str) -> None:
         """The run file `path` has been removed."""
         self._history.forget(path)

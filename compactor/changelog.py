@@ -9,10 +9,11 @@ import structlog
 
 from compactor import inspection, localfold, publish, publishjob, publishlocal, publishtasks
 from compactor.actions import AnyAction, PlanFold, Publish
+from compactor.brokenoff import of_its_process
 from compactor.catalog import Catalog
 from compactor.failpoints import hit
 from compactor.isolation import Isolation
-from compactor.log import OutputPoint, PartitionLog
+from compactor.log import OutputPoint, PartitionLog, end_beyond, end_within
 from compactor.outside import Outside
 from compactor.position import Position, Resolved, resolve
 from compactor.publish import BucketPlan, Sent, Target
@@ -53,6 +54,7 @@ class Changelog:
         self._committed_ms: dict[TopicPartition, int] = {}
         self._seen_ms: dict[TopicPartition, int] = {}
         self._turn = 0
+        self._in_tasks = True
         self._last_turn: dict[TopicPartition, int] = {}
 
     def forget(self) -> None:
@@ -60,10 +62,16 @@ class Changelog:
         self._resolved.clear()
 
     def uncertain(self) -> frozenset[TopicPartition]:
-        """The logs of which it is not known, or cannot be told yet, how far they are published."""
+        """The logs of which it is not known, or cannot be told yet, how far they are published.
+
+        So is one published up to where no fold ends: what was published before its records were taken in again, after
+        the catalog was set back, and folded when they came.
+        """
         resolved = dict(self._resolved)
-        logs = _open(self._catalog.state)
-        return frozenset(log.tp for log in logs if log.tp not in resolved or resolved[log.tp].hold)
+        state = self._catalog.state
+        unknown = (log.tp for log in _open(state) if log.tp not in resolved or resolved[log.tp].hold)
+        inside = (log.tp for log in state.logs if end_within(log, log.published) != log.published)
+        return frozenset((*unknown, *inside))
 
     def settle(self, now_ms: int) -> None:
         """Reads what the group holds of the logs that are not read yet, as every publish does first.
@@ -87,7 +95,7 @@ class Changelog:
                 return self._publish(settings, now_ms)
             except Exception as error:
                 self.forget()
-                if not self._set_aside(error, now_ms):
+                if not self._set_aside(error, now_ms) and not self._without_tasks(error):
                     raise
 
     def _set_aside(self, error: Exception, now_ms: int) -> bool:
@@ -96,6 +104,14 @@ class Changelog:
             return False
         logs = _open(self._catalog.state)
         return bool(self._isolation.set_aside(logs, inspection.unpublished, now_ms, publish=True))
+
+    def _without_tasks(self, error: Exception) -> bool:
+        """Whether a task's process ended, perhaps for want of memory: then Spark folds from now on, which spills."""
+        if not self._in_tasks or self._isolation.stopping.is_set() or not of_its_process(error):
+            return False
+        _log.warning("a publish task's process ended, it is tried again with Spark's fold", error=str(error))
+        self._in_tasks = False
+        return True
 
     def _publish(self, settings: EngineSettings, now_ms: int) -> tuple[Sent, ...]:
         self._resolve(now_ms)
@@ -120,6 +136,8 @@ class Changelog:
             local = self._outside.local_publisher(state, self._isolation.stopping.is_set)
             return publishlocal.send(files, due, plans, local)
         publisher = self._outside.publisher(state)
+        if not self._in_tasks:
+            return publishjob.send(self._spark, self._storage, due, plans, state.buckets, publisher)
         sent, left = publishtasks.send(self._spark, self._storage, due, plans, publisher)
         if not left:
             return sent
@@ -197,7 +215,7 @@ class Changelog:
     def _end(self, log: PartitionLog, resolved: Resolved, settings: EngineSettings, now_ms: int) -> int:
         """Step 5: where the next fold ends. A fold that was sent in part must end where it would have."""
         if resolved.fold_end is not None:
-            return resolved.fold_end
+            return end_beyond(log, resolved.fold_end)
         return publishable(
             log,
             settings.policy,

@@ -83,10 +83,6 @@ class History:
         """
         return self._dropped.get(path, self._since_ms)
 
-    def was_dropped(self, path: str) -> bool:
-        """Whether a commit that was read here has dropped `path`: once it was named, and its job had committed it."""
-        return path in self._dropped
-
     def forget(self, path: str) -> None:
         """The file is gone; nobody will ask again."""
         self._dropped.pop(path, None)

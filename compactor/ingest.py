@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Struct
+from msgspec.structs import replace
 
-from compactor import parts, record, runfile
+from compactor import jobs, parts, record, runfile
 from compactor.append import appends
 from compactor.batch import Batch, RangeRead, first_rejected
 from compactor.faults import unwrapping
@@ -32,13 +33,15 @@ NULL_KEY: Final = "null key"
 
 _PART: Final = "part"
 _STATED: Final = "stated"
+_READ: Final = "read"
 _RANGE: Final = ("topic_id", "lo", "hi", "start")
 _SUPERSEDED: Final = pa.field("superseded", pa.int64())
 
 WRITTEN: Final = pa.schema(
     [pa.field("kind", pa.string()), *(record.RANGE.field(name) for name in _RANGE), _SUPERSEDED, *parts.PARTS]
 )
-"""What a reading task yields once its records are in files: a row for each part of a file and each statement."""
+"""What a reading task yields once its records are in files: a row for each part of a file, one for each statement, and
+one for the bytes of all that was read."""
 
 
 class Intake(Struct, frozen=True, kw_only=True):
@@ -51,6 +54,11 @@ class Intake(Struct, frozen=True, kw_only=True):
     target: RunTarget
     keyed: bool = True
     folds: bool = False
+
+    def of_batch(self, number: int, arrived_ms: int) -> Intake:
+        """The same for micro-batch `number` of a life, planned at `arrived_ms`."""
+        prefix = jobs.numbered(self.target.prefix, number)
+        return replace(self, target=replace(self.target, prefix=prefix, arrived_ms=arrived_ms))
 
 
 def written(batches: Iterable[pa.RecordBatch], intake: Intake) -> Iterator[pa.RecordBatch]:
@@ -79,6 +87,7 @@ def gathered(frame: DataFrame) -> Batch:
     return Batch(
         ranges=tuple(sorted(stated, key=lambda read: (read.tp, read.lo))),
         parts=tuple(sorted(found, key=lambda part: (part.tp, part.file.first))),
+        bytes=sum(row["bytes"] for row in rows if row["kind"] == _READ),
     )
 
 
@@ -87,6 +96,7 @@ class _Statements:
 
     def __init__(self) -> None:
         self.prefold = Prefold()
+        self._bytes = 0
         self._open: dict[TopicPartition, pa.RecordBatch] = {}
         self._done: list[pa.RecordBatch] = []
 
@@ -102,14 +112,16 @@ class _Statements:
                     yield None
                     self._close()
                 if piece["range"].null_count:
+                    self._bytes += record.measure(piece)
                     yield _as_run(piece, needs_key=keyed)
                 else:
                     self._open.update(dict.fromkeys(_partitions(piece), piece))
 
     def rows(self) -> list[pa.RecordBatch]:
-        """All of them as rows of WRITTEN, once everything is written."""
+        """All of them as rows of WRITTEN, once everything is written; and the bytes of all records."""
         self._close()
-        return self._done
+        read = pa.RecordBatch.from_pydict({"bytes": [self._bytes]})
+        return [*self._done, _row(read, _READ)]
 
     def _close(self) -> None:
         """Whatever came before is folded and written by now."""

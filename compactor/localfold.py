@@ -37,8 +37,9 @@ def load(storage: Storage, slices: Iterable[Slice]) -> Files | None:
 def latest(files: Files, slices: Sequence[Slice]) -> pa.Table:
     """The latest record of every key of each slice, and every rejected record, by slice and offset (`fold.SCAN`)."""
     read = _scan(files, slices)
-    found = read.take(pc.sort_indices(read, sort_keys=[(LOG, "ascending"), ("offset", "ascending")]))
-    return found.take(pa.array(last_rows(found, [LOG])))
+    order = pc.sort_indices(read, sort_keys=[(LOG, "ascending"), ("offset", "ascending")])
+    last = last_rows(read.select([LOG, "key", "rejected"]).take(order), [LOG])
+    return read.take(order.take(pa.array(last)))
 
 
 def _scan(files: Files, slices: Sequence[Slice]) -> pa.Table:

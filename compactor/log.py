@@ -225,6 +225,11 @@ def end_within(log: PartitionLog, offset: int) -> int:
     return next((run.start for run in log.runs if run.folded and run.start < offset < run.end), offset)
 
 
+def end_beyond(log: PartitionLog, offset: int) -> int:
+    """The smallest offset from `offset` on that may be an end."""
+    return next((run.end for run in log.runs if run.folded and run.start < offset < run.end), offset)
+
+
 def exact(run: Run) -> bool:
     """Whether the counts of `run` are of its own records only: no file of it reaches beyond its offsets."""
     return all(run.start <= file.first and file.last < run.end for file in run.files)

@@ -12,8 +12,10 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from compactor import record
+from compactor.errors import DEFECT, FoldError
 from compactor.lastrows import last_rows
 from compactor.record import TopicPartition
 from compactor.runfile import ROW_GROUP_BYTES
@@ -71,6 +73,7 @@ class Prefold:
         if len(self._held) < 2 and sum(batch.num_rows for batch in self._held) < 2:
             return
         table = pa.Table.from_batches(self._held, record.RUN).combine_chunks()
+        _check_rising(table)
         rows = last_rows(table, _PARTITION)
         if len(rows) < table.num_rows:
             left_out = np.ones(table.num_rows, np.bool_)
@@ -85,3 +88,15 @@ class Prefold:
             *(found[name].to_pylist() for name in (*_PARTITION, "count_all")), strict=True
         ):
             self.superseded[TopicPartition(topic, partition)] += count
+
+
+def _check_rising(table: pa.Table) -> None:
+    """Which record is the later one of two is told by their order: neighbours of one partition must rise."""
+    rows = table.num_rows
+    falls = pc.less_equal(table["offset"].slice(1), table["offset"].slice(0, rows - 1))
+    for name in _PARTITION:
+        falls = pc.and_(falls, pc.equal(table[name].slice(1), table[name].slice(0, rows - 1)))
+    row = pc.index(falls, True).as_py()
+    if row >= 0:
+        tp, offset = TopicPartition(table["topic"][row].as_py(), table["partition"][row].as_py()), table["offset"][row]
+        raise FoldError(f"{tp}: offsets do not rise behind {offset} in records that were read.", DEFECT)

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, Protocol
 
 import pyarrow as pa
 from msgspec import Struct
+from msgspec.structs import replace
 
 from compactor.errors import FoldError
 from compactor.log import PartitionLog
@@ -31,9 +32,16 @@ class Room(Struct, frozen=True):
     bytes: int
     parts: int = 4_000
 
+    def shared(self, tasks: int) -> Room:
+        """Of a machine's room what each of `tasks` has."""
+        return replace(self, records=self.records // tasks, bytes=self.bytes // tasks)
 
-TASK: Final = Room(records=2_000_000, bytes=192 << 20)
-"""A task's: two of them beside one another, each with the files, their rows and those in order, stay below 2 GiB."""
+
+TASKS: Final = Room(records=4_000_000, bytes=512 << 20)
+"""What all publish tasks of a machine hold together: each has it as files, as rows, and as rows that are left."""
+
+_ROW_BYTES: Final = 64
+"""What a row takes in memory beside key, value, headers and the topic's name."""
 
 
 def local_room(most_records: int) -> Room:
@@ -117,7 +125,16 @@ def fits(due: Sequence[Due], room: Room) -> bool:
     return (
         sum(part.records for part in parts) <= room.records
         and len(parts) <= room.parts
-        and max(sum(part.bytes for part in parts), sum(whole.values())) <= room.bytes
+        and max(_row_bytes(due), sum(whole.values())) <= room.bytes
+    )
+
+
+def _row_bytes(due: Sequence[Due]) -> int:
+    """What the records of `due` take in memory."""
+    return sum(
+        extent.file.bytes + extent.file.records * (_ROW_BYTES + len(extent.tp.topic))
+        for one in due
+        for extent in one.slice.extents
     )
 
 

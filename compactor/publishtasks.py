@@ -14,7 +14,7 @@ from msgspec import structs
 
 from compactor import localfold, record
 from compactor.faults import tagging, unwrapping
-from compactor.publish import TASK, BucketPlan, Due, Publisher, Sent, complete, fits
+from compactor.publish import TASKS, BucketPlan, Due, Publisher, Sent, complete, fits
 from compactor.reading import Slice
 from compactor.record import RUN
 from compactor.storage import Storage
@@ -39,10 +39,12 @@ def send(
 
     Left is also a plan with a file that is not, byte for byte, what was written: what is damaged in it may be no
     concern of this plan, and only Spark reads around it. Raises what the publisher raises, as it was raised;
-    FoldError where an answer is missing.
+    FoldError where a bucket answered for some of its partitions only.
     """
-    slices = {plan.bucket: [one.slice for one in due if one.bucket == plan.bucket] for plan in plans}
-    mine = [plan for plan in plans if fits([one for one in due if one.bucket == plan.bucket], TASK)]
+    room = TASKS.shared(max(1, min(len(plans), spark.sparkContext.defaultParallelism)))
+    dues = {plan.bucket: [one for one in due if one.bucket == plan.bucket] for plan in plans}
+    mine = [plan for plan in plans if fits(dues[plan.bucket], room)]
+    slices = {plan.bucket: [one.slice for one in dues[plan.bucket]] for plan in mine}
     if not mine:
         return (), tuple(plans)
 

@@ -37,6 +37,8 @@ def restate(log: PartitionLog, runs: Sequence[Run]) -> PartitionLog:
         raise CatalogError(f"{log.tp}: a run would be restated as nothing.", DEFECT)
     first, end = _covered(log, runs[0].start, runs[-1].end)
     old = log.runs[first]
+    if old.folded and len(runs) > 1:
+        raise CatalogError(f"{log.tp}: no end is inside the run [{old.start}, {old.end}), which was folded.", DEFECT)
     if end != first + 1 or not _same(old, runs):
         raise CatalogError(f"{log.tp}: the run [{old.start}, {old.end}) would be restated as another one.", DEFECT)
     return sound(replace(log, runs=(*log.runs[:first], *runs, *log.runs[end:])))

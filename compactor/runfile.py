@@ -34,7 +34,7 @@ TASK_BYTES: Final = 128 << 20
 class RunTarget(Struct, frozen=True, kw_only=True):
     """Where a job's files go: `folder`/`prefix`-<random>.parquet; a file is closed once it has `max_bytes`.
 
-    `arrived_ms`: the time of ingest, of records that are new.
+    `arrived_ms`: when the micro-batch of records that are new was planned; None where they are rewritten.
     """
 
     storage: Storage

@@ -5,7 +5,7 @@ One thread calls it, beside those of `take` and `tick`: it never holds them up.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Container
 from typing import TYPE_CHECKING
 
 from compactor import vacuum
@@ -90,7 +90,7 @@ class Upkeep:
         """What an earlier life has left undone of a snapshot."""
         self._snapshots.begin()
 
-    def vacuum(self, now_ms: int, grace_ms: int, running: Callable[[], Collection[str]]) -> None:
+    def vacuum(self, now_ms: int, grace_ms: int, running: Callable[[], Container[str]]) -> None:
         """Removes files that nothing names; `running` are the jobs of others that may still commit.
 
         LATEST is looked after too: an owner that slept may have set it back.

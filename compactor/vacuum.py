@@ -3,8 +3,8 @@
 A file of `runs/` goes when no log names it, and
 
 - it was named once, and was dropped longer than the grace ago: who planned with it before that is done by now;
-- or no commit is known to have named it, and its whole job has been silent for longer than the grace: the youngest of
-  its files counts, and of a job that the caller says is running none goes.
+- or its job never committed, and the whole job has been silent for longer than the grace: the youngest of its
+  files counts, and a job that the caller says is running is never touched.
 
 Files of epochs above ours are never touched. That makes it safe to sleep anywhere in here: a file of our epoch or a
 lower one that nobody names at a version of our epoch can never be named again, because only we commit our files, and
@@ -13,9 +13,8 @@ the jobs of lower epochs have committed nothing since we took over. A newer owne
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Container, Sequence
+from typing import Final
 
 import structlog
 from msgspec import Struct
@@ -24,10 +23,10 @@ from compactor import requests
 from compactor.catalog import Catalog
 from compactor.errors import CatalogError
 from compactor.failpoints import hit
+from compactor.jobs import RUNS, job_of
 from compactor.state import State
 from compactor.storage import FileInfo, Storage
 
-RUNS: Final = "runs"
 CHECKPOINTS: Final = "checkpoint"
 
 _log = structlog.get_logger()
@@ -41,11 +40,11 @@ class Vacuumed(Struct, frozen=True):
 
 
 def vacuum(
-    storage: Storage, catalog: Catalog, now_ms: int, grace_ms: int, running: Callable[[], Collection[str]] = tuple
+    storage: Storage, catalog: Catalog, now_ms: int, grace_ms: int, running: Callable[[], Container[str]] = tuple
 ) -> Vacuumed:
     """Removes unneeded files of the connector's folder `storage`, whose owner `catalog` is.
 
-    `running` names the jobs (`<job>` of `runs/<epoch>-<job>-…`) that may still commit. Raises CatalogError,
+    `running` tells the jobs (`<job>` of `runs/<epoch>-<job>-…`) that may still commit. Raises CatalogError,
     FencedError and StorageError before anything is removed; StorageError also in the middle, which harms nothing.
     """
     # In this order: whose files are listed is running when that is asked, or in the version that is read after it.
@@ -54,7 +53,8 @@ def vacuum(
     state = catalog.refresh()
     if not catalog.epoch:
         raise CatalogError(f"{storage.location}: only its owner removes files.", "Call take_over first.")
-    gone = [*removable(files, state, catalog, now_ms - grace_ms, jobs), *_abandoned(storage, now_ms - grace_ms)]
+    since = catalog.unreferenced_since
+    gone = [*removable(files, state, since, now_ms - grace_ms, jobs), *_abandoned(storage, now_ms - grace_ms)]
     folders = _old_checkpoints(storage, catalog.epoch)
     hit("vacuum.delete")
     for info in gone:
@@ -68,44 +68,24 @@ def vacuum(
     return done
 
 
-_RUN: Final = re.compile(rf"{RUNS}/(\d+)-([^-/]+)-[^/]+")
-
-
-def _job(path: str) -> tuple[int, str] | None:
-    """Epoch and job that made a run file; None where the name is not one of ours."""
-    found = _RUN.fullmatch(path)
-    return (int(found[1]), found[2]) if found else None
-
-
-class Drops(Protocol):
-    """What is known of files that no commit names any more: a `Catalog`."""
-
-    def unreferenced_since(self, path: str) -> int:
-        """When `path` was dropped, in ms, or a later time; 0 where no commit ever named it."""
-        ...
-
-    def was_dropped(self, path: str) -> bool:
-        """Whether it is known to have been named, and dropped."""
-        ...
-
-
 def removable(
-    files: Sequence[FileInfo], state: State, drops: Drops, before_ms: int, running: Collection[str]
+    files: Sequence[FileInfo],
+    state: State,
+    unreferenced_since: Callable[[str], int],
+    before_ms: int,
+    running: Container[str],
 ) -> list[FileInfo]:
-    """The run files that may go: dropped before `before_ms`, or of jobs silent since; of epochs up to `state`'s."""
+    """The run files that may go: unreferenced since before `before_ms`, of silent jobs of epochs up to `state`'s."""
     quiet_since = _quiet_since(files)
     needed = state.paths
 
     def goes(info: FileInfo) -> bool:
-        job = _job(info.path)
+        job = job_of(info.path)
         if job is None or job[0] > state.epoch or info.path in needed:
             return False
-        since_ms = drops.unreferenced_since(info.path)
-        if not drops.was_dropped(info.path):
-            if job[0] == state.epoch and job[1] in running:
-                return False
-            since_ms = max(since_ms, quiet_since[job])
-        return since_ms < before_ms
+        if job[0] == state.epoch and job[1] in running:
+            return False
+        return max(quiet_since[job], unreferenced_since(info.path)) < before_ms
 
     return [info for info in files if goes(info)]
 
@@ -114,7 +94,7 @@ def _quiet_since(files: Sequence[FileInfo]) -> dict[tuple[int, str], int]:
     """When each job finished its latest file, in ms: a long job's first files are old before it commits."""
     found: dict[tuple[int, str], int] = {}
     for info in files:
-        if job := _job(info.path):
+        if job := job_of(info.path):
             found[job] = max(found.get(job, 0), info.modified_ms)
     return found
 

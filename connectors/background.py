@@ -7,7 +7,7 @@ whatever was not committed never happened, and the next vacuum removes it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Container
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -51,7 +51,7 @@ class Background:
         name: str,
         upkeep: Upkeep,
         answers: Answers,
-        running: Callable[[], Collection[str]],
+        running: Callable[[], Container[str]],
         clock: Clock,
         rhythm: Rhythm,
     ) -> None:

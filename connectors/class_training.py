@@ -2,7 +2,7 @@
 
     python -m connectors.class_training spark|kafka ARCHIVE
 
-Only kinds of work matter, not amounts: a Python source read by a stream, files written where it was read, and a fold
+Only kinds of work matter, not amounts: a Python source read by a stream, tasks in Python that write files, and a fold
 of them in the way of compactor/fold.py and compactor/publishjob.py.
 """
 
@@ -42,7 +42,7 @@ class TrainingSource(DataSource):
         return "training"
 
     def schema(self) -> str:
-        """As the connectors' source."""
+        """Records: their types are all that the connectors' source and files have."""
         return ddl(SOURCE)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802  # Spark's signature

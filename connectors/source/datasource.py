@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 
 from compactor.failpoints import hit
 from compactor.faults import tagging
-from compactor.ingest import WRITTEN, written
+from compactor.ingest import WRITTEN, Intake, written
 from compactor.record import RECORDS, SOURCE, ddl
 from connectors.clock import SystemClock
 from connectors.logging_setup import configure_as_parent
@@ -37,12 +37,12 @@ NAME = "keyfold"
 
 
 class BundlePartition(InputPartition):
-    """One task's share of a batch, which was planned at `planned_ms`."""
+    """One task's share of a batch, and how it is taken in; None: its records are yielded."""
 
-    def __init__(self, bundle: Bundle, planned_ms: int) -> None:
+    def __init__(self, bundle: Bundle, intake: Intake | None) -> None:
         super().__init__(bundle)
         self.bundle = bundle
-        self.planned_ms = planned_ms
+        self.intake = intake
 
 
 class KafkaSource(DataSource):
@@ -79,6 +79,7 @@ class _Reading:
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
+        self._batches = 0
         configure_as_parent()
 
     def planner(self) -> Planner:
@@ -86,16 +87,17 @@ class _Reading:
         return Planner(self.options, KafkaCluster(self.options.connector, admin, self.options.patience.timeout))
 
     def bundles(self, found: list[plan.Range]) -> list[BundlePartition]:
-        now_ms = SystemClock().now_ms()
-        return [BundlePartition(bundle, now_ms) for bundle in plan.bundles(found, self.options.limits.tasks_max)]
+        self._batches += 1
+        option = self.options.reading.intake
+        intake = None if option is None else option.meant().of_batch(self._batches, SystemClock().now_ms())
+        return [BundlePartition(bundle, intake) for bundle in plan.bundles(found, self.options.limits.tasks_max)]
 
     def batches(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         # Spark asks for one empty partition where a batch reader planned none.
         if isinstance(partition, BundlePartition):
-            intake = self.options.reading.intake
             with tagging():
                 records = read(partition.bundle, self.options)
-                yield from records if intake is None else written(records, intake.at(partition.planned_ms))
+                yield from records if partition.intake is None else written(records, partition.intake)
 
 
 class BatchReader(DataSourceReader):
@@ -114,7 +116,7 @@ class BatchReader(DataSourceReader):
             return list(self._reading.bundles(plan.ranges(self._reading.options.connector, start, end)))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Reads one bundle; raises as reader.read does."""
+        """Reads one bundle; raises as reader.read does, with `intake` also StorageError."""
         return self._reading.batches(partition)
 
 
@@ -164,5 +166,5 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return list(self._reading.bundles(found))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Reads one bundle; raises as reader.read does."""
+        """Reads one bundle; raises as reader.read does, with `intake` also StorageError."""
         return self._reading.batches(partition)

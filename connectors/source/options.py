@@ -90,14 +90,9 @@ class IntakeOption(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             folds=intake.folds,
         )
 
-    def at(self, arrived_ms: int) -> ingest.Intake:
-        """How records are taken in that arrive at `arrived_ms`."""
-        target = RunTarget(
-            storage=open_storage(self.location),
-            prefix=self.prefix,
-            max_bytes=self.max_bytes,
-            arrived_ms=arrived_ms,
-        )
+    def meant(self) -> ingest.Intake:
+        """What the text says."""
+        target = RunTarget(storage=open_storage(self.location), prefix=self.prefix, max_bytes=self.max_bytes)
         return ingest.Intake(target=target, keyed=self.keyed, folds=self.folds)
 
 

@@ -102,13 +102,11 @@ class _Reading:
         """The messages of one poll: no more than are still to be read, as waiting for more would be in vain."""
         left = sum(cursor.part.hi - cursor.position for cursor in self._active())
         found = self._session.consumer.consume(min(self._chunk, left), _POLL_S)
-        errors = list(map(Message.error, found))
-        if errors.count(None) == len(found):
-            return found
-        for message, error in zip(found, errors, strict=True):
-            if error is not None:
-                self._fault(message)
-        return [message for message, error in zip(found, errors, strict=True) if error is None]
+        # By identity: a KafkaError does not let itself be compared with None.
+        odd = [number for number, error in enumerate(map(Message.error, found)) if error is not None]
+        for number in odd:
+            self._fault(found[number])
+        return [message for message in found if message.error() is None] if odd else found
 
     def _records(self, messages: list[Message]) -> pa.RecordBatch | None:
         """The messages that belong to the ranges as one batch; counts them."""

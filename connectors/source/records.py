@@ -42,7 +42,10 @@ class Slots:
             return np.zeros(len(messages), np.int64)
         numbers = map(Message.partition, messages)
         if self._of_topic is not None:
-            return self._of_topic[np.fromiter(numbers, np.int64, len(messages))]
+            slots = self._of_topic[np.fromiter(numbers, np.int64, len(messages))]
+            if slots.min(initial=0) < 0:
+                raise KeyError("a record of a partition that is not in the bundle")
+            return slots
         found = map(self._index.__getitem__, zip(map(Message.topic, messages), numbers, strict=True))
         return np.fromiter(found, np.int64, len(messages))
 

@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from compactor import localfold, publish, publishjob, publishlocal, publishtasks
 from compactor.errors import FencedError, KeyfoldError
 from compactor.local import LocalStorage
 from compactor.publish import BucketPlan, Publisher, Sent
+from compactor.record import TopicPartition
 from compactor.state import State
 from compactor.testing_outside import MemoryOutside
 from tests.support.engine import Row, ingested, new_state, plans, read_all, row
@@ -115,3 +117,21 @@ def test_a_publishers_error_comes_back_as_it_was(storage: LocalStorage, send: Se
     with pytest.raises(kind) as caught:
         send(state, due, 1, Failing(kind))
     assert (caught.value.message, caught.value.action) == ("Ours: ${x} 'q'\n\"é\".", "Do this.")
+
+
+def test_what_a_task_cannot_hold_or_trust_is_left(
+    spark: SparkSession, storage: LocalStorage, outside: MemoryOutside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bucket with too much, and one with a file that is not what was written, are left for Spark's fold, unsent."""
+    state = new_state(dict.fromkeys(range(3), 0), buckets=3)
+    for partition, count in ((0, 5), (1, 5), (2, 50)):
+        rows = [row(partition, offset, b"k%d" % offset, b"v") for offset in range(count)]
+        state = ingested(storage, state, [read_all(rows, {partition: (0, count)})])
+    path = Path(storage.location, state.log(TopicPartition("t", 1)).runs[0].files[0].path)
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    monkeypatch.setattr(publishtasks, "TASKS", replace(publish.TASKS, records=20))
+    due = plans(state, {0: 5, 1: 5, 2: 50})
+    sent, left = publishtasks.send(spark, storage, publish.due_of(state, due), due, outside.publisher(state))
+    assert [(one.partition, one.end, one.records) for one in sent] == [(0, 5, 5)]
+    assert [plan.bucket for plan in left] == [1, 2]
+    assert {partition for places in sent_by(outside).values() for partition, _ in places} == {0}

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from compactor import inspection, localfold, publishjob, publishlocal, publishtasks
-from compactor.actions import AddPartition, AddTopic, Append, CloseTopic, SetBuckets
+from compactor.actions import AddPartition, AddTopic, Append, CloseTopic, Publish, SetBuckets
 from compactor.catalog import Catalog
 from compactor.changelog import CAREFUL, Changelog
 from compactor.isolation import Isolation
@@ -143,3 +143,37 @@ def test_what_a_stop_breaks_off_is_raised_at_once(
     world.grow()
     with pytest.raises(RuntimeError, match=r"damaged|cancelled"):
         world.publish()
+
+
+def test_where_a_tasks_process_ends_spark_folds_from_then_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have had too little memory: the same plan would end it again. Once more is tried, and no more."""
+    tried: list[int] = []
+
+    def ends(*_: object) -> None:
+        tried.append(1)
+        raise RuntimeError("Python worker exited unexpectedly (crashed)")
+
+    monkeypatch.setattr(publishtasks, "send", ends)
+    for _ in range(2):
+        world.grow()
+        assert len(world.publish()) == PARTITIONS
+    assert (len(tried), world.ways) == (1, ["tasks", "tasks"])
+    world.fails = RuntimeError("Python worker exited unexpectedly (crashed)")
+    world.grow()
+    with pytest.raises(RuntimeError, match="crashed"):
+        world.publish()
+
+
+def test_nothing_behind_touches_a_log_that_is_published_inside_a_folded_run(world: World) -> None:
+    """A catalog was set back, and what had been published is taken in again, folded: no end is there yet."""
+    world.grow()
+    world.publish()
+    log = world.catalog.state.log(TopicPartition("t", 0))
+    again = Append(
+        topic="t", partition=0, start=log.end, end=log.end + 9, run=replace(run(log.end, log.end + 9, 2), folded=True)
+    )
+    ahead = Publish(topic="t", partition=0, end=log.end + 4)
+    world.catalog.commit(lambda _: [again, ahead], 0)
+    assert world.changelog.uncertain() == {log.tp}
+    assert world.publish() == [0]
+    assert world.changelog.uncertain() == frozenset()

@@ -49,6 +49,16 @@ def test_a_run_is_restated_in_exact_pieces() -> None:
     assert (dirt(after).held, across_bounds(after)) == (4, ())
 
 
+def test_a_folded_run_is_never_cut() -> None:
+    """Whole it may be counted anew; inside it a key is gone because of a later record, so no end is there."""
+    old = replace(run(30, 40, [file(30, 39, 5, path="f")]), folded=True)
+    before = replace(THREE, runs=(*THREE.runs[:2], old))
+    assert restate(before, [old]) == before
+    pieces = [replace(run(*at, [file(at[0], at[1] - 1, 2, path="f")]), folded=True) for at in ((30, 35), (35, 40))]
+    with pytest.raises(CatalogError, match="no end is inside"):
+        restate(before, pieces)
+
+
 @pytest.mark.parametrize(
     "pieces",
     [

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from compactor.log import Run, empty
+from compactor.log import PartitionLog, Run, empty, end_beyond, end_within
 from compactor.policy import CompactionPolicy
 from compactor.record import TopicPartition
 from compactor.schedule import publishable
@@ -44,14 +44,28 @@ def test_nothing_is_looked_for_where_all_is_folded() -> None:
     assert publishable(log, policy, 0, lambda _: pytest.fail("looked")) == 100
 
 
+def _with_runs() -> PartitionLog:
+    bounds = ((10, 40, False), (40, 70, True), (70, 100, False))
+    runs = (
+        Run(start=start, end=end, level=0, files=(), records=0, bytes=0, folded=folded) for start, end, folded in bounds
+    )
+    return replace(LOG, runs=tuple(runs))
+
+
+FOLDED = _with_runs()
+"""Of its runs the middle one, [40, 70), was folded when it came."""
+
+
 @pytest.mark.parametrize(
     ("folded_end", "young", "expected"), [(10, 60, 40), (10, 40, 40), (10, 70, 70), (10, 39, 39), (55, 60, 55)]
 )
 def test_no_fold_ends_inside_a_run_that_was_folded_when_it_came(folded_end: int, young: int, expected: int) -> None:
     """A lag that came later lets such a run go whole: inside it a key is gone because of a later record."""
-    runs = tuple(
-        Run(start=start, end=end, level=0, files=(), records=0, bytes=0, folded=folded)
-        for start, end, folded in ((10, 40, False), (40, 70, True), (70, 100, False))
-    )
-    log = replace(LOG, runs=runs, folded_end=folded_end)
+    log = replace(FOLDED, folded_end=folded_end)
     assert publishable(log, CompactionPolicy(min_compaction_lag_ms=5), 1000, lambda _: young) == expected
+
+
+@pytest.mark.parametrize(("offset", "within", "beyond"), [(39, 39, 39), (40, 40, 40), (41, 40, 70), (70, 70, 70)])
+def test_ends_are_where_folded_runs_end(offset: int, within: int, beyond: int) -> None:
+    """The next offset on either side that may be an end."""
+    assert (end_within(FOLDED, offset), end_beyond(FOLDED, offset)) == (within, beyond)

@@ -85,6 +85,7 @@ class World:
         self.tampered: set[TopicPartition] = set()
         self.times = {BASE_MS}
         self._moved = False
+        self._batches = 0
         self._spark = spark
         self.life = self._begin(Settings())
 
@@ -157,7 +158,8 @@ class World:
                 ranges[tp] = (max(0, taken - step.again), min(end, taken + step.most))
                 self._announce(tp)
         found = self.source.read(ranges, step.tasks)
-        intake = life.engine.intake
+        self._batches += 1
+        intake = life.engine.intake.of_batch(self._batches, now_ms)
         local = None if step.on_spark else cast("DataFrame", LocalFrame(found, intake))
         life.engine.take(local or source_frame(self._spark, intake, *found), now_ms)
 
