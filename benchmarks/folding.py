@@ -32,6 +32,8 @@ _WARM: Final = 0.02
 """What both sides fold before it counts: this share of the data, so that no JVM comes to it cold."""
 _LATE: Final = {"log.cleaner.initial.delay.ms": "86400000"}
 """The worker only takes in and publishes: its cleaner would fold part of it before."""
+_WHOLE: Final = {"min.compaction.lag.ms": "1"}
+"""With a lag, however short, what is taken in is kept whole; without one it is folded while it is read."""
 
 
 def fold(_bootstrap: str) -> dict[str, float]:
@@ -55,7 +57,7 @@ def fold(_bootstrap: str) -> dict[str, float]:
 
 def _ours(bootstrap: str, topic: str, place: Path, data: DataSet) -> float:
     """A worker takes the topic in and ends; then its runs are folded."""
-    with working(bootstrap, topic, place, worker_settings=_LATE) as worker:
+    with working(bootstrap, topic, place, _WHOLE, _LATE) as worker:
         worker.running.until(worker.published())
     found = alone.call("fold of kept runs", kept_folded, place / "storage" / worker.name, worker.name, data.records)
     if found["records"] != data.records:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from compactor.actions import Append
 from compactor.batch import Batch, RangeRead
@@ -17,7 +18,10 @@ from compactor.state import State
 
 
 class _Piece(Struct, frozen=True):
-    """Contiguous offsets [lo, hi), the first of them lost below `start`, and what the rest holds."""
+    """Contiguous offsets [lo, hi), the first of them lost below `start`, and what the rest holds.
+
+    `folded`: some records of it were left out, as later ones have their keys.
+    """
 
     lo: int
     hi: int
@@ -127,10 +131,10 @@ def _pieces(reads: Sequence[RangeRead], parts: Sequence[Part]) -> list[_Piece]:
 def _join(found: list[_Piece], piece: _Piece) -> None:
     last = found[-1] if found else None
     if last is not None and last.start == last.hi:
-        found[-1] = _Piece(last.lo, piece.hi, piece.start, piece.parts, piece.folded)
+        found[-1] = replace(piece, lo=last.lo)
     elif last is not None and piece.start == piece.lo:
-        parts = (*last.parts, *piece.parts)
-        found[-1] = _Piece(last.lo, piece.hi, last.start, parts, last.folded or piece.folded)
+        folded = last.folded or piece.folded
+        found[-1] = replace(last, hi=piece.hi, parts=(*last.parts, *piece.parts), folded=folded)
     else:
         found.append(piece)
 

@@ -25,11 +25,11 @@ class RangeRead(Struct, frozen=True, kw_only=True):
 
 
 class Batch(Struct, frozen=True, kw_only=True):
-    """`ranges` by partition and lo, `parts` by partition and first offset; `bytes` of all records that were read."""
+    """`ranges` by partition and lo, `parts` by partition and first offset; `bytes_read` those of all records."""
 
     ranges: tuple[RangeRead, ...]
     parts: tuple[Part, ...]
-    bytes: int = 0
+    bytes_read: int = 0
 
 
 def first_rejected(batch: Batch) -> tuple[TopicPartition, int, str] | None:

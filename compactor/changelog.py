@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from compactor import inspection, localfold, publish, publishjob, publishlocal, publishtasks
+from compactor import inspection
 from compactor.actions import AnyAction, PlanFold, Publish
-from compactor.brokenoff import of_its_process
 from compactor.catalog import Catalog
 from compactor.failpoints import hit
 from compactor.isolation import Isolation
@@ -20,6 +19,7 @@ from compactor.publish import BucketPlan, Sent, Target
 from compactor.reading import first_young
 from compactor.record import TopicPartition
 from compactor.schedule import publishable
+from compactor.sending import Sending
 from compactor.settings import EngineSettings
 from compactor.state import State
 
@@ -46,7 +46,7 @@ class Changelog:
         self, spark: SparkSession, storage: Storage, catalog: Catalog, outside: Outside, isolation: Isolation
     ) -> None:
         self._isolation = isolation
-        self._spark = spark
+        self._sending = Sending(spark, storage, outside, isolation)
         self._storage = storage
         self._catalog = catalog
         self._outside = outside
@@ -54,7 +54,6 @@ class Changelog:
         self._committed_ms: dict[TopicPartition, int] = {}
         self._seen_ms: dict[TopicPartition, int] = {}
         self._turn = 0
-        self._in_tasks = True
         self._last_turn: dict[TopicPartition, int] = {}
 
     def forget(self) -> None:
@@ -64,8 +63,8 @@ class Changelog:
     def uncertain(self) -> frozenset[TopicPartition]:
         """The logs of which it is not known, or cannot be told yet, how far they are published.
 
-        So is one published up to where no fold ends: what was published before its records were taken in again, after
-        the catalog was set back, and folded when they came.
+        Also one whose `published` lies inside a run that was folded when it came: no end is there, until the next fold
+        passes it. So it is where a catalog was set back, and what had been published was taken in again.
         """
         resolved = dict(self._resolved)
         state = self._catalog.state
@@ -95,7 +94,7 @@ class Changelog:
                 return self._publish(settings, now_ms)
             except Exception as error:
                 self.forget()
-                if not self._set_aside(error, now_ms) and not self._without_tasks(error):
+                if not self._set_aside(error, now_ms) and not self._sending.gives_up_tasks(error):
                     raise
 
     def _set_aside(self, error: Exception, now_ms: int) -> bool:
@@ -105,14 +104,6 @@ class Changelog:
         logs = _open(self._catalog.state)
         return bool(self._isolation.set_aside(logs, inspection.unpublished, now_ms, publish=True))
 
-    def _without_tasks(self, error: Exception) -> bool:
-        """Whether a task's process ended, perhaps for want of memory: then Spark folds from now on, which spills."""
-        if not self._in_tasks or self._isolation.stopping.is_set() or not of_its_process(error):
-            return False
-        _log.warning("a publish task's process ended, it is tried again with Spark's fold", error=str(error))
-        self._in_tasks = False
-        return True
-
     def _publish(self, settings: EngineSettings, now_ms: int) -> tuple[Sent, ...]:
         self._resolve(now_ms)
         targets = self._targets(settings, now_ms)
@@ -120,29 +111,12 @@ class Changelog:
             return ()
         hit("publish.plan")
         state = self._catalog.commit(lambda state: _plans(state, targets, now_ms), now_ms)
-        sent = self._send(state, _bucket_plans(state, targets), settings)
+        sent = self._sending.send(state, _bucket_plans(state, targets), settings)
         hit("publish.before-commit")
         self._catalog.commit(lambda _: _publishes(sent), now_ms)
         hit("publish.after-commit")
         self._remember(sent, now_ms)
         return sent
-
-    def _send(self, state: State, plans: Sequence[BucketPlan], settings: EngineSettings) -> tuple[Sent, ...]:
-        """Steps 6 to 11, where they cost least: here for a few records, in Spark's tasks for many."""
-        due = publish.due_of(state, plans)
-        little = publish.fits(due, publish.local_room(settings.publish_local_records))
-        files = localfold.load(self._storage, (one.slice for one in due)) if little else None
-        if files is not None:
-            local = self._outside.local_publisher(state, self._isolation.stopping.is_set)
-            return publishlocal.send(files, due, plans, local)
-        publisher = self._outside.publisher(state)
-        if not self._in_tasks:
-            return publishjob.send(self._spark, self._storage, due, plans, state.buckets, publisher)
-        sent, left = publishtasks.send(self._spark, self._storage, due, plans, publisher)
-        if not left:
-            return sent
-        due = publish.due_of(state, left)
-        return (*sent, *publishjob.send(self._spark, self._storage, due, left, state.buckets, publisher))
 
     def _resolve(self, now_ms: int) -> None:
         """Before step 5: what the group holds, made sense of; the catalog catches up where it lags behind."""

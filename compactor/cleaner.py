@@ -21,6 +21,7 @@ from compactor.dirt import across_bounds, dirt
 from compactor.due import worthwhile
 from compactor.failpoints import hit
 from compactor.isolation import Isolation
+from compactor.jobs import prefix
 from compactor.log import PartitionLog
 from compactor.record import OfPartition, TopicPartition
 from compactor.recount import restated
@@ -237,5 +238,5 @@ class Cleaner:
         )
 
     def _target(self) -> RunTarget:
-        prefix = f"{self._catalog.epoch}-{secrets.token_hex(4)}"
-        return RunTarget(storage=self._storage, prefix=prefix, max_bytes=self._settings.policy.segment_bytes)
+        named = prefix(self._catalog.epoch, secrets.token_hex(4))
+        return RunTarget(storage=self._storage, prefix=named, max_bytes=self._settings.policy.segment_bytes)

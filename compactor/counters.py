@@ -44,7 +44,7 @@ class Counters:
         self.add("batches", 1)
         self.add("offsets_read", sum(read.hi - read.lo for read in batch.ranges))
         self.add("records_read", sum(read.records for read in batch.ranges))
-        self.add("bytes_read", batch.bytes)
+        self.add("bytes_read", batch.bytes_read)
         self.add("records_rejected", sum(part.rejected for part in batch.parts))
         self.add("future_timestamps", sum(part.future for part in batch.parts))
         self.add("offsets_lost", sum(read.start - read.lo for read in batch.ranges))

@@ -8,6 +8,7 @@ A job is a fold's, or a micro-batch's: `<life>.<number>`, numbers rising within 
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Iterable
 from typing import Final
 
@@ -23,23 +24,37 @@ def job_of(path: str) -> tuple[int, str] | None:
     return (int(found[1]), found[2]) if found else None
 
 
+def prefix(epoch: int, job: str) -> str:
+    """What the names of all files of a job begin with."""
+    return f"{epoch}-{job}"
+
+
+def file_name(begins: str) -> str:
+    """The name of a new file that begins with a job's `prefix`."""
+    return f"{begins}-{secrets.token_hex(8)}.parquet"
+
+
 def numbered(prefix: str, number: int) -> str:
     """The prefix of the files of micro-batch `number`, from the `<epoch>-<life>` of its life."""
     return f"{prefix}.{number}"
 
 
-class UnderWay(Struct, frozen=True):
+class RunningBatches(Struct, frozen=True):
     """The micro-batches of `life` whose files may still be named: those numbered above `done`."""
 
     life: str
     done: int = 0
 
     def __contains__(self, job: object) -> bool:
-        life, _, number = str(job).partition(".")
-        return life == self.life and number.isdigit() and int(number) > self.done
+        return _number(self.life, str(job)) > self.done
 
-    def after(self, paths: Iterable[str]) -> UnderWay:
+    def after(self, paths: Iterable[str]) -> RunningBatches:
         """What is under way once the micro-batch with files at `paths` is in the catalog."""
-        jobs = [found[1] for path in paths if (found := job_of(path))]
-        numbers = [int(job.partition(".")[2]) for job in jobs if job in self]
-        return UnderWay(self.life, max(numbers, default=self.done))
+        numbers = (_number(self.life, found[1]) for path in paths if (found := job_of(path)))
+        return RunningBatches(self.life, max(self.done, *numbers, 0))
+
+
+def _number(life: str, job: str) -> int:
+    """The number of a micro-batch's job of `life`; -1 for every other job."""
+    of, _, number = job.partition(".")
+    return int(number) if of == life and number.isdigit() else -1

@@ -1,4 +1,4 @@
-"""The fold of what is little, in this process with Arrow: what `fold.latest(fold.scan(…))` gives, without a Spark job.
+"""The fold of what one process can hold, with Arrow: what `fold.latest(fold.scan(…))` gives, without a Spark job.
 
 Everything that is read is in memory at once; whoever calls has looked how much that is. Only files that are, byte for
 byte, what was written are decoded here: a damaged page can end the process that reads it (`inspection`).
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,6 +20,8 @@ from compactor.reading import Slice, trimmed
 from compactor.record import RUN, TopicPartition
 from compactor.storage import Storage
 from compactor.wants import Want, files_of, wants_of
+
+_ROWS: Final = 10_000
 
 Files = Mapping[str, bytes]
 """Whole files, by path."""
@@ -40,6 +43,11 @@ def latest(files: Files, slices: Sequence[Slice]) -> pa.Table:
     order = pc.sort_indices(read, sort_keys=[(LOG, "ascending"), ("offset", "ascending")])
     last = last_rows(read.select([LOG, "key", "rejected"]).take(order), [LOG])
     return read.take(order.take(pa.array(last)))
+
+
+def batches(folded: pa.Table) -> Iterator[pa.RecordBatch]:
+    """The records of `folded` (`fold.SCAN`) as a publisher takes them (record.RUN), some thousands at a time."""
+    return iter(folded.select(RUN.names).to_batches(_ROWS))
 
 
 def _scan(files: Files, slices: Sequence[Slice]) -> pa.Table:

@@ -47,7 +47,7 @@ class Run(Struct, frozen=True, kw_only=True):
     `oldest_ms` is the earliest time from which a record of it ages (`dirt.aged_from`); None: as `arrived_ms`.
     `horizons` counts tombstones that have a delete horizon, the earliest being `next_horizon_ms`.
 
-    `folded`: a later record of the run has superseded earlier ones, which are not in it.
+    `folded`, of level 0: later records of it had superseded others before it was written; those are not in it.
 
     Counts are exact where every file lies within [start, end); a file that reaches beyond is counted whole.
     """
@@ -71,6 +71,11 @@ class Run(Struct, frozen=True, kw_only=True):
     def keyless(self) -> int:
         """Its records without a key, which no fold by key keeps."""
         return sum(file.keyless for file in self.files)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether no offset inside it is an end: a key may be gone there because of a later record of the run."""
+        return self.level > 0 or self.folded
 
 
 BASE = -1
@@ -211,7 +216,7 @@ def clean(
 
 def _check_end(log: PartitionLog, clean_end: int) -> None:
     """No full fold ends below an earlier one, nor inside a run that was folded: no such offset is an end any more."""
-    inside = any((run.level > 0 or run.folded) and run.start < clean_end < run.end for run in log.runs)
+    inside = _around(log, clean_end)
     if clean_end < log.clean_end or inside:
         raise CatalogError(
             f"{log.tp}: a full fold ends at {clean_end}, which is "
@@ -221,13 +226,20 @@ def _check_end(log: PartitionLog, clean_end: int) -> None:
 
 
 def end_within(log: PartitionLog, offset: int) -> int:
-    """The largest offset up to `offset` that may be an end: inside a run that was folded when it came, none is."""
-    return next((run.start for run in log.runs if run.folded and run.start < offset < run.end), offset)
+    """The largest offset up to `offset` that may be an end."""
+    around = _around(log, offset)
+    return around.start if around else offset
 
 
 def end_beyond(log: PartitionLog, offset: int) -> int:
     """The smallest offset from `offset` on that may be an end."""
-    return next((run.end for run in log.runs if run.folded and run.start < offset < run.end), offset)
+    around = _around(log, offset)
+    return around.end if around else offset
+
+
+def _around(log: PartitionLog, offset: int) -> Run | None:
+    """The run that has `offset` inside it and no end there; None: it may be one."""
+    return next((run for run in log.runs if run.is_closed and run.start < offset < run.end), None)
 
 
 def exact(run: Run) -> bool:

@@ -29,7 +29,7 @@ from compactor.counters import Counters
 from compactor.errors import PublishInterruptedError, RejectedRecordError, TopicGoneError
 from compactor.failpoints import hit
 from compactor.isolation import Isolation
-from compactor.jobs import UnderWay
+from compactor.jobs import RunningBatches, prefix
 from compactor.outside import Outside
 from compactor.record import TopicPartition
 from compactor.runfile import RunTarget
@@ -66,7 +66,7 @@ class Engine:
         self._turn = threading.RLock()
         self._closed = False
         self._sending = False
-        self._under_way = UnderWay(secrets.token_hex(4))
+        self._running = RunningBatches(secrets.token_hex(4))
         self._clocks = Clocks(self.counters)
 
     def take(self, frame: DataFrame, now_ms: int) -> Batch:
@@ -87,8 +87,8 @@ class Engine:
     @property
     def intake(self) -> ingest.Intake:
         """How reading tasks put records into files, whose names carry the epoch and this life's name."""
-        prefix, policy = f"{self._catalog.epoch}-{self._under_way.life}", self._settings.policy
-        target = RunTarget(storage=self._storage, prefix=prefix, max_bytes=policy.segment_bytes)
+        policy, named = self._settings.policy, prefix(self._catalog.epoch, self._running.life)
+        target = RunTarget(storage=self._storage, prefix=named, max_bytes=policy.segment_bytes)
         return ingest.Intake(target=target, keyed=policy.compacts, folds=policy.folds_at_once)
 
     def close(self) -> None:
@@ -153,7 +153,7 @@ class Engine:
         self._admit(batch, now_ms)
         hit("ingest.before-commit")
         self._catalog.commit(lambda state: appends(state, batch, now_ms), now_ms)
-        self._under_way = self._under_way.after(part.file.path for part in batch.parts)
+        self._running = self._running.after(part.file.path for part in batch.parts)
         hit("ingest.after-commit")
         self.counters.ingested(batch)
         self._clocks.stamped(batch.parts)
@@ -177,9 +177,9 @@ class Engine:
             self._check_open()
             self._publish(now_ms, replace(self._settings, first_refresh_ms=0))
 
-    def running(self) -> UnderWay:
+    def running(self) -> RunningBatches:
         """The jobs whose files no commit names yet, though one may: a vacuum leaves them alone."""
-        return self._under_way
+        return self._running
 
     def uncertain(self) -> frozenset[TopicPartition]:
         """The logs of which it is not known how far they are published: nothing behind that touches them."""

@@ -1,4 +1,4 @@
-"""Folds records while they are read: where nobody will ever ask for what a later one of the same key supersedes.
+"""Folds records while they are read, where nothing needs what a later one of the same key supersedes.
 
 That is so where a log is compacted without a lag: whatever is taken in is due at once, and a fold over the whole
 micro-batch leaves the same. It must never be done otherwise: no offset inside what was folded is an end any more.
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compactor import record
-from compactor.errors import DEFECT, FoldError
+from compactor.errors import DEFECT, IngestError
 from compactor.lastrows import last_rows
 from compactor.record import TopicPartition
 from compactor.runfile import ROW_GROUP_BYTES
@@ -59,18 +59,22 @@ class Prefold:
         before = self._bytes
         self._fold()
         if self._bytes > before // 2:
-            yield from self._out()
+            yield from self._emit()
 
     def _out(self) -> Iterator[pa.RecordBatch]:
-        """The latest of what is held, cut to the size of row groups."""
+        """The latest of what is held; then nothing is."""
         self._fold()
+        yield from self._emit()
+
+    def _emit(self) -> Iterator[pa.RecordBatch]:
+        """What is held, cut to the size of row groups; then nothing is."""
         for batch in self._held:
             step = max(1, batch.num_rows * ROW_GROUP_BYTES // max(1, batch.nbytes))
             yield from (batch.slice(first, step) for first in range(0, batch.num_rows, step))
         self._held, self._bytes = [], 0
 
     def _fold(self) -> None:
-        if len(self._held) < 2 and sum(batch.num_rows for batch in self._held) < 2:
+        if sum(batch.num_rows for batch in self._held) < 2:
             return
         table = pa.Table.from_batches(self._held, record.RUN).combine_chunks()
         _check_rising(table)
@@ -99,4 +103,4 @@ def _check_rising(table: pa.Table) -> None:
     row = pc.index(falls, True).as_py()
     if row >= 0:
         tp, offset = TopicPartition(table["topic"][row].as_py(), table["partition"][row].as_py()), table["offset"][row]
-        raise FoldError(f"{tp}: offsets do not rise behind {offset} in records that were read.", DEFECT)
+        raise IngestError(f"{tp}: offsets do not rise behind {offset} in records that were read.", DEFECT)

@@ -7,11 +7,11 @@ holds, `publishjob` folds any amount on Spark.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import pyarrow as pa
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict
 
 from compactor.errors import FoldError
 from compactor.log import PartitionLog
@@ -20,33 +20,6 @@ from compactor.record import OfPartition
 from compactor.state import State
 
 READ_BACK: Final = "This is a defect of keyfold; what is in doubt is read back before anything else is sent."
-
-
-class Room(Struct, frozen=True):
-    """What a process folds in its memory: so many records, and bytes of records or of files, at most.
-
-    Nor from more parts of files: they are read one after the other.
-    """
-
-    records: int
-    bytes: int
-    parts: int = 4_000
-
-    def shared(self, tasks: int) -> Room:
-        """Of a machine's room what each of `tasks` has."""
-        return replace(self, records=self.records // tasks, bytes=self.bytes // tasks)
-
-
-TASKS: Final = Room(records=4_000_000, bytes=512 << 20)
-"""What all publish tasks of a machine hold together: each has it as files, as rows, and as rows that are left."""
-
-_ROW_BYTES: Final = 64
-"""What a row takes in memory beside key, value, headers and the topic's name."""
-
-
-def local_room(most_records: int) -> Room:
-    """The driver's, which may have little memory."""
-    return Room(records=most_records, bytes=64 << 20)
 
 
 class Target(OfPartition, Struct, frozen=True, kw_only=True):
@@ -89,6 +62,17 @@ class Sent(OfPartition, Struct, frozen=True, kw_only=True):
     transactions: int = 0
 
 
+SENT: Final = pa.schema(
+    [pa.field(name, pa.string() if name == "topic" else pa.int64()) for name in Sent.__struct_fields__]
+)
+"""What was sent, as a task tells it: the fields of `Sent`."""
+
+
+def sent_rows(sent: Sequence[Sent]) -> list[dict[str, Any]]:
+    """`sent` as rows of SENT."""
+    return [asdict(one) for one in sent]
+
+
 class Publisher(Protocol):
     """Sends a bucket's records; it can be pickled, and runs in a Spark task or, for a few records, without."""
 
@@ -116,26 +100,6 @@ def due_of(state: State, plans: Sequence[BucketPlan]) -> list[Due]:
         for target in due
         if _is_sent(target, logs[target.tp])
     ]
-
-
-def fits(due: Sequence[Due], room: Room) -> bool:
-    """Whether a process that has `room` can fold all of `due` in its memory."""
-    parts = [extent.file for one in due for extent in one.slice.extents]
-    whole = {part.path: part.file_bytes for part in parts}
-    return (
-        sum(part.records for part in parts) <= room.records
-        and len(parts) <= room.parts
-        and max(_row_bytes(due), sum(whole.values())) <= room.bytes
-    )
-
-
-def _row_bytes(due: Sequence[Due]) -> int:
-    """What the records of `due` take in memory."""
-    return sum(
-        extent.file.bytes + extent.file.records * (_ROW_BYTES + len(extent.tp.topic))
-        for one in due
-        for extent in one.slice.extents
-    )
 
 
 def complete(plans: Sequence[BucketPlan], sent: Sequence[Sent]) -> tuple[Sent, ...]:

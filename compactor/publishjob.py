@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from msgspec import structs
 
 from compactor import fold, record
 from compactor.errors import FoldError
 from compactor.faults import tagging, unwrapping
-from compactor.publish import READ_BACK, BucketPlan, Due, Publisher, Sent, complete
-from compactor.publishtasks import SENT
+from compactor.publish import READ_BACK, SENT, BucketPlan, Due, Publisher, Sent, complete, sent_rows
 from compactor.storage import Storage
 
 if TYPE_CHECKING:
@@ -86,7 +84,7 @@ def _publish(
         return
     plan = plans[first[_BUCKET][0].as_py()]
     sent = publisher.publish(plan, _of_bucket(plan, first, found))
-    yield pa.RecordBatch.from_pylist([structs.asdict(one) for one in sent], schema=SENT)
+    yield pa.RecordBatch.from_pylist(sent_rows(sent), schema=SENT)
 
 
 def _of_bucket(plan: BucketPlan, first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -16,10 +16,8 @@ from compactor.errors import FencedError
 from compactor.fold import LOG
 from compactor.localfold import Files
 from compactor.publish import BucketPlan, Due, Publisher, Sent, complete
-from compactor.record import RUN
 
 _THREADS: Final = 8
-_ROWS: Final = 10_000
 _log = structlog.get_logger()
 
 
@@ -52,5 +50,4 @@ def _raise_failure(answers: Sequence[Future[Sequence[Sent]]]) -> None:
 
 def _of_bucket(folded: pa.Table, due: Sequence[Due], bucket: int) -> Iterator[pa.RecordBatch]:
     mine = [log for log, one in enumerate(due) if one.bucket == bucket]
-    rows = folded.filter(pc.is_in(folded[LOG], pa.array(mine, pa.int32())))
-    return iter(rows.select(RUN.names).to_batches(_ROWS))
+    return localfold.batches(folded.filter(pc.is_in(folded[LOG], pa.array(mine, pa.int32()))))

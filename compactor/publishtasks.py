@@ -10,26 +10,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-from msgspec import structs
 
 from compactor import localfold, record
 from compactor.faults import tagging, unwrapping
-from compactor.publish import TASKS, BucketPlan, Due, Publisher, Sent, complete, fits
+from compactor.publish import SENT, BucketPlan, Due, Publisher, Sent, complete, sent_rows
 from compactor.reading import Slice
-from compactor.record import RUN
+from compactor.room import TASKS
 from compactor.storage import Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_ROWS: Final = 10_000
-_BUCKET: Final = pa.field("bucket", pa.int32())
-SENT: Final = pa.schema(
-    [pa.field(name, pa.string() if name == "topic" else pa.int64()) for name in Sent.__struct_fields__]
-)
-"""What was sent, as a task tells it."""
+_LEFT: Final = "left"
+"""The bucket of a plan that its task has not begun; in place of an answer."""
 
-_ANSWERS: Final = pa.schema([_BUCKET, *SENT])
+_ANSWERS: Final = pa.schema([*SENT, pa.field(_LEFT, pa.int32())])
 
 
 def send(
@@ -39,34 +34,35 @@ def send(
 
     Left is also a plan with a file that is not, byte for byte, what was written: what is damaged in it may be no
     concern of this plan, and only Spark reads around it. Raises what the publisher raises, as it was raised;
-    FoldError where a bucket answered for some of its partitions only.
+    FoldError where an answer is missing.
     """
+    slices: dict[int, list[Slice]] = {plan.bucket: [] for plan in plans}
+    for one in due:
+        slices[one.bucket].append(one.slice)
     room = TASKS.shared(max(1, min(len(plans), spark.sparkContext.defaultParallelism)))
-    dues = {plan.bucket: [one for one in due if one.bucket == plan.bucket] for plan in plans}
-    mine = [plan for plan in plans if fits(dues[plan.bucket], room)]
-    slices = {plan.bucket: [one.slice for one in dues[plan.bucket]] for plan in mine}
-    if not mine:
-        return (), tuple(plans)
+    mine = [(plan, slices[plan.bucket]) for plan in plans if room.holds(slices[plan.bucket])]
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with tagging():
             for number in (number for batch in batches for number in batch["id"].to_pylist()):
-                yield _publish(storage, mine[number], slices[mine[number].bucket], publisher)
+                plan, own = mine[number]
+                yield _publish(storage, plan, own, publisher)
 
     with unwrapping():
-        frame = spark.range(0, len(mine), 1, len(mine)).mapInArrow(task, record.ddl(_ANSWERS))
-        rows = [row.asDict() for row in frame.collect()]
-    answered = {row.pop("bucket") for row in rows}
-    sent = complete([plan for plan in mine if plan.bucket in answered], [Sent(**row) for row in rows])
-    return sent, tuple(plan for plan in plans if plan.bucket not in answered)
+        frame = spark.range(0, len(mine), 1, max(1, len(mine))).mapInArrow(task, record.ddl(_ANSWERS))
+        rows = [row.asDict() for row in frame.collect()] if mine else []
+    left = {row[_LEFT] for row in rows} | {plan.bucket for plan in plans} - {plan.bucket for plan, _ in mine}
+    sent = [Sent(**{name: row[name] for name in SENT.names}) for row in rows if row[_LEFT] is None]
+    done = complete([plan for plan in plans if plan.bucket not in left], sent)
+    return done, tuple(plan for plan in plans if plan.bucket in left)
 
 
 def _publish(storage: Storage, plan: BucketPlan, slices: Sequence[Slice], publisher: Publisher) -> pa.RecordBatch:
-    """The task of one bucket: rows of _ANSWERS, none where its files are not what was written."""
+    """The task of one bucket: rows of _ANSWERS."""
     files = localfold.load(storage, slices)
     if files is None:
-        return pa.RecordBatch.from_pylist([], schema=_ANSWERS)
-    folded = localfold.latest(files, slices).select(RUN.names)
+        return pa.RecordBatch.from_pylist([{_LEFT: plan.bucket}], schema=_ANSWERS)
+    folded = localfold.latest(files, slices)
     del files
-    sent = publisher.publish(plan, iter(folded.to_batches(_ROWS)))
-    return pa.RecordBatch.from_pylist([{"bucket": plan.bucket, **structs.asdict(one)} for one in sent], schema=_ANSWERS)
+    sent = publisher.publish(plan, localfold.batches(folded))
+    return pa.RecordBatch.from_pylist(sent_rows(sent), schema=_ANSWERS)

@@ -6,7 +6,6 @@ no more than its own row groups.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Final, Self
@@ -15,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Struct
 
-from compactor import record
+from compactor import jobs, record
 from compactor.failpoints import hit
 from compactor.parquetfile import ParquetFile
 from compactor.parts import Part, completed, joined, part_of
@@ -38,7 +37,7 @@ class RunTarget(Struct, frozen=True, kw_only=True):
     """
 
     storage: Storage
-    folder: str = "runs"
+    folder: str = jobs.RUNS
     prefix: str
     max_bytes: int
     arrived_ms: int | None = None
@@ -141,8 +140,8 @@ class _Writer:
 
     def _open(self) -> ParquetFile:
         if self._file is None:
-            name = f"{self._target.prefix}-{secrets.token_hex(8)}.parquet"
-            self._file = ParquetFile(self._target.storage, f"{self._target.folder}/{name}", record.RUN)
+            path = f"{self._target.folder}/{jobs.file_name(self._target.prefix)}"
+            self._file = ParquetFile(self._target.storage, path, record.RUN)
         return self._file
 
     def _close(self) -> Iterator[Part]:

@@ -8,15 +8,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
-import msgspec
-
 from compactor import ingest
 from compactor.state import State
 from connectors.config.connector import ConnectorConfig
 from connectors.kafka.settings import ClientSettings
 from connectors.source.datasource import KafkaSource
+from connectors.source.intake import encode as encode_intake
 from connectors.source.offsets import TopicOffsets, encode
-from connectors.source.options import IntakeOption
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -66,7 +64,7 @@ def source_options(
         "starts": json.dumps(encode(starts(state))),
         "tasks.max": str(tasks_max),
         "on.data.loss": connector.on_data_loss,
-        "intake": msgspec.json.encode(IntakeOption.of(intake)).decode(),
+        "intake": encode_intake(intake),
         **_selection(connector),
     }
     if connector.max_offsets_per_trigger is not None:

@@ -4,7 +4,8 @@
     spark.readStream.format("keyfold").options(**{"consumer.config": …, "topics": …}).load()
 
 Spark makes these objects anew in planner and worker processes, so they hold nothing but the options, and
-everything that is not text is made when first used. Errors leave tagged for `faults.unwrap`.
+everything that is not text is made when first used; only how many micro-batches were planned is counted, by the one
+planner that lives as long as its query. Errors leave tagged for `faults.unwrap`.
 """
 
 from __future__ import annotations
@@ -88,8 +89,9 @@ class _Reading:
 
     def bundles(self, found: list[plan.Range]) -> list[BundlePartition]:
         self._batches += 1
-        option = self.options.reading.intake
-        intake = None if option is None else option.meant().of_batch(self._batches, SystemClock().now_ms())
+        intake = self.options.reading.intake
+        if intake is not None:
+            intake = intake.of_batch(self._batches, SystemClock().now_ms())
         return [BundlePartition(bundle, intake) for bundle in plan.bundles(found, self.options.limits.tasks_max)]
 
     def batches(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -15,7 +15,7 @@
 | batch.bytes | bytes of key, value and headers in an Arrow batch, at most (one record is never cut) | 16 MiB |
 | on.data.loss | fail or skip | fail |
 | ranges | true adds the column `range` with its rows | false |
-| intake | JSON of `IntakeOption`: records go into files where they are read, rows say what was written | none |
+| intake | intake.py: records go into files where they are read, rows say what was written; with `ranges` | none |
 | read.timeout.ms | without progress for so long, a read or a plan fails | 60000 |
 | metadata.max.age.ms | topics, partitions and ids are asked for again after it | 5000 |
 | poll.interval.ms | an idle source asks for new ends at most this often | 250 |
@@ -28,12 +28,12 @@ from typing import Any, Final
 
 import msgspec
 
-from compactor import ingest
-from compactor.location import open_storage
-from compactor.runfile import RunTarget
+from compactor.errors import StorageError
+from compactor.ingest import Intake
 from connectors.config.pattern import TopicPattern
 from connectors.errors import ConfigError
 from connectors.kafka.consumers import Clients
+from connectors.source import intake
 from connectors.source.offsets import TopicOffsets, decode
 
 _NAMES: Final = frozenset(
@@ -69,39 +69,12 @@ class Limits(msgspec.Struct, frozen=True):
     batch_bytes: int = 16 << 20
 
 
-class IntakeOption(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`compactor.ingest.Intake` as text can say it: a store by its location, `max_bytes` a file."""
-
-    location: str
-    prefix: str
-    max_bytes: int
-    keyed: bool
-    folds: bool
-
-    @classmethod
-    def of(cls, intake: ingest.Intake) -> IntakeOption:
-        """`intake` as text can say it."""
-        target = intake.target
-        return cls(
-            location=target.storage.location,
-            prefix=target.prefix,
-            max_bytes=target.max_bytes,
-            keyed=intake.keyed,
-            folds=intake.folds,
-        )
-
-    def meant(self) -> ingest.Intake:
-        """What the text says."""
-        target = RunTarget(storage=open_storage(self.location), prefix=self.prefix, max_bytes=self.max_bytes)
-        return ingest.Intake(target=target, keyed=self.keyed, folds=self.folds)
-
-
 class Reading(msgspec.Struct, frozen=True):
     """What a reading task does beyond yielding records."""
 
     skip_lost: bool = False
     ranges: bool = False
-    intake: IntakeOption | None = None
+    intake: Intake | None = None
 
 
 class Patience(msgspec.Struct, frozen=True):
@@ -143,7 +116,7 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
         reading=Reading(
             skip_lost=_choice(options, "on.data.loss", ("fail", "skip")) == "skip",
             ranges="intake" in options or _choice(options, "ranges", ("false", "true")) == "true",
-            intake=_json(options, "intake", IntakeOption, None),
+            intake=_intake(options),
         ),
         patience=_patience(options),
     )
@@ -175,6 +148,13 @@ def _starts(options: Mapping[str, str]) -> dict[str, TopicOffsets]:
         return decode(_json(options, "starts", dict[str, Any], {}))
     except msgspec.ValidationError as error:
         raise _wrong("starts", str(error)) from None
+
+
+def _intake(options: Mapping[str, str]) -> Intake | None:
+    try:
+        return intake.decode(options["intake"]) if "intake" in options else None
+    except (msgspec.DecodeError, StorageError) as error:
+        raise _wrong("intake", str(error)) from None
 
 
 def _patience(options: Mapping[str, str]) -> Patience:

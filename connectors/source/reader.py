@@ -30,7 +30,7 @@ from connectors.source.options import SourceOptions
 from connectors.source.outcome import Fault, Standing, Verdict
 from connectors.source.plan import Bundle, Topic
 from connectors.source.progress import Cursor, Watch
-from connectors.source.records import Slots, bounded, to_arrow, whole, with_range, within
+from connectors.source.records import Slots, bounded, faulty, to_arrow, whole, with_range, within
 
 _POLL_S: Final = 0.05
 _AGAIN_S: Final = 0.2
@@ -53,10 +53,10 @@ def read(bundle: Bundle, options: SourceOptions) -> Iterator[pa.RecordBatch]:
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Inside, Python's cyclic garbage collector rests.
+    """Inside, Python's cyclic garbage collector rests: until the whole bundle is read, and whatever is done with it.
 
-    It would look through the thousands of messages of every poll again and again, for two fifths of the time of
-    reading; none of them is in a cycle.
+    It would look through the thousands of messages of every poll again and again (docs/decisions/findings.md); none of
+    them is in a cycle.
     """
     was_on = gc.isenabled()
     gc.disable()
@@ -102,8 +102,7 @@ class _Reading:
         """The messages of one poll: no more than are still to be read, as waiting for more would be in vain."""
         left = sum(cursor.part.hi - cursor.position for cursor in self._active())
         found = self._session.consumer.consume(min(self._chunk, left), _POLL_S)
-        # By identity: a KafkaError does not let itself be compared with None.
-        odd = [number for number, error in enumerate(map(Message.error, found)) if error is not None]
+        odd = faulty(found)
         for number in odd:
             self._fault(found[number])
         return [message for message in found if message.error() is None] if odd else found

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from confluent_kafka import Message
 from numpy.typing import NDArray
 
+from compactor.errors import DEFECT, IngestError
 from compactor.record import HEADERS, RANGE, SOURCE, TopicPartition
 from connectors.kafka import headers
 from connectors.source import outcome
@@ -29,7 +30,7 @@ class Slots:
 
     def __init__(self, partitions: Sequence[TopicPartition]) -> None:
         self._index = {tuple(key): number for number, key in enumerate(partitions)}
-        self._of_topic = _by_number(partitions) if len({key.topic for key in partitions}) == 1 else None
+        self._slot_of = _by_number(partitions) if len({key.topic for key in partitions}) == 1 else None
         self._topics = pa.array([key.topic for key in partitions], pa.string())
         self._partitions = pa.array([key.partition for key in partitions], pa.int32())
 
@@ -41,13 +42,23 @@ class Slots:
         if len(self._index) == 1:
             return np.zeros(len(messages), np.int64)
         numbers = map(Message.partition, messages)
-        if self._of_topic is not None:
-            slots = self._of_topic[np.fromiter(numbers, np.int64, len(messages))]
-            if slots.min(initial=0) < 0:
-                raise KeyError("a record of a partition that is not in the bundle")
-            return slots
+        if self._slot_of is not None:
+            asked = np.fromiter(numbers, np.int64, len(messages))
+            self._check_asked_for(asked, messages)
+            return self._slot_of[asked]
         found = map(self._index.__getitem__, zip(map(Message.topic, messages), numbers, strict=True))
         return np.fromiter(found, np.int64, len(messages))
+
+    def _check_asked_for(self, numbers: Longs, messages: Sequence[Message]) -> None:
+        """Raises IngestError for a record of a partition that is none of ours: nothing would say where it belongs."""
+        assert self._slot_of is not None
+        strange = (numbers >= len(self._slot_of)) | (self._slot_of[np.minimum(numbers, len(self._slot_of) - 1)] < 0)
+        if strange.any():
+            one = messages[int(np.argmax(strange))]
+            raise IngestError(
+                f"{one.topic()}-{one.partition()}: a record at offset {one.offset()} was not asked for.",
+                DEFECT,
+            )
 
     def columns(self, slots: Longs) -> tuple[pa.Array, pa.Array]:
         """The columns topic and partition."""
@@ -60,6 +71,13 @@ def _by_number(partitions: Sequence[TopicPartition]) -> Longs:
     found = np.full(1 + max(key.partition for key in partitions), -1, np.int64)
     found[[key.partition for key in partitions]] = np.arange(len(partitions))
     return found
+
+
+def faulty(messages: Sequence[Message]) -> list[int]:
+    """Which of `messages` are errors in place of records: by identity, as an error takes no comparison with None."""
+    if not any(map(Message.error, messages)):
+        return []
+    return [number for number, error in enumerate(map(Message.error, messages)) if error is not None]
 
 
 def within(messages: list[Message], slots: Longs, lows: Longs, highs: Longs) -> tuple[list[Message], Longs, Longs]:

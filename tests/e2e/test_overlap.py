@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-import msgspec
 import pytest
 
 from compactor.errors import GapError
 from compactor.ingest import Intake
 from connectors.source.datasource import KafkaSource
-from connectors.source.options import IntakeOption
+from connectors.source.intake import encode
 from tests.support.kafka import end_offsets, produce
 from tests.support.place import Place
 from tests.support.records import some_records
@@ -36,7 +35,7 @@ def batch(spark: SparkSession, place: Place, topic_id: str, starts: Mapping[int,
                 "consumer.config": json.dumps({"bootstrap.servers": place.bootstrap}),
                 "topics": json.dumps([place.topic]),
                 "starts": json.dumps(document),
-                "intake": msgspec.json.encode(IntakeOption.of(intake)).decode(),
+                "intake": encode(intake),
             }
         )
         .load()

@@ -170,7 +170,7 @@ def test_what_is_superseded_in_one_task_is_left_out(spark: SparkSession, storage
     state = new_state({0: 0, 1: 0})
     batch = ingest.gathered(frame)
     assert [(read.records, read.superseded) for read in batch.ranges] == [(21, 13), (7, 0)]
-    assert batch.bytes == sum(len(one["key"] or b"") + len(one["value"]) for one in rows)
+    assert batch.bytes_read == sum(len(one["key"] or b"") + len(one["value"]) for one in rows)
     logs = apply(state, ingest.appends(state, batch, 0)).logs
     kept = [[one["offset"] for one in plain(reading.read(storage, reading.whole(log)))] for log in logs]
     assert kept == [list(range(13, 21)), list(range(7))]

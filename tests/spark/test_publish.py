@@ -13,6 +13,7 @@ from compactor.errors import FencedError, KeyfoldError
 from compactor.local import LocalStorage
 from compactor.publish import BucketPlan, Publisher, Sent
 from compactor.record import TopicPartition
+from compactor.room import TASKS
 from compactor.state import State
 from compactor.testing_outside import MemoryOutside
 from tests.support.engine import Row, ingested, new_state, plans, read_all, row
@@ -129,7 +130,7 @@ def test_what_a_task_cannot_hold_or_trust_is_left(
         state = ingested(storage, state, [read_all(rows, {partition: (0, count)})])
     path = Path(storage.location, state.log(TopicPartition("t", 1)).runs[0].files[0].path)
     path.write_bytes(path.read_bytes()[:-1] + b"?")
-    monkeypatch.setattr(publishtasks, "TASKS", replace(publish.TASKS, records=20))
+    monkeypatch.setattr(publishtasks, "TASKS", replace(TASKS, records=20))
     due = plans(state, {0: 5, 1: 5, 2: 50})
     sent, left = publishtasks.send(spark, storage, publish.due_of(state, due), due, outside.publisher(state))
     assert [(one.partition, one.end, one.records) for one in sent] == [(0, 5, 5)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.jobs import UnderWay, job_of, numbered
+from compactor.jobs import RunningBatches, job_of, numbered
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ def test_epoch_and_job_are_in_the_name(path: str, job: tuple[int, str] | None) -
 
 def test_what_is_behind_the_newest_batch_is_no_longer_under_way() -> None:
     """Of its own life alone, and however many batches had no file; what is numbered higher may still be named."""
-    first = UnderWay("ab")
+    first = RunningBatches("ab")
     path = f"runs/{numbered('5-ab', 3)}-0f.parquet"
     assert [job in first for job in ("ab.1", "ab.3", "cd.3", "ab", "ab.x")] == [True, True, False, False, False]
     after = first.after([path])

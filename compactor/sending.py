@@ -1,0 +1,63 @@
+"""Steps 6 to 11, where they cost least: here for a few records, in a task a bucket, or with Spark's fold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import structlog
+
+from compactor import localfold, publishjob, publishlocal, publishtasks, room
+from compactor.brokenoff import of_its_process
+from compactor.isolation import Isolation
+from compactor.outside import Outside
+from compactor.publish import BucketPlan, Sent, due_of
+from compactor.settings import EngineSettings
+from compactor.state import State
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from compactor.storage import Storage
+
+_log = structlog.get_logger()
+
+
+class Sending:
+    """Carries plans out, in one of three ways."""
+
+    def __init__(self, spark: SparkSession, storage: Storage, outside: Outside, isolation: Isolation) -> None:
+        self._spark = spark
+        self._storage = storage
+        self._outside = outside
+        self._isolation = isolation
+        self._in_tasks = True
+
+    def send(self, state: State, plans: Sequence[BucketPlan], settings: EngineSettings) -> tuple[Sent, ...]:
+        """What was sent for all of `plans`. Raises what the publisher raises, FoldError where an answer is missing."""
+        due = due_of(state, plans)
+        if room.local(settings.publish_local_records).holds([one.slice for one in due]):
+            files = localfold.load(self._storage, (one.slice for one in due))
+            if files is not None:
+                local = self._outside.local_publisher(state, self._isolation.stopping.is_set)
+                return publishlocal.send(files, due, plans, local)
+            return self._folded_by_spark(state, plans)  # what is damaged in a file only Spark reads around
+        if not self._in_tasks:
+            return self._folded_by_spark(state, plans)
+        sent, left = publishtasks.send(self._spark, self._storage, due, plans, self._outside.publisher(state))
+        return (*sent, *self._folded_by_spark(state, left)) if left else sent
+
+    def gives_up_tasks(self, error: Exception) -> bool:
+        """Whether a process of a job ended, perhaps for want of memory: from now on Spark folds, which spills.
+
+        True once; the plan would end the next process as well.
+        """
+        if not self._in_tasks or self._isolation.stopping.is_set() or not of_its_process(error):
+            return False
+        _log.warning("publish tasks given up for Spark's fold, as a process ended", error=str(error))
+        self._in_tasks = False
+        return True
+
+    def _folded_by_spark(self, state: State, plans: Sequence[BucketPlan]) -> tuple[Sent, ...]:
+        publisher = self._outside.publisher(state)
+        return publishjob.send(self._spark, self._storage, due_of(state, plans), plans, state.buckets, publisher)
