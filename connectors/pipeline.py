@@ -7,8 +7,8 @@ background.py → compactor.upkeep (clean, snapshot).
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from compactor import owner
 from compactor.catalog import Catalog
 from compactor.cleaner import Cleaner
-from compactor.errors import PublishInterruptedError, StorageError
+from compactor.errors import CatalogError, FencedError, PublishInterruptedError, StorageError
 from compactor.failpoints import hit
 from compactor.isolation import Isolation
 from compactor.location import open_storage
@@ -100,28 +100,33 @@ class Pipeline:
             return
         with ExitStack() as stack:
             life = self.begin(stack, known)
-            life.owned.gateway.retry_until(stop.is_set)
-            self._observer.stage(self._connector.name, "reading positions")
-            life.engine.settle(self._clock.now_ms())
-            background = self._background(life, once=once)
-            ending = Ending(life, background, self._connector, self._clients, self._clock, stop)
-            stack.callback(background.stop, lambda: stop.patient)
-            stack.callback(ending.abort_transactions)
-            background.start()
-            self._expect(life.owned, once=once)
-            query = self._query(life.engine, life.owned.catalog, once=once)
-            stack.callback(query.stop)
-            ticks = Breakable(self._spark, f"tick-{self._connector.name}", partial(self._ticks, life))
-            stack.callback(ticks.break_off)
-            stack.callback(ending.hurry)
-            ticks.start()
-            self._watch(query, life, (background, ticks), stop)
-            if stop.is_set():
-                ending.let_finish()
-            elif once:
-                ticks.end()
-                background.stop(lambda: stop.patient or not stop.is_set())
-                self._finish(life, ending)
+            with _fenced_first(life.owned.catalog, stop):
+                self._live(life, stack, stop, once=once)
+
+    def _live(self, life: Life, stack: ExitStack, stop: Stop, *, once: bool) -> None:
+        """From the positions on; `stack` ends what this begins."""
+        life.owned.gateway.retry_until(stop.is_set)
+        self._observer.stage(self._connector.name, "reading positions")
+        life.engine.settle(self._clock.now_ms())
+        background = self._background(life, once=once)
+        ending = Ending(life, background, self._connector, self._clients, self._clock, stop)
+        stack.callback(background.stop, lambda: stop.patient)
+        stack.callback(ending.abort_transactions)
+        background.start()
+        self._expect(life.owned, once=once)
+        query = self._query(life.engine, life.owned.catalog, once=once)
+        stack.callback(query.stop)
+        ticks = Breakable(self._spark, f"tick-{self._connector.name}", partial(self._ticks, life))
+        stack.callback(ticks.break_off)
+        stack.callback(ending.hurry)
+        ticks.start()
+        self._watch(query, life, (background, ticks), stop)
+        if stop.is_set():
+            ending.let_finish()
+        elif once:
+            ticks.end()
+            background.stop(lambda: stop.patient or not stop.is_set())
+            self._finish(life, ending)
 
     def perform(self, request: Request) -> dict[str, Any]:
         """Takes over, publishes what is due and carries `request` out, without reading anything new."""
@@ -292,6 +297,23 @@ class Pipeline:
             return False
         self._due[what] = now + period_ms / 1000
         return True
+
+
+@contextmanager
+def _fenced_first(catalog: Catalog, stop: Stop) -> Iterator[None]:
+    """Whatever fails inside, that a newer owner is there counts first: it may well be why, and it must not be fenced.
+
+    Its vacuum takes our checkpoint, for one. A life that ended for another reason is begun again, and takes over.
+    """
+    try:
+        yield
+    except FencedError:
+        raise
+    except Exception:
+        if not stop.is_set():
+            with suppress(StorageError, CatalogError):
+                catalog.refresh()
+        raise
 
 
 def _shelf(connector: ConnectorConfig) -> Storage | None:

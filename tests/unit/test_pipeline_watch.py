@@ -123,6 +123,32 @@ def test_who_is_told_to_stop_before_it_began_takes_nothing_over(running: Running
     assert not running.pipeline.begin.called
 
 
+@pytest.mark.parametrize(
+    ("found", "stopping", "raised"),
+    [
+        (FencedError("Newer."), False, FencedError),
+        (FencedError("Newer."), True, ValueError),
+        (StorageError("Away."), False, ValueError),
+        (None, False, ValueError),
+    ],
+)
+def test_a_life_that_fails_looks_whether_it_was_fenced(
+    running: Running, found: Exception | None, stopping: bool, raised: type[Exception]
+) -> None:
+    """A newer owner's vacuum may be why: to take over from it would fence who is in the right."""
+
+    def fails(*_: object, **__: object) -> None:
+        if stopping:
+            running.stop.ask()
+        raise ValueError("checkpoint/3/offsets does not exist")
+
+    running.catalog.refresh.side_effect = found
+    running.pipeline.begin = Mock(return_value=running.life)  # type: ignore[method-assign]
+    running.pipeline._live = fails  # type: ignore[method-assign]
+    with pytest.raises(raised):
+        running.pipeline.run(running.stop, once=False)
+
+
 def test_a_checkpoint_that_is_there_already_is_not_gone_on_with(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
