@@ -94,7 +94,7 @@ class Changelog:
                 return self._publish(settings, now_ms)
             except Exception as error:
                 self.forget()
-                if not self._set_aside(error, now_ms) and not self._sending.gives_up_tasks(error):
+                if not self._set_aside(error, now_ms) and not self._without_tasks(error):
                     raise
 
     def _set_aside(self, error: Exception, now_ms: int) -> bool:
@@ -103,6 +103,16 @@ class Changelog:
             return False
         logs = _open(self._catalog.state)
         return bool(self._isolation.set_aside(logs, inspection.unpublished, now_ms, publish=True))
+
+    def _without_tasks(self, error: Exception) -> bool:
+        """Whether it is to be tried again with Spark's fold; what the task that ended has left open is ended first.
+
+        Positions cannot be read before. Raises FencedError where a newer owner is there, whom that would disturb.
+        """
+        if not self._sending.gives_up_tasks(error):
+            return False
+        self._outside.fence(range(self._catalog.refresh().buckets))
+        return True
 
     def _publish(self, settings: EngineSettings, now_ms: int) -> tuple[Sent, ...]:
         self._resolve(now_ms)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from compactor.actions import AnyAction
@@ -22,6 +22,10 @@ class Outside(Protocol):
 
         Their output partitions exist when this returns. Raises OutputError, UnreachableError.
         """
+        ...
+
+    def fence(self, buckets: Iterable[int]) -> None:
+        """Shuts out every producer of `buckets`, as step T2 does: what one has left open is aborted."""
         ...
 
     def positions(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Position | None]:

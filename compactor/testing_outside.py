@@ -72,7 +72,7 @@ class MemoryOutside:
         return self.topics[name]
 
     def fence(self, buckets: Iterable[int]) -> None:
-        """Step T2 of a take-over: shuts out every producer of `buckets`."""
+        """See Outside."""
         for bucket in buckets:
             self._journal.open(bucket)
 

@@ -22,7 +22,7 @@ from connectors.kafka.admin import Admin, TopicInfo
 from connectors.kafka.settings import ClientSettings
 from connectors.retrying import NEVER, Retry
 from connectors.sinks import output_topic, tail
-from connectors.sinks.changelog import ChangelogPublisher
+from connectors.sinks.changelog import ChangelogPublisher, fence_all
 from connectors.sinks.local import LocalPublisher, Sessions
 from connectors.sinks.positions import read_positions
 
@@ -105,6 +105,11 @@ class KafkaGateway:
         wanted = list(partitions)
         there = self._admin.describe({tp.topic for tp in wanted})
         return self._admin.ends([tp for tp in wanted if tp.topic in there])
+
+    @_again("transactional ids")
+    def fence(self, buckets: Iterable[int]) -> None:
+        """See Outside."""
+        fence_all(self._clients, [self._connector.transactional_id(bucket) for bucket in buckets])
 
     @_again("positions")
     def positions(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Position | None]:

@@ -39,8 +39,8 @@ class World:
         one_more = AddPartition(topic="gone", partition=0, bucket=0, start=0)
         self.catalog.commit(lambda _: [SetBuckets(count=1), *topics, *adds, one_more], 0)
         self.isolation = Isolation(storage, self.catalog)
-        outside = MemoryOutside(storage)
-        self.changelog = Changelog(cast("Any", None), storage, self.catalog, outside, self.isolation)
+        self.outside = MemoryOutside(storage)
+        self.changelog = Changelog(cast("Any", None), storage, self.catalog, self.outside, self.isolation)
         self.fails: Exception | None = None
         self.ways: list[str] = []
         monkeypatch.setattr(publishtasks, "send", lambda *found: ((), found[3]))
@@ -158,6 +158,7 @@ def test_where_a_tasks_process_ends_spark_folds_from_then_on(world: World, monke
         world.grow()
         assert len(world.publish()) == PARTITIONS
     assert (len(tried), world.ways) == (1, ["tasks", "tasks"])
+    assert [entry.bucket for entry in world.outside.entries] == [0]  # what the task had left open is ended, once
     world.fails = RuntimeError("Python worker exited unexpectedly (crashed)")
     world.grow()
     with pytest.raises(RuntimeError, match="crashed"):
