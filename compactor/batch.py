@@ -25,7 +25,7 @@ class RangeRead(Struct, frozen=True, kw_only=True):
 
 
 class Batch(Struct, frozen=True, kw_only=True):
-    """`ranges` by partition and lo, `parts` by partition and first offset; `bytes_read` those of all records."""
+    """`ranges` by partition and lo, `parts` by partition and first offset; `bytes_read`: of all that was read."""
 
     ranges: tuple[RangeRead, ...]
     parts: tuple[Part, ...]

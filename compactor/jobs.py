@@ -34,9 +34,9 @@ def file_name(begins: str) -> str:
     return f"{begins}-{secrets.token_hex(8)}.parquet"
 
 
-def numbered(prefix: str, number: int) -> str:
-    """The prefix of the files of micro-batch `number`, from the `<epoch>-<life>` of its life."""
-    return f"{prefix}.{number}"
+def numbered(begins: str, number: int) -> str:
+    """The prefix of the files of micro-batch `number`, where those of its life begin with `<epoch>-<life>`."""
+    return f"{begins}.{number}"
 
 
 class RunningBatches(Struct, frozen=True):
@@ -51,7 +51,7 @@ class RunningBatches(Struct, frozen=True):
     def after(self, paths: Iterable[str]) -> RunningBatches:
         """What is under way once the micro-batch with files at `paths` is in the catalog."""
         numbers = (_number(self.life, found[1]) for path in paths if (found := job_of(path)))
-        return RunningBatches(self.life, max(self.done, *numbers, 0))
+        return RunningBatches(self.life, max((self.done, *numbers)))
 
 
 def _number(life: str, job: str) -> int:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 
-def last_rows(table: pa.Table, by: Sequence[str] = ()) -> NDArray[np.int64]:
+def last_rows(table: pa.Table, by: Sequence[str]) -> NDArray[np.int64]:
     """The rows of `table` that no later one with the same key, and the same columns `by`, follows; rising.
 
     A rejected record is the latest of nothing: its row is always among them.

@@ -41,6 +41,8 @@ def send(
         slices[one.bucket].append(one.slice)
     room = TASKS.shared(max(1, min(len(plans), spark.sparkContext.defaultParallelism)))
     mine = [(plan, slices[plan.bucket]) for plan in plans if room.holds(slices[plan.bucket])]
+    if not mine:
+        return (), tuple(plans)
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with tagging():
@@ -49,8 +51,8 @@ def send(
                 yield _publish(storage, plan, own, publisher)
 
     with unwrapping():
-        frame = spark.range(0, len(mine), 1, max(1, len(mine))).mapInArrow(task, record.ddl(_ANSWERS))
-        rows = [row.asDict() for row in frame.collect()] if mine else []
+        frame = spark.range(0, len(mine), 1, len(mine)).mapInArrow(task, record.ddl(_ANSWERS))
+        rows = [row.asDict() for row in frame.collect()]
     left = {row[_LEFT] for row in rows} | {plan.bucket for plan in plans} - {plan.bucket for plan, _ in mine}
     sent = [Sent(**{name: row[name] for name in SENT.names}) for row in rows if row[_LEFT] is None]
     done = complete([plan for plan in plans if plan.bucket not in left], sent)

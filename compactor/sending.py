@@ -11,7 +11,7 @@ from compactor import localfold, publishjob, publishlocal, publishtasks, room
 from compactor.brokenoff import of_its_process
 from compactor.isolation import Isolation
 from compactor.outside import Outside
-from compactor.publish import BucketPlan, Sent, due_of
+from compactor.publish import BucketPlan, Due, Sent, due_of
 from compactor.settings import EngineSettings
 from compactor.state import State
 
@@ -36,16 +36,17 @@ class Sending:
     def send(self, state: State, plans: Sequence[BucketPlan], settings: EngineSettings) -> tuple[Sent, ...]:
         """What was sent for all of `plans`. Raises what the publisher raises, FoldError where an answer is missing."""
         due = due_of(state, plans)
-        if room.local(settings.publish_local_records).holds([one.slice for one in due]):
-            files = localfold.load(self._storage, (one.slice for one in due))
+        slices = [one.slice for one in due]
+        if room.local(settings.publish_local_records).holds(slices):
+            files = localfold.load(self._storage, slices)
             if files is not None:
                 local = self._outside.local_publisher(state, self._isolation.stopping.is_set)
                 return publishlocal.send(files, due, plans, local)
-            return self._folded_by_spark(state, plans)  # what is damaged in a file only Spark reads around
+            return self._folded_by_spark(state, due, plans)  # what is damaged in a file only Spark reads around
         if not self._in_tasks:
-            return self._folded_by_spark(state, plans)
+            return self._folded_by_spark(state, due, plans)
         sent, left = publishtasks.send(self._spark, self._storage, due, plans, self._outside.publisher(state))
-        return (*sent, *self._folded_by_spark(state, left)) if left else sent
+        return (*sent, *self._folded_by_spark(state, due, left)) if left else sent
 
     def gives_up_tasks(self, error: Exception) -> bool:
         """Whether a process of a job ended, perhaps for want of memory: from now on Spark folds, which spills.
@@ -58,6 +59,9 @@ class Sending:
         self._in_tasks = False
         return True
 
-    def _folded_by_spark(self, state: State, plans: Sequence[BucketPlan]) -> tuple[Sent, ...]:
+    def _folded_by_spark(self, state: State, due: Sequence[Due], plans: Sequence[BucketPlan]) -> tuple[Sent, ...]:
+        """What of `due` belongs to `plans`."""
+        buckets = {plan.bucket for plan in plans}
+        own = [one for one in due if one.bucket in buckets]
         publisher = self._outside.publisher(state)
-        return publishjob.send(self._spark, self._storage, due_of(state, plans), plans, state.buckets, publisher)
+        return publishjob.send(self._spark, self._storage, own, plans, state.buckets, publisher)

@@ -38,15 +38,16 @@ class Statements:
         """
         for batch in batches:
             for piece in _pieces(batch):
-                if self._open and self._open.keys() & _partitions(piece):
+                states = piece["range"].null_count == 0
+                own = _partitions(piece) if self._open or states else set()
+                if self._open.keys() & own:
                     yield None
                     self._close()
-                if piece["range"].null_count:
+                if states:
+                    self._open.update(dict.fromkeys(own, piece))
+                else:
                     self.bytes_read += record.measure(piece)
                     yield _as_run(piece, needs_key=keyed)
-                else:
-                    (tp,) = _partitions(piece)
-                    self._open[tp] = piece
 
     def rows(self) -> list[pa.RecordBatch]:
         """All of them, once everything is written: the fields of record.RANGE as columns, and SUPERSEDED."""

@@ -99,7 +99,7 @@ def to_arrow(messages: Sequence[Message], slots: Longs, offsets: Longs, where: S
     Headers with a name that is not UTF-8 are left out, and the record is rejected for it.
     """
     topics, partitions = where.columns(slots)
-    # Each pair is taken apart at once: thousands of tuples that wait cost garbage collection.
+    # One pass, and each pair is taken apart at once: no list of thousands of tuples.
     pairs = np.fromiter(chain.from_iterable(map(Message.timestamp, messages)), np.int64, 2 * len(messages))
     kinds, stamps = pairs[::2], pairs[1::2]
     # librdkafka counts 0 not available, 1 CreateTime, 2 LogAppendTime: each one more than Kafka's own id.
