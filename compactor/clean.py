@@ -6,45 +6,38 @@ Tombstones go in two steps (`compactor.tombstones`), each log's by a horizon of 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from compactor import fold, foldjob, tombstones
+from compactor import tombstones
 from compactor.actions import Clean
+from compactor.keep import Keep
 from compactor.log import BASE, PartitionLog, Run
 from compactor.parts import Part
 from compactor.policy import CompactionPolicy
 from compactor.reading import Slice, between
+from compactor.rewriter import Rewriter
 from compactor.runfile import RunTarget
-from compactor.storage import Storage
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 
 def full_fold(
-    spark: SparkSession,
-    storage: Storage,
+    rewriter: Rewriter,
     logs: Sequence[PartitionLog],
     target: RunTarget,
     policy: CompactionPolicy,
     now_ms: int,
     limit: int | None = None,
 ) -> tuple[Clean, ...]:
-    """Step 13b for all `logs` in one Spark job: what replaces everything below each one's published offset.
+    """Step 13b for all `logs` in one job: what replaces everything below each one's published offset.
 
     Files are rolled at policy.segment_bytes. Rejected records, which are sent by then, are not kept. `limit`: bytes
     per second. Raises StorageError, FoldError.
     """
     slices = [between(log, log.start, log.published) for log in logs]
-    horizons = [tombstones.horizon(log, policy, now_ms) for log in logs]
-    written = foldjob.rewrite(
-        spark,
-        storage,
+    written = rewriter.rewrite(
         slices,
         replace(target, max_bytes=policy.segment_bytes),
-        lambda frame: without_expired(fold.survivors(frame), horizons, now_ms),
+        Keep(horizons=tuple(tombstones.horizon(log, policy, now_ms) for log in logs), now_ms=now_ms),
         "clean.write",
         limit,
     )
@@ -58,20 +51,6 @@ def keyless(log: PartitionLog) -> int:
     Of a run across it they are counted with the fold that takes its end; the cleaner counts it in parts before.
     """
     return sum(run.keyless for run in log.runs if run.end <= log.published)
-
-
-def without_expired(survivors: DataFrame, horizons: Sequence[int], now_ms: int) -> DataFrame:
-    """`survivors` without tombstones whose horizon has passed at `now_ms`; those that have none get their log's.
-
-    `horizons` are by number of the slice (`fold.LOG`). The decision of one tombstone is `tombstones.fate`.
-    """
-    from pyspark.sql.functions import coalesce, col, expr, when
-
-    horizon = col("delete_horizon")
-    tombstone = col("value").isNull()
-    stamp = expr(f"array({', '.join(f'{one}L' for one in horizons) or '0L'})[{fold.LOG}]")
-    passed = tombstone & horizon.isNotNull() & (horizon <= now_ms)
-    return survivors.where(~passed).withColumn("delete_horizon", when(tombstone, coalesce(horizon, stamp)))
 
 
 def _clean(log: PartitionLog, part: Slice, written: Sequence[Part], now_ms: int) -> Clean:

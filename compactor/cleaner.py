@@ -25,6 +25,7 @@ from compactor.jobs import prefix
 from compactor.log import PartitionLog
 from compactor.record import OfPartition, TopicPartition
 from compactor.recount import restated
+from compactor.rewriter import Rewriter
 from compactor.runfile import RunTarget
 from compactor.settings import EngineSettings
 from compactor.state import State
@@ -92,7 +93,7 @@ class Cleaner:
         clock: Callable[[], int] | None = None,
     ) -> None:
         self._clock = clock
-        self._spark = spark
+        self._rewriter = Rewriter(spark, isolation.storage)
         self._storage = isolation.storage
         self._catalog = isolation.catalog
         self._settings = settings
@@ -191,7 +192,7 @@ class Cleaner:
     def _fold_all(self, logs: Sequence[PartitionLog], now_ms: int) -> tuple[Folded, ...]:
         settings = self._settings
         limit = settings.fold_bytes_per_second
-        cleans = clean.full_fold(self._spark, self._storage, logs, self._target(), settings.policy, now_ms, limit)
+        cleans = clean.full_fold(self._rewriter, logs, self._target(), settings.policy, now_ms, limit)
         hit("clean.before-commit")
         self._commit(cleans, now_ms)
         hit("clean.after-commit")
@@ -208,7 +209,7 @@ class Cleaner:
         def job(logs: Sequence[PartitionLog]) -> int:
             wanted = [plans[log.tp] for log in logs]
             limit = settings.fold_bytes_per_second
-            merges = merge.merges(self._spark, self._storage, wanted, self._target(), settings.policy, limit)
+            merges = merge.merges(self._rewriter, wanted, self._target(), settings.policy, limit)
             hit("merge.before-commit")
             self._commit(merges, now_ms)
             for plan in wanted:

@@ -1,14 +1,15 @@
-"""The Spark job that all rewriting of runs is: slices of many logs in, new files by (log, offset) out."""
+"""Rewrites runs of any size with Spark's fold, which spills: slices of many logs in, new files by (log, offset) out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from compactor import fold, parts, record, runfile
 from compactor.faults import tagging, unwrapping
+from compactor.keep import Keep
 from compactor.parts import Part
 from compactor.reading import Slice
 from compactor.runfile import RunTarget
@@ -27,11 +28,11 @@ def rewrite(
     storage: Storage,
     slices: Sequence[Slice],
     target: RunTarget,
-    kept: Callable[[DataFrame], DataFrame],
+    keep: Keep,
     failpoint: str,
     limit: int | None = None,
 ) -> tuple[tuple[Part, ...], ...]:
-    """What `kept` leaves of each of `slices`, written by offset; each one's parts, by offset.
+    """What `keep` leaves of each of `slices`, written by offset; each one's parts, by offset.
 
     Files are rolled at target.max_bytes. `limit` is what the job reads and writes at most, in bytes per second.
     Raises StorageError, FoldError.
@@ -43,22 +44,17 @@ def rewrite(
         with tagging():
             yield from _write(pace.kept(batches), target, failpoint)
 
-    frame = kept(paced(fold.scan(spark, storage, slices), pace))
+    frame = keep.on_spark(paced(fold.scan(spark, storage, slices), pace))
     with unwrapping():
         rows = _ordered(frame, shares(slices, target.max_bytes, cores)).mapInArrow(task, record.ddl(parts.PARTS))
         found = [parts.from_row(row.asDict()) for row in rows.collect()]
-    return tuple(_of(part, found) for part in slices)
+    return tuple(parts.within(part, found) for part in slices)
 
 
 def _write(batches: Iterable[pa.RecordBatch], target: RunTarget, failpoint: str) -> Iterator[pa.RecordBatch]:
     rows = (batch.cast(record.RUN) for batch in batches if batch.num_rows)
     for part in runfile.write(rows, target, failpoint):
         yield parts.to_batch([part])
-
-
-def _of(part: Slice, written: Iterable[Part]) -> tuple[Part, ...]:
-    mine = (one for one in written if one.tp == part.tp and part.start <= one.file.first < part.end)
-    return tuple(sorted(mine, key=lambda one: one.file.first))
 
 
 def _ordered(kept: DataFrame, cut: Sequence[Share]) -> DataFrame:

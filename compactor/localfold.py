@@ -52,19 +52,24 @@ def batches(folded: pa.Table) -> Iterator[pa.RecordBatch]:
 
 def _scan(files: Files, slices: Sequence[Slice]) -> pa.Table:
     """The records of all `slices` with the number of their slice; every file is opened once."""
-    found = (one for path, wants in wants_of(slices).items() for one in _of_file(files[path], wants))
+    found = (one for path, wants in wants_of(slices).items() for one in _of_bytes(files[path], wants))
     return pa.Table.from_batches(found, SCAN)
 
 
-def _of_file(data: bytes, wanted: Sequence[Want]) -> Iterator[pa.RecordBatch]:
+def _of_bytes(data: bytes, wanted: Sequence[Want]) -> Iterator[pa.RecordBatch]:
+    with pq.ParquetFile(pa.BufferReader(data)) as opened:
+        yield from of_file(opened, wanted, RUN.names)
+
+
+def of_file(opened: pq.ParquetFile, wanted: Sequence[Want], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """What is `wanted` of a file, in its order: `columns`, with `offset` among them, and the number of the slice."""
     wants: dict[TopicPartition, list[Want]] = {}
     for want in wanted:
         wants.setdefault(want.tp, []).append(want)
-    with pq.ParquetFile(pa.BufferReader(data)) as opened:
-        for group in range(opened.num_row_groups):
-            inside = _inside(opened.metadata.row_group(group), wants)
-            for batch in opened.read_row_group(group, RUN.names).to_batches() if inside else ():
-                yield from (_numbered(batch, want) for want in inside)
+    for group in range(opened.num_row_groups):
+        inside = _inside(opened.metadata.row_group(group), wants)
+        for batch in opened.read_row_group(group, list(columns)).to_batches() if inside else ():
+            yield from (_numbered(batch, want) for want in inside)
 
 
 def _inside(group: pq.RowGroupMetaData, wants: Mapping[TopicPartition, Sequence[Want]]) -> list[Want]:

@@ -3,40 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from compactor import fold, foldjob
 from compactor.actions import Merge
+from compactor.keep import Keep
 from compactor.levels import MergePlan
 from compactor.parts import Part
 from compactor.policy import CompactionPolicy
 from compactor.reading import Slice
+from compactor.rewriter import Rewriter
 from compactor.runfile import RunTarget
-from compactor.storage import Storage
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def merges(
-    spark: SparkSession,
-    storage: Storage,
+    rewriter: Rewriter,
     plans: Sequence[MergePlan],
     target: RunTarget,
     policy: CompactionPolicy,
     limit: int | None = None,
 ) -> tuple[Merge, ...]:
-    """Step 13a for all `plans` in one Spark job: each one's run, folded by key where the policy compacts.
+    """Step 13a for all `plans` in one job: each one's run, folded by key where the policy compacts.
 
     Tombstones stay, and none is stamped: that the values before them are gone is only known by a full fold. Raises
     StorageError, FoldError.
     """
     slices = [Slice(tp=plan.tp, start=plan.start, end=plan.end, runs=plan.runs) for plan in plans]
-    kept = fold.survivors if policy.compacts else (lambda frame: frame)
     rolled = replace(target, max_bytes=policy.segment_bytes)
-    written = foldjob.rewrite(spark, storage, slices, rolled, kept, "merge.write", limit)
+    written = rewriter.rewrite(slices, rolled, Keep(by_key=policy.compacts), "merge.write", limit)
     return tuple(_merge(plan, found) for plan, found in zip(plans, written, strict=True))
 
 

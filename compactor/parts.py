@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from compactor import record
 from compactor.errors import DEFECT, FoldError
 from compactor.log import RunFile
+from compactor.reading import Slice
 from compactor.record import OfPartition, TopicPartition
 
 
@@ -115,6 +116,12 @@ def _check_rising(tp: TopicPartition, offsets: pa.ChunkedArray) -> None:
     rising = pc.all(pc.greater(offsets.slice(1), offsets.slice(0, len(offsets) - 1))).as_py()
     if rising is False:
         raise FoldError(f"{tp}: offsets do not rise in a run that is being written.", DEFECT)
+
+
+def within(part: Slice, written: Iterable[Part]) -> tuple[Part, ...]:
+    """Those of `written` that hold records of the slice `part`, by offset."""
+    own = (one for one in written if one.tp == part.tp and part.start <= one.file.first < part.end)
+    return tuple(sorted(own, key=lambda one: one.file.first))
 
 
 def joined(part: Part, later: Part) -> Part:

@@ -18,7 +18,7 @@ from compactor import record
 from compactor.errors import DEFECT, IngestError
 from compactor.lastrows import last_rows
 from compactor.record import TopicPartition
-from compactor.runfile import ROW_GROUP_BYTES
+from compactor.runfile import cut
 
 HELD_BYTES: Final = 128 << 20
 """Arrow bytes that a task holds at most before it folds them."""
@@ -69,8 +69,7 @@ class Prefold:
     def _emit(self) -> Iterator[pa.RecordBatch]:
         """What is held, cut to the size of row groups; then nothing is."""
         for batch in self._held:
-            step = max(1, batch.num_rows * ROW_GROUP_BYTES // max(1, batch.nbytes))
-            yield from (batch.slice(first, step) for first in range(0, batch.num_rows, step))
+            yield from cut(batch)
         self._held, self._bytes = [], 0
 
     def _fold(self) -> None:

@@ -43,6 +43,12 @@ class RunTarget(Struct, frozen=True, kw_only=True):
     arrived_ms: int | None = None
 
 
+def cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """`batch` in pieces of just about ROW_GROUP_BYTES, each enough for a row group of its own."""
+    step = max(1, -(-batch.num_rows * ROW_GROUP_BYTES // max(1, batch.nbytes)))
+    yield from (batch.slice(first, step) for first in range(0, batch.num_rows, step))
+
+
 def split(batch: pa.RecordBatch) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
     """The rows of `batch` by partition, each by offset."""
     if batch.num_rows == 0:

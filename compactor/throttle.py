@@ -31,11 +31,16 @@ class Pace(Struct, frozen=True):
         """The share of each of `tasks` that run at once."""
         return cls() if limit is None else cls(limit / max(1, tasks))
 
+    def wait(self, size: int) -> None:
+        """Waits for as long as `size` bytes take at this pace."""
+        if self.bytes_per_second is not None:
+            time.sleep(size / self.bytes_per_second)
+
     def kept(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """`batches`, each after the time that its records' bytes (`record.measure`) take at this pace."""
         for batch in batches:
             if self.bytes_per_second is not None:
-                time.sleep(record.measure(batch) / self.bytes_per_second)
+                self.wait(record.measure(batch))
             yield batch
 
 

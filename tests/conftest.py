@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
+from hypothesis import settings
 
 from connectors.kafka.embedded import EmbeddedKafka
 from tests.support.quick import QUICK_START
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parent.parent
+settings.register_profile("keyfold", deadline=None)  # how long an example takes says something of the machine
+settings.load_profile("keyfold")
 _ORDER = ("unit", "spark", "kafka", "e2e", "conformance", "faults")
 _DEALT = ("e2e", "faults")
 _LONG = (

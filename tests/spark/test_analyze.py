@@ -24,6 +24,7 @@ from compactor.log import PartitionLog, publish
 from compactor.policy import FOREVER, CompactionPolicy
 from compactor.recount import restated
 from compactor.retention import retained
+from compactor.rewriter import Rewriter
 from compactor.settings import EngineSettings
 from compactor.sparkcount import SparkCounting
 from compactor.state import State, apply
@@ -57,7 +58,9 @@ def history(spark: SparkSession, storage: LocalStorage, chance: random.Random) -
                 logs = [log_of(state, p) for p in ends]
                 state = apply(state, [restated(storage, log, run) for log in logs for run in across_bounds(log)])
             logs = [log_of(state, p) for p in ends]
-            folded = clean.full_fold(spark, storage, logs, target(storage, f"1-c{number}"), policy, now_ms + 100)
+            folded = clean.full_fold(
+                Rewriter(spark, storage), logs, target(storage, f"1-c{number}"), policy, now_ms + 100
+            )
             state = apply(state, folded)
     return state
 
@@ -151,7 +154,7 @@ def test_what_is_told_is_what_a_full_fold_then_does(spark: SparkSession, storage
     assert analyze(storage, state, settings, now_ms, partial(LocalCounting, storage)) == told
     for case, one in enumerate(settings):
         logs = [before_fold(storage, log_of(state, partition), one, now_ms) for partition in PARTITIONS]
-        folded = clean.full_fold(spark, storage, logs, target(storage, f"1-f{case}"), one.policy, now_ms)
+        folded = clean.full_fold(Rewriter(spark, storage), logs, target(storage, f"1-f{case}"), one.policy, now_ms)
         for partition, log, done in zip(PARTITIONS, logs, folded, strict=True):
             outcome = told.partitions[partition].outcomes[case]
             assert outcome.effect == effect_of(storage, log_of(state, partition), log, done, now_ms)
@@ -175,12 +178,12 @@ def test_a_file_that_was_counted_in_parts_is_read_in_parts(spark: SparkSession, 
     state = published(ingested(storage, new_state({0: 0}), [read_all(rows, {0: (0, 20)})]), {0: 12})
     state = apply(state, [restated(storage, log_of(state), run) for run in across_bounds(log_of(state))])
     settings = EngineSettings(connector="c", policy=CompactionPolicy())
-    first = clean.full_fold(spark, storage, [log_of(state)], target(storage, "1-a"), settings.policy, 5)
+    first = clean.full_fold(Rewriter(spark, storage), [log_of(state)], target(storage, "1-a"), settings.policy, 5)
     state = published(apply(state, first), {0: 20})
     told = analyze(storage, state, [settings], 9, partial(SparkCounting, spark, storage))
     effect = told.partitions[0].outcomes[0].effect
     assert (effect.before.records, effect.superseded.records, effect.after.records) == (11, 8, 3)
-    (done,) = clean.full_fold(spark, storage, [log_of(state)], target(storage, "1-b"), settings.policy, 9)
+    (done,) = clean.full_fold(Rewriter(spark, storage), [log_of(state)], target(storage, "1-b"), settings.policy, 9)
     assert (done.base.records, done.base.bytes) == (effect.after.records, effect.after.bytes)
 
 
@@ -194,7 +197,7 @@ def test_a_record_without_a_key_goes_as_a_rejected_one(spark: SparkSession, stor
     effect = told.partitions[0].outcomes[0].effect
     assert (effect.rejected, effect.live, effect.superseded) == (Amount(1, 3), Amount(1, 2), Amount())
     (done,) = clean.full_fold(
-        spark, storage, [log_of(published(state, {0: 2}))], target(storage), CompactionPolicy(), 9
+        Rewriter(spark, storage), [log_of(published(state, {0: 2}))], target(storage), CompactionPolicy(), 9
     )
     assert (done.base.records, done.base.bytes) == (1, 2)
 

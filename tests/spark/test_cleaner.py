@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from compactor import fold as folds
-from compactor import recount
+from compactor import foldtasks, recount
 from compactor.cleaner import Cleaner
 from compactor.errors import FoldFailedError, StorageError
 from compactor.failpoints import FailpointError
@@ -194,14 +193,14 @@ def test_a_fold_is_committed_on_what_came_meanwhile(kept_of: KeptOf, monkeypatch
     kept = kept_of()
     kept.ingest(some(0, 6, keys=2))
     kept.publish()
-    real = folds.survivors
+    real = foldtasks.rewrite
 
-    def meanwhile(frame: object) -> object:
+    def meanwhile(*args: object) -> object:
         kept.ingest(some(6, 9, keys=2))
         kept.publish()
-        return real(frame)  # type: ignore[arg-type]
+        return real(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(folds, "survivors", meanwhile)
+    monkeypatch.setattr(foldtasks, "rewrite", meanwhile)
     assert kept.cleaner.round(0).folded == 1
     log = kept.log()
     assert (log.clean_end, log.published, log.end, [(run.start, run.end) for run in log.runs]) == (6, 9, 9, [(6, 9)])

@@ -7,10 +7,11 @@ from itertools import pairwise
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from compactor import clean, fold, reading
+from compactor import clean, fold, foldtasks, reading
 from compactor.errors import StorageError
 from compactor.local import LocalStorage
 from compactor.policy import CompactionPolicy
+from compactor.rewriter import Rewriter
 from compactor.state import State, apply
 from compactor.testing import DictModel
 from tests.support.engine import Row, ingested, log_of, new_state, plain, published, read_all, row, target
@@ -75,16 +76,17 @@ def test_a_missing_file_is_never_an_empty_one(spark: SparkSession, storage: Loca
     storage.delete(log.runs[0].files[0].path)
     with pytest.raises(StorageError):
         clean.full_fold(
-            spark, storage, [log_of(published(state, {0: 1}))], target(storage), CompactionPolicy(), now_ms=0
+            Rewriter(spark, storage), [log_of(published(state, {0: 1}))], target(storage), CompactionPolicy(), now_ms=0
         )
 
 
-@pytest.mark.parametrize(("seed", "queries"), [(0, 8), (1, 8), (2, 0)])
+@pytest.mark.parametrize(("seed", "queries", "in_tasks"), [(0, 8, 0), (1, 8, 0), (2, 0, 0), (3, 8, 1000), (4, 8, 1000)])
 def test_full_folds_equal_the_model(
-    spark: SparkSession, storage: LocalStorage, monkeypatch: pytest.MonkeyPatch, seed: int, queries: int
+    spark: SparkSession, storage: LocalStorage, monkeypatch: pytest.MonkeyPatch, seed: int, queries: int, in_tasks: int
 ) -> None:
     """Fold after fold, at ends inside runs and of some partitions only, each log keeps what a dict keeps."""
     monkeypatch.setattr(fold, "_QUERIES", queries)
+    monkeypatch.setattr(foldtasks, "RECORDS", in_tasks)
     rng = random.Random(seed)
     policy = CompactionPolicy(delete_retention_ms=10**9)
     batches = [random_rows(10 * seed + n, 3, n * 20, n * 20 + 20) for n in range(3)]
@@ -98,7 +100,9 @@ def test_full_folds_equal_the_model(
         ends = {p: rng.randint(max(log_of(state, p).published, 1), log_of(state, p).end) for p in chosen}
         state = published(state, ends)
         logs = [log_of(state, p) for p in chosen]
-        state = apply(state, clean.full_fold(spark, storage, logs, target(storage, f"1-c{number}"), policy, now_ms=7))
+        state = apply(
+            state, clean.full_fold(Rewriter(spark, storage), logs, target(storage, f"1-c{number}"), policy, now_ms=7)
+        )
         for p in range(3):
             log = log_of(state, p)
             kept = list(reading.read(storage, reading.whole(log)))
@@ -116,7 +120,9 @@ def test_a_tombstone_is_stamped_by_one_fold_and_dropped_by_a_later(spark: SparkS
     policy = CompactionPolicy(delete_retention_ms=100)
     seen = []
     for now in (1000, 1099, 1100):
-        state = apply(state, clean.full_fold(spark, storage, [log_of(state)], target(storage, f"1-{now}"), policy, now))
+        state = apply(
+            state, clean.full_fold(Rewriter(spark, storage), [log_of(state)], target(storage, f"1-{now}"), policy, now)
+        )
         base = log_of(state).base
         assert base is not None
         seen.append((base.records, base.tombstones, base.horizons, base.next_horizon_ms, base.arrived_ms))
@@ -127,18 +133,24 @@ def test_a_fold_that_leaves_nothing_is_an_empty_base(spark: SparkSession, storag
     """Rejected records are sent by then and not kept; a base run may have no file."""
     rows = [row(0, 0, None, b"x")]
     state = published(ingested(storage, new_state({0: 0}), [read_all(rows, {0: (0, 4)})]), {0: 4})
-    (done,) = clean.full_fold(spark, storage, [log_of(state)], target(storage, "1-c"), CompactionPolicy(), now_ms=0)
+    (done,) = clean.full_fold(
+        Rewriter(spark, storage), [log_of(state)], target(storage, "1-c"), CompactionPolicy(), now_ms=0
+    )
     assert (done.end, done.base.start, done.base.end, done.base.files, done.base.records) == (4, 0, 4, (), 0)
 
 
-def test_a_big_log_is_folded_by_several_tasks_into_rising_files(spark: SparkSession, storage: LocalStorage) -> None:
+@pytest.mark.parametrize("in_tasks", [0, 100_000])
+def test_a_big_log_is_folded_into_rising_files(
+    spark: SparkSession, storage: LocalStorage, monkeypatch: pytest.MonkeyPatch, in_tasks: int
+) -> None:
     """Files are rolled at segment.bytes, and one after the other they hold rising offsets."""
+    monkeypatch.setattr(foldtasks, "RECORDS", in_tasks)
     rng = random.Random(1)
-    rows = [row(0, offset, b"%d" % offset, rng.randbytes(20_000)) for offset in range(1500)]
-    state = published(ingested(storage, new_state({0: 0}), [read_all(rows, {0: (0, 1500)})]), {0: 1500})
+    rows = [row(0, offset, b"%d" % offset, rng.randbytes(20_000)) for offset in range(3000)]
+    state = published(ingested(storage, new_state({0: 0}), [read_all(rows, {0: (0, 3000)})]), {0: 3000})
     policy = CompactionPolicy(segment_bytes=4 << 20)
-    (done,) = clean.full_fold(spark, storage, [log_of(state)], target(storage, "1-c"), policy, now_ms=0)
+    (done,) = clean.full_fold(Rewriter(spark, storage), [log_of(state)], target(storage, "1-c"), policy, now_ms=0)
     files = done.base.files
     assert len(files) > 2
     assert all(one.last < other.first for one, other in pairwise(files))
-    assert sum(file.records for file in files) == 1500
+    assert sum(file.records for file in files) == 3000

@@ -13,6 +13,7 @@ from compactor import clean, manifest, snapshot
 from compactor.actions import PlanFold
 from compactor.local import LocalStorage
 from compactor.policy import CompactionPolicy
+from compactor.rewriter import Rewriter
 from compactor.snapshot import Extra
 from compactor.state import State, apply
 from tests.support.engine import ingested, log_of, new_state, published, read_all, row, target
@@ -42,7 +43,7 @@ def folded(spark: SparkSession, storage: LocalStorage) -> State:
     state = ingested(storage, new_state({0: 0, 1: 0, 2: 6}), [read_all(ROWS, ends)])
     state = published(state, {0: 4, 1: 9})
     logs = [log_of(state, partition) for partition in (0, 1)]
-    return apply(state, clean.full_fold(spark, storage, logs, target(storage, "1-c"), POLICY, NOW))
+    return apply(state, clean.full_fold(Rewriter(spark, storage), logs, target(storage, "1-c"), POLICY, NOW))
 
 
 def test_a_snapshot_is_the_live_records_in_any_tool(

@@ -3,7 +3,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from compactor import counting
@@ -51,7 +51,6 @@ def amount(found: list[Row]) -> Amount:
     return Amount(len(found), sum(map(size_of, found)))
 
 
-@settings(deadline=None)
 @given(records=rows, start=st.integers(0, 5), width=st.integers(0, 12))
 def test_last_records_are_those_of_a_dict(records: list[Row], start: int, width: int) -> None:
     """Of any range, by what a full fold makes of each: what lives, gets a horizon, waits for it, has passed it."""
@@ -74,7 +73,6 @@ def test_last_records_are_those_of_a_dict(records: list[Row], start: int, width:
     )
 
 
-@settings(deadline=None)
 @given(records=rows, cut=st.integers(1, 11))
 def test_a_census_counts_each_part(records: list[Row], cut: int) -> None:
     """Records, bytes and rejected records between bounds; timestamps that say nothing are not the oldest."""

@@ -87,7 +87,7 @@ def test_nothing_is_folded_across_a_break(held: int) -> None:
 
 def test_what_comes_out_is_cut_to_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many records leave in batches of the size of a row group."""
-    monkeypatch.setattr("compactor.prefold.ROW_GROUP_BYTES", 1_000)
+    monkeypatch.setattr("compactor.runfile.ROW_GROUP_BYTES", 1_000)
     rows = numbered([(0, b"%d" % number, False) for number in range(100)])
     found = [one for one in Prefold().latest([batch(rows)]) if one is not None]
     assert offsets(found) == list(range(100))

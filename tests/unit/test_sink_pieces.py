@@ -39,7 +39,7 @@ def run(found: list[tuple[int, bytes, list[bytes]]]) -> pa.RecordBatch:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(records, st.integers(1, 60), st.integers(1, 7), st.integers(1, 20))
 def test_pieces_are_the_stream(found: list[tuple[int, bytes, list[bytes]]], size: int, rows: int, cut: int) -> None:
     """However batches and limits fall: all records in order, one partition a piece, limits kept, one last each."""
@@ -53,7 +53,7 @@ def test_pieces_are_the_stream(found: list[tuple[int, bytes, list[bytes]]], size
     assert sorted(piece.tp for piece in got if piece.last) == PARTITIONS
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(records, st.integers(1, 100))
 def test_loads_keep_to_their_size(found: list[tuple[int, bytes, list[bytes]]], size: int) -> None:
     """A load holds what fits; only a single piece may be larger."""
@@ -78,7 +78,7 @@ def test_bytes_of_rows_count_what_the_measure_counts() -> None:
     assert row_bytes(found.slice(1, 2)).tolist() == [9, 0]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     records.filter(bool),
     st.sets(st.integers(0, 59), max_size=4),

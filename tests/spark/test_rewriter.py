@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+from pyspark.sql import SparkSession
+
+from compactor import foldjob, foldtasks, reading
+from compactor.keep import Keep
+from compactor.local import LocalStorage
+from compactor.log import Run
+from compactor.parts import Part
+from compactor.reading import Slice, between
+from compactor.rewriter import Rewriter
+from compactor.state import State
+from compactor.tombstones import Fate, fate
+from tests.support.engine import Row, ingested, log_of, new_state, read_all, row, target
+
+KEYS = [b"", b"\x00", b"a", b"ab", b"\xff", b"a" * 300, None]
+NOW = 500
+
+
+def rows_of(seed: int, lo: int, hi: int) -> list[Row]:
+    chance = random.Random(seed)
+    return [
+        row(
+            partition,
+            offset,
+            chance.choice([*KEYS, b"%d" % offset]),
+            chance.choice([None, b"v%d" % offset]),
+            headers=[{"key": "h", "value": b"1"}] if chance.random() < 0.2 else [],
+            rejected="undecodable" if chance.random() < 0.1 else None,
+        )
+        for offset in range(lo, hi)
+        for partition in range(3)
+        if chance.random() < 0.8
+    ]
+
+
+def filled(storage: LocalStorage, seed: int = 0) -> State:
+    """Three partitions of 60 offsets in three runs, a file of each for all partitions."""
+    state = new_state(dict.fromkeys(range(3), 0))
+    for number in range(3):
+        lo, hi = 20 * number, 20 * number + 20
+        read = read_all(rows_of(100 * seed + number, lo, hi), dict.fromkeys(range(3), (lo, hi)))
+        state = ingested(storage, state, [read], now_ms=number)
+    return state
+
+
+def content(storage: LocalStorage, part: Slice, written: tuple[Part, ...]) -> list[Row]:
+    """The records, and their horizons, of what was written of `part`."""
+    files = tuple(one.file for one in written)
+    run = Run(start=part.start, end=part.end, level=1, files=files, records=0, bytes=0)
+    kept = Slice(tp=part.tp, start=part.start, end=part.end, runs=(run,))
+    return [one for batch in reading.read(storage, kept) for one in batch.to_pylist()]
+
+
+def figures(written: tuple[Part, ...]) -> tuple[int, ...]:
+    sizes = [(one.file.records, one.file.bytes, one.tombstones, one.horizons, one.rejected) for one in written]
+    return tuple(map(sum, zip(*sizes, strict=True)))
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(
+    "keep",
+    [Keep(horizons=(700, 800, 900), now_ms=NOW), Keep(), Keep(by_key=False)],
+    ids=["full fold", "merge", "raw copy"],
+)
+def test_tasks_leave_what_sparks_fold_leaves(spark: SparkSession, storage: LocalStorage, seed: int, keep: Keep) -> None:
+    """Nobody can tell from the runs which of the two has written them."""
+    state = filled(storage, seed)
+    slices = [between(log, 7 * seed, 60 - 5 * seed) for log in state.logs]
+    by_tasks = foldtasks.rewrite(spark, storage, slices, target(storage, "1-t"), keep, "clean.write")
+    by_spark = foldjob.rewrite(spark, storage, slices, target(storage, "1-s"), keep, "clean.write")
+    for part, ours, theirs in zip(slices, by_tasks, by_spark, strict=True):
+        assert ours
+        assert content(storage, part, ours) == content(storage, part, theirs)
+        assert figures(ours) == figures(theirs)
+
+
+def test_a_second_fold_drops_what_a_first_has_stamped(spark: SparkSession, storage: LocalStorage) -> None:
+    """On batches as `tombstones.fate` has it of one tombstone; what has a value never gets a horizon."""
+    state = filled(storage)
+    slices = [between(log, 0, 60) for log in state.logs]
+    first = Keep(horizons=(700, 700, 700), now_ms=NOW)
+    (stamped, *_) = foldtasks.rewrite(spark, storage, slices, target(storage, "1-a"), first, "clean.write")
+    assert stamped
+    rows = content(storage, slices[0], stamped)
+    tombstones = [one for one in rows if one["value"] is None]
+    assert tombstones
+    assert {one["delete_horizon"] for one in tombstones} == {700}
+    assert {one["delete_horizon"] for one in rows if one["value"] is not None} == {None}
+    run = Run(start=0, end=60, level=-1, files=tuple(one.file for one in stamped), records=0, bytes=0)
+    again = [Slice(tp=slices[0].tp, start=0, end=60, runs=(run,))]
+    for now_ms, gone in ((699, False), (700, True)):
+        keep = Keep(horizons=(9000,), now_ms=now_ms)
+        (found,) = foldtasks.rewrite(spark, storage, again, target(storage, f"1-{now_ms}"), keep, "clean.write")
+        assert found
+        kept = content(storage, again[0], found)
+        assert (fate(700, now_ms) is Fate.DROP) is gone
+        assert kept == ([one for one in rows if one["value"] is not None] if gone else rows)
+
+
+def test_a_damaged_file_is_left_to_spark(spark: SparkSession, storage: LocalStorage) -> None:
+    """A damaged page can end the process that decodes it: Spark's fold names it, or reads around it."""
+    state = filled(storage)
+    slices = [between(log, 0, 60) for log in state.logs]
+    assert all(foldtasks.rewrite(spark, storage, slices, target(storage, "1-a"), Keep(), "clean.write"))
+    path = log_of(state).runs[1].files[0].path
+    data = bytearray(storage.read(path))
+    data[len(data) // 3] ^= 0xFF
+    storage.delete(path)
+    storage.write(path, bytes(data))
+    assert foldtasks.rewrite(spark, storage, slices, target(storage, "1-b"), Keep(), "clean.write") == (None,) * 3
+
+
+def test_keys_that_are_longer_than_thought_are_left_to_spark(
+    spark: SparkSession, storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How long keys are no catalog says: a task that sees too much of them stops, and all is folded all the same."""
+    state = filled(storage)
+    slices = [between(log, 0, 60) for log in state.logs]
+    monkeypatch.setattr(foldtasks, "KEY_BYTES", 100)
+    assert foldtasks.rewrite(spark, storage, slices, target(storage, "1-a"), Keep(), "clean.write") == (None,) * 3
+    done = Rewriter(spark, storage).rewrite(slices, target(storage, "1-b"), Keep(), "clean.write")
+    wanted = foldjob.rewrite(spark, storage, slices, target(storage, "1-c"), Keep(), "clean.write")
+    assert [figures(one) for one in done] == [figures(one) for one in wanted]
+
+
+def test_what_is_left_is_folded_with_its_own_horizons(
+    spark: SparkSession, storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some logs by tasks, others by Spark, in one answer: each has the horizon of its number."""
+    state = filled(storage)
+    slices = [between(log_of(state, p), 0, (20, 60, 20)[p]) for p in range(3)]
+    monkeypatch.setattr(foldtasks, "RECORDS", 25 * spark.sparkContext.defaultParallelism)
+    keep = Keep(horizons=(701, 702, 703), now_ms=NOW)
+    assert foldtasks.rewrite(spark, storage, slices, target(storage, "1-a"), keep, "clean.write")[1] is None
+    done = Rewriter(spark, storage).rewrite(slices, target(storage, "1-b"), keep, "clean.write")
+    for part, written, horizon in zip(slices, done, keep.horizons or (), strict=True):
+        assert {one["delete_horizon"] for one in content(storage, part, written)} == {None, horizon}
+
+
+def test_a_task_whose_process_ends_is_sparks_from_then_on(
+    spark: SparkSession, storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Perhaps for want of memory: the same would end the next one as well, and Spark's fold spills."""
+    state = filled(storage)
+    slices = [between(log, 0, 60) for log in state.logs]
+    tried = []
+
+    def dying(*_: object) -> None:
+        tried.append(1)
+        raise RuntimeError("Python worker exited unexpectedly (crashed)")
+
+    monkeypatch.setattr(foldtasks, "rewrite", dying)
+    rewriter = Rewriter(spark, storage)
+    for number in range(2):
+        done = rewriter.rewrite(slices, target(storage, f"1-{number}"), Keep(), "clean.write")
+        assert all(done)
+    assert tried == [1]
+
+
+def test_rejected_records_stay_in_a_raw_copy(spark: SparkSession, storage: LocalStorage) -> None:
+    """A policy that does not compact merges runs and leaves nothing out."""
+    state = filled(storage)
+    part = between(log_of(state), 0, 60)
+    before = [one for batch in reading.read(storage, part) for one in batch.to_pylist()]
+    assert any(one["rejected"] for one in before)
+    (done,) = foldtasks.rewrite(spark, storage, [part], target(storage), Keep(by_key=False), "merge.write")
+    assert done
+    assert content(storage, part, done) == before
