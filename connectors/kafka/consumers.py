@@ -35,8 +35,9 @@ PINNED: Final[dict[str, Setting]] = {
 """What no override may change: reading is exact because of it."""
 
 DEFAULTS: Final[dict[str, Setting]] = {
-    # With librdkafka's own 100,000 records and 1 s of back-off a process reads a third of what it can.
-    "queued.min.messages": 1_000_000,
+    # With librdkafka's own 100,000 records and 1 s of back-off a process reads a third of what it can; a million small
+    # records take 400 MiB while they wait, whatever their own bytes are.
+    "queued.min.messages": 200_000,
     "fetch.queue.backoff.ms": 1,
     # What is read is always there; a long poll would only hold up the next assignment of a kept consumer.
     "fetch.wait.max.ms": 20,
