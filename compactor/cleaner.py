@@ -155,7 +155,8 @@ class Cleaner:
         for found in choice.picked:
             _log.info("fold", topic=found.tp.topic, partition=found.tp.partition, why=found.text)
         self._last = choice.last
-        return self._fold([self._catalog.state.log(found.tp) for found in choice.picked], now_ms)
+        logs = self._catalog.state.by_partition()
+        return self._fold([logs[found.tp] for found in choice.picked], now_ms)
 
     def _survey(self, state: State, now_ms: int) -> tuple[Verdict, ...]:
         settings = self._settings

@@ -103,9 +103,8 @@ def _answers(number: int, bunch: _Bunch, target: RunTarget, failpoint: str, pace
     if last is None:
         yield pa.RecordBatch.from_pylist([{_LEFT: number}], schema=_ANSWERS)
         return
-    for part in runfile.write(pace.kept(_kept(bunch, last, pace)), target, failpoint):
-        answer = parts.to_batch([part])
-        yield answer.append_column(_ANSWERS.field(_LEFT), pa.nulls(answer.num_rows, pa.int32()))
+    answer = parts.to_batch(runfile.write(pace.kept(_kept(bunch, last, pace)), target, failpoint))
+    yield answer.append_column(_ANSWERS.field(_LEFT), pa.nulls(answer.num_rows, pa.int32()))
 
 
 def _is_sound(bunch: _Bunch, pace: Pace) -> bool:
@@ -149,9 +148,8 @@ def _kept(bunch: _Bunch, last: NDArray[np.bool_], pace: Pace) -> Iterator[pa.Rec
         mask = last[row : row + batch.num_rows]
         row += batch.num_rows
         if mask.any():
-            log = batch[LOG][0].as_py()
-            kept = batch.select(record.RUN.names).filter(pa.array(mask))
-            yield from runfile.cut(bunch.keep.of_batch(kept, log))
+            kept = bunch.keep.of_batch(batch.filter(pa.array(mask)))
+            yield from runfile.cut(kept.select(record.RUN.names))
 
 
 def _read(bunch: _Bunch, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

@@ -74,11 +74,10 @@ def written(batches: Iterable[pa.RecordBatch], intake: Intake) -> Iterator[pa.Re
     records: Iterable[pa.RecordBatch | None] = statements.apart(batches, keyed=intake.keyed)
     if intake.folds:
         records = prefold.latest(records)
-    for part in runfile.write(records, intake.target, "ingest.write"):
-        yield _row(parts.to_batch([part]), _PART)
-    for statement in statements.rows():
-        yield _row(statement, _STATED)
-    yield _row(pa.RecordBatch.from_pydict({_BYTES_READ.name: [statements.bytes_read]}), _READ)
+    found = list(runfile.write(records, intake.target, "ingest.write"))
+    yield _rows(parts.to_batch(found), _PART)
+    yield _rows(statements.rows(), _STATED)
+    yield _rows(pa.RecordBatch.from_pydict({_BYTES_READ.name: [statements.bytes_read]}), _READ)
 
 
 def gathered(frame: DataFrame) -> Batch:
@@ -97,7 +96,7 @@ def gathered(frame: DataFrame) -> Batch:
     )
 
 
-def _row(rows: pa.RecordBatch, kind: str) -> pa.RecordBatch:
+def _rows(rows: pa.RecordBatch, kind: str) -> pa.RecordBatch:
     """`rows` with all columns of WRITTEN, null where they have none of that name."""
     size, names = rows.num_rows, set(rows.schema.names)
     columns = [

@@ -38,12 +38,13 @@ class Keep(Struct, frozen=True, kw_only=True):
         kept = fold.survivors(frame)
         return kept if self.horizons is None else _without_expired(kept, self.horizons, self.now_ms)
 
-    def of_batch(self, batch: pa.RecordBatch, log: int) -> pa.RecordBatch:
-        """What is kept of `batch`, survivors of slice `log`: tombstones get their horizon, what has expired goes."""
+    def of_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """What is kept of survivors (`fold.SCAN`): tombstones get their slice's horizon, what has expired goes."""
         if self.horizons is None:
             return batch
         tombstone, horizon = pc.is_null(batch["value"]), batch["delete_horizon"]
-        stamped = pc.if_else(tombstone, pc.coalesce(horizon, pa.scalar(self.horizons[log], pa.int64())), None)
+        own = pa.array(self.horizons, pa.int64()).take(batch[fold.LOG])
+        stamped = pc.if_else(tombstone, pc.coalesce(horizon, own), None)
         kept = batch.set_column(batch.schema.get_field_index("delete_horizon"), "delete_horizon", stamped)
         passed = pc.and_(tombstone, pc.coalesce(pc.less_equal(horizon, self.now_ms), False))
         return kept.filter(pc.invert(passed))

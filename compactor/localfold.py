@@ -16,8 +16,10 @@ import pyarrow.parquet as pq
 
 from compactor.fold import LOG, SCAN
 from compactor.lastrows import last_rows
-from compactor.reading import Slice, trimmed
+from compactor.parts import PARTITION
+from compactor.reading import Slice, bounds_of, trimmed
 from compactor.record import RUN, TopicPartition
+from compactor.runfile import split
 from compactor.storage import Storage
 from compactor.wants import Want, files_of, wants_of
 
@@ -67,16 +69,23 @@ def of_file(opened: pq.ParquetFile, wanted: Sequence[Want], columns: Sequence[st
     for want in wanted:
         wants.setdefault(want.tp, []).append(want)
     for group in range(opened.num_row_groups):
-        inside = _inside(opened.metadata.row_group(group), wants)
+        bounds = bounds_of(opened.metadata.row_group(group))
+        if bounds.tp is None:
+            yield from _of_shared(opened.read_row_group(group, [*{*columns, *PARTITION}]), wants, columns)
+            continue
+        inside = [want for want in wants.get(bounds.tp, ()) if bounds.first < want.end and bounds.last >= want.start]
         for batch in opened.read_row_group(group, list(columns)).to_batches() if inside else ():
             yield from (_numbered(batch, want) for want in inside)
 
 
-def _inside(group: pq.RowGroupMetaData, wants: Mapping[TopicPartition, Sequence[Want]]) -> list[Want]:
-    """Those of `wants` of which a row group, which is one partition's, may hold anything."""
-    topic, partition, offset = (group.column(column).statistics for column in range(3))
-    own = wants.get(TopicPartition(topic.min, partition.min), ())
-    return [want for want in own if offset.min < want.end and offset.max >= want.start]
+def _of_shared(
+    rows: pa.Table, wants: Mapping[TopicPartition, Sequence[Want]], columns: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """What is wanted of a row group that several partitions share: little of each, so all of it at once."""
+    pieces = ((tp, rows) for batch in rows.to_batches() for tp, rows in split(batch))
+    found = [_numbered(rows.select(columns), want) for tp, rows in pieces for want in wants.get(tp, ())]
+    if found:
+        yield pa.concat_batches(found)
 
 
 def _numbered(batch: pa.RecordBatch, want: Want) -> pa.RecordBatch:

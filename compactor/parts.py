@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Struct
 from msgspec.structs import replace
+from numpy.typing import NDArray
 
 from compactor import record
 from compactor.errors import DEFECT, FoldError
@@ -41,6 +43,12 @@ class Part(OfPartition, Struct, frozen=True, kw_only=True):
 FUTURE_MS: Final = 60_000
 """A record that is stamped so much later than it arrived is stamped in the future."""
 
+PARTITION: Final = ("topic", "partition")
+"""The columns that name a partition."""
+
+_MOST: Final = np.iinfo(np.int64).max
+"""No smaller than any value."""
+
 _TEXT: Final = ("topic", "path", "sha256", "footer", "first_rejected_reason")
 _FILE: Final = tuple(RunFile.__struct_fields__)
 _OWN: Final = tuple(name for name in Part.__struct_fields__ if name != "file")
@@ -65,57 +73,87 @@ def _fields(value: Struct, names: Iterable[str]) -> dict[str, Any]:
     return {name: getattr(value, name) for name in names}
 
 
-def part_of(tp: TopicPartition, path: str, table: pa.Table, arrived_ms: int | None = None) -> Part:
-    """What `table`, the rows of one partition by offset, comes to; the file's own figures are not known yet.
+def starts(batch: pa.RecordBatch) -> NDArray[np.int64]:
+    """The rows at which a partition begins that is not the one of the row before; the first row is one."""
+    changes = [pc.not_equal(batch[name].slice(1), batch[name].slice(0, len(batch) - 1)) for name in PARTITION]
+    return np.concatenate(([0], 1 + pc.indices_nonzero(pc.or_(*changes)).to_numpy().astype(np.int64)))
 
-    `arrived_ms` is when they were ingested; None where they are only rewritten.
+
+def parts_of(path: str, batch: pa.RecordBatch, arrived_ms: int | None = None) -> list[Part]:
+    """What `batch` (record.RUN), by partition and offset, comes to for each; the file's own figures are not known yet.
+
+    `arrived_ms` is when the records were ingested; None where they are only rewritten. FoldError where offsets do not
+    rise.
     """
-    offsets = table["offset"]
-    _check_rising(tp, offsets)
-    refused = pc.is_valid(table["rejected"])
-    tombstones = pc.and_not(pc.is_null(table["value"]), refused)
-    keyless = pc.and_not(pc.is_null(table["key"]), refused)
-    horizons = table["delete_horizon"]
-    first = pc.index(refused, True).as_py()
-    newest_ms = pc.max(table["timestamp"]).as_py()
-    return Part(
-        topic=tp.topic,
-        partition=tp.partition,
-        file=RunFile(
-            path=path,
-            first=offsets[0].as_py(),
-            last=offsets[-1].as_py(),
-            records=len(offsets),
-            bytes=record.measure(table),
-            file_bytes=0,
-            sha256="",
-            newest_ms=newest_ms,
-            keyless=pc.sum(keyless).as_py(),
-        ),
-        tombstones=pc.sum(tombstones).as_py(),
-        rejected=pc.sum(refused).as_py(),
-        future=0 if arrived_ms is None else _later(table["timestamp"], arrived_ms + FUTURE_MS),
-        max_timestamp=newest_ms,
-        min_timestamp=_smallest(table["timestamp"]),
-        horizons=len(horizons) - horizons.null_count,
-        next_horizon_ms=pc.min(horizons).as_py(),
-        first_rejected_offset=offsets[first].as_py() if first >= 0 else None,
-        first_rejected_reason=table["rejected"][first].as_py() if first >= 0 else None,
-    )
+    first = starts(batch)
+    last = np.append(first[1:], batch.num_rows) - 1
+    rows = _Rows(batch, first)
+    rows.check_rising()
+    refused = _flags(pc.is_valid(batch["rejected"]))
+    stamps, horizons = rows.longs("timestamp"), batch["delete_horizon"]
+    stamped = _flags(pc.is_valid(horizons))
+    future = np.zeros(len(refused), np.bool_) if arrived_ms is None else stamps > arrived_ms + FUTURE_MS
+    offsets = rows.longs("offset")
+    size = len(first)
+    refusals = rows.least(np.arange(len(refused)), refused)
+    newest_ms = rows.most(stamps)
+    columns: dict[str, Sequence[Any]] = {
+        **{name: batch[name].take(pa.array(first)).to_pylist() for name in PARTITION},
+        "path": [path] * size,
+        "first": offsets[first].tolist(),
+        "last": offsets[last].tolist(),
+        "records": (last - first + 1).tolist(),
+        "bytes": rows.total(record.sizes(batch)),
+        "file_bytes": [0] * size,
+        "sha256": [""] * size,
+        "newest_ms": newest_ms,
+        "footer": [None] * size,
+        "keyless": rows.total(_flags(pc.is_null(batch["key"])) & ~refused),
+        "tombstones": rows.total(_flags(pc.is_null(batch["value"])) & ~refused),
+        "rejected": rows.total(refused),
+        "future": rows.total(future),
+        "max_timestamp": newest_ms,
+        "min_timestamp": rows.least(stamps, stamps > 0),
+        "horizons": rows.total(stamped),
+        "next_horizon_ms": rows.least(pc.fill_null(horizons, 0).to_numpy(), stamped),
+        "first_rejected_offset": [None if row is None else int(offsets[row]) for row in refusals],
+        "first_rejected_reason": [None if row is None else batch["rejected"][row].as_py() for row in refusals],
+    }
+    return [from_row(dict(zip(columns, values, strict=True))) for values in zip(*columns.values(), strict=True)]
 
 
-def _later(timestamps: pa.ChunkedArray, than_ms: int) -> int:
-    return int(pc.sum(pc.greater(timestamps, than_ms)).as_py() or 0)
+class _Rows:
+    """The rows of a batch, and sums over those of each partition, which begin at the rows `first`."""
+
+    def __init__(self, batch: pa.RecordBatch, first: NDArray[np.int64]) -> None:
+        self._batch = batch
+        self._first = first
+
+    def longs(self, name: str) -> NDArray[np.int64]:
+        return self._batch[name].to_numpy()
+
+    def total(self, values: NDArray[Any]) -> list[int]:
+        return np.add.reduceat(values.astype(np.int64), self._first).tolist()
+
+    def least(self, values: NDArray[np.int64], among: NDArray[np.bool_]) -> list[int | None]:
+        """The smallest of those `among` them; None where none is."""
+        found = np.minimum.reduceat(np.where(among, values, _MOST), self._first).tolist()
+        return [one if count else None for one, count in zip(found, self.total(among), strict=True)]
+
+    def most(self, values: NDArray[np.int64]) -> list[int]:
+        return np.maximum.reduceat(values, self._first).tolist()
+
+    def check_rising(self) -> None:
+        falls = np.diff(self.longs("offset")) <= 0
+        falls[self._first[1:] - 1] = False
+        if falls.any():
+            row = int(np.argmax(falls))
+            tp = TopicPartition(*(self._batch[name][row].as_py() for name in PARTITION))
+            raise FoldError(f"{tp}: offsets do not rise in a run that is being written.", DEFECT)
 
 
-def _smallest(timestamps: pa.ChunkedArray) -> int | None:
-    return pc.min(timestamps.filter(pc.greater(timestamps, 0))).as_py()
-
-
-def _check_rising(tp: TopicPartition, offsets: pa.ChunkedArray) -> None:
-    rising = pc.all(pc.greater(offsets.slice(1), offsets.slice(0, len(offsets) - 1))).as_py()
-    if rising is False:
-        raise FoldError(f"{tp}: offsets do not rise in a run that is being written.", DEFECT)
+def _flags(column: pa.Array) -> NDArray[np.bool_]:
+    return column.to_numpy(zero_copy_only=False)
 
 
 def within(part: Slice, written: Iterable[Part]) -> tuple[Part, ...]:

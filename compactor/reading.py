@@ -16,6 +16,7 @@ from compactor.log import PartitionLog, Run, RunFile
 from compactor.record import TopicPartition
 from compactor.storage import Storage
 
+_MOST_PARTITION: Final = (1 << 31) - 1
 _ROWS: Final = 8192
 """A batch has as many records at most."""
 
@@ -77,22 +78,48 @@ def read_extent(storage: Storage, extent: Extent, columns: Sequence[str] | None 
         storage.open_input(extent.file.path) as source,
         pq.ParquetFile(source, page_checksum_verification=True) as file,
     ):
-        groups = [group for group in range(file.num_row_groups) if _overlaps(file.metadata.row_group(group), extent)]
-        for group in groups:  # one by one: a batch would otherwise gather the rows of several
-            for batch in file.iter_batches(_ROWS, row_groups=[group], columns=[*{*names, "offset"}]):
-                rows = trimmed(batch, extent.start, extent.end)
+        bounds = map(bounds_of, map(file.metadata.row_group, range(file.num_row_groups)))
+        groups = [(number, one) for number, one in enumerate(bounds) if one.overlaps(extent)]
+        for group, alone in ((group, one.tp is not None) for group, one in groups):
+            needed = {*names, "offset", *(() if alone else ("topic", "partition"))}
+            # One by one: a batch would otherwise gather the rows of several.
+            for batch in file.iter_batches(_ROWS, row_groups=[group], columns=[*needed]):
+                rows = trimmed(batch if alone else _of(batch, extent.tp), extent.start, extent.end)
                 if rows.num_rows:
                     yield rows.select(names)
 
 
-def _overlaps(group: pq.RowGroupMetaData, extent: Extent) -> bool:
+class Bounds(Struct, frozen=True):
+    """The smallest and the largest of what a row group holds."""
+
+    least: TopicPartition
+    most: TopicPartition
+    first: int
+    last: int
+
+    @property
+    def tp(self) -> TopicPartition | None:
+        """Its partition; None where several share it."""
+        return self.least if self.least == self.most else None
+
+    def overlaps(self, extent: Extent) -> bool:
+        """Whether it may hold anything of `extent`."""
+        between = self.least <= extent.tp <= self.most
+        return between and self.first < extent.end and self.last >= extent.start
+
+
+def bounds_of(group: pq.RowGroupMetaData) -> Bounds:
+    """Those of a row group of a run's file, whose rows are by topic and partition."""
     topic, partition, offset = (group.column(column).statistics for column in range(3))
-    return bool(
-        topic.min == extent.tp.topic
-        and partition.min == extent.tp.partition
-        and offset.min < extent.end
-        and offset.max >= extent.start
-    )
+    if topic.min == topic.max:
+        least, most = ((topic.min, number) for number in (partition.min, partition.max))
+    else:  # of which topic the smallest partition is nobody knows
+        least, most = (topic.min, 0), (topic.max, _MOST_PARTITION)
+    return Bounds(TopicPartition(*least), TopicPartition(*most), offset.min, offset.max)
+
+
+def _of(batch: pa.RecordBatch, tp: TopicPartition) -> pa.RecordBatch:
+    return batch.filter(pc.and_(pc.equal(batch["topic"], tp.topic), pc.equal(batch["partition"], tp.partition)))
 
 
 def trimmed(batch: pa.RecordBatch, start: int, end: int) -> pa.RecordBatch:

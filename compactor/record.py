@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 
 class TopicPartition(NamedTuple):
@@ -90,6 +92,20 @@ def _spark_type(kind: pa.DataType) -> str:
     if pa.types.is_struct(kind):
         return f"struct<{', '.join(f'`{field.name}`: {_spark_type(field.type)}' for field in kind)}>"
     return _SPARK_TYPES[kind]
+
+
+def sizes(batch: pa.RecordBatch) -> NDArray[np.int64]:
+    """Bytes of each record of `batch`, as `measure` counts them."""
+    own = _lengths(batch["key"]) + _lengths(batch["value"])
+    headers = pc.list_flatten(batch["headers"])
+    if len(headers):
+        each = _lengths(pc.struct_field(headers, 0)) + _lengths(pc.struct_field(headers, 1))
+        np.add.at(own, pc.list_parent_indices(batch["headers"]).to_numpy(), each)
+    return own
+
+
+def _lengths(column: pa.Array) -> NDArray[np.int64]:
+    return pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64)
 
 
 def measure(batch: pa.RecordBatch | pa.Table) -> int:

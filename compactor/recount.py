@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import reduce
 
-import pyarrow as pa
 from msgspec.structs import replace
 
 from compactor.actions import Restate
 from compactor.append import level0
 from compactor.log import PartitionLog, Run, RunFile, exact
-from compactor.parts import Part, completed, joined, part_of
+from compactor.parts import Part, completed, joined, parts_of
 from compactor.reading import Extent, Slice, read_extent
 from compactor.storage import Storage
 
@@ -38,8 +37,7 @@ def _counted(storage: Storage, log: PartitionLog, run: Run, start: int, end: int
 
 def _part(storage: Storage, extent: Extent) -> Iterator[Part]:
     """What of a file lies in the extent; nothing where that holds no record."""
-    batches = read_extent(storage, extent)
-    found = [part_of(extent.tp, extent.file.path, pa.Table.from_batches([batch])) for batch in batches]
+    found = [part for batch in read_extent(storage, extent) for part in parts_of(extent.file.path, batch)]
     if found:
         yield completed(reduce(joined, found), extent.file.file_bytes, extent.file.sha256, extent.file.footer)
 

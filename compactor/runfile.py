@@ -1,12 +1,13 @@
 """The Parquet of runs: many partitions in a file, one in a row group, offsets rising within a partition.
 
 So a thousand partitions do not make a thousand files a micro-batch, and a reader of one of them still reads
-no more than its own row groups.
+little more than its own row groups: only partitions of which there is little share some, as each takes a reader's and
+a writer's time, however few records it has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Final, Self
 
@@ -17,14 +18,15 @@ from msgspec import Struct
 from compactor import jobs, record
 from compactor.failpoints import hit
 from compactor.parquetfile import ParquetFile
-from compactor.parts import Part, completed, joined, part_of
+from compactor.parts import PARTITION, Part, completed, joined, parts_of, starts
 from compactor.record import TopicPartition
 from compactor.storage import Storage
 
-_PARTITION: Final = ("topic", "partition")
-
 ROW_GROUP_BYTES: Final = 16 << 20
 """Arrow bytes at which a partition's buffer becomes a row group."""
+
+SHARED_BYTES: Final = 64 << 10
+"""A partition's buffer of less does not get a row group of its own."""
 
 TASK_BYTES: Final = 128 << 20
 """Arrow bytes that a task holds at most: beyond, its largest buffer becomes a row group, however small."""
@@ -53,23 +55,13 @@ def split(batch: pa.RecordBatch) -> Iterator[tuple[TopicPartition, pa.RecordBatc
     """The rows of `batch` by partition, each by offset."""
     if batch.num_rows == 0:
         return
-    if not _is_one(batch):
-        order = [(name, "ascending") for name in ("topic", "partition", "offset")]
+    if len(starts(batch)) > 1:
+        order = [(name, "ascending") for name in (*PARTITION, "offset")]
         batch = batch.take(pc.sort_indices(batch, sort_keys=order))
-    starts = _starts(batch)
-    for start, end in zip(starts, [*starts[1:], batch.num_rows], strict=True):
-        tp = TopicPartition(batch["topic"][start].as_py(), batch["partition"][start].as_py())
-        yield tp, batch.slice(start, end - start)
-
-
-def _is_one(batch: pa.RecordBatch) -> bool:
-    return len(_starts(batch)) == 1
-
-
-def _starts(batch: pa.RecordBatch) -> list[int]:
-    """The rows at which a partition begins that is not the one of the row before."""
-    changes = [pc.not_equal(batch[name].slice(1), batch[name].slice(0, len(batch) - 1)) for name in _PARTITION]
-    return [0, *(row + 1 for row in pc.indices_nonzero(pc.or_(*changes)).to_pylist())]
+    first = starts(batch)
+    named = zip(*(batch[name].take(pa.array(first)).to_pylist() for name in PARTITION), strict=True)
+    for tp, start, end in zip(named, first.tolist(), [*first.tolist()[1:], batch.num_rows], strict=True):
+        yield TopicPartition(*tp), batch.slice(start, end - start)
 
 
 def write(batches: Iterable[pa.RecordBatch | None], target: RunTarget, failpoint: str) -> Iterator[Part]:
@@ -123,24 +115,29 @@ class _Writer:
             buffer.add(rows)
             self._held += buffer.bytes
             if buffer.bytes >= ROW_GROUP_BYTES:
-                yield from self._flush(tp)
+                yield from self._flush([tp])
         while self._held > TASK_BYTES:
-            yield from self._flush(max(self._buffers, key=lambda tp: self._buffers[tp].bytes))
+            yield from self._flush([max(self._buffers, key=lambda tp: self._buffers[tp].bytes)])
 
     def finish(self) -> Iterator[Part]:
-        for tp in sorted(self._buffers):
-            yield from self._flush(tp)
+        small = sorted(tp for tp, buffer in self._buffers.items() if buffer.bytes < SHARED_BYTES)
+        for tp in sorted(self._buffers.keys() - small):
+            yield from self._flush([tp])
+        yield from self._flush(small)
         yield from self._close()
 
-    def _flush(self, tp: TopicPartition) -> Iterator[Part]:
-        buffer = self._buffers.pop(tp)
-        self._held -= buffer.bytes
+    def _flush(self, tps: Sequence[TopicPartition]) -> Iterator[Part]:
+        """One row group of all that waits of `tps`, which are in order."""
+        if not tps:
+            return
+        buffers = [self._buffers.pop(tp) for tp in tps]
+        self._held -= sum(buffer.bytes for buffer in buffers)
         file = self._open()
-        table = pa.Table.from_batches(buffer.batches, record.RUN)
-        part = part_of(tp, file.path, table, self._target.arrived_ms)
-        known = self._parts.get(tp)
-        self._parts[tp] = joined(known, part) if known else part
-        file.write(table)
+        rows = pa.concat_batches([batch for buffer in buffers for batch in buffer.batches])
+        for part in parts_of(file.path, rows, self._target.arrived_ms):
+            known = self._parts.get(part.tp)
+            self._parts[part.tp] = joined(known, part) if known else part
+        file.write(pa.Table.from_batches([rows]))
         if file.bytes >= self._target.max_bytes:
             yield from self._close()
 
@@ -158,5 +155,6 @@ class _Writer:
             pass
         hit(self._failpoint)
         parts, self._parts = self._parts, {}
+        size, sha256, footer = file.bytes, file.sha256, file.footer
         for part in parts.values():
-            yield completed(part, file.bytes, file.sha256, file.footer)
+            yield completed(part, size, sha256, footer)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -28,7 +28,7 @@ class Statements:
         self.bytes_read = 0
         self._superseded = superseded
         self._open: dict[TopicPartition, pa.RecordBatch] = {}
-        self._done: list[pa.RecordBatch] = []
+        self._done: list[tuple[pa.RecordBatch, int]] = []
 
     def apart(self, batches: Iterable[pa.RecordBatch], *, keyed: bool) -> Iterator[pa.RecordBatch | None]:
         """The records of `batches` as a run keeps them; the statements are put aside.
@@ -49,15 +49,15 @@ class Statements:
                     self.bytes_read += record.measure(piece)
                     yield _as_run(piece, needs_key=keyed)
 
-    def rows(self) -> list[pa.RecordBatch]:
+    def rows(self) -> pa.RecordBatch:
         """All of them, once everything is written: the fields of record.RANGE as columns, and SUPERSEDED."""
         self._close()
-        return self._done
+        return _flat([one for one, _ in self._done], [superseded for _, superseded in self._done])
 
     def _close(self) -> None:
         """Whatever came before is folded and written by now."""
         for tp, statement in self._open.items():
-            self._done.append(_flat(statement, self._superseded.pop(tp, 0)))
+            self._done.append((statement, self._superseded.pop(tp, 0)))
         self._open.clear()
 
 
@@ -87,9 +87,10 @@ def _as_run(batch: pa.RecordBatch, *, needs_key: bool) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([*known, pa.nulls(size, pa.int64()), rejected], schema=record.RUN)
 
 
-def _flat(statement: pa.RecordBatch, superseded: int) -> pa.RecordBatch:
-    """A statement with the fields of `range` as columns, and what was left out of its records."""
+def _flat(statements: Sequence[pa.RecordBatch], superseded: Sequence[int]) -> pa.RecordBatch:
+    """Statements with the fields of `range` as columns, and what was left out of the records of each."""
     names = record.RANGE.names
-    stated = [pc.struct_field(statement["range"], name) for name in names]
-    columns = [statement["topic"], statement["partition"], *stated, pa.array([superseded], SUPERSEDED.type)]
+    rows = pa.concat_batches(statements) if statements else pa.RecordBatch.from_pylist([], record.SOURCE)
+    stated = [pc.struct_field(rows["range"], name) for name in names]
+    columns = [rows["topic"], rows["partition"], *stated, pa.array(superseded, SUPERSEDED.type)]
     return pa.RecordBatch.from_arrays(columns, names=["topic", "partition", *names, SUPERSEDED.name])

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from compactor import ingest, reading
+from compactor import ingest, reading, runfile
 from compactor.errors import GapError, IngestError, StorageError
 from compactor.local import LocalStorage
 from compactor.state import State, apply
@@ -71,18 +71,24 @@ def test_a_frame_is_used_once(spark: SparkSession, storage: LocalStorage) -> Non
     assert reads.value == 1
 
 
-def test_partitions_of_a_task_share_a_file_but_no_row_group(spark: SparkSession, storage: LocalStorage) -> None:
-    """A thousand partitions in one batch make one file a task, whose row groups hold one partition each."""
+def test_partitions_of_a_task_share_a_file_and_those_with_little_a_row_group(
+    spark: SparkSession, storage: LocalStorage
+) -> None:
+    """A thousand partitions in one batch make one file a task; only what there is much of has row groups of its own."""
     tasks = []
     for first in (0, 500):
         rows = [one for offset in range(3) for p in range(first, first + 500) for one in records(p, offset, offset + 1)]
-        tasks.append(read_all(rows, dict.fromkeys(range(first, first + 500), (0, 3))))
+        much = [row(first + 7, 3 + n, b"%d" % n, bytes(runfile.SHARED_BYTES // 2)) for n in range(2)]
+        ends = {p: (0, 5 if p == first + 7 else 3) for p in range(first, first + 500)}
+        tasks.append(read_all([*rows, *much], ends))
     batch = ingest.gathered(source_frame(spark, intake(storage), *tasks))
     assert len({part.file.path for part in batch.parts}) == 2
     assert len(batch.parts) == 1000
     file = pq.ParquetFile(storage.open_input(batch.parts[0].file.path))
     groups = [file.metadata.row_group(group) for group in range(file.num_row_groups)]
-    assert all(group.column(1).statistics.min == group.column(1).statistics.max for group in groups)
+    least = batch.parts[0].partition
+    bounds = [(group.column(1).statistics.min, group.column(1).statistics.max, group.num_rows) for group in groups]
+    assert sorted(bounds) == [(least, least + 499, 499 * 3), (least + 7, least + 7, 5)]
 
 
 def test_a_file_is_what_its_part_says(spark: SparkSession, storage: LocalStorage) -> None:

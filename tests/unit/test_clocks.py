@@ -9,10 +9,8 @@ import structlog
 from compactor import record
 from compactor.clocks import Clocks
 from compactor.counters import Counters
-from compactor.parts import FUTURE_MS, Part, joined, part_of
-from compactor.record import TopicPartition
+from compactor.parts import FUTURE_MS, Part, joined, parts_of
 
-TP = TopicPartition("t", 3)
 ARRIVED = 1_000_000
 
 
@@ -21,7 +19,8 @@ def _part(*timestamps: int, first: int = 0, arrived_ms: int | None = ARRIVED) ->
         {"topic": "t", "partition": 3, "offset": first + at, "timestamp": stamp, "timestamp_type": 0, "key": b"k"}
         for at, stamp in enumerate(timestamps)
     ]
-    return part_of(TP, "runs/x", pa.Table.from_pylist(rows, schema=record.RUN), arrived_ms)
+    (part,) = parts_of("runs/x", pa.RecordBatch.from_pylist(rows, schema=record.RUN), arrived_ms)
+    return part
 
 
 @pytest.mark.parametrize(
