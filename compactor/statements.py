@@ -75,6 +75,8 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def _partitions(rows: pa.RecordBatch) -> set[TopicPartition]:
+    if rows.num_rows == 1:
+        return {TopicPartition(rows["topic"][0].as_py(), rows["partition"][0].as_py())}
     return {tp for tp, _ in runfile.split(rows.select(["topic", "partition", "offset"]))}
 
 

@@ -14,8 +14,6 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compactor.record import TopicPartition
-
 TOPIC: Final = "keyfold.source.topic"
 PARTITION: Final = "keyfold.source.partition"
 OFFSET: Final = "keyfold.source.offset"
@@ -27,10 +25,10 @@ Row = tuple[bytes | None, bytes | None, int, list[Header]]
 """Value, key, timestamp in ms, headers."""
 
 
-def records(tp: TopicPartition, batch: pa.RecordBatch, *, source_headers: bool) -> Iterator[Row]:
-    """The rows of `batch`, all of `tp`, as they are published."""
+def records(batch: pa.RecordBatch, *, source_headers: bool) -> Iterator[Row]:
+    """The rows of `batch`, which are by topic and partition, as they are published."""
     kept = original_headers(batch, without=PREFIX)
-    own = _own_headers(tp, batch) if source_headers else None
+    own = _own_headers(batch) if source_headers else None
     if kept is None or own is None:
         return rows(batch, own or kept or repeat([], batch.num_rows))
     return rows(batch, map(add, kept, own))
@@ -48,11 +46,22 @@ def _sendable(row: Row) -> Row:
     return (value, key, 1, [*headers, (TIMESTAMP, b"0")]) if timestamp == 0 else row
 
 
-def _own_headers(tp: TopicPartition, batch: pa.RecordBatch) -> Iterator[list[Header]]:
+def _own_headers(batch: pa.RecordBatch) -> Iterator[list[Header]]:
     """Lazily, as everything per record here: thousands of small lists at once keep the garbage collector busy."""
-    topic, partition = (TOPIC, tp.topic.encode()), (PARTITION, str(tp.partition).encode())
-    offsets = batch["offset"].cast(pa.string()).cast(pa.binary()).to_pylist()
-    return map(list, zip(repeat(topic), repeat(partition), zip(repeat(OFFSET), offsets, strict=False), strict=False))
+    topics, partitions = _one_or_each(TOPIC, batch["topic"]), _one_or_each(PARTITION, batch["partition"])
+    offsets = zip(repeat(OFFSET), _texts(batch["offset"]), strict=False)
+    return map(list, zip(topics, partitions, offsets, strict=False))
+
+
+def _one_or_each(name: str, column: pa.Array) -> Iterator[Header]:
+    """A header with each value of a sorted column; one for all rows where they have the same."""
+    if len(column) and column[0] == column[-1]:
+        return repeat((name, _texts(column.slice(0, 1))[0]))
+    return zip(repeat(name), _texts(column), strict=False)
+
+
+def _texts(column: pa.Array) -> list[bytes]:
+    return column.cast(pa.string()).cast(pa.binary()).to_pylist()
 
 
 def original_headers(batch: pa.RecordBatch, without: str | None = None) -> Iterator[list[Header]] | None:

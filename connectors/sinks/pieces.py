@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from msgspec import Struct
 from msgspec.structs import replace
 
+from compactor.parts import PARTITION, starts
 from compactor.record import TopicPartition
 from connectors.sinks.encode import header_counts, headers_of
 from connectors.sinks.settings import Limits
@@ -60,6 +61,20 @@ def pieces(batches: Iterable[pa.RecordBatch], partitions: Sequence[TopicPartitio
     yield from (Piece(tp=tp, batch=_EMPTY, bytes=0, last=True) for tp in partitions if tp not in seen)
 
 
+def together(found: Iterable[Piece], most_records: int) -> Iterator[list[Piece]]:
+    """Consecutive pieces of one topic with up to `most_records` together; a larger piece is alone."""
+    group: list[Piece] = []
+    room = most_records
+    for piece in found:
+        if group and (piece.records > room or piece.tp.topic != group[0].tp.topic):
+            yield group
+            group, room = [], most_records
+        group.append(piece)
+        room -= piece.records
+    if group:
+        yield group
+
+
 def loads(found: Iterable[Piece], most_bytes: int) -> Iterator[list[Piece]]:
     """Consecutive pieces of up to `most_bytes` together; a larger piece is alone."""
     load: list[Piece] = []
@@ -79,27 +94,22 @@ _EMPTY = pa.RecordBatch.from_pylist([], schema=pa.schema([pa.field("offset", pa.
 
 def _cut(batches: Iterable[pa.RecordBatch], limits: Limits) -> Iterator[Piece]:
     for batch in batches:
-        for part in _by_partition(batch):
-            tp = TopicPartition(part["topic"][0].as_py(), part["partition"][0].as_py())
-            sums = np.cumsum(row_bytes(part))
+        sizes = row_bytes(batch)
+        for tp, first, end in _by_partition(batch):
+            sums = np.cumsum(sizes[first:end])
             for start, stop in _by_size(sums, limits):
                 size = int(sums[stop - 1] - (sums[start - 1] if start else 0))
-                yield Piece(tp=tp, batch=part.slice(start, stop - start), bytes=size, last=False)
+                yield Piece(tp=tp, batch=batch.slice(first + start, stop - start), bytes=size, last=False)
 
 
-def _by_partition(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """`batch` where topic or partition change."""
-    rows = batch.num_rows
-    if rows == 0:
+def _by_partition(batch: pa.RecordBatch) -> Iterator[tuple[TopicPartition, int, int]]:
+    """The rows of each partition of `batch`: from the one number to before the other."""
+    if batch.num_rows == 0:
         return
-    topic, partition = batch["topic"], batch["partition"]
-    changed = pc.or_(
-        pc.not_equal(topic.slice(1), topic.slice(0, rows - 1)),
-        pc.not_equal(partition.slice(1), partition.slice(0, rows - 1)),
-    )
-    starts = [0, *(index + 1 for index in pc.indices_nonzero(changed).to_pylist()), rows]
-    for start, stop in pairwise(starts):
-        yield batch.slice(start, stop - start)
+    first = starts(batch)
+    names = zip(*(batch[name].take(pa.array(first)).to_pylist() for name in PARTITION), strict=True)
+    for name, (start, stop) in zip(names, pairwise((*first.tolist(), batch.num_rows)), strict=True):
+        yield TopicPartition(*name), start, stop
 
 
 def _by_size(sums: Any, limits: Limits) -> Iterator[tuple[int, int]]:

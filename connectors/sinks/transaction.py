@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 from typing import Any, Final
 
+import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Partition
 
@@ -18,9 +20,12 @@ from connectors.kafka.producers import patiently
 from connectors.sinks import dead_letter
 from connectors.sinks import encode as encoding
 from connectors.sinks.ledger import NOTHING, Ledger, Tally
-from connectors.sinks.pieces import Piece
+from connectors.sinks.pieces import Piece, together
 from connectors.sinks.session import Session
 from connectors.sinks.settings import Rules
+
+_TOGETHER: Final = 10_000
+"""Records that are encoded together at most."""
 
 _POLL_S: Final = 0.05
 _PURGED: Final = frozenset((KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT))
@@ -84,26 +89,44 @@ class Transaction:
     def _produce(self, pieces: Sequence[Piece]) -> int:
         """Step 9; ends early when the transaction has been open for as long as it may."""
         until = time.monotonic() + self._session.limits.transaction_s
-        for count, piece in enumerate(pieces):
+        count = 0
+        for group in together(pieces, _TOGETHER):
             if count and time.monotonic() >= until:
-                return count
-            if piece.records:
-                self._produce_piece(piece)
+                break
+            self._produce_group([piece for piece in group if piece.records])
             self._session.producer.poll(0)
             self._check_deliveries()
-        return len(pieces)
+            count += len(group)
+        return count
+
+    def _produce_group(self, pieces: Sequence[Piece]) -> None:
+        """Of many small pieces at once where all goes to one output: each by itself would take as long as hundreds."""
+        output = self._ledger.output(pieces[0].tp) if len(pieces) > 1 else None
+        batch = pa.concat_batches([piece.batch for piece in pieces]) if output else None
+        odd = any(self.refused.get(piece.tp) for piece in pieces)
+        if output is None or batch is None or odd or batch["rejected"].null_count < batch.num_rows:
+            for piece in pieces:
+                self._produce_piece(piece)
+            return
+        rows = encoding.records(batch, source_headers=self._rules.source_headers)
+        self._produce_rows(output, batch["partition"].to_pylist(), rows)
+        for piece in pieces:
+            self._count(piece.tp, Tally(piece.records, piece.bytes))
 
     def _produce_piece(self, piece: Piece) -> None:
         plain, letters = dead_letter.split(piece.tp, piece.batch, self.refused)
         output = self._ledger.output(piece.tp)
         tally = NOTHING
         if output is not None and plain.num_rows:
-            rows = encoding.records(piece.tp, plain, source_headers=self._rules.source_headers)
-            self._produce_rows(output, piece.tp.partition, rows)
+            rows = encoding.records(plain, source_headers=self._rules.source_headers)
+            self._produce_rows(output, repeat(piece.tp.partition), rows)
             tally = Tally(plain.num_rows, piece.bytes if letters is None else measure(plain))
         if letters is not None:
             tally += self._produce_letters(piece.tp, letters)
-        self._tallies[piece.tp] = self._tallies.get(piece.tp, NOTHING) + tally
+        self._count(piece.tp, tally)
+
+    def _count(self, tp: TopicPartition, tally: Tally) -> None:
+        self._tallies[tp] = self._tallies.get(tp, NOTHING) + tally
 
     def _produce_letters(self, tp: TopicPartition, letters: Any) -> Tally:
         bucket, rules = self._session.bucket, self._rules
@@ -113,13 +136,13 @@ class Transaction:
         if rules.dead_letters is None:
             return Tally(refused=refused)
         rows = dead_letter.records(bucket.connector, bucket.plan.bucket, tp, letters, self.refused, rules)
-        self._produce_rows(rules.dead_letters, -1, rows)
+        self._produce_rows(rules.dead_letters, repeat(-1), rows)
         return Tally(dead_letters=letters.num_rows, refused=refused)
 
-    def _produce_rows(self, topic: str, partition: int, rows: Iterator[encoding.Row]) -> None:
+    def _produce_rows(self, topic: str, partitions: Iterable[int], rows: Iterator[encoding.Row]) -> None:
         """The one loop over records in Python: librdkafka takes them one by one. Partition -1: by key."""
         produce, failed = self._session.producer.produce, self._session.failed
-        for value, key, timestamp, headers in rows:
+        for partition, (value, key, timestamp, headers) in zip(partitions, rows, strict=False):
             try:
                 produce(topic, value, key, partition, failed, None, timestamp, headers)
             except BufferError:

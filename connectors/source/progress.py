@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from compactor.record import TopicPartition
 from connectors.source.plan import Range
-from connectors.source.records import statement
+from connectors.source.records import statements
 
 LOOK_S: Final = 1.0
 
@@ -42,9 +42,10 @@ class Cursor:
         """Where a consumer has to go on."""
         return Partition(self.part.topic, self.part.partition, self.position)
 
-    def state(self) -> pa.RecordBatch:
-        """The row that says what was read."""
-        return statement(self.part, self.start, self.records)
+    @property
+    def read(self) -> tuple[Range, int, int]:
+        """What is to be stated of it: the range, where reading it began, how many records it held."""
+        return self.part, self.start, self.records
 
     def skip_to(self, offset: int) -> list[pa.RecordBatch]:
         """Goes on at `offset`, or at the end; what lies between is a gap that the next statement begins with.
@@ -53,7 +54,7 @@ class Cursor:
         """
         stated = []
         if self.position > self.start:
-            stated = [statement(replace(self.part, hi=self.position), self.start, self.records)]
+            stated = [statements([(replace(self.part, hi=self.position), self.start, self.records)])]
             self.part = replace(self.part, lo=self.position)
         self.start = self.position = min(offset, self.part.hi)
         self.records = 0

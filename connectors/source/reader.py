@@ -30,7 +30,7 @@ from connectors.source.options import SourceOptions
 from connectors.source.outcome import Fault, Standing, Verdict
 from connectors.source.plan import Bundle, Topic
 from connectors.source.progress import Cursor, Watch
-from connectors.source.records import Slots, bounded, faulty, to_arrow, whole, with_range, within
+from connectors.source.records import Slots, bounded, faulty, statements, to_arrow, whole, with_range, within
 
 _POLL_S: Final = 0.05
 _AGAIN_S: Final = 0.2
@@ -144,7 +144,7 @@ class _Reading:
             self._session.consumer.pause([Partition(*cursor.key) for cursor in finished])
         for _ in finished:
             hit("source.read")
-        return [cursor.state() for cursor in finished]
+        return [statements(cursor.read for cursor in finished)] if finished else []
 
     def _stated(self, statements: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if self._options.reading.ranges:
@@ -221,7 +221,7 @@ class _Reading:
         log = _log.bind(connector=self._options.connector, topic=cursor.part.topic, partition=cursor.part.partition)
         log.warning("source records are lost", offset=cursor.position, log_start=resume)
         stated = cursor.skip_to(resume)
-        return [*stated, cursor.state()] if cursor.finished else stated
+        return [*stated, statements([cursor.read])] if cursor.finished else stated
 
     def _check_patience(self, cursor: Cursor) -> None:
         if self._watch.idle >= self._options.patience.timeout:

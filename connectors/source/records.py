@@ -5,7 +5,7 @@ Each field is asked for by `map` over the method itself, so that no bytecode run
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain
 from typing import Any, Final
 
@@ -177,8 +177,15 @@ def with_range(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([*batch.columns, pa.nulls(len(batch), RANGE)], schema=SOURCE)
 
 
-def statement(found: Range, start: int, records: int) -> pa.RecordBatch:
-    """The row that states that [lo, hi) was read from `start` on and held so many records."""
-    stated = {"topic_id": found.topic_id, "lo": found.lo, "hi": found.hi, "start": start, "records": records}
-    row = {"topic": found.topic, "partition": found.partition, "offset": found.lo, "range": stated}
-    return pa.RecordBatch.from_pylist([row], schema=SOURCE)
+def statements(read: Iterable[tuple[Range, int, int]]) -> pa.RecordBatch:
+    """For each range, where reading it began and how many records it held, the row that states that it was read."""
+    rows = [
+        {
+            "topic": found.topic,
+            "partition": found.partition,
+            "offset": found.lo,
+            "range": {"topic_id": found.topic_id, "lo": found.lo, "hi": found.hi, "start": start, "records": records},
+        }
+        for found, start, records in read
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=SOURCE)
