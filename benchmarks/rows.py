@@ -41,6 +41,7 @@ ROWS: Final = {
         Row("backlog-1KiB", "values of 1 KiB, against Kafka Streams", "1KiB", KEYFOLD, STREAMS, 6, 12),
         Row("backlog-unique", "each key once, against Kafka Streams", "unique", KEYFOLD, STREAMS, 6, 12),
         Row("backlog-zipf", "Zipf keys, against Kafka Streams", "zipf", KEYFOLD, STREAMS, 6, 12),
+        Row("tombstones", "90 % tombstones, against reading only", "tombstones", KEYFOLD, READING, 0.3, 0.7),
         Row("backlog-1", "1 partition, against Kafka Streams", "1-partition", KEYFOLD, STREAMS, 6, 12),
         Row("backlog-64", "64 partitions, against Kafka Streams", "64-partitions", KEYFOLD, STREAMS, 6, 12),
         Row("backlog-quix", "500,000 records, against Quix Streams", "500k", KEYFOLD, QUIX, 1, 1),
