@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from benchmarks.figure import Figure
+from benchmarks.figure import Figure, percentile
 from benchmarks.kept import TOPIC, Kept
 from benchmarks.modelled import Model
 from compactor.parts import Part
@@ -66,12 +66,6 @@ def _commit(kept: Kept, parts: Sequence[Part], end: int, now_ms: int) -> float:
     kept.append(parts, ends, now_ms)
     kept.publish(now_ms)
     return time.perf_counter() - began
-
-
-def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest of `values` that `share` of them do not exceed."""
-    rising = sorted(values)
-    return rising[min(len(rising) - 1, int(len(rising) * share))]
 
 
 CATALOG: Final = Figure(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -27,3 +27,9 @@ class Figure(Struct, frozen=True):
     def source(self) -> str:
         """The figure whose rounds have its values."""
         return self.same_as or self.id
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The smallest of `values` that `share` of them do not exceed."""
+    rising = sorted(values)
+    return rising[min(len(rising) - 1, int(len(rising) * share))]

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.catalog import CLEANER_EVERY, PARTITIONS, catalog, percentile
+from benchmarks.catalog import CLEANER_EVERY, PARTITIONS, catalog
+from benchmarks.figure import percentile
 from benchmarks.kept import TOPIC, Kept
 from benchmarks.modelled import Model, distinct
 from compactor.log import BASE
