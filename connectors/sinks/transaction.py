@@ -24,9 +24,6 @@ from connectors.sinks.pieces import Piece, together
 from connectors.sinks.session import Session
 from connectors.sinks.settings import Rules
 
-_TOGETHER: Final = 10_000
-"""Records that are encoded together at most."""
-
 _POLL_S: Final = 0.05
 _PURGED: Final = frozenset((KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT))
 
@@ -90,7 +87,7 @@ class Transaction:
         """Step 9; ends early when the transaction has been open for as long as it may."""
         until = time.monotonic() + self._session.limits.transaction_s
         count = 0
-        for group in together(pieces, _TOGETHER):
+        for group in together(pieces, self._session.limits.piece_records):
             if count and time.monotonic() >= until:
                 break
             self._produce_group([piece for piece in group if piece.records])
