@@ -25,7 +25,7 @@ def broken_off(error: BaseException) -> bool:
 def of_its_process(error: BaseException) -> bool:
     """Whether a process of the job died or had no room left: no damaged file does that.
 
-    Spark's JVM reads the runs and names what it cannot read; a publish task reads only what its checksum has proved.
+    Spark's JVM reads the runs and names what it cannot read; other tasks read only what its checksum has proved.
     """
     return any(_NO_FILES.search(str(link)) for link in chain(error))
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 CAREFUL: Final = 32
 """While anything is damaged, no more logs are sent at once than a scan reads by their own row groups: the damaged
-page of one must not be read for the others."""
+page of one must not be read for the others. Those that share a row group cannot be told apart so."""
 
 _log = structlog.get_logger()
 

@@ -1,4 +1,4 @@
-"""The cleaner: what is due is decided by pure rules, done in one Spark job at a time, and committed.
+"""The cleaner: what is due is decided by pure rules, done in one job at a time, and committed.
 
 Steps 13 to 14b of docs/protocol.md, in a thread of its own: nothing here waits for a micro-batch, nor a micro-batch
 for this. What is read lies below published and is never changed by anyone else; a commit is decided on the newest
@@ -93,7 +93,7 @@ class Cleaner:
         clock: Callable[[], int] | None = None,
     ) -> None:
         self._clock = clock
-        self._rewriter = Rewriter(spark, isolation.storage)
+        self._rewriter = Rewriter(spark, isolation.storage, isolation.stopping.is_set)
         self._storage = isolation.storage
         self._catalog = isolation.catalog
         self._settings = settings

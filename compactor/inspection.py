@@ -35,7 +35,7 @@ def damage(
     `known` keeps which files are what was written, for callers that ask about many logs which share files. `stopping`
     is asked before each file; StoppedError where it says so.
 
-    A page that is damaged concerns the partition that it belongs to, a missing file or a damaged footer all that the
+    A page that is damaged concerns the partitions of its row group, a missing file or a damaged footer all that the
     file holds; so does one that the disk cannot read, while the store answers for others. Raises StorageError where it
     does not: that says nothing about a file.
     """

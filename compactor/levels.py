@@ -70,7 +70,7 @@ def due_merge(log: PartitionLog, fold: FoldPolicy) -> MergePlan | None:
 def due_merges(
     logs: Iterable[PartitionLog], fold: FoldPolicy, held: Collection[TopicPartition], budget: int
 ) -> tuple[MergePlan, ...]:
-    """One merge for each log that is due and not `held`, as many as one Spark job of `budget` bytes takes.
+    """One merge for each log that is due and not `held`, as many as one job of `budget` bytes takes.
 
     Most runs first, ties by topic and partition; the first is taken whatever its size.
     """

@@ -16,10 +16,9 @@ import pyarrow.parquet as pq
 
 from compactor.fold import LOG, SCAN
 from compactor.lastrows import last_rows
-from compactor.parts import PARTITION
-from compactor.reading import Slice, bounds_of, trimmed
-from compactor.record import RUN, TopicPartition
-from compactor.runfile import split
+from compactor.reading import Slice
+from compactor.readwants import of_file
+from compactor.record import RUN
 from compactor.storage import Storage
 from compactor.wants import Want, files_of, wants_of
 
@@ -61,34 +60,3 @@ def _scan(files: Files, slices: Sequence[Slice]) -> pa.Table:
 def _of_bytes(data: bytes, wanted: Sequence[Want]) -> Iterator[pa.RecordBatch]:
     with pq.ParquetFile(pa.BufferReader(data)) as opened:
         yield from of_file(opened, wanted, RUN.names)
-
-
-def of_file(opened: pq.ParquetFile, wanted: Sequence[Want], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """What is `wanted` of a file, in its order: `columns`, with `offset` among them, and the number of the slice."""
-    wants: dict[TopicPartition, list[Want]] = {}
-    for want in wanted:
-        wants.setdefault(want.tp, []).append(want)
-    for group in range(opened.num_row_groups):
-        bounds = bounds_of(opened.metadata.row_group(group))
-        if bounds.tp is None:
-            yield from _of_shared(opened.read_row_group(group, [*{*columns, *PARTITION}]), wants, columns)
-            continue
-        inside = [want for want in wants.get(bounds.tp, ()) if bounds.first < want.end and bounds.last >= want.start]
-        for batch in opened.read_row_group(group, list(columns)).to_batches() if inside else ():
-            yield from (_numbered(batch, want) for want in inside)
-
-
-def _of_shared(
-    rows: pa.Table, wants: Mapping[TopicPartition, Sequence[Want]], columns: Sequence[str]
-) -> Iterator[pa.RecordBatch]:
-    """What is wanted of a row group that several partitions share: little of each, so all of it at once."""
-    pieces = ((tp, rows) for batch in rows.to_batches() for tp, rows in split(batch))
-    found = [_numbered(rows.select(columns), want) for tp, rows in pieces for want in wants.get(tp, ())]
-    if found:
-        yield pa.concat_batches(found)
-
-
-def _numbered(batch: pa.RecordBatch, want: Want) -> pa.RecordBatch:
-    """The rows of `batch` that are wanted, with the number of their slice."""
-    rows = trimmed(batch, want.start, want.end)
-    return rows.append_column(SCAN.field(LOG), pa.repeat(pa.scalar(want.log, pa.int32()), rows.num_rows))

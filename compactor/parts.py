@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from compactor import record
 from compactor.errors import DEFECT, FoldError
 from compactor.log import RunFile
+from compactor.partitioned import PARTITION, names, starts
 from compactor.reading import Slice
-from compactor.record import OfPartition, TopicPartition
+from compactor.record import OfPartition
 
 
 class Part(OfPartition, Struct, frozen=True, kw_only=True):
@@ -43,9 +44,6 @@ class Part(OfPartition, Struct, frozen=True, kw_only=True):
 FUTURE_MS: Final = 60_000
 """A record that is stamped so much later than it arrived is stamped in the future."""
 
-PARTITION: Final = ("topic", "partition")
-"""The columns that name a partition."""
-
 _MOST: Final = np.iinfo(np.int64).max
 """No smaller than any value."""
 
@@ -71,12 +69,6 @@ def from_row(row: dict[str, Any]) -> Part:
 
 def _fields(value: Struct, names: Iterable[str]) -> dict[str, Any]:
     return {name: getattr(value, name) for name in names}
-
-
-def starts(batch: pa.RecordBatch) -> NDArray[np.int64]:
-    """The rows at which a partition begins that is not the one of the row before; the first row is one."""
-    changes = [pc.not_equal(batch[name].slice(1), batch[name].slice(0, len(batch) - 1)) for name in PARTITION]
-    return np.concatenate(([0], 1 + pc.indices_nonzero(pc.or_(*changes)).to_numpy().astype(np.int64)))
 
 
 def parts_of(path: str, batch: pa.RecordBatch, arrived_ms: int | None = None) -> list[Part]:
@@ -148,7 +140,7 @@ class _Rows:
         falls[self._first[1:] - 1] = False
         if falls.any():
             row = int(np.argmax(falls))
-            tp = TopicPartition(*(self._batch[name][row].as_py() for name in PARTITION))
+            (tp,) = names(self._batch, np.array([row]))
             raise FoldError(f"{tp}: offsets do not rise in a run that is being written.", DEFECT)
 
 

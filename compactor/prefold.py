@@ -17,13 +17,12 @@ import pyarrow.compute as pc
 from compactor import record
 from compactor.errors import DEFECT, IngestError
 from compactor.lastrows import last_rows
+from compactor.partitioned import PARTITION
 from compactor.record import TopicPartition
 from compactor.runfile import cut
 
 HELD_BYTES: Final = 128 << 20
 """Arrow bytes that a task holds at most before it folds them."""
-
-_PARTITION: Final = ["topic", "partition"]
 
 
 class Prefold:
@@ -77,18 +76,18 @@ class Prefold:
             return
         table = pa.Table.from_batches(self._held, record.RUN).combine_chunks()
         _check_rising(table)
-        rows = last_rows(table, _PARTITION)
+        rows = last_rows(table, PARTITION)
         if len(rows) < table.num_rows:
             left_out = np.ones(table.num_rows, np.bool_)
             left_out[rows] = False
-            self._count(table.select(_PARTITION).filter(pa.array(left_out)))
+            self._count(table.select(PARTITION).filter(pa.array(left_out)))
             table = table.take(pa.array(rows))
         self._held, self._bytes = table.to_batches(), table.nbytes
 
     def _count(self, left_out: pa.Table) -> None:
-        found = left_out.group_by(_PARTITION).aggregate([([], "count_all")])
+        found = left_out.group_by(PARTITION).aggregate([([], "count_all")])
         for topic, partition, count in zip(
-            *(found[name].to_pylist() for name in (*_PARTITION, "count_all")), strict=True
+            *(found[name].to_pylist() for name in (*PARTITION, "count_all")), strict=True
         ):
             self.superseded[TopicPartition(topic, partition)] += count
 
@@ -97,7 +96,7 @@ def _check_rising(table: pa.Table) -> None:
     """Which record is the later one of two is told by their order: neighbours of one partition must rise."""
     rows = table.num_rows
     falls = pc.less_equal(table["offset"].slice(1), table["offset"].slice(0, rows - 1))
-    for name in _PARTITION:
+    for name in PARTITION:
         falls = pc.and_(falls, pc.equal(table[name].slice(1), table[name].slice(0, rows - 1)))
     row = pc.index(falls, True).as_py()
     if row >= 0:

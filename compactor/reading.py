@@ -17,6 +17,8 @@ from compactor.record import TopicPartition
 from compactor.storage import Storage
 
 _MOST_PARTITION: Final = (1 << 31) - 1
+"""The largest number that a partition can have."""
+
 _ROWS: Final = 8192
 """A batch has as many records at most."""
 
@@ -79,8 +81,9 @@ def read_extent(storage: Storage, extent: Extent, columns: Sequence[str] | None 
         pq.ParquetFile(source, page_checksum_verification=True) as file,
     ):
         bounds = map(bounds_of, map(file.metadata.row_group, range(file.num_row_groups)))
-        groups = [(number, one) for number, one in enumerate(bounds) if one.overlaps(extent)]
-        for group, alone in ((group, one.tp is not None) for group, one in groups):
+        asked = extent.tp, extent.start, extent.end
+        groups = [(group, one.tp is not None) for group, one in enumerate(bounds) if one.overlap(*asked)]
+        for group, alone in groups:
             needed = {*names, "offset", *(() if alone else ("topic", "partition"))}
             # One by one: a batch would otherwise gather the rows of several.
             for batch in file.iter_batches(_ROWS, row_groups=[group], columns=[*needed]):
@@ -102,10 +105,9 @@ class Bounds(Struct, frozen=True):
         """Its partition; None where several share it."""
         return self.least if self.least == self.most else None
 
-    def overlaps(self, extent: Extent) -> bool:
-        """Whether it may hold anything of `extent`."""
-        between = self.least <= extent.tp <= self.most
-        return between and self.first < extent.end and self.last >= extent.start
+    def overlap(self, tp: TopicPartition, start: int, end: int) -> bool:
+        """Whether it may hold anything of the offsets [start, end) of `tp`."""
+        return self.least <= tp <= self.most and self.first < end and self.last >= start
 
 
 def bounds_of(group: pq.RowGroupMetaData) -> Bounds:

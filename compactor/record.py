@@ -98,10 +98,11 @@ def sizes(batch: pa.RecordBatch) -> NDArray[np.int64]:
     """Bytes of each record of `batch`, as `measure` counts them."""
     own = _lengths(batch["key"]) + _lengths(batch["value"])
     headers = pc.list_flatten(batch["headers"])
-    if len(headers):
-        each = _lengths(pc.struct_field(headers, 0)) + _lengths(pc.struct_field(headers, 1))
-        np.add.at(own, pc.list_parent_indices(batch["headers"]).to_numpy(), each)
-    return own
+    if len(headers) == 0:
+        return own
+    each = _lengths(pc.struct_field(headers, 0)) + _lengths(pc.struct_field(headers, 1))
+    rows = pc.list_parent_indices(batch["headers"]).to_numpy()
+    return own + np.bincount(rows, weights=each, minlength=batch.num_rows).astype(np.int64)
 
 
 def _lengths(column: pa.Array) -> NDArray[np.int64]:

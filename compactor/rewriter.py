@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import structlog
 
 from compactor import foldjob, foldtasks
 from compactor.brokenoff import of_its_process
+from compactor.errors import KeyfoldError
 from compactor.keep import Keep
 from compactor.parts import Part
 from compactor.reading import Slice
@@ -22,10 +23,11 @@ _log = structlog.get_logger()
 
 
 class Rewriter:
-    """Carries rewriting out, in one of two ways. One thread uses it."""
+    """Carries rewriting out, in one of two ways, for one thread. Once `stopping` says so, nothing is tried again."""
 
-    def __init__(self, spark: SparkSession, storage: Storage) -> None:
+    def __init__(self, spark: SparkSession, storage: Storage, stopping: Callable[[], bool] = lambda: False) -> None:
         self._spark = spark
+        self._stopping = stopping
         self._storage = storage
         self._in_tasks = True
 
@@ -55,8 +57,10 @@ class Rewriter:
         if self._in_tasks:
             try:
                 return foldtasks.rewrite(self._spark, self._storage, slices, target, keep, failpoint, limit)
+            except KeyfoldError:
+                raise  # a full disk of the store is no process's end
             except Exception as error:
-                if not of_its_process(error):
+                if self._stopping() or not of_its_process(error):
                     raise
                 _log.warning("fold tasks given up for Spark's fold, as a process ended", error=str(error))
                 self._in_tasks = False

@@ -1,4 +1,4 @@
-"""The Parquet of runs: many partitions in a file, one in a row group, offsets rising within a partition.
+"""The Parquet of runs: many partitions in a file, in row groups of their own, offsets rising within a partition.
 
 So a thousand partitions do not make a thousand files a micro-batch, and a reader of one of them still reads
 little more than its own row groups: only partitions of which there is little share some, as each takes a reader's and
@@ -11,14 +11,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Final, Self
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from msgspec import Struct
 
 from compactor import jobs, record
 from compactor.failpoints import hit
 from compactor.parquetfile import ParquetFile
-from compactor.parts import PARTITION, Part, completed, joined, parts_of, starts
+from compactor.partitioned import split
+from compactor.parts import Part, completed, joined, parts_of
 from compactor.record import TopicPartition
 from compactor.storage import Storage
 
@@ -26,7 +27,13 @@ ROW_GROUP_BYTES: Final = 16 << 20
 """Arrow bytes at which a partition's buffer becomes a row group."""
 
 SHARED_BYTES: Final = 64 << 10
-"""A partition's buffer of less does not get a row group of its own."""
+"""A partition's buffer of less shares a row group with its neighbours."""
+
+SHARED_GROUP_BYTES: Final = 1 << 20
+"""So much a shared row group has at most: who reads one partition of it reads the others too."""
+
+_LOOSE: Final = 4 << 20
+"""A slice that keeps so many bytes of other rows alive is copied."""
 
 TASK_BYTES: Final = 128 << 20
 """Arrow bytes that a task holds at most: beyond, its largest buffer becomes a row group, however small."""
@@ -51,19 +58,6 @@ def cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     yield from (batch.slice(first, step) for first in range(0, batch.num_rows, step))
 
 
-def split(batch: pa.RecordBatch) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
-    """The rows of `batch` by partition, each by offset."""
-    if batch.num_rows == 0:
-        return
-    if len(starts(batch)) > 1:
-        order = [(name, "ascending") for name in (*PARTITION, "offset")]
-        batch = batch.take(pc.sort_indices(batch, sort_keys=order))
-    first = starts(batch)
-    named = zip(*(batch[name].take(pa.array(first)).to_pylist() for name in PARTITION), strict=True)
-    for tp, start, end in zip(named, first.tolist(), [*first.tolist()[1:], batch.num_rows], strict=True):
-        yield TopicPartition(*tp), batch.slice(start, end - start)
-
-
 def write(batches: Iterable[pa.RecordBatch | None], target: RunTarget, failpoint: str) -> Iterator[Part]:
     """Writes record.RUN rows as files of `target`; a part for each file and partition, as files are completed.
 
@@ -86,6 +80,8 @@ class _Buffer:
         self.bytes = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
+        if batch.get_total_buffer_size() - batch.nbytes > _LOOSE:
+            batch = batch.take(pa.array(np.arange(batch.num_rows)))
         self.batches.append(batch)
         self.bytes += batch.nbytes
 
@@ -117,19 +113,43 @@ class _Writer:
             if buffer.bytes >= ROW_GROUP_BYTES:
                 yield from self._flush([tp])
         while self._held > TASK_BYTES:
-            yield from self._flush([max(self._buffers, key=lambda tp: self._buffers[tp].bytes)])
+            largest = max(self._buffers, key=lambda tp: self._buffers[tp].bytes)
+            yield from self._flush_all([[largest]] if self._is_large(largest) else self._groups())
 
     def finish(self) -> Iterator[Part]:
-        small = sorted(tp for tp, buffer in self._buffers.items() if buffer.bytes < SHARED_BYTES)
-        for tp in sorted(self._buffers.keys() - small):
-            yield from self._flush([tp])
-        yield from self._flush(small)
+        yield from self._flush_all(self._groups())
         yield from self._close()
+
+    def _is_large(self, tp: TopicPartition) -> bool:
+        return self._buffers[tp].bytes >= SHARED_BYTES
+
+    def _groups(self) -> list[list[TopicPartition]]:
+        """All that waits, by row group. Between partitions that share one lies no other that the file holds.
+
+        So what of it is damaged concerns nobody else: its bounds are theirs.
+        """
+        groups: list[list[TopicPartition]] = []
+        room = 0
+        for tp in sorted({*self._buffers, *self._parts}):
+            if tp not in self._buffers or self._is_large(tp):
+                groups.extend([[tp]] if tp in self._buffers else [])
+                room = 0
+                continue
+            size = self._buffers[tp].bytes
+            if size <= room and groups[-1][0].topic == tp.topic:
+                groups[-1].append(tp)
+            else:
+                groups.append([tp])
+                room = SHARED_GROUP_BYTES
+            room -= size
+        return groups
+
+    def _flush_all(self, groups: Iterable[Sequence[TopicPartition]]) -> Iterator[Part]:
+        for tps in groups:
+            yield from self._flush(tps)
 
     def _flush(self, tps: Sequence[TopicPartition]) -> Iterator[Part]:
         """One row group of all that waits of `tps`, which are in order."""
-        if not tps:
-            return
         buffers = [self._buffers.pop(tp) for tp in tps]
         self._held -= sum(buffer.bytes for buffer in buffers)
         file = self._open()

@@ -40,7 +40,7 @@ def publishable(
 
 
 class Choice(Struct, frozen=True, kw_only=True):
-    """The logs of the next Spark job of full folds, in the order of their choice.
+    """The logs of the next job of full folds, in the order of their choice.
 
     `last` is the kind that was served last: pass it to the next choice.
     """
@@ -61,7 +61,7 @@ def survey(
 
 
 def choose(verdicts: Iterable[Verdict], last: Kind | None, budget: int) -> Choice:
-    """Which of the due logs one Spark job takes, of `budget` bytes to read; a first one may be larger.
+    """Which of the due logs one job takes, of `budget` bytes to read; a first one may be larger.
 
     Overdue ones (longest due first) and filthy ones (highest ratio first) alternate, beginning with the kind
     that was not served last, so that neither starves; ties go by topic and partition. The first that does

@@ -8,7 +8,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compactor import record, runfile
+from compactor import record
+from compactor.partitioned import split
 from compactor.record import TopicPartition
 
 NULL_KEY: Final = "null key"
@@ -77,7 +78,7 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 def _partitions(rows: pa.RecordBatch) -> set[TopicPartition]:
     if rows.num_rows == 1:
         return {TopicPartition(rows["topic"][0].as_py(), rows["partition"][0].as_py())}
-    return {tp for tp, _ in runfile.split(rows.select(["topic", "partition", "offset"]))}
+    return {tp for tp, _ in split(rows.select(["topic", "partition", "offset"]))}
 
 
 def _as_run(batch: pa.RecordBatch, *, needs_key: bool) -> pa.RecordBatch:

@@ -54,7 +54,7 @@ def _own_headers(batch: pa.RecordBatch) -> Iterator[list[Header]]:
 
 
 def _one_or_each(name: str, column: pa.Array) -> Iterator[Header]:
-    """A header with each value of a sorted column; one for all rows where they have the same."""
+    """A header with each value of a column whose equal values are neighbours; the same for all where there is one."""
     if len(column) and column[0] == column[-1]:
         return repeat((name, _texts(column.slice(0, 1))[0]))
     return zip(repeat(name), _texts(column), strict=False)

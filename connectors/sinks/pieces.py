@@ -8,13 +8,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compactor.parts import PARTITION, starts
-from compactor.record import TopicPartition
-from connectors.sinks.encode import header_counts, headers_of
+from compactor.partitioned import names, starts
+from compactor.record import TopicPartition, sizes
 from connectors.sinks.settings import Limits
 
 
@@ -43,7 +41,7 @@ class Piece(Struct, frozen=True, kw_only=True):
         """The same records in two pieces; for a piece of at least two."""
         middle = self.records // 2
         parts = (self.batch.slice(0, middle), self.batch.slice(middle))
-        lower, upper = (replace(self, batch=part, bytes=int(row_bytes(part).sum())) for part in parts)
+        lower, upper = (replace(self, batch=part, bytes=int(sizes(part).sum())) for part in parts)
         return replace(lower, last=False), upper
 
 
@@ -62,7 +60,7 @@ def pieces(batches: Iterable[pa.RecordBatch], partitions: Sequence[TopicPartitio
 
 
 def together(found: Iterable[Piece], most_records: int) -> Iterator[list[Piece]]:
-    """Consecutive pieces of one topic with up to `most_records` together; a larger piece is alone."""
+    """Consecutive pieces of one topic with up to `most_records` together; a larger one is alone."""
     group: list[Piece] = []
     room = most_records
     for piece in found:
@@ -94,9 +92,9 @@ _EMPTY = pa.RecordBatch.from_pylist([], schema=pa.schema([pa.field("offset", pa.
 
 def _cut(batches: Iterable[pa.RecordBatch], limits: Limits) -> Iterator[Piece]:
     for batch in batches:
-        sizes = row_bytes(batch)
+        of_rows = sizes(batch)
         for tp, first, end in _by_partition(batch):
-            sums = np.cumsum(sizes[first:end])
+            sums = np.cumsum(of_rows[first:end])
             for start, stop in _by_size(sums, limits):
                 size = int(sums[stop - 1] - (sums[start - 1] if start else 0))
                 yield Piece(tp=tp, batch=batch.slice(first + start, stop - start), bytes=size, last=False)
@@ -107,9 +105,8 @@ def _by_partition(batch: pa.RecordBatch) -> Iterator[tuple[TopicPartition, int, 
     if batch.num_rows == 0:
         return
     first = starts(batch)
-    names = zip(*(batch[name].take(pa.array(first)).to_pylist() for name in PARTITION), strict=True)
-    for name, (start, stop) in zip(names, pairwise((*first.tolist(), batch.num_rows)), strict=True):
-        yield TopicPartition(*name), start, stop
+    for tp, (start, end) in zip(names(batch, first), pairwise((*first.tolist(), batch.num_rows)), strict=True):
+        yield tp, start, end
 
 
 def _by_size(sums: Any, limits: Limits) -> Iterator[tuple[int, int]]:
@@ -121,18 +118,3 @@ def _by_size(sums: Any, limits: Limits) -> Iterator[tuple[int, int]]:
         stop = min(max(fitting, start + 1), start + limits.piece_records, len(sums))
         yield start, stop
         start = stop
-
-
-def row_bytes(batch: pa.RecordBatch) -> Any:
-    """The bytes of each row of `batch`: key, value and headers (record.measure is their sum)."""
-    plain = sum(_lengths(batch[name]) for name in ("key", "value"))
-    keys, values = headers_of(batch)
-    if len(keys) == 0:
-        return plain
-    sums = np.concatenate(([0], np.cumsum(_lengths(keys) + _lengths(values))))
-    ends = np.cumsum(header_counts(batch).to_numpy())
-    return plain + np.diff(sums[ends], prepend=0)
-
-
-def _lengths(column: pa.Array) -> Any:
-    return pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64)

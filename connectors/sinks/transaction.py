@@ -116,7 +116,7 @@ class Transaction:
         tally = NOTHING
         if output is not None and plain.num_rows:
             rows = encoding.records(plain, source_headers=self._rules.source_headers)
-            self._produce_rows(output, repeat(piece.tp.partition), rows)
+            self._produce_rows(output, repeat(piece.tp.partition, plain.num_rows), rows)
             tally = Tally(plain.num_rows, piece.bytes if letters is None else measure(plain))
         if letters is not None:
             tally += self._produce_letters(piece.tp, letters)
@@ -133,13 +133,13 @@ class Transaction:
         if rules.dead_letters is None:
             return Tally(refused=refused)
         rows = dead_letter.records(bucket.connector, bucket.plan.bucket, tp, letters, self.refused, rules)
-        self._produce_rows(rules.dead_letters, repeat(-1), rows)
+        self._produce_rows(rules.dead_letters, repeat(-1, letters.num_rows), rows)
         return Tally(dead_letters=letters.num_rows, refused=refused)
 
     def _produce_rows(self, topic: str, partitions: Iterable[int], rows: Iterator[encoding.Row]) -> None:
         """The one loop over records in Python: librdkafka takes them one by one. Partition -1: by key."""
         produce, failed = self._session.producer.produce, self._session.failed
-        for partition, (value, key, timestamp, headers) in zip(partitions, rows, strict=False):
+        for partition, (value, key, timestamp, headers) in zip(partitions, rows, strict=True):
             try:
                 produce(topic, value, key, partition, failed, None, timestamp, headers)
             except BufferError:

@@ -11,12 +11,11 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from confluent_kafka import Message
 from numpy.typing import NDArray
 
 from compactor.errors import DEFECT, IngestError
-from compactor.record import HEADERS, RANGE, SOURCE, TopicPartition
+from compactor.record import HEADERS, RANGE, SOURCE, TopicPartition, sizes
 from connectors.kafka import headers
 from connectors.source import outcome
 from connectors.source.plan import Range
@@ -138,29 +137,13 @@ def bounded(batch: pa.RecordBatch, limit: int) -> Iterator[pa.RecordBatch]:
     if batch.nbytes <= limit:
         yield batch
         return
-    ends = np.cumsum(_sizes(batch))
+    ends = np.cumsum(sizes(batch))
     first = 0
     while first < len(ends):
         before = int(ends[first - 1]) if first else 0
         last = max(first + 1, int(np.searchsorted(ends, before + limit, side="right")))
         yield batch.slice(first, last - first)
         first = last
-
-
-def _sizes(batch: pa.RecordBatch) -> Longs:
-    sizes = _lengths(batch["key"]) + _lengths(batch["value"])
-    lists = batch["headers"]
-    pairs = pc.list_flatten(lists)
-    if len(pairs):
-        weights = _lengths(pc.struct_field(pairs, [0])) + _lengths(pc.struct_field(pairs, [1]))
-        parents = pc.list_parent_indices(lists).to_numpy()
-        sizes = sizes + np.bincount(parents, weights=weights, minlength=len(batch)).astype(np.int64)
-    return sizes
-
-
-def _lengths(column: pa.Array) -> Longs:
-    lengths: Longs = pc.fill_null(pc.binary_length(column), 0).to_numpy().astype(np.int64)
-    return lengths
 
 
 def whole(batch: pa.RecordBatch, connector: str) -> pa.RecordBatch:

@@ -6,6 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from compactor import foldjob, foldtasks, reading
+from compactor.errors import StorageError
 from compactor.keep import Keep
 from compactor.local import LocalStorage
 from compactor.log import Run
@@ -114,13 +115,13 @@ def test_a_damaged_file_is_left_to_spark(spark: SparkSession, storage: LocalStor
     assert foldtasks.rewrite(spark, storage, slices, target(storage, "1-b"), Keep(), "clean.write") == (None,) * 3
 
 
-def test_keys_that_are_longer_than_thought_are_left_to_spark(
+def test_more_keys_than_a_task_holds_are_left_to_spark(
     spark: SparkSession, storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """How long keys are no catalog says: a task that sees too much of them stops, and all is folded all the same."""
+    """How many keys differ no catalog says: a task that sees too many stops, and all is folded all the same."""
     state = filled(storage)
     slices = [between(log, 0, 60) for log in state.logs]
-    monkeypatch.setattr(foldtasks, "KEY_BYTES", 100)
+    monkeypatch.setattr(foldtasks, "KEYS", 2 * spark.sparkContext.defaultParallelism)
     assert foldtasks.rewrite(spark, storage, slices, target(storage, "1-a"), Keep(), "clean.write") == (None,) * 3
     done = Rewriter(spark, storage).rewrite(slices, target(storage, "1-b"), Keep(), "clean.write")
     wanted = foldjob.rewrite(spark, storage, slices, target(storage, "1-c"), Keep(), "clean.write")
@@ -159,6 +160,33 @@ def test_a_task_whose_process_ends_is_sparks_from_then_on(
         done = rewriter.rewrite(slices, target(storage, f"1-{number}"), Keep(), "clean.write")
         assert all(done)
     assert tried == [1]
+
+
+def test_a_full_disk_is_an_error_of_the_store(
+    spark: SparkSession, storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody takes it for the end of a process: Spark's fold would find the same disk."""
+    full = StorageError("Could not write x: No space left on device.", "Make room.")
+
+    def failing(*_: object) -> None:
+        raise full
+
+    monkeypatch.setattr(foldtasks, "rewrite", failing)
+    with pytest.raises(StorageError, match="No space left"):
+        Rewriter(spark, storage).rewrite([], target(storage), Keep(), "clean.write")
+
+
+def test_a_stop_is_not_answered_by_another_job(
+    spark: SparkSession, storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A signal to the whole group ends tasks as well: then nothing begins anew."""
+
+    def dying(*_: object) -> None:
+        raise RuntimeError("Python worker exited unexpectedly (crashed)")
+
+    monkeypatch.setattr(foldtasks, "rewrite", dying)
+    with pytest.raises(RuntimeError, match="exited"):
+        Rewriter(spark, storage, lambda: True).rewrite([], target(storage), Keep(), "clean.write")
 
 
 def test_rejected_records_stay_in_a_raw_copy(spark: SparkSession, storage: LocalStorage) -> None:

@@ -8,11 +8,12 @@ import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace
 
-from compactor import parts, reading, record, runfile
+from compactor import partitioned, parts, reading, record, runfile
 from compactor.errors import FoldError
 from compactor.failpoints import VARIABLE, FailpointError
 from compactor.local import LocalStorage
 from compactor.log import PartitionLog, Run, empty
+from compactor.record import TopicPartition
 from compactor.runfile import RunTarget
 from compactor.testing import MemoryStorage
 from tests.support.engine import Row, row
@@ -73,10 +74,78 @@ def test_a_task_holds_a_bounded_number_of_bytes(monkeypatch: pytest.MonkeyPatch)
     assert max(held) <= 4 * MIB
 
 
+def groups_of(storage: MemoryStorage, path: str) -> list[tuple[TopicPartition, TopicPartition]]:
+    metadata = pq.ParquetFile(storage.open_input(path)).metadata
+    found = [reading.bounds_of(metadata.row_group(number)) for number in range(metadata.num_row_groups)]
+    return [(one.least, one.most) for one in found]
+
+
+def tp(partition: int, topic: str = "t") -> TopicPartition:
+    return TopicPartition(topic, partition)
+
+
+def test_small_neighbours_share_a_row_group() -> None:
+    """Up to a megabyte together, of one topic, and never across a partition that has much."""
+    storage = MemoryStorage()
+    rows = [row(p, 0, b"k", b"v" * 100) for p in (0, 1, 3, 4)]
+    rows.append(row(2, 0, b"k", b"v" * runfile.SHARED_BYTES))
+    rows += [row(p, 0, b"k", b"v", topic="u") for p in (0, 1)]
+    rows += [row(p, 0, b"k", b"v" * (runfile.SHARED_BYTES - 1_000), topic="w") for p in range(20)]
+    parts_ = list(runfile.write([batch(rows)], target(storage), "ingest.write"))
+    assert [(part.tp, part.file.first, part.file.records) for part in sorted(parts_, key=lambda one: one.tp)] == [
+        *((tp(p), 0, 1) for p in range(5)),
+        *((tp(p, "u"), 0, 1) for p in (0, 1)),
+        *((tp(p, "w"), 0, 1) for p in range(20)),
+    ]
+    assert groups_of(storage, parts_[0].file.path) == [
+        *((tp(first), tp(last)) for first, last in ((0, 1), (2, 2), (3, 4))),
+        (tp(0, "u"), tp(1, "u")),
+        *((tp(first, "w"), tp(last, "w")) for first, last in ((0, 15), (16, 19))),
+    ]
+
+
+def test_what_is_flushed_early_stays_apart() -> None:
+    """A partition that has row groups in the file already parts its neighbours, though nothing of it waits."""
+    storage = MemoryStorage()
+    much = [batch([row(1, n, b"k", b"v" * 17 * MIB)]) for n in range(2)]
+    found = list(runfile.write([*much, batch([row(0, 0, b"k", b"v"), row(2, 0, b"k", b"v")])], target(storage), "x"))
+    assert groups_of(storage, found[0].file.path) == [(tp(p), tp(p)) for p in (1, 1, 0, 2)]
+
+
+def test_many_small_partitions_are_flushed_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a task holds too much, and has little of each partition, it does not write a row group of each."""
+    monkeypatch.setattr(runfile, "TASK_BYTES", MIB)
+    storage = MemoryStorage()
+    rows = [[row(p, n, b"k", b"v" * 9_000) for p in range(100)] for n in range(4)]
+    found = list(runfile.write(map(batch, rows), target(storage), "x"))
+    assert {(part.file.records, part.file.first, part.file.last) for part in found} == {(4, 0, 3)}
+    assert len(groups_of(storage, found[0].file.path)) < 10
+
+
+def test_a_small_slice_does_not_keep_a_large_batch() -> None:
+    """What waits takes its own bytes, not those of the rows that it was cut from."""
+    large = batch([row(0, 0, b"k", b"v" * 8 * MIB), row(1, 0, b"k", b"v")])
+    buffer = runfile._Buffer()
+    buffer.add(large.slice(1))
+    assert buffer.batches[0].get_total_buffer_size() < MIB
+    assert buffer.batches[0].to_pylist() == large.slice(1).to_pylist()
+
+
+@pytest.mark.parametrize("partition", [0, 1, 2])
+def test_a_shared_row_group_is_read_by_partition(partition: int) -> None:
+    """Rows of the neighbours are left out, whatever columns are asked for."""
+    storage = MemoryStorage()
+    rows = [row(p, n, b"%d" % p, b"v%d" % n) for p in range(3) for n in range(4)]
+    found = {part.partition: part.file for part in runfile.write([batch(rows)], target(storage), "x")}
+    extent = reading.Extent(tp=tp(partition), file=found[partition], start=1, end=3)
+    got = [one for rows in reading.read_extent(storage, extent, ["key", "value"]) for one in rows.to_pylist()]
+    assert got == [{"key": b"%d" % partition, "value": b"v%d" % n} for n in (1, 2)]
+
+
 def test_a_batch_is_split_by_partition_in_offset_order() -> None:
     """Records that come mixed, as polls return them, are told apart without losing their order."""
     mixed = batch([row(n % 3, n, b"k", b"v") for n in range(9)])
-    split = [(tp.partition, rows["offset"].to_pylist()) for tp, rows in runfile.split(mixed)]
+    split = [(tp.partition, rows["offset"].to_pylist()) for tp, rows in partitioned.split(mixed)]
     assert split == [(0, [0, 3, 6]), (1, [1, 4, 7]), (2, [2, 5, 8])]
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compactor.record import TopicPartition, measure
-from connectors.sinks.pieces import Piece, loads, pieces, row_bytes
+from compactor.record import TopicPartition, measure, sizes
+from connectors.sinks.pieces import Piece, loads, pieces
 from connectors.sinks.refusal import send_all, smaller
 from connectors.sinks.settings import Limits
 from connectors.sinks.transaction import Refused
@@ -74,8 +74,8 @@ def test_bytes_of_rows_count_what_the_measure_counts() -> None:
             Rec(3, b"k", b"v", (("long", b""),)),
         ],
     )
-    assert row_bytes(found).tolist() == [3, 9, 0, 6]
-    assert row_bytes(found.slice(1, 2)).tolist() == [9, 0]
+    assert sizes(found).tolist() == [3, 9, 0, 6]
+    assert sizes(found.slice(1, 2)).tolist() == [9, 0]
 
 
 @settings(max_examples=60)
