@@ -24,11 +24,11 @@ class Bunch(Struct, frozen=True):
     paths: tuple[str, ...]
 
 
-def bunches(slices: Sequence[Slice], target: int, cores: int, most_records: int) -> tuple[Bunch, ...]:
+def bunches(slices: Sequence[Slice], target: int, cores: int, most_records: int, most_bytes: int) -> tuple[Bunch, ...]:
     """Whole slices by number, in bunches of about `target` bytes (less where cores would be idle otherwise).
 
-    What has more than `most_records` is in none; nor is anything where files would be read too often, nor a bunch
-    whose files have no such order.
+    What has more than `most_records` or `most_bytes` is in none; nor is anything where files would be read too often,
+    nor a bunch whose files have no such order.
     """
     sizes = [sum(extent.file.bytes for extent in one.extents) for one in slices]
     counts = [sum(extent.file.records for extent in one.extents) for one in slices]
@@ -36,7 +36,7 @@ def bunches(slices: Sequence[Slice], target: int, cores: int, most_records: int)
     found: list[list[int]] = []
     bytes_, records = size, 0
     for log, count in enumerate(counts):
-        if count > most_records:
+        if count > most_records or sizes[log] > most_bytes:
             continue
         if bytes_ >= size or records + count > most_records:
             found.append([])

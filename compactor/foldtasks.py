@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 RECORDS: Final = 16_000_000
 """The records that all tasks of a machine look at together: a task's time goes by them, and of each it holds a byte."""
 
+BYTES: Final = 8 << 30
+"""The bytes of those records: a log of more is cut into pieces by Spark, and rewritten by all tasks."""
+
 KEYS: Final = 4_000_000
 """The different keys that all of them hold together, each with some hundred bytes beside its own."""
 
@@ -57,7 +60,7 @@ def rewrite(
     """
     cores = spark.sparkContext.defaultParallelism
     tasks = max(1, min(cores, len(slices)))
-    plan = bunches(slices, target.max_bytes, cores, RECORDS // tasks)
+    plan = bunches(slices, target.max_bytes, cores, RECORDS // tasks, BYTES // tasks)
     work = [
         Work(
             storage=storage,
