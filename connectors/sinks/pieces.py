@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby, pairwise
 from typing import Any
 
 import numpy as np
@@ -61,30 +61,26 @@ def pieces(batches: Iterable[pa.RecordBatch], partitions: Sequence[TopicPartitio
 
 def together(found: Iterable[Piece], most_records: int) -> Iterator[list[Piece]]:
     """Consecutive pieces of one topic with up to `most_records` together; a larger one is alone."""
-    group: list[Piece] = []
-    room = most_records
-    for piece in found:
-        if group and (piece.records > room or piece.tp.topic != group[0].tp.topic):
-            yield group
-            group, room = [], most_records
-        group.append(piece)
-        room -= piece.records
-    if group:
-        yield group
+    for _, pieces in groupby(found, key=lambda piece: piece.tp.topic):
+        yield from _gathered(pieces, most_records, lambda piece: piece.records)
 
 
 def loads(found: Iterable[Piece], most_bytes: int) -> Iterator[list[Piece]]:
     """Consecutive pieces of up to `most_bytes` together; a larger piece is alone."""
-    load: list[Piece] = []
-    room = most_bytes
+    return _gathered(found, most_bytes, lambda piece: piece.bytes)
+
+
+def _gathered(found: Iterable[Piece], most: int, weight: Callable[[Piece], int]) -> Iterator[list[Piece]]:
+    group: list[Piece] = []
+    room = most
     for piece in found:
-        if load and piece.bytes > room:
-            yield load
-            load, room = [], most_bytes
-        load.append(piece)
-        room -= piece.bytes
-    if load:
-        yield load
+        if group and weight(piece) > room:
+            yield group
+            group, room = [], most
+        group.append(piece)
+        room -= weight(piece)
+    if group:
+        yield group
 
 
 _EMPTY = pa.RecordBatch.from_pylist([], schema=pa.schema([pa.field("offset", pa.int64())]))

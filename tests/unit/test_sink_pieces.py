@@ -8,9 +8,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from compactor.record import TopicPartition, measure, sizes
-from connectors.sinks.pieces import Piece, loads, pieces
+from connectors.sinks.pieces import Piece, loads, pieces, together
 from connectors.sinks.refusal import send_all, smaller
 from connectors.sinks.settings import Limits
 from connectors.sinks.transaction import Refused
@@ -61,6 +62,18 @@ def test_loads_keep_to_their_size(found: list[tuple[int, bytes, list[bytes]]], s
     got = list(loads(cut, size))
     assert [piece for load in got for piece in load] == cut
     assert all(len(load) == 1 or sum(piece.bytes for piece in load) <= size for load in got)
+
+
+@settings(max_examples=40)
+@given(records, st.integers(1, 9))
+def test_what_is_encoded_together_is_of_one_topic(found: list[tuple[int, bytes, list[bytes]]], most: int) -> None:
+    """So many records at most, all for one output, in their order."""
+    cut = list(pieces([run(found)], PARTITIONS, Limits(piece_records=3)))
+    cut += [replace(one, tp=TopicPartition("u", one.tp.partition)) for one in cut if one.records]
+    got = list(together(cut, most))
+    assert [piece for group in got for piece in group] == cut
+    assert all(len({piece.tp.topic for piece in group}) == 1 for group in got)
+    assert all(len(group) == 1 or sum(piece.records for piece in group) <= most for group in got)
 
 
 def test_bytes_of_rows_count_what_the_measure_counts() -> None:
