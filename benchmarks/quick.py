@@ -1,7 +1,7 @@
 """`python -m benchmarks.quick`: whether keyfold has become slower beside its peers, in less than three minutes.
 
 Few records and two rounds each, of which the quicker counts: figures to be quoted come from `python -m benchmarks`.
-Ratios to other programs that ran in the same minutes are held against those in quick.json, which `--accept` writes anew.
+Ratios to other programs that ran in the same minutes are held against those in quick.json; `--accept` writes it anew.
 """
 
 from __future__ import annotations
