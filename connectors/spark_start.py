@@ -25,6 +25,8 @@ class SparkStart:
         self._session: SparkSession | None = None
         self._failure: BaseException | None = None
         self._over = threading.Event()
+        import pyspark.sql  # noqa: F401  # before the caller goes on: importing beside it, the JVM would be later
+
         settings = sparks.prepare(master, overrides, os.environ)  # here, as other threads may read the environment
         self._thread = threading.Thread(target=self._start, args=(master, settings), name="spark-start", daemon=True)
         self._thread.start()
@@ -50,11 +52,13 @@ class SparkStart:
             self._over.set()
         if self._session is not None:
             with suppress(Exception):  # each connector does so too, and says what is wrong
-                _register(self._session)
+                _warm_up(self._session)
 
 
-def _register(session: SparkSession) -> None:
-    """Beside the take-overs: the first time, Spark looks through Python for sources, which takes a second."""
+def _warm_up(session: SparkSession) -> None:
+    """Beside the take-overs: the first time, Spark looks through Python for sources, and starts its processes."""
     from connectors import stream
+    from connectors.source import warmup
 
     stream.register(session)
+    warmup.read(session)

@@ -11,7 +11,6 @@ import structlog
 import typer
 from msgspec import Struct
 
-from compactor.record import TIMESTAMP_TYPES
 from connectors.cli.options import WorkerOption, worker_of
 from connectors.cli.output import JsonLines
 from connectors.errors import ConnectorError, UnreachableError, UsageError
@@ -83,6 +82,7 @@ def follow(consumer: Consumer, limit: int | None) -> None:
 
 def line(message: Message) -> Line:
     """`message` as it is shown; header names that are not UTF-8 as one header that says so."""
+    from compactor.record import TIMESTAMP_TYPES
     from connectors.kafka import headers
 
     kind, timestamp = message.timestamp()

@@ -1,0 +1,56 @@
+"""A source of nothing, to be read once: by then Spark's Python processes have started and imported what they need.
+
+Spark starts a Python process of another kind for each thing that it asks of a source, one after the other and only
+when it asks; each imports for most of a second. While a connector is taken over, a processor has time for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SOURCE: Final = "connectors.source.datasource"
+"""The module of the source: what a process imports that makes, plans or reads anything of it."""
+
+
+def read(spark: SparkSession) -> None:
+    """Reads nothing, in as many tasks as run at once."""
+    spark.dataSource.register(WarmUp)
+    spark.read.format(WarmUp.name()).option("tasks", spark.sparkContext.defaultParallelism).load().collect()
+
+
+class WarmUp(DataSource):
+    """So many partitions as its option `tasks` says, without records."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What `format(…)` is given."""
+        return "keyfold-warm-up"
+
+    def schema(self) -> str:
+        """One column, as Spark wants some."""
+        return "nothing int"
+
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
+        """What plans and reads."""
+        return _Nothing(int(self.options["tasks"]))
+
+
+class _Nothing(DataSourceReader):
+    def __init__(self, tasks: int) -> None:
+        self._tasks = tasks
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return [InputPartition(number) for number in range(self._tasks)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
+        import_module(SOURCE)
+        return iter(())
