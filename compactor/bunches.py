@@ -46,7 +46,7 @@ def bunches(slices: Sequence[Slice], target: int, cores: int, most_records: int,
     parts = [[slices[log] for log in logs] for logs in found]
     if sum(map(_file_bytes, parts)) > _AGAIN * _file_bytes(slices):
         return ()
-    ordered = ((logs, _in_order(part)) for logs, part in zip(found, parts, strict=True))
+    ordered = ((logs, in_order(part)) for logs, part in zip(found, parts, strict=True))
     return tuple(Bunch(tuple(logs), paths) for logs, paths in ordered if paths is not None)
 
 
@@ -54,7 +54,7 @@ def _file_bytes(slices: Iterable[Slice]) -> int:
     return sum(file.file_bytes for file in files_of(slices).values())
 
 
-def _in_order(slices: Iterable[Slice]) -> tuple[str, ...] | None:
+def in_order(slices: Iterable[Slice]) -> tuple[str, ...] | None:
     """The paths of all files so that each slice's come by offset; None where no order does that for all of them."""
     before: dict[str, set[str]] = {}
     for part in slices:

@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from compactor import parts, record
+from compactor import parts, record, runfile
 from compactor.bunches import bunches
 from compactor.errors import DEFECT, FoldError
 from compactor.faults import tagging, unwrapping
 from compactor.keep import Keep
+from compactor.lastkeys import MACHINE, KeyRoom
 from compactor.parts import Part
 from compactor.reading import Slice
 from compactor.runfile import RunTarget
 from compactor.storage import Storage
 from compactor.throttle import Pace
-from compactor.twopass import Work, rewritten
+from compactor.twopass import Logs, every, kept, last, sound
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,12 +31,6 @@ RECORDS: Final = 16_000_000
 
 BYTES: Final = 8 << 30
 """The bytes of those records: a log of more is cut into pieces by Spark, and rewritten by all tasks."""
-
-KEYS: Final = 4_000_000
-"""The different keys that all of them hold together, each with some hundred bytes beside its own."""
-
-KEY_BYTES: Final = 256 << 20
-"""The bytes of those keys."""
 
 _BUNCH: Final = "bunch"
 _LEFT: Final = "left"
@@ -61,25 +56,20 @@ def rewrite(
     cores = spark.sparkContext.defaultParallelism
     tasks = max(1, min(cores, len(slices)))
     plan = bunches(slices, target.max_bytes, cores, RECORDS // tasks, BYTES // tasks)
+    pace = Pace.shared(limit, cores)
     work = [
-        Work(
-            storage=storage,
-            slices=[slices[log] for log in one.logs],
-            paths=one.paths,
-            keep=keep.of(one.logs),
-            most_keys=KEYS // tasks,
-            most_key_bytes=KEY_BYTES // tasks,
-        )
+        (Logs(storage=storage, slices=[slices[log] for log in one.logs], paths=one.paths, pace=pace), keep.of(one.logs))
         for one in plan
     ]
+    room = MACHINE.shared(tasks)
     if not work:
         return (None,) * len(slices)
-    pace = Pace.shared(limit, cores)
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with tagging():
             for number in (number for batch in batches for number in batch["id"].to_pylist()):
-                yield _answer(number, rewritten(work[number], target, failpoint, pace))
+                logs, own = work[number]
+                yield _answer(number, _rewritten(logs, own, room, target, failpoint))
 
     with unwrapping():
         frame = spark.range(0, len(work), 1, len(work)).mapInArrow(task, record.ddl(_ANSWERS))
@@ -90,6 +80,16 @@ def rewrite(
     done = {log for number, one in enumerate(plan) if not left[number] for log in one.logs}
     written = [parts.from_row(row) for row in rows if row[_LEFT] is None]
     return tuple(parts.within(one, written) if log in done else None for log, one in enumerate(slices))
+
+
+def _rewritten(logs: Logs, keep: Keep, room: KeyRoom, target: RunTarget, failpoint: str) -> list[Part] | None:
+    """A part for each file and log that was written; None, and no file, where it is left."""
+    which = None if not sound(logs) else last(logs, room) if keep.by_key else every(logs)
+    if which is None:
+        return None
+    left = (keep.of_batch(batch).select(record.RUN.names) for batch in kept(logs, which))
+    pieces = (piece for batch in left for piece in runfile.cut(batch))
+    return list(runfile.write(logs.pace.kept(pieces), target, failpoint))
 
 
 def _answer(number: int, written: Sequence[Part] | None) -> pa.RecordBatch:

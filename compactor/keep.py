@@ -39,15 +39,21 @@ class Keep(Struct, frozen=True, kw_only=True):
         return kept if self.horizons is None else _without_expired(kept, self.horizons, self.now_ms)
 
     def of_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """What is kept of survivors (`fold.SCAN`): tombstones get their slice's horizon, what has expired goes."""
-        if self.horizons is None:
+        """What is kept of `fold.latest` (`by_key`), or of all records, as Arrow has them (`fold.SCAN`)."""
+        if not self.by_key:
             return batch
-        tombstone, horizon = pc.is_null(batch["value"]), batch["delete_horizon"]
-        own = pa.array(self.horizons, pa.int64()).take(batch[fold.LOG])
-        stamped = pc.if_else(tombstone, pc.coalesce(horizon, own), None)
-        kept = batch.set_column(batch.schema.get_field_index("delete_horizon"), "delete_horizon", stamped)
-        passed = pc.and_(tombstone, pc.coalesce(pc.less_equal(horizon, self.now_ms), False))
-        return kept.filter(pc.invert(passed))
+        folds = pc.and_(pc.is_null(batch["rejected"]), pc.is_valid(batch["key"]))
+        kept = batch if pc.all(folds, min_count=0).as_py() else batch.filter(folds)
+        return kept if self.horizons is None else _stamped(kept, self.horizons, self.now_ms)
+
+
+def _stamped(batch: pa.RecordBatch, horizons: Sequence[int], now_ms: int) -> pa.RecordBatch:
+    tombstone, horizon = pc.is_null(batch["value"]), batch["delete_horizon"]
+    own = pa.array(horizons, pa.int64()).take(batch[fold.LOG])
+    stamped = pc.if_else(tombstone, pc.coalesce(horizon, own), None)
+    kept = batch.set_column(batch.schema.get_field_index("delete_horizon"), "delete_horizon", stamped)
+    passed = pc.and_(tombstone, pc.coalesce(pc.less_equal(horizon, now_ms), False))
+    return kept.filter(pc.invert(passed))
 
 
 def _without_expired(survivors: DataFrame, horizons: Sequence[int], now_ms: int) -> DataFrame:

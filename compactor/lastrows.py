@@ -15,14 +15,18 @@ def last_rows(table: pa.Table, by: Sequence[str]) -> NDArray[np.int64]:
 
     A rejected record is the latest of nothing: its row is always among them.
     """
-    rows = pa.array(np.arange(table.num_rows))
-    keyed = pc.is_null(table["rejected"])
+    rejected = pc.is_valid(table["rejected"]).combine_chunks().to_numpy(zero_copy_only=False)
+    keyed = table if not rejected.any() else table.filter(pa.array(~rejected))
+    last = np.flatnonzero(~rejected)[last_of_each(keyed, by)]
+    return np.sort(np.concatenate((last, np.flatnonzero(rejected))))
+
+
+def last_of_each(table: pa.Table, by: Sequence[str]) -> NDArray[np.int64]:
+    """The last row of `table` of each key, told apart by the columns `by` as well; in no order."""
     names = [*(name for name in by if not _is_constant(table[name])), "key"]
-    named = pa.table({**{name: table[name] for name in names}, "row": rows}).filter(keyed)
+    rows = pa.table({**{name: table[name] for name in names}, "row": np.arange(table.num_rows)})
     # One thread: several do not make it sooner, and beside other tasks they take the processor from them.
-    last = named.group_by(names, use_threads=False).aggregate([("row", "max")])["row_max"].to_numpy()
-    alone = rows.filter(pc.invert(keyed).combine_chunks()).to_numpy()
-    return np.sort(np.concatenate((last, alone)))
+    return rows.group_by(names, use_threads=False).aggregate([("row", "max")])["row_max"].to_numpy()
 
 
 def _is_constant(column: pa.ChunkedArray) -> bool:

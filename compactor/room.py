@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -37,6 +38,10 @@ class Room(Struct, frozen=True):
 
 TASKS: Final = Room(records=4_000_000, bytes=512 << 20)
 """What all publish tasks of a machine hold together: each has it as files, as rows, and as the rows that are left."""
+
+
+READ: Final = Room(records=256_000_000, bytes=sys.maxsize)
+"""What all of them read together: of each record they hold a byte, and they may read its key many times."""
 
 
 def local(most_records: int) -> Room:

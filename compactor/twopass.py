@@ -1,7 +1,7 @@
-"""Rewrites a bunch of logs in one process, in two passes, as Kafka's cleaner (`Cleaner.buildOffsetMap`, `cleanInto`).
+"""What is kept of logs, found by one process in two passes, as by Kafka's cleaner (`buildOffsetMap`, `cleanInto`).
 
-The keys first, which say what the last record of each is; then everything, of which those records are written. Only
-keys are held, however large values are.
+The keys first, which say what the last record of each is; then everything, of which those records go on. Only keys are
+held, however large values are.
 """
 
 from __future__ import annotations
@@ -14,104 +14,99 @@ import pyarrow.parquet as pq
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from compactor import footers, record, runfile
+from compactor import footers, record
 from compactor.errors import DEFECT, FoldError
 from compactor.fold import LOG
-from compactor.keep import Keep
-from compactor.lastkeys import LastKeys
-from compactor.parts import Part
+from compactor.lastkeys import COLUMNS, KeyRoom, last_of_keys
 from compactor.reading import Slice
 from compactor.readwants import of_file
-from compactor.runfile import RunTarget
 from compactor.storage import Storage
 from compactor.throttle import Pace
 from compactor.wants import files_of, wants_of
 
 
-class Work(Struct, frozen=True, kw_only=True):
-    """The files of `slices` in the order of `paths`, what is kept of them, and how many keys may be held at once."""
+class Logs(Struct, frozen=True, kw_only=True):
+    """`slices`, and all their files in an order in which every slice's come by offset."""
 
     storage: Storage
     slices: Sequence[Slice]
     paths: Sequence[str]
-    keep: Keep
-    most_keys: int
-    most_key_bytes: int
+    pace: Pace = Pace()
 
 
-def rewritten(work: Work, target: RunTarget, failpoint: str, pace: Pace) -> list[Part] | None:
-    """A part for each file and log that was written; None, and no file, where there are too many keys.
+def sound(logs: Logs) -> bool:
+    """Whether all files are, byte for byte, what was written: to decode a damaged page can end this process.
 
-    None also where a file is not, byte for byte, what was written: to decode a damaged page can end this process.
-    Raises StorageError, FoldError.
+    Raises StorageError.
     """
-    if not _is_sound(work, pace):
-        return None
-    try:
-        last = _last(work, pace)
-    except MemoryError:  # Arrow's among them
-        last = None
-    if last is None:
-        return None
-    return list(runfile.write(pace.kept(_kept(work, last, pace)), target, failpoint))
-
-
-def _is_sound(work: Work, pace: Pace) -> bool:
-    files = files_of(work.slices)
-    for path in work.paths:
-        pace.wait(files[path].file_bytes)
-        if not footers.whole(work.storage, files[path]):
+    files = files_of(logs.slices)
+    for path in logs.paths:
+        logs.pace.wait(files[path].file_bytes)
+        if not footers.whole(logs.storage, files[path]):
             return False
     return True
 
 
-def _last(work: Work, pace: Pace) -> NDArray[np.bool_] | None:
-    """The first pass: of every record of the bunch, as they are read, whether it is kept; None: too many keys."""
-    if not work.keep.by_key:
-        return np.ones(_checked(work, sum(batch.num_rows for batch in _read(work, ["offset"]))), np.bool_)
-    keys = LastKeys(work.most_keys, work.most_key_bytes)
-    for batch in _read(work, ["offset", "key", "rejected"]):
-        pace.wait(batch["key"].nbytes)
-        if not keys.add(batch):
-            return None
-    _checked(work, keys.rows)
-    return keys.last()
+def every(logs: Logs) -> NDArray[np.bool_]:
+    """A pass in which every record is kept."""
+    return np.ones(_checked(logs, sum(batch.num_rows for batch in _read(logs, ["offset"]))), np.bool_)
 
 
-def _kept(work: Work, last: NDArray[np.bool_], pace: Pace) -> Iterator[pa.RecordBatch]:
-    """The second pass: the records that are kept (record.RUN), in the order of the first."""
+def last(logs: Logs, room: KeyRoom) -> NDArray[np.bool_] | None:
+    """The first pass: of every record, as they are read, whether it is in `fold.latest`; None: too many keys.
+
+    Raises StorageError, FoldError.
+    """
+    try:
+        found = last_of_keys(lambda: _keys(logs), room)
+    except MemoryError:  # Arrow's among them
+        return None
+    if found is not None:
+        _checked(logs, len(found))
+    return found
+
+
+def kept(logs: Logs, which: NDArray[np.bool_]) -> Iterator[pa.RecordBatch]:
+    """The second pass: the records (`fold.SCAN`) that the first has left, in its order."""
     row = 0
-    for batch in pace.kept(_read(work, record.RUN.names)):
-        mask = last[row : row + batch.num_rows]
+    for batch in logs.pace.kept(_read(logs, record.RUN.names)):
+        mask = which[row : row + batch.num_rows]
         row += batch.num_rows
-        if mask.any():
-            kept = work.keep.of_batch(batch.filter(pa.array(mask)))
-            yield from runfile.cut(kept.select(record.RUN.names))
-    if row != len(last):
-        raise FoldError(f"A fold has read {len(last)} records of {_names(work)} at first and then {row}.", DEFECT)
+        if mask.all():
+            yield batch
+        elif mask.any():
+            yield batch.filter(pa.array(mask))
+    if row != len(which):
+        raise FoldError(f"A fold has read {len(which)} records of {_names(logs)} at first and then {row}.", DEFECT)
 
 
-def _checked(work: Work, rows: int) -> int:
+def _keys(logs: Logs) -> Iterator[pa.RecordBatch]:
+    for batch in _read(logs, ["offset", *COLUMNS]):
+        logs.pace.wait(batch["key"].nbytes)
+        yield batch
+
+
+def _checked(logs: Logs, rows: int) -> int:
     """`rows`, if they are as many as the catalog counts, which does not for a file that is wanted in part."""
-    extents = [extent for one in work.slices for extent in one.extents]
+    extents = [extent for one in logs.slices for extent in one.extents]
     whole = all(one.start <= one.file.first and one.file.last < one.end for one in extents)
     records = sum(one.file.records for one in extents)
     if whole and rows != records:
-        raise FoldError(f"A fold has read {rows} of {records} records of {_names(work)}.", DEFECT)
+        raise FoldError(f"A fold has read {rows} of {records} records of {_names(logs)}.", DEFECT)
     return rows
 
 
-def _names(work: Work) -> str:
-    return ", ".join(str(one.tp) for one in work.slices)
+def _names(logs: Logs) -> str:
+    return ", ".join(str(one.tp) for one in logs.slices)
 
 
-def _read(work: Work, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """`columns` of all its records, and the number of each one's slice (`fold.LOG`)."""
-    wants = wants_of(work.slices)
-    for path in work.paths:
+def _read(logs: Logs, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """`columns` of all records, and the number of each one's slice (`fold.LOG`)."""
+    wants = wants_of(logs.slices)
+    for path in logs.paths:
         with (
-            footers.readable(work.storage, path),
-            work.storage.open_input(path) as source,
+            footers.readable(logs.storage, path),
+            logs.storage.open_input(path) as source,
             pq.ParquetFile(source, page_checksum_verification=True) as opened,
         ):
             for batch in of_file(opened, wants[path], columns):

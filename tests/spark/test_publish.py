@@ -10,10 +10,11 @@ from pyspark.sql import SparkSession
 
 from compactor import localfold, publish, publishjob, publishlocal, publishtasks
 from compactor.errors import FencedError, KeyfoldError
+from compactor.lastkeys import KeyRoom
 from compactor.local import LocalStorage
 from compactor.publish import BucketPlan, Publisher, Sent
 from compactor.record import TopicPartition
-from compactor.room import TASKS
+from compactor.room import READ, TASKS
 from compactor.state import State
 from compactor.testing_outside import MemoryOutside
 from tests.support.engine import Row, ingested, new_state, plans, read_all, row
@@ -36,8 +37,10 @@ class Failing:
 Send = Callable[[State, Sequence[BucketPlan], int, Publisher], Sequence[Sent]]
 
 
-@pytest.fixture(params=["Spark's fold", "tasks", "this process"])
-def send(request: pytest.FixtureRequest, spark: SparkSession, storage: LocalStorage) -> Send:
+@pytest.fixture(params=["Spark's fold", "tasks", "tasks, in two passes", "this process"])
+def send(
+    request: pytest.FixtureRequest, spark: SparkSession, storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> Send:
     """All ways to carry plans out."""
 
     def on_spark(state: State, due: Sequence[BucketPlan], buckets: int, publisher: Publisher) -> Sequence[Sent]:
@@ -54,7 +57,10 @@ def send(request: pytest.FixtureRequest, spark: SparkSession, storage: LocalStor
         assert left == ()
         return sent
 
-    return {"this process": here, "tasks": in_tasks, "Spark's fold": on_spark}[request.param]
+    if request.param == "tasks, in two passes":
+        monkeypatch.setattr(publishtasks, "TASKS", replace(TASKS, records=0))
+    ways = {"this process": here, "tasks": in_tasks, "tasks, in two passes": in_tasks, "Spark's fold": on_spark}
+    return ways[request.param]
 
 
 @pytest.fixture
@@ -130,9 +136,24 @@ def test_what_a_task_cannot_hold_or_trust_is_left(
         state = ingested(storage, state, [read_all(rows, {partition: (0, count)})])
     path = Path(storage.location, state.log(TopicPartition("t", 1)).runs[0].files[0].path)
     path.write_bytes(path.read_bytes()[:-1] + b"?")
-    monkeypatch.setattr(publishtasks, "TASKS", replace(TASKS, records=20))
+    monkeypatch.setattr(publishtasks, "READ", replace(READ, records=20))
     due = plans(state, {0: 5, 1: 5, 2: 50})
     sent, left = publishtasks.send(spark, storage, publish.due_of(state, due), due, outside.publisher(state))
     assert [(one.partition, one.end, one.records) for one in sent] == [(0, 5, 5)]
     assert [plan.bucket for plan in left] == [1, 2]
     assert {partition for places in sent_by(outside).values() for partition, _ in places} == {0}
+
+
+def test_more_keys_than_a_task_holds_are_left_before_anything_is_sent(
+    spark: SparkSession, storage: LocalStorage, outside: MemoryOutside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How many differ no catalog says: a bucket's first partition is not sent where the second has too many."""
+    state = new_state(dict.fromkeys(range(2), 0), buckets=1)
+    for partition, count in ((0, 2), (1, 50)):
+        rows = [row(partition, offset, b"k%d" % offset, b"v") for offset in range(count)]
+        state = ingested(storage, state, [read_all(rows, {partition: (0, count)})])
+    monkeypatch.setattr(publishtasks, "TASKS", replace(TASKS, records=0))
+    monkeypatch.setattr(publishtasks, "MACHINE", KeyRoom(10, 1_000, classes=1))
+    due = plans(state, {0: 2, 1: 50})
+    sent, left = publishtasks.send(spark, storage, publish.due_of(state, due), due, outside.publisher(state))
+    assert (sent, [plan.bucket for plan in left], sent_by(outside)) == ((), [0], {})

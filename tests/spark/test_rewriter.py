@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 from compactor import foldjob, foldtasks, reading
 from compactor.errors import StorageError
 from compactor.keep import Keep
+from compactor.lastkeys import KeyRoom
 from compactor.local import LocalStorage
 from compactor.log import Run
 from compactor.parts import Part
@@ -121,7 +122,7 @@ def test_more_keys_than_a_task_holds_are_left_to_spark(
     """How many keys differ no catalog says: a task that sees too many stops, and all is folded all the same."""
     state = filled(storage)
     slices = [between(log, 0, 60) for log in state.logs]
-    monkeypatch.setattr(foldtasks, "KEYS", 2 * spark.sparkContext.defaultParallelism)
+    monkeypatch.setattr(foldtasks, "MACHINE", KeyRoom(2 * spark.sparkContext.defaultParallelism, 1_000, classes=1))
     assert foldtasks.rewrite(spark, storage, slices, target(storage, "1-a"), Keep(), "clean.write") == (None,) * 3
     done = Rewriter(spark, storage).rewrite(slices, target(storage, "1-b"), Keep(), "clean.write")
     wanted = foldjob.rewrite(spark, storage, slices, target(storage, "1-c"), Keep(), "clean.write")

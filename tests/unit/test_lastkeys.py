@@ -1,6 +1,8 @@
-"""The last row of every key, found with no more than the keys in memory."""
+"""The last row of every key, found with no more than some keys in memory."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
@@ -9,12 +11,13 @@ from hypothesis import strategies as st
 
 from compactor import lastkeys
 from compactor.fold import LOG
-from compactor.lastkeys import LastKeys
+from compactor.lastkeys import KeyRoom, last_of_keys
 
 SCHEMA = pa.schema([pa.field(LOG, pa.int32()), pa.field("key", pa.binary()), pa.field("rejected", pa.string())])
 Rec = tuple[int, bytes | None, bool]
 RECORDS = st.lists(
-    st.tuples(st.integers(0, 2), st.sampled_from([None, b"", b"a", b"b", b"a" * 20]), st.booleans()), max_size=60
+    st.tuples(st.integers(0, 2), st.sampled_from([None, b"", b"a", b"b", b"a" * 20]) | st.binary(), st.booleans()),
+    max_size=60,
 )
 
 
@@ -23,23 +26,46 @@ def batches(found: list[Rec], step: int) -> list[pa.RecordBatch]:
     return [pa.RecordBatch.from_pylist(rows[at : at + step], SCHEMA) for at in range(0, len(rows), step)]
 
 
-@given(RECORDS, st.integers(1, 20), st.sampled_from([1, 7, 1_000_000]))
-def test_a_row_is_kept_if_it_is_the_last_of_its_key(found: list[Rec], step: int, fold_at: int) -> None:
-    """However often what is held is folded in between; never a row without a key, nor a rejected one."""
+class Reads:
+    """Gives the same batches each time, and counts the times."""
+
+    def __init__(self, found: list[Rec], step: int) -> None:
+        self.times = 0
+        self._batches = batches(found, step)
+
+    def __call__(self) -> Iterator[pa.RecordBatch]:
+        self.times += 1
+        return iter(self._batches)
+
+
+@given(RECORDS, st.integers(1, 20), st.sampled_from([1, 7, 1_000_000]), st.integers(10, 60))
+def test_a_row_is_kept_if_it_is_the_last_of_its_key(found: list[Rec], step: int, fold_at: int, most: int) -> None:
+    """However often what is held is folded in between, and however few keys are held; every rejected row is."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lastkeys, "_ROWS", fold_at)
-        keys = LastKeys(1_000, 1_000_000)
-        assert all(keys.add(batch) for batch in batches(found, step))
-        kept = keys.last()
-    last = {(log, key): row for row, (log, key, odd) in enumerate(found) if key is not None and not odd}
-    assert keys.rows == len(found)
-    assert [row for row, one in enumerate(kept) if one] == sorted(last.values())
+        kept = last_of_keys(Reads(found, step), KeyRoom(most, 1_000_000, classes=256))
+    last = {(log, key): row for row, (log, key, odd) in enumerate(found) if not odd}
+    odd = [row for row, one in enumerate(found) if one[2]]
+    assert kept is not None
+    assert len(kept) == len(found)
+    assert [row for row, one in enumerate(kept) if one] == sorted([*last.values(), *odd])
 
 
-@pytest.mark.parametrize(("most_keys", "most_bytes"), [(9, 1_000), (100, 40)])
-def test_more_keys_than_may_be_held_are_told(most_keys: int, most_bytes: int) -> None:
+@pytest.mark.parametrize("room", [KeyRoom(9, 1_000), KeyRoom(100, 40)], ids=["keys", "bytes"])
+def test_more_keys_than_are_held_at_once_are_read_again(room: KeyRoom) -> None:
     """By number or by bytes; keys that come again and again are never too many."""
-    many = LastKeys(most_keys, most_bytes)
-    assert not all(many.add(batch) for batch in batches([(0, b"%d" % at, False) for at in range(400)], 3))
-    few = LastKeys(most_keys, most_bytes)
-    assert all(few.add(batch) for batch in batches([(0, b"%d" % (at % 5), False) for at in range(400)], 3))
+    many = Reads([(0, b"%d" % (at % 100), False) for at in range(400)], 3)
+    found = last_of_keys(many, room)
+    assert found is not None
+    assert found.nonzero()[0].tolist() == list(range(300, 400))
+    assert many.times > 1
+    few = Reads([(0, b"%d" % (at % 5), False) for at in range(400)], 3)
+    assert last_of_keys(few, room) is not None
+    assert few.times == 1
+
+
+def test_more_keys_than_all_classes_hold_are_told() -> None:
+    """Found in the first pass, not after as many as there are classes."""
+    reads = Reads([(0, b"%d" % at, False) for at in range(4_000)], 3)
+    assert last_of_keys(reads, KeyRoom(9, 1_000, classes=8)) is None
+    assert reads.times == 1
