@@ -30,8 +30,9 @@ def bunches(slices: Sequence[Slice], target: int, cores: int, most_records: int,
     What has more than `most_records` or `most_bytes` is in none; nor is anything where files would be read too often,
     nor a bunch whose files have no such order.
     """
-    sizes = [sum(extent.file.bytes for extent in one.extents) for one in slices]
-    counts = [sum(extent.file.records for extent in one.extents) for one in slices]
+    files = [[extent.file for extent in one.extents] for one in slices]
+    sizes = [sum(file.bytes for file in own) for own in files]
+    counts = [sum(file.records for file in own) for own in files]
     size = task_bytes(sum(sizes), target, cores)
     found: list[list[int]] = []
     bytes_, records = size, 0
@@ -56,14 +57,15 @@ def _file_bytes(slices: Iterable[Slice]) -> int:
 
 def in_order(slices: Iterable[Slice]) -> tuple[str, ...] | None:
     """The paths of all files so that each slice's come by offset; None where no order does that for all of them."""
-    before: dict[str, set[str]] = {}
+    order: TopologicalSorter[str] = TopologicalSorter()
     for part in slices:
-        paths = list(dict.fromkeys(extent.file.path for extent in part.extents))
-        before.update({path: before.get(path, set()) for path in paths})
-        for first, second in pairwise(extent.file.path for extent in part.extents):
+        paths = [extent.file.path for extent in part.extents]
+        for path in paths:
+            order.add(path)
+        for first, second in pairwise(paths):
             if first != second:
-                before[second].add(first)
+                order.add(second, first)
     try:
-        return tuple(TopologicalSorter(before).static_order())
+        return tuple(order.static_order())
     except CycleError:
         return None

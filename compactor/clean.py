@@ -17,6 +17,7 @@ from compactor.parts import Part
 from compactor.policy import CompactionPolicy
 from compactor.reading import Slice, between
 from compactor.rewriter import Rewriter
+from compactor.rewriting import Rewriting
 from compactor.runfile import RunTarget
 
 
@@ -34,14 +35,14 @@ def full_fold(
     per second. Raises StorageError, FoldError.
     """
     slices = [between(log, log.start, log.published) for log in logs]
-    written = rewriter.rewrite(
-        slices,
-        replace(target, max_bytes=policy.segment_bytes),
-        Keep(horizons=tuple(tombstones.horizon(log, policy, now_ms) for log in logs), now_ms=now_ms),
-        "clean.write",
-        limit,
+    what = Rewriting(
+        slices=slices,
+        target=replace(target, max_bytes=policy.segment_bytes),
+        keep=Keep(horizons=tuple(tombstones.horizon(log, policy, now_ms) for log in logs), now_ms=now_ms),
+        failpoint="clean.write",
+        limit=limit,
     )
-    folded = zip(logs, slices, written, strict=True)
+    folded = zip(logs, slices, rewriter.rewrite(what), strict=True)
     return tuple(_clean(log, part, found, now_ms) for log, part, found in folded)
 
 

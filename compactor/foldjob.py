@@ -9,9 +9,8 @@ import pyarrow as pa
 
 from compactor import fold, parts, record, runfile
 from compactor.faults import tagging, unwrapping
-from compactor.keep import Keep
 from compactor.parts import Part
-from compactor.reading import Slice
+from compactor.rewriting import Rewriting
 from compactor.runfile import RunTarget
 from compactor.shares import Share, shares
 from compactor.storage import Storage
@@ -23,32 +22,20 @@ if TYPE_CHECKING:
 _TASK: Final = "task"
 
 
-def rewrite(
-    spark: SparkSession,
-    storage: Storage,
-    slices: Sequence[Slice],
-    target: RunTarget,
-    keep: Keep,
-    failpoint: str,
-    limit: int | None = None,
-) -> tuple[tuple[Part, ...], ...]:
-    """What `keep` leaves of each of `slices`, written by offset; each one's parts, by offset.
-
-    Files are rolled at target.max_bytes. `limit` is what the job reads and writes at most, in bytes per second.
-    Raises StorageError, FoldError.
-    """
+def rewrite(spark: SparkSession, storage: Storage, what: Rewriting) -> tuple[tuple[Part, ...], ...]:
+    """The parts that were written of each slice, by offset. Raises StorageError, FoldError."""
     cores = spark.sparkContext.defaultParallelism
-    pace = Pace.shared(limit, cores)
+    pace, target, failpoint = Pace.shared(what.limit, cores), what.target, what.failpoint
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with tagging():
             yield from _write(pace.kept(batches), target, failpoint)
 
-    frame = keep.on_spark(paced(fold.scan(spark, storage, slices), pace))
+    frame = what.keep.on_spark(paced(fold.scan(spark, storage, what.slices), pace))
     with unwrapping():
-        rows = _ordered(frame, shares(slices, target.max_bytes, cores)).mapInArrow(task, record.ddl(parts.PARTS))
-        found = [parts.from_row(row.asDict()) for row in rows.collect()]
-    return tuple(parts.within(part, found) for part in slices)
+        ordered = _ordered(frame, shares(what.slices, target.max_bytes, cores))
+        rows = ordered.mapInArrow(task, record.ddl(parts.PARTS)).collect()
+    return parts.by_slice(what.slices, [parts.from_row(row.asDict()) for row in rows])
 
 
 def _write(batches: Iterable[pa.RecordBatch], target: RunTarget, failpoint: str) -> Iterator[pa.RecordBatch]:

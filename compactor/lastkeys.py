@@ -1,4 +1,4 @@
-"""Which of many rows are the last of their key, with no more in memory than so many keys, however many there are.
+"""Which of many rows are the last of their key, found with some of the keys in memory, however many there are.
 
 Kafka's cleaner does what its offset map holds and begins anew behind it. Here what would be too much is read again:
 keys are told apart by their hash, and each pass looks at those of one class.
@@ -30,7 +30,10 @@ _HELD: Final = pa.schema([pa.field(LOG, pa.int32()), pa.field("key", pa.binary()
 
 
 class KeyRoom(Struct, frozen=True):
-    """How many keys are held at once, how many bytes of them; and into how many classes they may be told apart."""
+    """How many keys are held at once, and how many bytes of them; rows that wait to be folded may be as much again.
+
+    `classes`: a power of two, 256 at most: into how many of them keys may be told apart.
+    """
 
     keys: int
     bytes: int
@@ -48,8 +51,8 @@ MACHINE: Final = KeyRoom(keys=4_000_000, bytes=256 << 20)
 def last_of_keys(read: Callable[[], Iterable[pa.RecordBatch]], room: KeyRoom) -> NDArray[np.bool_] | None:
     """Of every row that `read` gives whether it is in `fold.latest`: the last of its key, or rejected; by number.
 
-    `read` gives the same rows each time: their slice (`fold.LOG`) and COLUMNS, those of a slice by offset. None where
-    even a class has more keys than may be held.
+    `read` gives the same rows each time: their slice (`fold.LOG`) and COLUMNS, those of a slice by offset. Beside keys
+    up to three bytes a row are held. None where even a class has more keys than may be held.
     """
     last: NDArray[np.bool_] | None = None
     classes, hashes = [_Class(1, 0)], _Hashes()
@@ -59,11 +62,13 @@ def last_of_keys(read: Callable[[], Iterable[pa.RecordBatch]], room: KeyRoom) ->
             keys.add(number, batch)
             if last is None:
                 alone.append(pc.is_valid(batch["rejected"]).to_numpy(zero_copy_only=False))
-            if keys.is_over(room):
+            while keys.is_over(room):
                 if keys.of.classes == room.classes:
                     return None
                 classes.append(keys.halve())
-        last = np.concatenate(alone) if last is None else last
+        if last is None:
+            last = np.concatenate(alone)
+            alone.clear()
         last[keys.rows()] = True
     return last
 
@@ -105,8 +110,8 @@ class _Keys:
         self.of = of
         self._hashes = hashes
         self._held: list[pa.RecordBatch] = []
-        self._waiting = 0
-        self._known = 0
+        self._known = self._known_bytes = 0
+        self._waiting = self._waiting_bytes = 0
         self._rows = 0
 
     def add(self, number: int, batch: pa.RecordBatch) -> None:
@@ -119,13 +124,14 @@ class _Keys:
             ours = pc.and_(ours, self.of.among(self._hashes.of(number, batch["key"])))
         self._held.append(found if pc.all(ours, min_count=0).as_py() else found.filter(ours))
         self._waiting += self._held[-1].num_rows
+        self._waiting_bytes += self._held[-1]["key"].nbytes
 
     def is_over(self, room: KeyRoom) -> bool:
-        """Whether there are more keys than `room` is for; looks when enough is waiting."""
-        if self._waiting < max(min(_ROWS, room.keys), self._known):
-            return False
-        keys = self._fold()
-        return keys.num_rows > room.keys or keys["key"].nbytes > room.bytes
+        """Whether there are more keys than `room` is for; they are counted when enough is waiting."""
+        many = self._waiting >= max(min(_ROWS, room.keys), self._known)
+        if many or self._waiting_bytes >= max(room.bytes, self._known_bytes):
+            self._fold()
+        return self._known > room.keys or self._known_bytes > room.bytes
 
     def halve(self) -> _Class:
         """Goes on with half of the class; the other half is yet to be done."""
@@ -148,4 +154,5 @@ class _Keys:
 
     def _hold(self, keys: pa.Table) -> None:
         self._held = keys.to_batches()
-        self._known, self._waiting = keys.num_rows, 0
+        self._known, self._known_bytes = keys.num_rows, keys["key"].nbytes
+        self._waiting = self._waiting_bytes = 0

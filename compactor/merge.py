@@ -13,6 +13,7 @@ from compactor.parts import Part
 from compactor.policy import CompactionPolicy
 from compactor.reading import Slice
 from compactor.rewriter import Rewriter
+from compactor.rewriting import Rewriting
 from compactor.runfile import RunTarget
 
 
@@ -28,10 +29,14 @@ def merges(
     Tombstones stay, and none is stamped: that the values before them are gone is only known by a full fold. Raises
     StorageError, FoldError.
     """
-    slices = [Slice(tp=plan.tp, start=plan.start, end=plan.end, runs=plan.runs) for plan in plans]
-    rolled = replace(target, max_bytes=policy.segment_bytes)
-    written = rewriter.rewrite(slices, rolled, Keep(by_key=policy.compacts), "merge.write", limit)
-    return tuple(_merge(plan, found) for plan, found in zip(plans, written, strict=True))
+    what = Rewriting(
+        slices=[Slice(tp=plan.tp, start=plan.start, end=plan.end, runs=plan.runs) for plan in plans],
+        target=replace(target, max_bytes=policy.segment_bytes),
+        keep=Keep(by_key=policy.compacts),
+        failpoint="merge.write",
+        limit=limit,
+    )
+    return tuple(_merge(plan, found) for plan, found in zip(plans, rewriter.rewrite(what), strict=True))
 
 
 def keyless(plan: MergePlan, policy: CompactionPolicy) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -28,14 +29,20 @@ def names(batch: pa.RecordBatch, rows: NDArray[np.int64]) -> Iterator[TopicParti
     return (TopicPartition(*name) for name in zip(*found, strict=True))
 
 
+def spans(batch: pa.RecordBatch) -> Iterator[tuple[TopicPartition, int, int]]:
+    """The rows of each partition that lie together: from the one number to before the other."""
+    if batch.num_rows:
+        first = starts(batch)
+        for tp, (start, end) in zip(names(batch, first), pairwise((*first.tolist(), batch.num_rows)), strict=True):
+            yield tp, start, end
+
+
 def split(batch: pa.RecordBatch) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
     """The rows of `batch` by partition, each by offset."""
-    if batch.num_rows == 0:
-        return
-    if len(starts(batch)) > 1:
+    found = list(spans(batch))
+    if len(found) > 1:
         order = [(name, "ascending") for name in (*PARTITION, "offset")]
         batch = batch.take(pc.sort_indices(batch, sort_keys=order))
-    first = starts(batch)
-    ends = (*first[1:].tolist(), batch.num_rows)
-    for tp, start, end in zip(names(batch, first), first.tolist(), ends, strict=True):
+        found = list(spans(batch))
+    for tp, start, end in found:
         yield tp, batch.slice(start, end - start)

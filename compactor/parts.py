@@ -17,7 +17,7 @@ from compactor.errors import DEFECT, FoldError
 from compactor.log import RunFile
 from compactor.partitioned import PARTITION, names, starts
 from compactor.reading import Slice
-from compactor.record import OfPartition
+from compactor.record import OfPartition, TopicPartition
 
 
 class Part(OfPartition, Struct, frozen=True, kw_only=True):
@@ -57,8 +57,12 @@ PARTS: Final = pa.schema([pa.field(name, pa.string() if name in _TEXT else pa.in
 
 def to_batch(parts: Iterable[Part]) -> pa.RecordBatch:
     """`parts` as rows of PARTS."""
-    rows = [{**_fields(part, _OWN), **_fields(part.file, _FILE)} for part in parts]
-    return pa.RecordBatch.from_pylist(rows, schema=PARTS)
+    return pa.RecordBatch.from_pylist(rows_of(parts), schema=PARTS)
+
+
+def rows_of(parts: Iterable[Part]) -> list[dict[str, Any]]:
+    """The same, not in Arrow."""
+    return [{**_fields(part, _OWN), **_fields(part.file, _FILE)} for part in parts]
 
 
 def from_row(row: dict[str, Any]) -> Part:
@@ -148,10 +152,14 @@ def _flags(column: pa.Array) -> NDArray[np.bool_]:
     return column.to_numpy(zero_copy_only=False)
 
 
-def within(part: Slice, written: Iterable[Part]) -> tuple[Part, ...]:
-    """Those of `written` that hold records of the slice `part`, by offset."""
-    own = (one for one in written if one.tp == part.tp and part.start <= one.file.first < part.end)
-    return tuple(sorted(own, key=lambda one: one.file.first))
+def by_slice(slices: Iterable[Slice], written: Iterable[Part]) -> tuple[tuple[Part, ...], ...]:
+    """Of each of `slices` those of `written` that hold records of it, by offset."""
+    found: dict[TopicPartition, list[Part]] = {}
+    for part in sorted(written, key=lambda part: part.file.first):
+        found.setdefault(part.tp, []).append(part)
+    return tuple(
+        tuple(part for part in found.get(one.tp, ()) if one.start <= part.file.first < one.end) for one in slices
+    )
 
 
 def joined(part: Part, later: Part) -> Part:

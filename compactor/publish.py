@@ -1,7 +1,7 @@
 """What publishing is told and tells, whichever process does it: plans, one a bucket, and what was sent.
 
-`publishlocal` carries out in this process what is little, `publishtasks` in a task for each bucket what a task's memory
-holds, `publishjob` folds any amount on Spark.
+`publishlocal` carries out in this process what is little, `publishtasks` in a task for each bucket what one process can
+fold, `publishjob` folds any amount on Spark.
 """
 
 from __future__ import annotations

@@ -6,20 +6,22 @@ is shuffled, and nothing crosses into Spark's JVM: on Spark the fold of as much 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
 import pyarrow as pa
 
-from compactor import localfold, record, twopass
+from compactor import localfold, record, sparktasks, twopass
 from compactor.bunches import in_order
-from compactor.faults import tagging, unwrapping
+from compactor.errors import DEFECT, FoldError
 from compactor.lastkeys import MACHINE, KeyRoom
 from compactor.publish import SENT, BucketPlan, Due, Publisher, Sent, complete, sent_rows
 from compactor.reading import Slice
 from compactor.room import READ, TASKS, Room
 from compactor.storage import Storage
 from compactor.twopass import Logs
+from compactor.wants import files_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,19 +47,12 @@ def send(
     tasks = max(1, min(len(plans), spark.sparkContext.defaultParallelism))
     room, keys = TASKS.shared(tasks), MACHINE.shared(tasks)
     mine = [(plan, slices[plan.bucket]) for plan in plans if READ.shared(tasks).holds(slices[plan.bucket])]
-    if not mine:
-        return (), tuple(plans)
 
-    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with tagging():
-            for number in (number for batch in batches for number in batch["id"].to_pylist()):
-                plan, own = mine[number]
-                records = _folded(storage, own, room, keys)
-                yield _published(plan, records, publisher)
+    def task(number: int) -> Iterator[pa.RecordBatch]:
+        plan, own = mine[number]
+        yield _published(plan, _folded(storage, own, room, keys), publisher)
 
-    with unwrapping():
-        frame = spark.range(0, len(mine), 1, len(mine)).mapInArrow(task, record.ddl(_ANSWERS))
-        rows = [row.asDict() for row in frame.collect()]
+    rows = sparktasks.run(spark, len(mine), task, _ANSWERS)
     left = {row[_LEFT] for row in rows} | {plan.bucket for plan in plans} - {plan.bucket for plan, _ in mine}
     sent = [Sent(**{name: row[name] for name in SENT.names}) for row in rows if row[_LEFT] is None]
     done = complete([plan for plan in plans if plan.bucket not in left], sent)
@@ -67,22 +62,35 @@ def send(
 def _folded(storage: Storage, slices: Sequence[Slice], room: Room, keys: KeyRoom) -> Iterator[pa.RecordBatch] | None:
     """What is left of `slices` (record.RUN), by slice and offset; None where this task cannot tell, or should not."""
     if not room.holds(slices):
-        return _in_two_passes(storage, slices, keys)
+        return in_two_passes(storage, slices, keys)
     files = localfold.load(storage, slices)
     return None if files is None else localfold.batches(localfold.latest(files, slices))
 
 
-def _in_two_passes(storage: Storage, slices: Sequence[Slice], keys: KeyRoom) -> Iterator[pa.RecordBatch] | None:
+def in_two_passes(storage: Storage, slices: Sequence[Slice], keys: KeyRoom) -> Iterator[pa.RecordBatch] | None:
     """Log by log, as they are sent; the first pass of all of them is over before anything is."""
-    ordered = [(one, in_order([one])) for one in slices]
-    logs = [Logs(storage=storage, slices=[one], paths=paths) for one, paths in ordered if paths is not None]
-    if len(logs) < len(slices) or not all(map(twopass.sound, logs)):
+    if not twopass.sound(Logs(storage=storage, slices=slices, paths=[*files_of(slices)])):
         return None
-    found = [(one, twopass.last(one, keys)) for one in logs]
-    which = [(one, rows) for one, rows in found if rows is not None]
-    if len(which) < len(found):
-        return None
-    return (batch.select(record.RUN.names) for one, rows in which for batch in twopass.kept(one, rows))
+    found = []
+    for one in slices:
+        paths = in_order([one])
+        logs = None if paths is None else Logs(storage=storage, slices=[one], paths=paths)
+        which = None if logs is None else twopass.last(logs, keys)
+        if logs is None or which is None:
+            return None
+        found.append((logs, which))
+    return (batch for logs, which in found for batch in _rising(logs, twopass.kept(logs, which)))
+
+
+def _rising(logs: Logs, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """`batches` (record.RUN) of one log; FoldError where offsets do not rise, as positions would then fall."""
+    newest = -1
+    for batch in batches:
+        offsets = batch["offset"].to_numpy()
+        if (np.diff(offsets, prepend=newest) <= 0).any():
+            raise FoldError(f"{logs.slices[0].tp}: offsets do not rise above {newest} in what is sent.", DEFECT)
+        newest = offsets[-1] if len(offsets) else newest
+        yield batch.select(record.RUN.names)
 
 
 def _published(plan: BucketPlan, records: Iterator[pa.RecordBatch] | None, publisher: Publisher) -> pa.RecordBatch:

@@ -1,25 +1,18 @@
-"""All rewriting of runs: in tasks that hold what they need in memory, and by Spark's fold for everything else."""
+"""How full folds and merges rewrite runs: in tasks that hold keys only, what is too much for one by Spark's fold."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import structlog
-
 from compactor import foldjob, foldtasks
-from compactor.brokenoff import of_its_process
-from compactor.errors import KeyfoldError
-from compactor.keep import Keep
 from compactor.parts import Part
-from compactor.reading import Slice
-from compactor.runfile import RunTarget
+from compactor.rewriting import Rewriting
 from compactor.storage import Storage
+from compactor.taskuse import TaskUse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_log = structlog.get_logger()
 
 
 class Rewriter:
@@ -27,41 +20,26 @@ class Rewriter:
 
     def __init__(self, spark: SparkSession, storage: Storage, stopping: Callable[[], bool] = lambda: False) -> None:
         self._spark = spark
-        self._stopping = stopping
         self._storage = storage
-        self._in_tasks = True
+        self._tasks = TaskUse("folds", stopping)
 
-    def rewrite(
-        self, slices: Sequence[Slice], target: RunTarget, keep: Keep, failpoint: str, limit: int | None = None
-    ) -> tuple[tuple[Part, ...], ...]:
-        """What `keep` leaves of each of `slices`, in new files of `target`; each one's parts, by offset.
-
-        `limit`: bytes per second. Raises StorageError, FoldError.
-        """
-        done = self._by_tasks(slices, target, keep, failpoint, limit)
+    def rewrite(self, what: Rewriting) -> tuple[tuple[Part, ...], ...]:
+        """The parts that were written of each slice, by offset. Raises StorageError, FoldError."""
+        done = self._by_tasks(what)
         left = [log for log, parts in enumerate(done) if parts is None]
         if left:
-            rest = foldjob.rewrite(
-                self._spark, self._storage, [slices[log] for log in left], target, keep.of(left), failpoint, limit
-            )
-            by_spark = dict(zip(left, rest, strict=True))
+            by_spark = dict(zip(left, foldjob.rewrite(self._spark, self._storage, what.of(left)), strict=True))
         return tuple(by_spark[log] if parts is None else parts for log, parts in enumerate(done))
 
-    def _by_tasks(
-        self, slices: Sequence[Slice], target: RunTarget, keep: Keep, failpoint: str, limit: int | None
-    ) -> tuple[tuple[Part, ...] | None, ...]:
-        """None for what is left; for everything once a process has ended, perhaps for want of memory: Spark spills.
+    def _by_tasks(self, what: Rewriting) -> tuple[tuple[Part, ...] | None, ...]:
+        """None for what is left; for everything once tasks are given up.
 
         Files of what failed belong to nobody, and a vacuum takes them.
         """
-        if self._in_tasks:
+        if self._tasks.holds:
             try:
-                return foldtasks.rewrite(self._spark, self._storage, slices, target, keep, failpoint, limit)
-            except KeyfoldError:
-                raise  # a full disk of the store is no process's end
+                return foldtasks.rewrite(self._spark, self._storage, what)
             except Exception as error:
-                if self._stopping() or not of_its_process(error):
+                if not self._tasks.is_given_up(error):
                     raise
-                _log.warning("fold tasks given up for Spark's fold, as a process ended", error=str(error))
-                self._in_tasks = False
-        return (None,) * len(slices)
+        return (None,) * len(what.slices)

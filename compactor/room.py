@@ -41,7 +41,7 @@ TASKS: Final = Room(records=4_000_000, bytes=512 << 20)
 
 
 READ: Final = Room(records=256_000_000, bytes=sys.maxsize)
-"""What all of them read together: of each record they hold a byte, and they may read its key many times."""
+"""What all of them read together: of each record they hold some bytes, and they may read its key many times."""
 
 
 def local(most_records: int) -> Room:

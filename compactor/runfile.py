@@ -36,7 +36,8 @@ _LOOSE: Final = 4 << 20
 """A slice that keeps so many bytes of other rows alive is copied."""
 
 TASK_BYTES: Final = 128 << 20
-"""Arrow bytes that a task holds at most: beyond, its largest buffer becomes a row group, however small."""
+"""Arrow bytes that a task holds at most: beyond, its largest buffer becomes a row group; where even that is small, all
+buffers are written."""
 
 
 class RunTarget(Struct, frozen=True, kw_only=True):

@@ -5,22 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import structlog
-
 from compactor import localfold, publishjob, publishlocal, publishtasks, room
-from compactor.brokenoff import of_its_process
 from compactor.isolation import Isolation
 from compactor.outside import Outside
 from compactor.publish import BucketPlan, Due, Sent, due_of
 from compactor.settings import EngineSettings
 from compactor.state import State
+from compactor.taskuse import TaskUse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from compactor.storage import Storage
-
-_log = structlog.get_logger()
 
 
 class Sending:
@@ -31,7 +27,7 @@ class Sending:
         self._storage = storage
         self._outside = outside
         self._isolation = isolation
-        self._in_tasks = True
+        self._tasks = TaskUse("publishes", isolation.stopping.is_set)
 
     def send(self, state: State, plans: Sequence[BucketPlan], settings: EngineSettings) -> tuple[Sent, ...]:
         """What was sent for all of `plans`. Raises what the publisher raises, FoldError where an answer is missing."""
@@ -43,21 +39,14 @@ class Sending:
                 local = self._outside.local_publisher(state, self._isolation.stopping.is_set)
                 return publishlocal.send(files, due, plans, local)
             return self._folded_by_spark(state, due, plans)  # what is damaged in a file only Spark reads around
-        if not self._in_tasks:
+        if not self._tasks.holds:
             return self._folded_by_spark(state, due, plans)
         sent, left = publishtasks.send(self._spark, self._storage, due, plans, self._outside.publisher(state))
         return (*sent, *self._folded_by_spark(state, due, left)) if left else sent
 
     def gives_up_tasks(self, error: Exception) -> bool:
-        """Whether a process of a job ended, perhaps for want of memory: from now on Spark folds, which spills.
-
-        True once; the plan would end the next process as well.
-        """
-        if not self._in_tasks or self._isolation.stopping.is_set() or not of_its_process(error):
-            return False
-        _log.warning("publish tasks given up for Spark's fold, as a process ended", error=str(error))
-        self._in_tasks = False
-        return True
+        """Whether `error` was the end of a task's process: from now on Spark folds. True once."""
+        return self._tasks.is_given_up(error)
 
     def _folded_by_spark(self, state: State, due: Sequence[Due], plans: Sequence[BucketPlan]) -> tuple[Sent, ...]:
         """What of `due` belongs to `plans`."""

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compactor import record
-from compactor.faults import tagging, unwrapping
+from compactor import record, sparktasks
 from compactor.log import PartitionLog
 from compactor.manifest import DataFile
 from compactor.parquetfile import ParquetFile
@@ -59,17 +58,11 @@ def write_data(
     `logs` are one topic's, by partition. Gives the files by name, and how many tombstones were left out.
     """
     work = _work(logs, spark.sparkContext.defaultParallelism)
-    if not work:
-        return (), 0
 
-    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with tagging():
-            for number in (number for batch in batches for number in batch["id"].to_pylist()):
-                yield from _Copy(storage, folder).run(work[number])
+    def task(number: int) -> Iterator[pa.RecordBatch]:
+        yield from _Copy(storage, folder).run(work[number])
 
-    with unwrapping():
-        rows = spark.range(0, len(work), 1, len(work)).mapInArrow(task, record.ddl(_FILES)).collect()
-    found = [row.asDict() for row in rows]
+    found = sparktasks.run(spark, len(work), task, _FILES)
     tombstones = sum(row.pop("tombstones") for row in found)
     files = (DataFile(**row) for row in found if row["path"])
     return tuple(sorted(files, key=lambda file: file.path)), tombstones

@@ -53,7 +53,7 @@ class Statements:
     def rows(self) -> pa.RecordBatch:
         """All of them, once everything is written: the fields of record.RANGE as columns, and SUPERSEDED."""
         self._close()
-        return _flat([one for one, _ in self._done], [superseded for _, superseded in self._done])
+        return _flat(self._done)
 
     def _close(self) -> None:
         """Whatever came before is folded and written by now."""
@@ -90,10 +90,12 @@ def _as_run(batch: pa.RecordBatch, *, needs_key: bool) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([*known, pa.nulls(size, pa.int64()), rejected], schema=record.RUN)
 
 
-def _flat(statements: Sequence[pa.RecordBatch], superseded: Sequence[int]) -> pa.RecordBatch:
+def _flat(statements: Sequence[tuple[pa.RecordBatch, int]]) -> pa.RecordBatch:
     """Statements with the fields of `range` as columns, and what was left out of the records of each."""
     names = record.RANGE.names
-    rows = pa.concat_batches(statements) if statements else pa.RecordBatch.from_pylist([], record.SOURCE)
+    superseded = [left_out for _, left_out in statements]
+    none = pa.RecordBatch.from_pylist([], record.SOURCE)
+    rows = pa.concat_batches([one for one, _ in statements]) if statements else none
     stated = [pc.struct_field(rows["range"], name) for name in names]
     columns = [rows["topic"], rows["partition"], *stated, pa.array(superseded, SUPERSEDED.type)]
     return pa.RecordBatch.from_arrays(columns, names=["topic", "partition", *names, SUPERSEDED.name])

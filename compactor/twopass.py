@@ -26,7 +26,7 @@ from compactor.wants import files_of, wants_of
 
 
 class Logs(Struct, frozen=True, kw_only=True):
-    """`slices`, and all their files in an order in which every slice's come by offset."""
+    """`slices`, and all their files in an order in which every slice's come by offset; read at `pace`."""
 
     storage: Storage
     slices: Sequence[Slice]
@@ -72,12 +72,14 @@ def kept(logs: Logs, which: NDArray[np.bool_]) -> Iterator[pa.RecordBatch]:
     for batch in logs.pace.kept(_read(logs, record.RUN.names)):
         mask = which[row : row + batch.num_rows]
         row += batch.num_rows
+        if len(mask) < batch.num_rows:
+            break
         if mask.all():
             yield batch
         elif mask.any():
             yield batch.filter(pa.array(mask))
     if row != len(which):
-        raise FoldError(f"A fold has read {len(which)} records of {_names(logs)} at first and then {row}.", DEFECT)
+        raise FoldError(f"A fold has read {len(which)} records of {_names(logs)} at first and then others.", DEFECT)
 
 
 def _keys(logs: Logs) -> Iterator[pa.RecordBatch]:
@@ -102,8 +104,9 @@ def _names(logs: Logs) -> str:
 
 def _read(logs: Logs, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """`columns` of all records, and the number of each one's slice (`fold.LOG`)."""
-    wants = wants_of(logs.slices)
+    wants, files = wants_of(logs.slices), files_of(logs.slices)
     for path in logs.paths:
+        footers.check(logs.storage, files[path])  # each time: no page's checksum covers what it says
         with (
             footers.readable(logs.storage, path),
             logs.storage.open_input(path) as source,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby, pairwise
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import pyarrow as pa
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compactor.partitioned import names, starts
+from compactor.partitioned import spans
 from compactor.record import TopicPartition, sizes
 from connectors.sinks.settings import Limits
 
@@ -89,20 +89,11 @@ _EMPTY = pa.RecordBatch.from_pylist([], schema=pa.schema([pa.field("offset", pa.
 def _cut(batches: Iterable[pa.RecordBatch], limits: Limits) -> Iterator[Piece]:
     for batch in batches:
         of_rows = sizes(batch)
-        for tp, first, end in _by_partition(batch):
+        for tp, first, end in spans(batch):
             sums = np.cumsum(of_rows[first:end])
             for start, stop in _by_size(sums, limits):
                 size = int(sums[stop - 1] - (sums[start - 1] if start else 0))
                 yield Piece(tp=tp, batch=batch.slice(first + start, stop - start), bytes=size, last=False)
-
-
-def _by_partition(batch: pa.RecordBatch) -> Iterator[tuple[TopicPartition, int, int]]:
-    """The rows of each partition of `batch`: from the one number to before the other."""
-    if batch.num_rows == 0:
-        return
-    first = starts(batch)
-    for tp, (start, end) in zip(names(batch, first), pairwise((*first.tolist(), batch.num_rows)), strict=True):
-        yield tp, start, end
 
 
 def _by_size(sums: Any, limits: Limits) -> Iterator[tuple[int, int]]:

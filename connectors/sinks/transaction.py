@@ -99,16 +99,18 @@ class Transaction:
     def _produce_group(self, pieces: Sequence[Piece]) -> None:
         """Of many small pieces at once where all goes to one output: each by itself would take as long as hundreds."""
         output = self._ledger.output(pieces[0].tp) if len(pieces) > 1 else None
-        batch = pa.concat_batches([piece.batch for piece in pieces]) if output else None
-        odd = any(self.refused.get(piece.tp) for piece in pieces)
-        if output is None or batch is None or odd or batch["rejected"].null_count < batch.num_rows:
+        if output is None or any(map(self._has_letters, pieces)):
             for piece in pieces:
                 self._produce_piece(piece)
             return
+        batch = pa.concat_batches([piece.batch for piece in pieces])
         rows = encoding.records(batch, source_headers=self._rules.source_headers)
         self._produce_rows(output, batch["partition"].to_pylist(), rows)
         for piece in pieces:
             self._count(piece.tp, Tally(piece.records, piece.bytes))
+
+    def _has_letters(self, piece: Piece) -> bool:
+        return bool(self.refused.get(piece.tp)) or piece.batch["rejected"].null_count < piece.records
 
     def _produce_piece(self, piece: Piece) -> None:
         plain, letters = dead_letter.split(piece.tp, piece.batch, self.refused)

@@ -146,9 +146,9 @@ class _Reading:
             hit("source.read")
         return [statements(cursor.read for cursor in finished)] if finished else []
 
-    def _stated(self, statements: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def _stated(self, found: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if self._options.reading.ranges:
-            yield from statements
+            yield from found
 
     def _fault(self, message: Message) -> None:
         """An error in place of a record: it ends the read, asks for a look, or is remembered for a message."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 
-from compactor import foldtasks, quarantine, runfile
+from compactor import quarantine, runfile
 from compactor.actions import CloseTopic
 from compactor.catalog import Catalog
 from compactor.errors import FencedError, QuarantinedError, StorageError
@@ -21,7 +21,7 @@ from compactor.verdict import Reason
 from connectors.kafka.embedded import EmbeddedKafka
 from tests.conformance.reader import Rows, Shelf
 from tests.spark.test_cleaner import damage_page, some
-from tests.support.cleaning import Kept
+from tests.support.cleaning import Kept, meanwhile
 from tests.support.engine import row
 from tests.support.publishing import ONE_PIECE_EACH, Changelog, Rec, source_offsets
 
@@ -137,18 +137,6 @@ def test_scenario_21_crash_at_every_step_of_the_changelog(
         changelog.publish(changelog.target(at, lo + 10, output_offset=output), rest, publisher)
         seen += [one.offset for one in records]
         assert source_offsets(changelog.read()) == seen
-
-
-def meanwhile(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) -> None:
-    """In the middle of the next fold something else happens, once."""
-    real = foldtasks.rewrite
-
-    def rewrite(*args: object) -> object:
-        monkeypatch.setattr(foldtasks, "rewrite", real)
-        happens()
-        return real(*args)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(foldtasks, "rewrite", rewrite)
 
 
 def test_scenario_22_rebalance(kept_of: KeptOf, monkeypatch: pytest.MonkeyPatch) -> None:

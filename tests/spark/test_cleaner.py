@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from compactor import foldtasks, recount, runfile
+from compactor import recount, runfile
 from compactor.cleaner import Cleaner
 from compactor.errors import FoldFailedError, StorageError
 from compactor.failpoints import FailpointError
 from compactor.log import BASE
 from compactor.policy import CompactionPolicy, FoldPolicy
 from compactor.testing import DictModel
-from tests.support.cleaning import Kept
+from tests.support.cleaning import Kept, meanwhile
 from tests.support.engine import Row, row
 
 HOUR = 3_600_000
@@ -193,14 +193,12 @@ def test_a_fold_is_committed_on_what_came_meanwhile(kept_of: KeptOf, monkeypatch
     kept = kept_of()
     kept.ingest(some(0, 6, keys=2))
     kept.publish()
-    real = foldtasks.rewrite
 
-    def meanwhile(*args: object) -> object:
+    def more() -> None:
         kept.ingest(some(6, 9, keys=2))
         kept.publish()
-        return real(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(foldtasks, "rewrite", meanwhile)
+    meanwhile(monkeypatch, more)
     assert kept.cleaner.round(0).folded == 1
     log = kept.log()
     assert (log.clean_end, log.published, log.end, [(run.start, run.end) for run in log.runs]) == (6, 9, 9, [(6, 9)])

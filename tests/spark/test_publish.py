@@ -59,6 +59,7 @@ def send(
 
     if request.param == "tasks, in two passes":
         monkeypatch.setattr(publishtasks, "TASKS", replace(TASKS, records=0))
+        monkeypatch.setattr(publishtasks, "MACHINE", KeyRoom(4, 1_000))  # several classes
     ways = {"this process": here, "tasks": in_tasks, "tasks, in two passes": in_tasks, "Spark's fold": on_spark}
     return ways[request.param]
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import pytest
 from pyspark.sql import SparkSession
@@ -14,6 +15,7 @@ from compactor.log import Run
 from compactor.parts import Part
 from compactor.reading import Slice, between
 from compactor.rewriter import Rewriter
+from compactor.rewriting import Rewriting
 from compactor.state import State
 from compactor.tombstones import Fate, fate
 from tests.support.engine import Row, ingested, log_of, new_state, read_all, row, target
@@ -49,6 +51,10 @@ def filled(storage: LocalStorage, seed: int = 0) -> State:
     return state
 
 
+def rewriting(storage: LocalStorage, job: str, slices: Sequence[Slice], keep: Keep) -> Rewriting:
+    return Rewriting(slices=slices, target=target(storage, job), keep=keep, failpoint="clean.write")
+
+
 def content(storage: LocalStorage, part: Slice, written: tuple[Part, ...]) -> list[Row]:
     """The records, and their horizons, of what was written of `part`."""
     files = tuple(one.file for one in written)
@@ -72,8 +78,8 @@ def test_tasks_leave_what_sparks_fold_leaves(spark: SparkSession, storage: Local
     """Nobody can tell from the runs which of the two has written them."""
     state = filled(storage, seed)
     slices = [between(log, 7 * seed, 60 - 5 * seed) for log in state.logs]
-    by_tasks = foldtasks.rewrite(spark, storage, slices, target(storage, "1-t"), keep, "clean.write")
-    by_spark = foldjob.rewrite(spark, storage, slices, target(storage, "1-s"), keep, "clean.write")
+    by_tasks = foldtasks.rewrite(spark, storage, rewriting(storage, "1-t", slices, keep))
+    by_spark = foldjob.rewrite(spark, storage, rewriting(storage, "1-s", slices, keep))
     for part, ours, theirs in zip(slices, by_tasks, by_spark, strict=True):
         assert ours
         assert content(storage, part, ours) == content(storage, part, theirs)
@@ -85,7 +91,7 @@ def test_a_second_fold_drops_what_a_first_has_stamped(spark: SparkSession, stora
     state = filled(storage)
     slices = [between(log, 0, 60) for log in state.logs]
     first = Keep(horizons=(700, 700, 700), now_ms=NOW)
-    (stamped, *_) = foldtasks.rewrite(spark, storage, slices, target(storage, "1-a"), first, "clean.write")
+    (stamped, *_) = foldtasks.rewrite(spark, storage, rewriting(storage, "1-a", slices, first))
     assert stamped
     rows = content(storage, slices[0], stamped)
     tombstones = [one for one in rows if one["value"] is None]
@@ -96,7 +102,7 @@ def test_a_second_fold_drops_what_a_first_has_stamped(spark: SparkSession, stora
     again = [Slice(tp=slices[0].tp, start=0, end=60, runs=(run,))]
     for now_ms, gone in ((699, False), (700, True)):
         keep = Keep(horizons=(9000,), now_ms=now_ms)
-        (found,) = foldtasks.rewrite(spark, storage, again, target(storage, f"1-{now_ms}"), keep, "clean.write")
+        (found,) = foldtasks.rewrite(spark, storage, rewriting(storage, f"1-{now_ms}", again, keep))
         assert found
         kept = content(storage, again[0], found)
         assert (fate(700, now_ms) is Fate.DROP) is gone
@@ -107,13 +113,13 @@ def test_a_damaged_file_is_left_to_spark(spark: SparkSession, storage: LocalStor
     """A damaged page can end the process that decodes it: Spark's fold names it, or reads around it."""
     state = filled(storage)
     slices = [between(log, 0, 60) for log in state.logs]
-    assert all(foldtasks.rewrite(spark, storage, slices, target(storage, "1-a"), Keep(), "clean.write"))
+    assert all(foldtasks.rewrite(spark, storage, rewriting(storage, "1-a", slices, Keep())))
     path = log_of(state).runs[1].files[0].path
     data = bytearray(storage.read(path))
     data[len(data) // 3] ^= 0xFF
     storage.delete(path)
     storage.write(path, bytes(data))
-    assert foldtasks.rewrite(spark, storage, slices, target(storage, "1-b"), Keep(), "clean.write") == (None,) * 3
+    assert foldtasks.rewrite(spark, storage, rewriting(storage, "1-b", slices, Keep())) == (None,) * 3
 
 
 def test_more_keys_than_a_task_holds_are_left_to_spark(
@@ -123,9 +129,9 @@ def test_more_keys_than_a_task_holds_are_left_to_spark(
     state = filled(storage)
     slices = [between(log, 0, 60) for log in state.logs]
     monkeypatch.setattr(foldtasks, "MACHINE", KeyRoom(2 * spark.sparkContext.defaultParallelism, 1_000, classes=1))
-    assert foldtasks.rewrite(spark, storage, slices, target(storage, "1-a"), Keep(), "clean.write") == (None,) * 3
-    done = Rewriter(spark, storage).rewrite(slices, target(storage, "1-b"), Keep(), "clean.write")
-    wanted = foldjob.rewrite(spark, storage, slices, target(storage, "1-c"), Keep(), "clean.write")
+    assert foldtasks.rewrite(spark, storage, rewriting(storage, "1-a", slices, Keep())) == (None,) * 3
+    done = Rewriter(spark, storage).rewrite(rewriting(storage, "1-b", slices, Keep()))
+    wanted = foldjob.rewrite(spark, storage, rewriting(storage, "1-c", slices, Keep()))
     assert [figures(one) for one in done] == [figures(one) for one in wanted]
 
 
@@ -137,8 +143,8 @@ def test_what_is_left_is_folded_with_its_own_horizons(
     slices = [between(log_of(state, p), 0, (20, 60, 20)[p]) for p in range(3)]
     monkeypatch.setattr(foldtasks, "RECORDS", 25 * spark.sparkContext.defaultParallelism)
     keep = Keep(horizons=(701, 702, 703), now_ms=NOW)
-    assert foldtasks.rewrite(spark, storage, slices, target(storage, "1-a"), keep, "clean.write")[1] is None
-    done = Rewriter(spark, storage).rewrite(slices, target(storage, "1-b"), keep, "clean.write")
+    assert foldtasks.rewrite(spark, storage, rewriting(storage, "1-a", slices, keep))[1] is None
+    done = Rewriter(spark, storage).rewrite(rewriting(storage, "1-b", slices, keep))
     for part, written, horizon in zip(slices, done, keep.horizons or (), strict=True):
         assert {one["delete_horizon"] for one in content(storage, part, written)} == {None, horizon}
 
@@ -158,7 +164,7 @@ def test_a_task_whose_process_ends_is_sparks_from_then_on(
     monkeypatch.setattr(foldtasks, "rewrite", dying)
     rewriter = Rewriter(spark, storage)
     for number in range(2):
-        done = rewriter.rewrite(slices, target(storage, f"1-{number}"), Keep(), "clean.write")
+        done = rewriter.rewrite(rewriting(storage, f"1-{number}", slices, Keep()))
         assert all(done)
     assert tried == [1]
 
@@ -174,7 +180,7 @@ def test_a_full_disk_is_an_error_of_the_store(
 
     monkeypatch.setattr(foldtasks, "rewrite", failing)
     with pytest.raises(StorageError, match="No space left"):
-        Rewriter(spark, storage).rewrite([], target(storage), Keep(), "clean.write")
+        Rewriter(spark, storage).rewrite(rewriting(storage, "1-job", [], Keep()))
 
 
 def test_a_stop_is_not_answered_by_another_job(
@@ -187,7 +193,7 @@ def test_a_stop_is_not_answered_by_another_job(
 
     monkeypatch.setattr(foldtasks, "rewrite", dying)
     with pytest.raises(RuntimeError, match="exited"):
-        Rewriter(spark, storage, lambda: True).rewrite([], target(storage), Keep(), "clean.write")
+        Rewriter(spark, storage, lambda: True).rewrite(rewriting(storage, "1-job", [], Keep()))
 
 
 def test_rejected_records_stay_in_a_raw_copy(spark: SparkSession, storage: LocalStorage) -> None:
@@ -196,6 +202,6 @@ def test_rejected_records_stay_in_a_raw_copy(spark: SparkSession, storage: Local
     part = between(log_of(state), 0, 60)
     before = [one for batch in reading.read(storage, part) for one in batch.to_pylist()]
     assert any(one["rejected"] for one in before)
-    (done,) = foldtasks.rewrite(spark, storage, [part], target(storage), Keep(by_key=False), "merge.write")
+    (done,) = foldtasks.rewrite(spark, storage, rewriting(storage, "1-job", [part], Keep(by_key=False)))
     assert done
     assert content(storage, part, done) == before

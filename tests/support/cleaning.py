@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from compactor import foldtasks
 from compactor.actions import AddPartition, AddTopic, Publish, SetBuckets
 from compactor.append import appends
 from compactor.batch import Batch, RangeRead
@@ -18,14 +19,17 @@ from compactor.log import OutputPoint, PartitionLog
 from compactor.policy import CompactionPolicy, FoldPolicy
 from compactor.reading import read, whole
 from compactor.record import RUN, TopicPartition
+from compactor.rewriting import Rewriting
 from compactor.runfile import RunTarget, write
 from compactor.settings import EngineSettings
+from compactor.storage import Storage
 from tests.support.engine import Row
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 import pyarrow as pa
+import pytest
 
 
 class Kept:
@@ -114,3 +118,15 @@ class Kept:
 
 def _partitions(rows: Sequence[Row]) -> list[int]:
     return sorted({row["partition"] for row in rows})
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) -> None:
+    """In the middle of the next fold something else happens, once."""
+    real = foldtasks.rewrite
+
+    def rewrite(spark: SparkSession, storage: Storage, what: Rewriting) -> object:
+        monkeypatch.setattr(foldtasks, "rewrite", real)
+        happens()
+        return real(spark, storage, what)
+
+    monkeypatch.setattr(foldtasks, "rewrite", rewrite)
