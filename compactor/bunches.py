@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from graphlib import CycleError, TopologicalSorter
-from itertools import pairwise
 from typing import Final
 
 from msgspec import Struct
 
 from compactor.reading import Slice
 from compactor.shares import task_bytes
-from compactor.wants import files_of
+from compactor.wants import files_of, in_order
 
 _AGAIN: Final = 4
 """So many times the bytes of all files may be read, where logs of several bunches lie in the same ones."""
@@ -53,19 +51,3 @@ def bunches(slices: Sequence[Slice], target: int, cores: int, most_records: int,
 
 def _file_bytes(slices: Iterable[Slice]) -> int:
     return sum(file.file_bytes for file in files_of(slices).values())
-
-
-def in_order(slices: Iterable[Slice]) -> tuple[str, ...] | None:
-    """The paths of all files so that each slice's come by offset; None where no order does that for all of them."""
-    order: TopologicalSorter[str] = TopologicalSorter()
-    for part in slices:
-        paths = [extent.file.path for extent in part.extents]
-        for path in paths:
-            order.add(path)
-        for first, second in pairwise(paths):
-            if first != second:
-                order.add(second, first)
-    try:
-        return tuple(order.static_order())
-    except CycleError:
-        return None

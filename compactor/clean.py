@@ -16,8 +16,8 @@ from compactor.log import BASE, PartitionLog, Run
 from compactor.parts import Part
 from compactor.policy import CompactionPolicy
 from compactor.reading import Slice, between
+from compactor.rewriteplan import RewritePlan
 from compactor.rewriter import Rewriter
-from compactor.rewriting import Rewriting
 from compactor.runfile import RunTarget
 
 
@@ -35,7 +35,7 @@ def full_fold(
     per second. Raises StorageError, FoldError.
     """
     slices = [between(log, log.start, log.published) for log in logs]
-    what = Rewriting(
+    what = RewritePlan(
         slices=slices,
         target=replace(target, max_bytes=policy.segment_bytes),
         keep=Keep(horizons=tuple(tombstones.horizon(log, policy, now_ms) for log in logs), now_ms=now_ms),

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-DEFECT: Final = "This is a defect of keyfold; nothing was committed."
+DEFECT: Final = "This is a defect of keyfold; only what was committed counts."
 """What to do next where the code broke its own rule."""
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from compactor import fold, parts, record, runfile
 from compactor.faults import tagging, unwrapping
 from compactor.parts import Part
-from compactor.rewriting import Rewriting
+from compactor.rewriteplan import RewritePlan
 from compactor.runfile import RunTarget
 from compactor.shares import Share, shares
 from compactor.storage import Storage
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _TASK: Final = "task"
 
 
-def rewrite(spark: SparkSession, storage: Storage, what: Rewriting) -> tuple[tuple[Part, ...], ...]:
+def rewrite(spark: SparkSession, storage: Storage, what: RewritePlan) -> tuple[tuple[Part, ...], ...]:
     """The parts that were written of each slice, by offset. Raises StorageError, FoldError."""
     cores = spark.sparkContext.defaultParallelism
     pace, target, failpoint = Pace.shared(what.limit, cores), what.target, what.failpoint

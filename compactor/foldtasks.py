@@ -1,6 +1,6 @@
-"""Rewrites runs whose keys a task's memory holds: a task for a bunch of logs, and nothing shuffled between them.
+"""Rewrites runs in tasks: each takes a bunch of whole logs, in two passes, and nothing is shuffled between them.
 
-On Spark, which can fold any number of keys, the same takes several times as long.
+On Spark, which can fold any amount, the same takes several times as long.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ import pyarrow as pa
 from compactor import parts, record, runfile, sparktasks, twopass
 from compactor.bunches import bunches
 from compactor.errors import DEFECT, FoldError
-from compactor.lastkeys import MACHINE, KeyRoom
 from compactor.parts import Part
-from compactor.rewriting import Rewriting
+from compactor.rewriteplan import RewritePlan
+from compactor.room import KEYS, KeyRoom
 from compactor.storage import Storage
 from compactor.throttle import Pace
 from compactor.twopass import Logs
+from compactor.wants import files_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,7 +37,7 @@ _LEFT: Final = "left"
 _ANSWERS: Final = pa.schema([*parts.PARTS, pa.field(_BUNCH, pa.int32()), pa.field(_LEFT, pa.int32())])
 
 
-def rewrite(spark: SparkSession, storage: Storage, what: Rewriting) -> tuple[tuple[Part, ...] | None, ...]:
+def rewrite(spark: SparkSession, storage: Storage, what: RewritePlan) -> tuple[tuple[Part, ...] | None, ...]:
     """The parts that were written of each slice, as `foldjob.rewrite` gives them; None for those that it is left to.
 
     Left is what is too much for a task, and whatever lies in a file that is not, byte for byte, what was written.
@@ -45,32 +46,41 @@ def rewrite(spark: SparkSession, storage: Storage, what: Rewriting) -> tuple[tup
     cores = spark.sparkContext.defaultParallelism
     tasks = max(1, min(cores, len(what.slices)))
     plan = bunches(what.slices, what.target.max_bytes, cores, RECORDS // tasks, BYTES // tasks)
-    pace, room = Pace.shared(what.limit, cores), MACHINE.shared(tasks)
+    pace, room = Pace.shared(what.limit, cores), KEYS.shared(tasks)
     own = [what.of(one.logs) for one in plan]
 
-    def task(number: int) -> Iterator[pa.RecordBatch]:
+    def task(number: int) -> list[pa.RecordBatch]:
         logs = Logs(storage=storage, slices=own[number].slices, paths=plan[number].paths, pace=pace)
-        yield _answer(number, _rewritten(logs, own[number], room))
+        return [_answer(number, _rewritten(logs, own[number], room))]
 
     rows = sparktasks.run(spark, len(plan), task, _ANSWERS)
     left = {row[_BUNCH]: bool(row[_LEFT]) for row in rows if row[_LEFT] is not None}
     if len(left) < len(plan):
-        raise FoldError(f"Of {len(plan)} tasks of a fold only {len(left)} have told that they are done.", DEFECT)
+        silent = sorted(str(one.tp) for number in {*range(len(plan))} - left.keys() for one in own[number].slices)
+        raise FoldError(f"Tasks of a fold have not told that they are done: those of {', '.join(silent)}.", DEFECT)
     done = {log for number, one in enumerate(plan) if not left[number] for log in one.logs}
     written = parts.by_slice(what.slices, [parts.from_row(row) for row in rows if row[_LEFT] is None])
     return tuple(found if log in done else None for log, found in enumerate(written))
 
 
-def _rewritten(logs: Logs, what: Rewriting, room: KeyRoom) -> list[Part] | None:
+def _rewritten(logs: Logs, what: RewritePlan, room: KeyRoom) -> list[Part] | None:
     """A part for each file and log that was written; None, and no file, where it is left."""
-    if not twopass.sound(logs):
+    if not twopass.sound(logs.storage, files_of(logs.slices).values(), logs.pace):
         return None
-    which = twopass.last(logs, room) if what.keep.by_key else twopass.every(logs)
-    if which is None:
+    found = _found(logs, what, room)
+    if found is None:
         return None
-    left = (what.keep.of_batch(batch).select(record.RUN.names) for batch in twopass.kept(logs, which))
+    left = (what.keep.of_batch(batch).select(record.RUN.names) for batch in found)
     pieces = (piece for batch in left for piece in runfile.cut(batch))
-    return list(runfile.write(logs.pace.kept(pieces), what.target, what.failpoint))  # paced as what is read was
+    written = runfile.write(logs.pace.kept(pieces), what.target, what.failpoint)  # the limit counts what is written too
+    return list(written)
+
+
+def _found(logs: Logs, what: RewritePlan, room: KeyRoom) -> Iterator[pa.RecordBatch] | None:
+    if not what.keep.by_key:
+        return twopass.every(logs)
+    which = twopass.last(logs, room)
+    return None if which is None else twopass.kept(logs, which)
 
 
 def _answer(number: int, written: Sequence[Part] | None) -> pa.RecordBatch:

@@ -39,7 +39,7 @@ class Keep(Struct, frozen=True, kw_only=True):
         return kept if self.horizons is None else _without_expired(kept, self.horizons, self.now_ms)
 
     def of_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """What is kept of `batch` (`fold.SCAN`), which has `fold.latest` of all if `by_key`, or all records."""
+        """What is kept of `batch` (`fold.SCAN`). With `by_key` it must hold rows of `fold.latest` alone."""
         if not self.by_key:
             return batch
         folds = pc.and_(pc.is_null(batch["rejected"]), pc.is_valid(batch["key"]))

@@ -12,8 +12,8 @@ from compactor.levels import MergePlan
 from compactor.parts import Part
 from compactor.policy import CompactionPolicy
 from compactor.reading import Slice
+from compactor.rewriteplan import RewritePlan
 from compactor.rewriter import Rewriter
-from compactor.rewriting import Rewriting
 from compactor.runfile import RunTarget
 
 
@@ -29,7 +29,7 @@ def merges(
     Tombstones stay, and none is stamped: that the values before them are gone is only known by a full fold. Raises
     StorageError, FoldError.
     """
-    what = Rewriting(
+    what = RewritePlan(
         slices=[Slice(tp=plan.tp, start=plan.start, end=plan.end, runs=plan.runs) for plan in plans],
         target=replace(target, max_bytes=policy.segment_bytes),
         keep=Keep(by_key=policy.compacts),

@@ -61,7 +61,7 @@ def to_batch(parts: Iterable[Part]) -> pa.RecordBatch:
 
 
 def rows_of(parts: Iterable[Part]) -> list[dict[str, Any]]:
-    """The same, not in Arrow."""
+    """`parts` as dicts with the fields of PARTS."""
     return [{**_fields(part, _OWN), **_fields(part.file, _FILE)} for part in parts]
 
 

@@ -9,19 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
 import pyarrow as pa
 
 from compactor import localfold, record, sparktasks, twopass
-from compactor.bunches import in_order
-from compactor.errors import DEFECT, FoldError
-from compactor.lastkeys import MACHINE, KeyRoom
 from compactor.publish import SENT, BucketPlan, Due, Publisher, Sent, complete, sent_rows
 from compactor.reading import Slice
-from compactor.room import READ, TASKS, Room
+from compactor.room import KEYS, READ, TASKS, KeyRoom, Room
 from compactor.storage import Storage
-from compactor.twopass import Logs
-from compactor.wants import files_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,12 +39,12 @@ def send(
     for one in due:
         slices[one.bucket].append(one.slice)
     tasks = max(1, min(len(plans), spark.sparkContext.defaultParallelism))
-    room, keys = TASKS.shared(tasks), MACHINE.shared(tasks)
-    mine = [(plan, slices[plan.bucket]) for plan in plans if READ.shared(tasks).holds(slices[plan.bucket])]
+    room, readable, keys = TASKS.shared(tasks), READ.shared(tasks), KEYS.shared(tasks)
+    mine = [(plan, slices[plan.bucket]) for plan in plans if readable.holds(slices[plan.bucket])]
 
-    def task(number: int) -> Iterator[pa.RecordBatch]:
+    def task(number: int) -> list[pa.RecordBatch]:
         plan, own = mine[number]
-        yield _published(plan, _folded(storage, own, room, keys), publisher)
+        return [_answer(plan, _folded(storage, own, room, keys), publisher)]
 
     rows = sparktasks.run(spark, len(mine), task, _ANSWERS)
     left = {row[_LEFT] for row in rows} | {plan.bucket for plan in plans} - {plan.bucket for plan, _ in mine}
@@ -61,39 +55,14 @@ def send(
 
 def _folded(storage: Storage, slices: Sequence[Slice], room: Room, keys: KeyRoom) -> Iterator[pa.RecordBatch] | None:
     """What is left of `slices` (record.RUN), by slice and offset; None where this task cannot tell, or should not."""
-    if not room.holds(slices):
-        return in_two_passes(storage, slices, keys)
-    files = localfold.load(storage, slices)
-    return None if files is None else localfold.batches(localfold.latest(files, slices))
+    if room.holds(slices):
+        files = localfold.load(storage, slices)
+        return None if files is None else localfold.batches(localfold.latest(files, slices))
+    found = twopass.latest(storage, slices, keys)
+    return None if found is None else (batch.select(record.RUN.names) for batch in found)
 
 
-def in_two_passes(storage: Storage, slices: Sequence[Slice], keys: KeyRoom) -> Iterator[pa.RecordBatch] | None:
-    """Log by log, as they are sent; the first pass of all of them is over before anything is."""
-    if not twopass.sound(Logs(storage=storage, slices=slices, paths=[*files_of(slices)])):
-        return None
-    found = []
-    for one in slices:
-        paths = in_order([one])
-        logs = None if paths is None else Logs(storage=storage, slices=[one], paths=paths)
-        which = None if logs is None else twopass.last(logs, keys)
-        if logs is None or which is None:
-            return None
-        found.append((logs, which))
-    return (batch for logs, which in found for batch in _rising(logs, twopass.kept(logs, which)))
-
-
-def _rising(logs: Logs, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """`batches` (record.RUN) of one log; FoldError where offsets do not rise, as positions would then fall."""
-    newest = -1
-    for batch in batches:
-        offsets = batch["offset"].to_numpy()
-        if (np.diff(offsets, prepend=newest) <= 0).any():
-            raise FoldError(f"{logs.slices[0].tp}: offsets do not rise above {newest} in what is sent.", DEFECT)
-        newest = offsets[-1] if len(offsets) else newest
-        yield batch.select(record.RUN.names)
-
-
-def _published(plan: BucketPlan, records: Iterator[pa.RecordBatch] | None, publisher: Publisher) -> pa.RecordBatch:
+def _answer(plan: BucketPlan, records: Iterator[pa.RecordBatch] | None, publisher: Publisher) -> pa.RecordBatch:
     """Rows of _ANSWERS."""
     if records is None:
         return pa.RecordBatch.from_pylist([{_LEFT: plan.bucket}], schema=_ANSWERS)

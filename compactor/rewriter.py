@@ -1,4 +1,4 @@
-"""How full folds and merges rewrite runs: in tasks that hold keys only, what is too much for one by Spark's fold."""
+"""How full folds and merges rewrite runs: in tasks, in two passes; what is too much for one by Spark's fold."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from compactor import foldjob, foldtasks
 from compactor.parts import Part
-from compactor.rewriting import Rewriting
+from compactor.rewriteplan import RewritePlan
 from compactor.storage import Storage
-from compactor.taskuse import TaskUse
+from compactor.taskfallback import TaskFallback
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,9 +21,9 @@ class Rewriter:
     def __init__(self, spark: SparkSession, storage: Storage, stopping: Callable[[], bool] = lambda: False) -> None:
         self._spark = spark
         self._storage = storage
-        self._tasks = TaskUse("folds", stopping)
+        self._fallback = TaskFallback("rewriting", stopping)
 
-    def rewrite(self, what: Rewriting) -> tuple[tuple[Part, ...], ...]:
+    def rewrite(self, what: RewritePlan) -> tuple[tuple[Part, ...], ...]:
         """The parts that were written of each slice, by offset. Raises StorageError, FoldError."""
         done = self._by_tasks(what)
         left = [log for log, parts in enumerate(done) if parts is None]
@@ -31,15 +31,15 @@ class Rewriter:
             by_spark = dict(zip(left, foldjob.rewrite(self._spark, self._storage, what.of(left)), strict=True))
         return tuple(by_spark[log] if parts is None else parts for log, parts in enumerate(done))
 
-    def _by_tasks(self, what: Rewriting) -> tuple[tuple[Part, ...] | None, ...]:
+    def _by_tasks(self, what: RewritePlan) -> tuple[tuple[Part, ...] | None, ...]:
         """None for what is left; for everything once tasks are given up.
 
         Files of what failed belong to nobody, and a vacuum takes them.
         """
-        if self._tasks.holds:
+        if self._fallback.tasks:
             try:
                 return foldtasks.rewrite(self._spark, self._storage, what)
             except Exception as error:
-                if not self._tasks.is_given_up(error):
+                if not self._fallback.give_up(error):
                     raise
         return (None,) * len(what.slices)

@@ -1,4 +1,4 @@
-"""How much of what is due one process folds in its memory."""
+"""How much one process folds: what it may read, and what it may hold in its memory."""
 
 from __future__ import annotations
 
@@ -36,12 +36,29 @@ class Room(Struct, frozen=True):
         return records <= self.records and len(extents) <= self.parts and max(rows, sum(files.values())) <= self.bytes
 
 
+class KeyRoom(Struct, frozen=True):
+    """How many keys are held at once, and how many bytes of them; rows that wait to be folded may be as much again.
+
+    `classes`, a power of two up to 256, is into how many keys may be told apart (`keyclasses`).
+    """
+
+    keys: int
+    bytes: int
+    classes: int = 64
+
+    def shared(self, tasks: int) -> KeyRoom:
+        """What each of `tasks` beside one another has of it."""
+        return replace(self, keys=max(1, self.keys // tasks), bytes=max(1, self.bytes // tasks))
+
+
 TASKS: Final = Room(records=4_000_000, bytes=512 << 20)
 """What all publish tasks of a machine hold together: each has it as files, as rows, and as the rows that are left."""
 
-
 READ: Final = Room(records=256_000_000, bytes=sys.maxsize)
 """What all of them read together: of each record they hold some bytes, and they may read its key many times."""
+
+KEYS: Final = KeyRoom(keys=4_000_000, bytes=256 << 20)
+"""What all tasks of a machine that read in two passes hold together: of each key some hundred bytes beside its own."""
 
 
 def local(most_records: int) -> Room:

@@ -11,7 +11,7 @@ from compactor.outside import Outside
 from compactor.publish import BucketPlan, Due, Sent, due_of
 from compactor.settings import EngineSettings
 from compactor.state import State
-from compactor.taskuse import TaskUse
+from compactor.taskfallback import TaskFallback
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,7 +27,7 @@ class Sending:
         self._storage = storage
         self._outside = outside
         self._isolation = isolation
-        self._tasks = TaskUse("publishes", isolation.stopping.is_set)
+        self._fallback = TaskFallback("publishing", isolation.stopping.is_set)
 
     def send(self, state: State, plans: Sequence[BucketPlan], settings: EngineSettings) -> tuple[Sent, ...]:
         """What was sent for all of `plans`. Raises what the publisher raises, FoldError where an answer is missing."""
@@ -39,14 +39,14 @@ class Sending:
                 local = self._outside.local_publisher(state, self._isolation.stopping.is_set)
                 return publishlocal.send(files, due, plans, local)
             return self._folded_by_spark(state, due, plans)  # what is damaged in a file only Spark reads around
-        if not self._tasks.holds:
+        if not self._fallback.tasks:
             return self._folded_by_spark(state, due, plans)
         sent, left = publishtasks.send(self._spark, self._storage, due, plans, self._outside.publisher(state))
         return (*sent, *self._folded_by_spark(state, due, left)) if left else sent
 
     def gives_up_tasks(self, error: Exception) -> bool:
-        """Whether `error` was the end of a task's process: from now on Spark folds. True once."""
-        return self._tasks.is_given_up(error)
+        """Whether `error` was the end of a task's process: from now on Spark folds (`TaskFallback`). True once."""
+        return self._fallback.give_up(error)
 
     def _folded_by_spark(self, state: State, due: Sequence[Due], plans: Sequence[BucketPlan]) -> tuple[Sent, ...]:
         """What of `due` belongs to `plans`."""

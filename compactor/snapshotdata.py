@@ -60,7 +60,7 @@ def write_data(
     work = _work(logs, spark.sparkContext.defaultParallelism)
 
     def task(number: int) -> Iterator[pa.RecordBatch]:
-        yield from _Copy(storage, folder).run(work[number])
+        return _Copy(storage, folder).run(work[number])
 
     found = sparktasks.run(spark, len(work), task, _FILES)
     tombstones = sum(row.pop("tombstones") for row in found)

@@ -19,7 +19,7 @@ def run(
 ) -> list[dict[str, Any]]:
     """The rows (`answers`) of `task(number)` for each number below `count`, which is a Spark task for each.
 
-    `task` is pickled. What it raises of KeyfoldError is raised as it was.
+    `task` is pickled with all that it holds. What it raises of KeyfoldError is raised as it was.
     """
 
     def of_numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

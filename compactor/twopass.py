@@ -1,12 +1,12 @@
-"""What is kept of logs, found by one process in two passes, as by Kafka's cleaner (`buildOffsetMap`, `cleanInto`).
+"""What is left of logs, found by one process in two passes, as by Kafka's cleaner (`buildOffsetMap`, `cleanInto`).
 
-The keys first, which say what the last record of each is; then everything, of which those records go on. Only keys are
-held, however large values are.
+The keys first, which say what the last record of each is; then everything, of which those records go on. Of records
+only keys are held, however large values are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -17,16 +17,18 @@ from numpy.typing import NDArray
 from compactor import footers, record
 from compactor.errors import DEFECT, FoldError
 from compactor.fold import LOG
-from compactor.lastkeys import COLUMNS, KeyRoom, last_of_keys
+from compactor.lastkeys import COLUMNS, last_of_keys
+from compactor.log import RunFile
 from compactor.reading import Slice
 from compactor.readwants import of_file
+from compactor.room import KeyRoom
 from compactor.storage import Storage
 from compactor.throttle import Pace
-from compactor.wants import files_of, wants_of
+from compactor.wants import files_of, in_order, wants_of
 
 
 class Logs(Struct, frozen=True, kw_only=True):
-    """`slices`, and all their files in an order in which every slice's come by offset; read at `pace`."""
+    """`slices` of what `storage` has, and all their files, in an order in which every slice's come by offset."""
 
     storage: Storage
     slices: Sequence[Slice]
@@ -34,22 +36,35 @@ class Logs(Struct, frozen=True, kw_only=True):
     pace: Pace = Pace()
 
 
-def sound(logs: Logs) -> bool:
-    """Whether all files are, byte for byte, what was written: to decode a damaged page can end this process.
+def sound(storage: Storage, files: Iterable[RunFile], pace: Pace) -> bool:
+    """Whether all `files` are, byte for byte, what was written: to decode a damaged page can end this process.
 
     Raises StorageError.
     """
-    files = files_of(logs.slices)
-    for path in logs.paths:
-        logs.pace.wait(files[path].file_bytes)
-        if not footers.whole(logs.storage, files[path]):
+    for file in files:
+        pace.wait(file.file_bytes)
+        if not footers.whole(storage, file):
             return False
     return True
 
 
-def every(logs: Logs) -> NDArray[np.bool_]:
-    """A pass in which every record is kept."""
-    return np.ones(_checked(logs, sum(batch.num_rows for batch in _read(logs, ["offset"]))), np.bool_)
+def latest(storage: Storage, slices: Sequence[Slice], room: KeyRoom) -> Iterator[pa.RecordBatch] | None:
+    """What `localfold.latest` gives (`fold.SCAN`), but one slice after the other, as they are asked for.
+
+    The first pass of all of them is over before the first record is given. None where a file is not what was written,
+    or there are too many keys. Raises StorageError, FoldError.
+    """
+    if not sound(storage, files_of(slices).values(), Pace()):
+        return None
+    found = []
+    for one in slices:
+        paths = in_order([one])
+        logs = None if paths is None else Logs(storage=storage, slices=[one], paths=paths)
+        which = None if logs is None else last(logs, room)
+        if logs is None or which is None:
+            return None
+        found.append((logs, which))
+    return (batch for logs, which in found for batch in _rising(logs, kept(logs, which)))
 
 
 def last(logs: Logs, room: KeyRoom) -> NDArray[np.bool_] | None:
@@ -62,12 +77,15 @@ def last(logs: Logs, room: KeyRoom) -> NDArray[np.bool_] | None:
     except MemoryError:  # Arrow's among them
         return None
     if found is not None:
-        _checked(logs, len(found))
+        _check(logs, len(found))
     return found
 
 
 def kept(logs: Logs, which: NDArray[np.bool_]) -> Iterator[pa.RecordBatch]:
-    """The second pass: the records (`fold.SCAN`) that the first has left, in its order."""
+    """The second pass: the records (`fold.SCAN`) that the first has left, in its order.
+
+    Raises StorageError; FoldError where they are not as many as at first.
+    """
     row = 0
     for batch in logs.pace.kept(_read(logs, record.RUN.names)):
         mask = which[row : row + batch.num_rows]
@@ -79,7 +97,28 @@ def kept(logs: Logs, which: NDArray[np.bool_]) -> Iterator[pa.RecordBatch]:
         elif mask.any():
             yield batch.filter(pa.array(mask))
     if row != len(which):
-        raise FoldError(f"A fold has read {len(which)} records of {_names(logs)} at first and then others.", DEFECT)
+        more = "more" if row > len(which) else row
+        raise FoldError(f"A fold has read {len(which)} records of {_names(logs)} at first and then {more}.", DEFECT)
+
+
+def every(logs: Logs) -> Iterator[pa.RecordBatch]:
+    """All records (`fold.SCAN`), in one pass. Raises StorageError, FoldError."""
+    rows = 0
+    for batch in logs.pace.kept(_read(logs, record.RUN.names)):
+        rows += batch.num_rows
+        yield batch
+    _check(logs, rows)
+
+
+def _rising(logs: Logs, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """`batches` of one log; FoldError where offsets do not rise: then files came in the wrong order."""
+    newest = -1
+    for batch in batches:
+        offsets = batch["offset"].to_numpy()
+        if (np.diff(offsets, prepend=newest) <= 0).any():
+            raise FoldError(f"{_names(logs)}: the offsets that a fold has read do not rise above {newest}.", DEFECT)
+        newest = int(offsets[-1]) if len(offsets) else newest
+        yield batch
 
 
 def _keys(logs: Logs) -> Iterator[pa.RecordBatch]:
@@ -88,14 +127,13 @@ def _keys(logs: Logs) -> Iterator[pa.RecordBatch]:
         yield batch
 
 
-def _checked(logs: Logs, rows: int) -> int:
-    """`rows`, if they are as many as the catalog counts, which does not for a file that is wanted in part."""
+def _check(logs: Logs, rows: int) -> None:
+    """FoldError where not as many were read as the catalog counts, which does not for a file that is wanted in part."""
     extents = [extent for one in logs.slices for extent in one.extents]
     whole = all(one.start <= one.file.first and one.file.last < one.end for one in extents)
     records = sum(one.file.records for one in extents)
     if whole and rows != records:
         raise FoldError(f"A fold has read {rows} of {records} records of {_names(logs)}.", DEFECT)
-    return rows
 
 
 def _names(logs: Logs) -> str:

@@ -1,8 +1,10 @@
-"""What a scan wants of which file: bounds of offsets for each slice, without overlaps."""
+"""What a scan wants of which file, and in which order: bounds of offsets for each slice, without overlaps."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
 from typing import NamedTuple
 
 from compactor.log import RunFile
@@ -22,6 +24,22 @@ class Want(NamedTuple):
 def files_of(slices: Iterable[Slice]) -> dict[str, RunFile]:
     """Every file that holds anything of `slices`, by path."""
     return {extent.file.path: extent.file for part in slices for extent in part.extents}
+
+
+def in_order(slices: Iterable[Slice]) -> tuple[str, ...] | None:
+    """The paths of all files so that each slice's come by offset; None where no order does that for all of them."""
+    order: TopologicalSorter[str] = TopologicalSorter()
+    for part in slices:
+        paths = [extent.file.path for extent in part.extents]
+        for path in paths:
+            order.add(path)
+        for first, second in pairwise(paths):
+            if first != second:
+                order.add(second, first)
+    try:
+        return tuple(order.static_order())
+    except CycleError:
+        return None
 
 
 def wants_of(slices: Sequence[Slice]) -> dict[str, list[Want]]:

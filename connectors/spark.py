@@ -31,6 +31,8 @@ _COMPILING: Final = (
 _COLLECTOR: Final = "-XX:+UseParallelGC"
 """Needs no threads beside ours; a JVM that is told of two collectors does not start."""
 _COLLECTORS: Final = re.compile(r"-XX:\+Use\w+GC\b")
+_LAUNCHING: Final = "-XX:TieredStopAtLevel=1"
+"""For the JVM that only puts together the command of Spark's: it takes 0.35 s instead of 0.55."""
 _OPTIONS_ELSEWHERE: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
 """Variables of the environment from which a JVM of Spark's takes options as well."""
 
@@ -86,6 +88,7 @@ def prepare(master: str, overrides: Mapping[str, str], environment: MutableMappi
         settings[JAVA_OPTIONS] = settings[JAVA_OPTIONS].replace(f" {_COLLECTOR}", "")
     if not (master.startswith(("local[", "local-cluster[")) or master == "local"):
         return settings
+    environment.setdefault("SPARK_LAUNCHER_OPTS", _LAUNCHING)
     environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # a host name that does not resolve must not stop it
     if environment["PYSPARK_PYTHON"] == sys.executable and "spark.pyspark.python" not in settings:
         made = None if "SPARK_HOME" in environment else ensure_home()

@@ -8,10 +8,14 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import structlog
+
 from connectors import spark as sparks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_log = structlog.get_logger()
 
 
 class SparkStart:
@@ -22,11 +26,11 @@ class SparkStart:
     """
 
     def __init__(self, master: str, overrides: Mapping[str, str]) -> None:
+        import pyspark.sql  # noqa: F401  # before the caller goes on: beside its imports the JVM would start later
+
         self._session: SparkSession | None = None
         self._failure: BaseException | None = None
         self._over = threading.Event()
-        import pyspark.sql  # noqa: F401  # before the caller goes on: importing beside it, the JVM would be later
-
         settings = sparks.prepare(master, overrides, os.environ)  # here, as other threads may read the environment
         self._thread = threading.Thread(target=self._start, args=(master, settings), name="spark-start", daemon=True)
         self._thread.start()
@@ -51,8 +55,7 @@ class SparkStart:
         finally:
             self._over.set()
         if self._session is not None:
-            with suppress(Exception):  # each connector does so too, and says what is wrong
-                _warm_up(self._session)
+            _warm_up(self._session)
 
 
 def _warm_up(session: SparkSession) -> None:
@@ -60,5 +63,9 @@ def _warm_up(session: SparkSession) -> None:
     from connectors import stream
     from connectors.source import warmup
 
-    stream.register(session)
-    warmup.read(session)
+    with suppress(Exception):  # each connector does so too, and says what is wrong
+        stream.register(session)
+    try:
+        warmup.read(session)
+    except Exception as error:  # noqa: BLE001  # without it, or at a stop, nothing is lost but a second
+        _log.debug("Spark's Python processes were not started early", error=str(error))

@@ -6,16 +6,18 @@
 Spark makes these objects anew in planner and worker processes, so they hold nothing but the options, and
 everything that is not text is made when first used; only how many micro-batches were planned is counted, by the one
 planner that lives as long as its query. Errors leave tagged for `faults.unwrap`.
+
+What plans and what reads is imported where it is first used: most of the processes that a worker's start waits for
+do neither.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from confluent_kafka.admin import AdminClient
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
@@ -25,14 +27,13 @@ from compactor.faults import tagging
 from compactor.ingest import WRITTEN, Intake, written
 from compactor.record import RECORDS, SOURCE, ddl
 from connectors.clock import SystemClock
-from connectors.logging_setup import configure_as_parent
 from connectors.source import plan
-from connectors.source.cluster import KafkaCluster
 from connectors.source.offsets import decode, encode
 from connectors.source.options import SourceOptions, parse
 from connectors.source.plan import Bundle
-from connectors.source.planner import Planner
-from connectors.source.reader import read
+
+if TYPE_CHECKING:
+    from connectors.source.planner import Planner
 
 NAME = "keyfold"
 
@@ -81,9 +82,15 @@ class _Reading:
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
         self._batches = 0
-        configure_as_parent()
 
     def planner(self) -> Planner:
+        from confluent_kafka.admin import AdminClient
+
+        from connectors.logging_setup import configure_as_parent
+        from connectors.source.cluster import KafkaCluster
+        from connectors.source.planner import Planner
+
+        configure_as_parent()
         admin = AdminClient(self.options.clients.admin_settings())
         return Planner(self.options, KafkaCluster(self.options.connector, admin, self.options.patience.timeout))
 
@@ -95,6 +102,10 @@ class _Reading:
         return [BundlePartition(bundle, intake) for bundle in plan.bundles(found, self.options.limits.tasks_max)]
 
     def batches(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        from connectors.logging_setup import configure_as_parent
+        from connectors.source.reader import read
+
+        configure_as_parent()
         # Spark asks for one empty partition where a batch reader planned none.
         if isinstance(partition, BundlePartition):
             with tagging():

@@ -1,7 +1,7 @@
-"""A source of nothing, to be read once: by then Spark's Python processes have started and imported what they need.
+"""A source of nothing, to be read once while connectors are taken over: a micro-batch then finds processes running.
 
 Spark starts a Python process of another kind for each thing that it asks of a source, one after the other and only
-when it asks; each imports for most of a second. While a connector is taken over, a processor has time for that.
+when it asks; each imports PySpark, and those of tasks what a source reads with, for most of a second.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pyspark.sql.types import StructType
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SOURCE: Final = "connectors.source.datasource"
-"""The module of the source: what a process imports that makes, plans or reads anything of it."""
+READER: Final = "connectors.source.reader"
+"""The module that the processes of tasks have imported by then."""
 
 
 def read(spark: SparkSession) -> None:
@@ -52,5 +52,5 @@ class _Nothing(DataSourceReader):
         return [InputPartition(number) for number in range(self._tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
-        import_module(SOURCE)
+        import_module(READER)
         return iter(())

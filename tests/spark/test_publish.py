@@ -10,11 +10,10 @@ from pyspark.sql import SparkSession
 
 from compactor import localfold, publish, publishjob, publishlocal, publishtasks
 from compactor.errors import FencedError, KeyfoldError
-from compactor.lastkeys import KeyRoom
 from compactor.local import LocalStorage
 from compactor.publish import BucketPlan, Publisher, Sent
 from compactor.record import TopicPartition
-from compactor.room import READ, TASKS
+from compactor.room import READ, TASKS, KeyRoom
 from compactor.state import State
 from compactor.testing_outside import MemoryOutside
 from tests.support.engine import Row, ingested, new_state, plans, read_all, row
@@ -59,7 +58,7 @@ def send(
 
     if request.param == "tasks, in two passes":
         monkeypatch.setattr(publishtasks, "TASKS", replace(TASKS, records=0))
-        monkeypatch.setattr(publishtasks, "MACHINE", KeyRoom(4, 1_000))  # several classes
+        monkeypatch.setattr(publishtasks, "KEYS", KeyRoom(4, 1_000))  # several classes
     ways = {"this process": here, "tasks": in_tasks, "tasks, in two passes": in_tasks, "Spark's fold": on_spark}
     return ways[request.param]
 
@@ -154,7 +153,7 @@ def test_more_keys_than_a_task_holds_are_left_before_anything_is_sent(
         rows = [row(partition, offset, b"k%d" % offset, b"v") for offset in range(count)]
         state = ingested(storage, state, [read_all(rows, {partition: (0, count)})])
     monkeypatch.setattr(publishtasks, "TASKS", replace(TASKS, records=0))
-    monkeypatch.setattr(publishtasks, "MACHINE", KeyRoom(10, 1_000, classes=1))
+    monkeypatch.setattr(publishtasks, "KEYS", KeyRoom(10, 1_000, classes=1))
     due = plans(state, {0: 2, 1: 50})
     sent, left = publishtasks.send(spark, storage, publish.due_of(state, due), due, outside.publisher(state))
     assert (sent, [plan.bucket for plan in left], sent_by(outside)) == ((), [0], {})

@@ -9,13 +9,13 @@ from pyspark.sql import SparkSession
 from compactor import foldjob, foldtasks, reading
 from compactor.errors import StorageError
 from compactor.keep import Keep
-from compactor.lastkeys import KeyRoom
 from compactor.local import LocalStorage
 from compactor.log import Run
 from compactor.parts import Part
 from compactor.reading import Slice, between
+from compactor.rewriteplan import RewritePlan
 from compactor.rewriter import Rewriter
-from compactor.rewriting import Rewriting
+from compactor.room import KeyRoom
 from compactor.state import State
 from compactor.tombstones import Fate, fate
 from tests.support.engine import Row, ingested, log_of, new_state, read_all, row, target
@@ -51,8 +51,8 @@ def filled(storage: LocalStorage, seed: int = 0) -> State:
     return state
 
 
-def rewriting(storage: LocalStorage, job: str, slices: Sequence[Slice], keep: Keep) -> Rewriting:
-    return Rewriting(slices=slices, target=target(storage, job), keep=keep, failpoint="clean.write")
+def rewriting(storage: LocalStorage, job: str, slices: Sequence[Slice], keep: Keep) -> RewritePlan:
+    return RewritePlan(slices=slices, target=target(storage, job), keep=keep, failpoint="clean.write")
 
 
 def content(storage: LocalStorage, part: Slice, written: tuple[Part, ...]) -> list[Row]:
@@ -128,7 +128,7 @@ def test_more_keys_than_a_task_holds_are_left_to_spark(
     """How many keys differ no catalog says: a task that sees too many stops, and all is folded all the same."""
     state = filled(storage)
     slices = [between(log, 0, 60) for log in state.logs]
-    monkeypatch.setattr(foldtasks, "MACHINE", KeyRoom(2 * spark.sparkContext.defaultParallelism, 1_000, classes=1))
+    monkeypatch.setattr(foldtasks, "KEYS", KeyRoom(2 * spark.sparkContext.defaultParallelism, 1_000, classes=1))
     assert foldtasks.rewrite(spark, storage, rewriting(storage, "1-a", slices, Keep())) == (None,) * 3
     done = Rewriter(spark, storage).rewrite(rewriting(storage, "1-b", slices, Keep()))
     wanted = foldjob.rewrite(spark, storage, rewriting(storage, "1-c", slices, Keep()))

@@ -19,7 +19,7 @@ from compactor.log import OutputPoint, PartitionLog
 from compactor.policy import CompactionPolicy, FoldPolicy
 from compactor.reading import read, whole
 from compactor.record import RUN, TopicPartition
-from compactor.rewriting import Rewriting
+from compactor.rewriteplan import RewritePlan
 from compactor.runfile import RunTarget, write
 from compactor.settings import EngineSettings
 from compactor.storage import Storage
@@ -121,10 +121,10 @@ def _partitions(rows: Sequence[Row]) -> list[int]:
 
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) -> None:
-    """In the middle of the next fold something else happens, once."""
+    """After the next fold is planned, and before it reads anything, something else happens, once."""
     real = foldtasks.rewrite
 
-    def rewrite(spark: SparkSession, storage: Storage, what: Rewriting) -> object:
+    def rewrite(spark: SparkSession, storage: Storage, what: RewritePlan) -> object:
         monkeypatch.setattr(foldtasks, "rewrite", real)
         happens()
         return real(spark, storage, what)

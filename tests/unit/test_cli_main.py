@@ -27,7 +27,7 @@ def _quickest(*arguments: object, tries: int = 12) -> float:
 
 
 def test_the_command_line_imports_nothing_that_is_slow() -> None:
-    """Neither Spark nor DuckDB, pandas or Arrow is loaded before a command asks for it."""
+    """Neither Spark nor DuckDB, pandas, Arrow or NumPy is loaded before a command asks for it."""
     names = "pyspark", "duckdb", "pandas", "pyarrow", "numpy"
     script = f"import sys, connectors.cli.main; print([name for name in {names} if name in sys.modules])"
     python = [sys.executable, "-c", script]

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from compactor import lastkeys
 from compactor.fold import LOG
-from compactor.lastkeys import KeyRoom, last_of_keys
+from compactor.lastkeys import last_of_keys
+from compactor.room import KeyRoom
 
 SCHEMA = pa.schema([pa.field(LOG, pa.int32()), pa.field("key", pa.binary()), pa.field("rejected", pa.string())])
 Rec = tuple[int, bytes | None, bool]

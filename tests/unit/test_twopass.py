@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compactor import localfold, publishtasks, twopass
-from compactor.bunches import in_order
+from compactor import localfold, record, twopass
 from compactor.errors import FoldError
 from compactor.footers import DamagedFileError
-from compactor.lastkeys import KeyRoom
 from compactor.local import LocalStorage
 from compactor.reading import Slice, between
+from compactor.room import KeyRoom
 from compactor.twopass import Logs
+from compactor.wants import in_order
 from tests.support.engine import Row, ingested, new_state, read_all, row
 
 ROOM = KeyRoom(100, 10_000)
@@ -47,12 +47,12 @@ def one_log(storage: LocalStorage, part: Slice) -> Logs:
 def test_two_passes_leave_what_one_process_would_hold(storage: LocalStorage, room: KeyRoom) -> None:
     """The same records in the same order as the fold of what is in memory, rejected ones in their place."""
     slices = filled(storage)
-    found = publishtasks.in_two_passes(storage, slices, room)
+    found = twopass.latest(storage, slices, room)
     files = localfold.load(storage, slices)
     assert found is not None
     assert files is not None
     wanted = localfold.batches(localfold.latest(files, slices))
-    rows = [one for batch in found for one in batch.to_pylist()]
+    rows = [one for batch in found for one in batch.select(record.RUN.names).to_pylist()]
     assert rows == [one for batch in wanted for one in batch.to_pylist()]
     assert any(one["rejected"] for one in rows)
 
@@ -83,8 +83,8 @@ def test_a_footer_that_is_damaged_between_the_passes_is_seen(storage: LocalStora
 def test_offsets_that_fall_are_not_sent(storage: LocalStorage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever orders files wrongly keeps wrong records, and positions would go back."""
     slices = filled(storage)
-    monkeypatch.setattr(publishtasks, "in_order", lambda parts: tuple(reversed(in_order(parts) or ())))
-    found = publishtasks.in_two_passes(storage, slices, ROOM)
+    monkeypatch.setattr(twopass, "in_order", lambda parts: tuple(reversed(in_order(parts) or ())))
+    found = twopass.latest(storage, slices, ROOM)
     assert found is not None
     with pytest.raises(FoldError, match="do not rise"):
         list(found)

@@ -12,7 +12,7 @@ from compactor.reading import Slice
 from compactor.runfile import RunTarget
 
 
-class Rewriting(Struct, frozen=True, kw_only=True):
+class RewritePlan(Struct, frozen=True, kw_only=True):
     """What `keep` leaves of each of `slices` goes by offset into new files of `target`, rolled at its max_bytes.
 
     `failpoint` is hit as each is closed. `limit` is what all of it reads and writes at most, in bytes per second.
@@ -24,6 +24,6 @@ class Rewriting(Struct, frozen=True, kw_only=True):
     failpoint: str
     limit: int | None = None
 
-    def of(self, logs: Sequence[int]) -> Rewriting:
+    def of(self, logs: Sequence[int]) -> RewritePlan:
         """The same for the slices numbered `logs` alone, which are numbered anew."""
         return replace(self, slices=[self.slices[log] for log in logs], keep=self.keep.of(logs))
