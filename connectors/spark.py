@@ -28,6 +28,8 @@ _COMPILING: Final = (
     "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
 )
 """The JVM compiles for speed only what has run ten times as often as it would by itself: docs/decisions/findings.md."""
+_METADATA: Final = "-XX:MetaspaceSize=256m"
+"""A collection of everything, 0.2 s, would begin in the first micro-batch, as Spark's classes pass 21 MB."""
 _COLLECTOR: Final = "-XX:+UseParallelGC"
 """Needs no threads beside ours; a JVM that is told of two collectors does not start."""
 _COLLECTORS: Final = re.compile(r"-XX:\+Use\w+GC\b")
@@ -50,7 +52,7 @@ DEFAULTS: Final[dict[str, str]] = {
     # Above this many files Spark would list them in a job of its own.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
     "spark.sql.parquet.compression.codec": "zstd",
-    JAVA_OPTIONS: f"{LOGGING} {_COMPILING} {_COLLECTOR}",
+    JAVA_OPTIONS: f"{LOGGING} {_COMPILING} {_METADATA} {_COLLECTOR}",
     "spark.ui.showConsoleProgress": "false",
 }
 
