@@ -84,7 +84,7 @@ def _growth(points: Sequence[tuple[float, float]], file: Path) -> Path:
     axis.plot([size for size, _ in points], [cost for _, cost in points], marker="o")
     axis.set_xscale("log")
     axis.set_xticks([size for size, _ in points], [f"{size:g} M" for size, _ in points], minor=False)
-    axis.set_ylim(bottom=0)
+    axis.set_ylim(0, 1.1 * max(cost for _, cost in points))
     axis.set_xlabel("records, each of a key of its own")
     axis.set_ylabel("µs per record, without the start")
     axis.grid(alpha=0.3)
