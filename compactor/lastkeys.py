@@ -6,7 +6,7 @@ for one class of keys at a time (`keyclasses`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import numpy as np
@@ -37,31 +37,30 @@ def last_of_keys(read: Read, room: KeyRoom) -> NDArray[np.bool_] | None:
     `read` gives the same rows each time: their slice (`fold.LOG`) and COLUMNS, those of a slice by offset. Beside keys
     up to three bytes a row are held. None where even a class has more keys than may be held.
     """
-    hashes = HashCache()
-    first = _first_pass(read, room, hashes)
-    if first is None:
+    hashes, classes, rejected = HashCache(), list[KeyClass](), [np.zeros(0, np.bool_)]
+    keys = _Keys(KeyClass(), hashes)
+    if not _took(_noted(read(), rejected), keys, room, classes):
         return None
-    last, classes = first
+    last = np.concatenate(rejected)
+    rejected.clear()
+    last[keys.rows()] = True
     while classes:
         keys = _Keys(classes.pop(), hashes)
-        for number, batch in enumerate(read()):
-            if not keys.take(number, batch, room, classes):
-                return None
+        if not _took(read(), keys, room, classes):
+            return None
         last[keys.rows()] = True
     return last
 
 
-def _first_pass(read: Read, room: KeyRoom, hashes: HashCache) -> tuple[NDArray[np.bool_], list[KeyClass]] | None:
-    """What is known after one pass, and the classes of keys that are still to be looked at."""
-    keys, classes = _Keys(KeyClass(), hashes), list[KeyClass]()
-    rejected = [np.zeros(0, np.bool_)]
-    for number, batch in enumerate(read()):
+def _noted(batches: Iterable[pa.RecordBatch], rejected: list[NDArray[np.bool_]]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
         rejected.append(pc.is_valid(batch["rejected"]).to_numpy(zero_copy_only=False))
-        if not keys.take(number, batch, room, classes):
-            return None
-    last = np.concatenate(rejected)
-    last[keys.rows()] = True
-    return last, classes
+        yield batch
+
+
+def _took(batches: Iterable[pa.RecordBatch], keys: _Keys, room: KeyRoom, left: list[KeyClass]) -> bool:
+    """A pass: whether `keys` could take all of it, with what they have left to others."""
+    return all(keys.take(number, batch, room, left) for number, batch in enumerate(batches))
 
 
 class _Keys:

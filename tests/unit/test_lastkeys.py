@@ -52,7 +52,7 @@ def test_a_row_is_kept_if_it_is_the_last_of_its_key(found: list[Rec], step: int,
     assert [row for row, one in enumerate(kept) if one] == sorted([*last.values(), *odd])
 
 
-@pytest.mark.parametrize("room", [KeyRoom(9, 1_000), KeyRoom(1_000_000, 40)], ids=["keys", "bytes"])
+@pytest.mark.parametrize("room", [KeyRoom(20, 1_000), KeyRoom(1_000_000, 150)], ids=["keys", "bytes"])
 def test_more_keys_than_are_held_at_once_are_read_again(room: KeyRoom) -> None:
     """By number or by bytes; keys that come again and again are never too many."""
     many = Reads([(0, b"%d" % (at % 100), False) for at in range(400)], 3)
