@@ -38,6 +38,13 @@ ONCE_WRONG: Final[dict[str, list[steps.Any]]] = {
         Tick(),
         Fold(),
     ],
+    "what an overlap has brought twice is counted anew, and read twice": [
+        Ingest((Rec(0, b"a", b"so large that what comes next is clean enough"),)),
+        Fold(),
+        Ingest((Rec(0, b"b", b"1"), Rec(0, b"c", b"2"))),
+        Ingest((Rec(0, b"d", b"so large that it hangs on these bytes whether a fold is due"),), again=2),
+        Round(),
+    ],
 }
 """Histories that once broke a promise."""
 
