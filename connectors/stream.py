@@ -62,6 +62,7 @@ def source_options(
         "consumer.config": json.dumps(clients.consumer()),
         "admin.config": json.dumps(clients.admin()),
         "starts": json.dumps(encode(starts(state))),
+        "closed": json.dumps([name for name, topic in state.topics.items() if topic.closed is not None]),
         "tasks.max": str(tasks_max),
         "on.data.loss": connector.on_data_loss,
         "intake": encode_intake(intake),
@@ -73,11 +74,10 @@ def source_options(
 
 
 def starts(state: State) -> dict[str, TopicOffsets]:
-    """The next offset to read of every partition of every open topic."""
+    """The next offset to read of every partition; of closed topics too, as one that is back is gone on with."""
     return {
         name: TopicOffsets(topic.topic_id, {log.partition: log.end for log in state.logs if log.topic == name})
         for name, topic in state.topics.items()
-        if topic.closed is None
     }
 
 

@@ -10,6 +10,7 @@
 | exclude | JSON list of names that topics.regex does not match | [] |
 | output.topic | template of the outputs, which topics.regex does not match either | none |
 | starts | JSON `{"topic": {"id": "…", "partitions": {"0": 57}}}`: where known topics begin | {} |
+| closed | JSON list of the topics in `starts` that were gone before: nobody waits for them | [] |
 | max.offsets.per.trigger | offsets that a micro-batch takes at most | unlimited |
 | tasks.max | reading tasks of a batch at most | 2 |
 | batch.bytes | bytes of key, value and headers in an Arrow batch, at most (one record is never cut) | 16 MiB |
@@ -47,6 +48,7 @@ _NAMES: Final = frozenset(
             "exclude",
             "output.topic",
             "starts",
+            "closed",
         ),
         *("max.offsets.per.trigger", "tasks.max", "batch.bytes", "on.data.loss", "ranges", "intake"),
         *("read.timeout.ms", "metadata.max.age.ms", "poll.interval.ms"),
@@ -92,6 +94,7 @@ class SourceOptions(msgspec.Struct, frozen=True):
     clients: Clients
     selection: Selection
     starts: dict[str, TopicOffsets] = {}
+    closed: frozenset[str] = frozenset()
     limits: Limits = Limits()
     reading: Reading = Reading()
     patience: Patience = Patience()
@@ -108,6 +111,7 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
         clients=_clients(connector, options),
         selection=_selection(options),
         starts=_starts(options),
+        closed=_json(options, "closed", frozenset[str], frozenset()),
         limits=Limits(
             max_offsets=_positive(options, "max.offsets.per.trigger", None),
             tasks_max=_positive(options, "tasks.max", 2) or 2,

@@ -98,7 +98,7 @@ class Planner:
 
     def _pin(self, until: float) -> _Pinned:
         topics = self._known()
-        absent = self._options.starts.keys() - topics.keys()
+        absent = self._options.starts.keys() - self._options.closed - topics.keys()
         if absent and self._clock() < until:  # what is left out now would not be read at all
             raise NoAnswerError(f"topic {min(absent)} is not known at the moment")
         every = _partitions(topics)
