@@ -9,7 +9,7 @@ import pytest
 from benchmarks import plots, quick
 from benchmarks.figure import Figure
 from benchmarks.figures import FIGURES
-from benchmarks.keys import ENOUGH, GROWTH, LIMIT_BYTES, Point, costs, values
+from benchmarks.keys import ENOUGH, FOLD, GROWTH, LIMIT_BYTES, Point, costs, values
 from benchmarks.process import Used
 from benchmarks.quick import Limits
 from benchmarks.results import Machine, Measured, Results, Run, load, save
@@ -104,13 +104,15 @@ def test_same_rounds() -> None:
 
 
 def test_keys() -> None:
-    """As many keys count as fitted; growth is the cost of a record among most over that among fewest."""
+    """As many keys count as fitted; growth is the cost among most over that among fewest; of folds the slowest counts."""
     small, large = Point(1_000_000, 4.0, LIMIT_BYTES), Point(50_000_000, 250.0, LIMIT_BYTES + 1)
     found = values([small, large])
     assert found[ENOUGH] == 1.0
     assert found[GROWTH] == pytest.approx(1.25)
     assert costs(found) == pytest.approx({1.0: 4.0, 50.0: 5.0})
     assert GROWTH not in values([small])
+    assert FOLD not in found
+    assert values([small, large._replace(folds=(5e5, 3e5))])[FOLD] == 3e5
     assert values([]) == {ENOUGH: 0.0}
     assert costs(values([Point(1_000_000, -0.1, 1)])) == {}
 
