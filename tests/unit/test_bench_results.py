@@ -104,7 +104,7 @@ def test_same_rounds() -> None:
 
 
 def test_keys() -> None:
-    """As many keys count as fitted; growth is the cost among most over that among fewest; of folds the slowest counts."""
+    """As many keys count as fitted; growth is the cost among most over that among fewest; the slowest fold counts."""
     small, large = Point(1_000_000, 4.0, LIMIT_BYTES), Point(50_000_000, 250.0, LIMIT_BYTES + 1)
     found = values([small, large])
     assert found[ENOUGH] == 1.0
