@@ -8,14 +8,14 @@ from itertools import pairwise
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from compactor import clean, fold, foldtasks, reading, sparkcount
+from compactor import clean, fold, reading, sparkcount
 from compactor.errors import StorageError
 from compactor.local import LocalStorage
 from compactor.policy import CompactionPolicy
-from compactor.rewriteplan import RewritePlan
 from compactor.rewriter import Rewriter
 from compactor.state import State, apply
 from compactor.testing import DictModel
+from tests.support.cleaning import by_spark
 from tests.support.engine import Row, ingested, log_of, new_state, plain, published, read_all, row, target
 
 KEYS = [b"", b"\x00", b"\x00\x00", b"a", b"ab", b"abc", b"\xff", b"\xff\xfe", b"a" * 300]
@@ -115,11 +115,6 @@ def test_a_missing_file_is_never_an_empty_one(spark: SparkSession, storage: Loca
         )
 
 
-def left_to_spark(_spark: SparkSession, _storage: LocalStorage, what: RewritePlan) -> tuple[None, ...]:
-    """As `foldtasks.rewrite` answers where no task can."""
-    return (None,) * len(what.slices)
-
-
 @pytest.mark.parametrize(
     ("seed", "queries", "in_tasks"), [(0, 8, False), (1, 8, False), (2, 0, False), (3, 8, True), (4, 8, True)]
 )
@@ -129,7 +124,7 @@ def test_full_folds_equal_the_model(
     """Fold after fold, at ends inside runs and of some partitions only, each log keeps what a dict keeps."""
     monkeypatch.setattr(fold, "_QUERIES", queries)
     if not in_tasks:
-        monkeypatch.setattr(foldtasks, "rewrite", left_to_spark)
+        by_spark(monkeypatch)
     rng = random.Random(seed)
     policy = CompactionPolicy(delete_retention_ms=10**9)
     batches = [random_rows(10 * seed + n, 3, n * 20, n * 20 + 20) for n in range(3)]
@@ -188,7 +183,7 @@ def test_a_big_log_is_folded_into_rising_files(
 ) -> None:
     """Files are rolled at segment.bytes, and one after the other they hold rising offsets."""
     if not in_tasks:
-        monkeypatch.setattr(foldtasks, "rewrite", left_to_spark)
+        by_spark(monkeypatch)
     rng = random.Random(1)
     rows = [row(0, offset, b"%d" % offset, rng.randbytes(20_000)) for offset in range(3000)]
     state = published(ingested(storage, new_state({0: 0}), [read_all(rows, {0: (0, 3000)})]), {0: 3000})

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from compactor import lastkeys
 from compactor.fold import LOG
+from compactor.keyclasses import HashCache
 from compactor.lastkeys import last_of_keys
 from compactor.room import KeyRoom
 
@@ -72,3 +73,19 @@ def test_more_keys_than_all_classes_hold_are_told() -> None:
     reads = Reads([(0, b"%d" % at, False) for at in range(4_000)], 3)
     assert last_of_keys(reads, KeyRoom(9, 1_000, classes=8)) is None
     assert reads.times == 1
+
+
+@pytest.mark.parametrize("hashes", [0, 5_000, 10_000])
+def test_a_row_takes_a_bit_and_a_hash_no_more_than_is_allowed(hashes: int) -> None:
+    """However many records a log has: what is held of each does not fill a task's memory."""
+    count = 10_000
+    found = last_of_keys(Reads([(0, b"%d" % at, False) for at in range(count)], 1_000), KeyRoom(1_000, 1 << 20))
+    assert found is not None
+    assert found.true_count == len(found) == count
+    assert found.nbytes == count // 8
+    cache = HashCache(hashes)
+    keys = pa.array([b"%d" % at for at in range(1_000)])
+    made = [cache.of(number, keys) for number in range(10)]
+    again = [cache.of(number, keys) for number in range(10)]
+    assert sum(one is other for one, other in zip(made, again, strict=True)) == hashes // 1_000
+    assert all((one == other).all() for one, other in zip(made, again, strict=True))
