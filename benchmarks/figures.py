@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from benchmarks.datasets import ONE, filled, make
 from benchmarks.figure import Figure, percentile
-from benchmarks.keys import ENOUGH, GROWTH, keys
+from benchmarks.keys import ENOUGH, FOLD, GROWTH, keys
 from benchmarks.partitions import partitions
 from benchmarks.worker import Worker, working
 
@@ -74,7 +74,13 @@ FIGURES: Final[Mapping[str, Figure]] = {
         Figure("ready", "worker ready", {"first micro-batch, s": (12, 6)}, ready),
         Figure("idle", "idle worker, nothing to read", {"% of a core": (5, 2), "MiB": (1229, 819)}, idle),
         Figure("fresh", f"freshness at {RATE:,} records/s", {"p50, s": (0.8, 0.3), "p99, s": (1.5, 0.6)}, fresh),
-        Figure("keys", "distinct keys with a heap of 2 GiB", {}, keys, at_least={ENOUGH: (50, 200)}),
+        Figure(
+            "keys",
+            "distinct keys with a heap of 2 GiB",
+            {},
+            keys,
+            at_least={ENOUGH: (50, 200), FOLD: (250_000, 500_000)},
+        ),
         Figure("growth", "time per record", {GROWTH: (1.3, 1.1)}, keys, same_as="keys"),
         Figure("partitions", "a record to each of 1,000 partitions", {"until published, s": (3, 1)}, partitions),
     )

@@ -1,4 +1,4 @@
-"""How many distinct keys a worker with little memory publishes, and whether a record costs more among many."""
+"""How many distinct keys a worker with little memory publishes and folds; whether a record costs more among many."""
 
 from __future__ import annotations
 
@@ -7,43 +7,47 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from benchmarks import alone
-from benchmarks.datasets import ONE, DataSet, filled, named
-from benchmarks.peers import Keyfold, Peer, run
-from benchmarks.process import Used
+from benchmarks.datasets import ONE, filled, scale
+from benchmarks.peers import Keyfold, run
+from benchmarks.wholerun import HEAP, WholeRun, both_runs, unique
 
-HEAP: Final = "2g"
 LIMIT_BYTES: Final = 4 << 30
 """What the whole process tree may take, pages that its processes share counted once."""
 ENOUGH: Final = "M keys within 4 GiB"
 GROWTH: Final = "with most keys over with fewest"
-_SMALL: Final = "keys-1M"
-_LARGER: Final = ("keys-5M", "keys-50M")
+FOLD: Final = "full fold of most keys, records/s"
+_SMALL: Final = 1_000_000
+_LARGER: Final = (5_000_000, 50_000_000)
+_PARTITIONS: Final = 2
 _REPEATS: Final = 3
 """So often what lasts seconds is measured: a start that is a second longer would be a tenth of it."""
 _COST: Final = "µs per record with "
 
 
 class Point(NamedTuple):
-    """What so many records, each of a key of its own, took: seconds without the start, and bytes of memory."""
+    """What so many records, each of a key of its own, took: seconds to publish them without the start, bytes of memory.
+
+    The memory is the most of both runs to their ends; `folds` are their full folds, in records per second.
+    """
 
     records: int
     seconds: float
     peak: int
+    folds: tuple[float, ...] = ()
 
 
 def keys(bootstrap: str) -> dict[str, float]:
     """Of each data set what it took; one that fails ends the series, and those before it count."""
-    peer = Keyfold(worker={"spark.driver.memory": HEAP})
-    start = _median([_run(bootstrap, peer, ONE) for _ in range(_REPEATS)])
+    start = statistics.median(_start(bootstrap) for _ in range(_REPEATS))
     points = []
-    for name, repeats in ((_SMALL, _REPEATS), *((name, 1) for name in _LARGER)):
-        data = named(name)
+    for size, repeats in ((_SMALL, _REPEATS), *((size, 1) for size in _LARGER)):
+        data = unique(max(_PARTITIONS, round(size * scale())), _PARTITIONS)
         try:
-            runs = [_run(bootstrap, peer, data) for _ in range(repeats)]
+            found = [alone.call(data.name, both_runs, bootstrap, data) for _ in range(repeats)]
         except RuntimeError as error:
             alone.deaths.append(str(error))
             break
-        points.append(Point(data.records, _median(runs) - start, max(one.peak_pss for one in runs)))
+        points.append(_point(data.records, start, found))
         print(f"  keys: {points[-1]}", flush=True)
     return values(points)
 
@@ -61,6 +65,8 @@ def values(points: Sequence[Point]) -> dict[str, float]:
     first, last = points[0], points[-1]
     if last.seconds > 0:
         found[f"records/s with {_millions(last.records)} keys"] = last.records / last.seconds
+    if last.folds:
+        found[FOLD] = min(last.folds)
     if first is not last and first.seconds > 0 and last.seconds > 0:
         found[GROWTH] = found[_named(last.records)] / found[_named(first.records)]
     return found
@@ -80,10 +86,13 @@ def _millions(records: int) -> str:
     return f"{records / 1e6:g} M"
 
 
-def _run(bootstrap: str, peer: Peer, data: DataSet) -> Used:
-    """On a topic of its own, as the next worker would otherwise find it in the broker's memory."""
-    return alone.call(f"keyfold on {data.name}", run, peer, bootstrap, filled(bootstrap, data))
+def _start(bootstrap: str) -> float:
+    """Seconds until a record is published; its topic is its own, as the broker remembers what was read before."""
+    peer = Keyfold(worker={"spark.driver.memory": HEAP})
+    return alone.call("keyfold's start", run, peer, bootstrap, filled(bootstrap, ONE)).seconds
 
 
-def _median(runs: Sequence[Used]) -> float:
-    return statistics.median(one.seconds for one in runs)
+def _point(records: int, start: float, found: Sequence[tuple[WholeRun, WholeRun]]) -> Point:
+    runs = [one for pair in found for one in pair]
+    seconds = statistics.median(first.published.seconds for first, _ in found)
+    return Point(records, seconds - start, max(one.pss for one in runs), tuple(one.folded.rate for one in runs))

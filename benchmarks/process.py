@@ -20,7 +20,7 @@ _POLL_S: Final = 0.02
 _SAMPLE_S: Final = 0.25
 _PSS_S: Final = 2.0
 """Asking for shared pages walks through all of a process's memory, which is too dear to do at each look."""
-_LONGEST_S: Final = 3_600.0
+_LONGEST_S: Final = 4 * 3_600.0
 _END_S: Final = 60.0
 STARTED: Final = "BENCH_STARTED"
 """Names a folder with a file for each process group that was started and not ended yet: somebody else may have to."""
@@ -45,6 +45,7 @@ class Meter:
         self._root = psutil.Process(pid)
         self._cpu: dict[int, float] = {}
         self.rss = self.peak_rss = self.peak_pss = 0
+        self._since = (0, 0)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
@@ -53,6 +54,11 @@ class Meter:
     def cpu_seconds(self) -> float:
         """Of all processes seen."""
         return sum(self._cpu.values())
+
+    def since(self) -> tuple[int, int]:
+        """The most memory since this was last asked, as RSS and as PSS; the whole time's peaks stay."""
+        found, self._since = self._since, (0, 0)
+        return found
 
     def stop(self) -> None:
         """Looks no more."""
@@ -67,10 +73,12 @@ class Meter:
             except psutil.NoSuchProcess:
                 return
             self.rss = sum(self._look(one) for one in tree)
-            self.peak_rss = max(self.peak_rss, self.rss)
+            pss = 0
             if time.monotonic() >= due:
-                self.peak_pss = max(self.peak_pss, sum(_pss(one) for one in tree))
+                pss = sum(_pss(one) for one in tree)
                 due = time.monotonic() + _PSS_S
+            self.peak_rss, self.peak_pss = max(self.peak_rss, self.rss), max(self.peak_pss, pss)
+            self._since = (max(self._since[0], self.rss), max(self._since[1], pss))
 
     def _look(self, process: psutil.Process) -> int:
         try:
@@ -97,7 +105,7 @@ class Running:
     def until(self, condition: Callable[[], bool]) -> float:
         """Waits for `condition`; the seconds since its start.
 
-        Raises RuntimeError, with the end of the log, where it ends by itself before that, or after an hour.
+        Raises RuntimeError, with the end of the log, where it ends by itself before that, or after four hours.
         """
         while not condition():
             if self.process.poll() is not None or time.monotonic() - self._began > _LONGEST_S:
@@ -109,6 +117,13 @@ class Running:
         """What it took until `condition`."""
         seconds = self.until(condition)
         return Used(seconds, self.meter.cpu_seconds, self.meter.peak_rss, self.meter.peak_pss)
+
+    def ended(self) -> float:
+        """Waits until it ends by itself; the seconds since its start. Raises RuntimeError where it says it failed."""
+        seconds = self.until(lambda: self.process.poll() is not None)
+        if self.process.returncode != 0:
+            raise RuntimeError(f"ended with {self.process.returncode}:\n{_tail(self._log)}")
+        return seconds
 
     def end(self) -> None:
         """Ends its whole group."""

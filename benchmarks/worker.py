@@ -50,9 +50,15 @@ def working(
     folder: Path,
     connector_settings: Mapping[str, str] | None = None,
     worker_settings: Mapping[str, str] | None = None,
+    name: str | None = None,
+    *,
+    once: bool = False,
 ) -> Iterator[Worker]:
-    """A worker for as long as the block runs; the settings come on top of those that it needs."""
-    name, storage = f"bench-{uuid4().hex[:8]}", folder / "storage"
+    """A worker for as long as the block runs; the settings come on top of those that it needs.
+
+    With the `name` of an earlier one in the same `folder` it goes on with that; `once` is `run --once`.
+    """
+    name, storage = name or f"bench-{uuid4().hex[:8]}", folder / "storage"
     connector = {
         "name": name,
         "connector.class": "keyfold.CompactedTopic",
@@ -71,6 +77,7 @@ def working(
     for file, content in zip(files, (connector, worker), strict=True):
         file.write_text(json.dumps(content), encoding="utf-8")
     command = [sys.executable, "-m", "connectors.cli.main", "run", str(files[0]), "--worker", str(files[1])]
+    command.extend(["--once"] if once else [])
     published = partial(reached, bootstrap, group_of(name), topic)
     with running(command, folder / "keyfold.log") as started:
         yield Worker(started, name, storage / name / "catalog", published)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
 from compactor.reading import Slice
 from compactor.shares import task_bytes
-from compactor.wants import files_of, in_order
-
-_AGAIN: Final = 4
-"""So many times the bytes of all files may be read, where logs of several bunches lie in the same ones."""
+from compactor.wants import in_order
 
 
 class Bunch(Struct, frozen=True):
@@ -22,11 +18,10 @@ class Bunch(Struct, frozen=True):
     paths: tuple[str, ...]
 
 
-def bunches(slices: Sequence[Slice], target: int, cores: int, most_records: int, most_bytes: int) -> tuple[Bunch, ...]:
+def bunches(slices: Sequence[Slice], target: int, cores: int, most_records: int) -> tuple[Bunch, ...]:
     """Whole slices by number, in bunches of about `target` bytes (less where cores would be idle otherwise).
 
-    What has more than `most_records` or `most_bytes` is in none; nor is anything where files would be read too often,
-    nor a bunch whose files have no such order.
+    A bunch has `most_records` at most; a slice of more is one by itself. In none is what has no order of its files.
     """
     files = [[extent.file for extent in one.extents] for one in slices]
     sizes = [sum(file.bytes for file in own) for own in files]
@@ -35,19 +30,19 @@ def bunches(slices: Sequence[Slice], target: int, cores: int, most_records: int,
     found: list[list[int]] = []
     bytes_, records = size, 0
     for log, count in enumerate(counts):
-        if count > most_records or sizes[log] > most_bytes:
-            continue
         if bytes_ >= size or records + count > most_records:
             found.append([])
             bytes_ = records = 0
         found[-1].append(log)
         bytes_, records = bytes_ + sizes[log], records + count
-    parts = [[slices[log] for log in logs] for logs in found]
-    if sum(map(_file_bytes, parts)) > _AGAIN * _file_bytes(slices):
-        return ()
-    ordered = ((logs, in_order(part)) for logs, part in zip(found, parts, strict=True))
-    return tuple(Bunch(tuple(logs), paths) for logs, paths in ordered if paths is not None)
+    return tuple(bunch for logs in found for bunch in _ordered(slices, logs))
 
 
-def _file_bytes(slices: Iterable[Slice]) -> int:
-    return sum(file.file_bytes for file in files_of(slices).values())
+def _ordered(slices: Sequence[Slice], logs: Sequence[int]) -> Iterator[Bunch]:
+    """The slices numbered `logs` in one bunch, or each by itself where no order of files does for all of them."""
+    paths = in_order([slices[log] for log in logs])
+    if paths is not None:
+        yield Bunch(tuple(logs), paths)
+    elif len(logs) > 1:
+        for log in logs:
+            yield from _ordered(slices, [log])

@@ -2,7 +2,8 @@
 
 Offset map first, values second: group by (log, key) to the largest offset, fixed-width so that Spark
 hash-aggregates and spills, then semi-join on (log, offset). Keys are compared byte by byte, and any number of
-them fits: what does not fit into memory spills.
+them fits: what does not fit into memory spills. The join is told to sort and merge: by its own estimate, which goes
+by the bytes of files, Spark would broadcast an offset map of any size, and a broadcast does not spill.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ LOG: Final = "log"
 """The column that numbers a scan's slices: a partition is grouped by 4 bytes instead of its topic's name."""
 
 SCAN: Final = record.RUN.append(pa.field(LOG, pa.int32()))
+
+SPILLING: Final = "merge"
+"""The hint for a join of what grows with keys: both sides are sorted and merged, also where one seems to be small."""
 
 _LITERALS: Final = 32
 """How many wants one query names at most; row groups that none of them needs are not read."""
@@ -90,7 +94,7 @@ def latest(frame: DataFrame) -> DataFrame:
 
     alone = when(col("rejected").isNotNull(), col("offset"))
     last = frame.groupBy(LOG, "key", alone.alias("alone")).agg(greatest("offset").alias("offset"))
-    return frame.join(last.select(LOG, "offset"), [LOG, "offset"], "left_semi")
+    return frame.join(last.select(LOG, "offset").hint(SPILLING), [LOG, "offset"], "left_semi")
 
 
 def _files(spark: SparkSession, storage: Storage, paths: Iterable[str]) -> DataFrame:

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 RECORDS: Final = 16_000_000
-"""The records that all tasks of a machine look at together: a task's time goes by them."""
-
-BYTES: Final = 8 << 30
-"""The bytes of those records: a log of more is cut into pieces by Spark, and rewritten by all tasks."""
+"""The records of the bunches that all tasks of a machine have together: more of them mean more classes of keys, for
+each of which all keys of a bunch are read again. A log of more is a bunch by itself."""
 
 _BUNCH: Final = "bunch"
 _LEFT: Final = "left"
 """1 in the last row of a bunch that its task has left to others, 0 where it was done; null in rows of parts."""
+
+_DAMAGED: Final = pa.schema([pa.field("path", pa.string())])
 
 _ANSWERS: Final = pa.schema([*parts.PARTS, pa.field(_BUNCH, pa.int32()), pa.field(_LEFT, pa.int32())])
 
@@ -40,12 +40,35 @@ _ANSWERS: Final = pa.schema([*parts.PARTS, pa.field(_BUNCH, pa.int32()), pa.fiel
 def rewrite(spark: SparkSession, storage: Storage, what: RewritePlan) -> tuple[tuple[Part, ...] | None, ...]:
     """The parts that were written of each slice, as `foldjob.rewrite` gives them; None for those that it is left to.
 
-    Left is what is too much for a task, and whatever lies in a file that is not, byte for byte, what was written.
-    Raises StorageError, FoldError.
+    Left is what has more keys than a task can tell apart, and whatever lies in a file that is not, byte for byte, what
+    was written. Raises StorageError, FoldError.
     """
+    damaged = _damaged(spark, storage, what)
+    sound = [log for log, one in enumerate(what.slices) if damaged.isdisjoint(files_of([one]))]
+    written = dict(zip(sound, _by_tasks(spark, storage, what.of(sound)), strict=True))
+    return tuple(written.get(log) for log in range(len(what.slices)))
+
+
+def _damaged(spark: SparkSession, storage: Storage, what: RewritePlan) -> set[str]:
+    """The paths of files that are not what was written: each is read once, also where several tasks need it."""
+    cores = spark.sparkContext.defaultParallelism
+    files, pace = (
+        sorted(files_of(what.slices).values(), key=lambda file: file.file_bytes),
+        Pace.shared(what.limit, cores),
+    )
+
+    def task(number: int) -> list[pa.RecordBatch]:
+        found = [file.path for file in files[number::cores] if not twopass.sound(storage, [file], pace)]
+        return [pa.RecordBatch.from_pydict({"path": found}, _DAMAGED)]
+
+    return {row["path"] for row in sparktasks.run(spark, min(cores, len(files)), task, _DAMAGED)}
+
+
+def _by_tasks(spark: SparkSession, storage: Storage, what: RewritePlan) -> tuple[tuple[Part, ...] | None, ...]:
+    """As `rewrite` gives it, of files that are what was written."""
     cores = spark.sparkContext.defaultParallelism
     tasks = max(1, min(cores, len(what.slices)))
-    plan = bunches(what.slices, what.target.max_bytes, cores, RECORDS // tasks, BYTES // tasks)
+    plan = bunches(what.slices, what.target.max_bytes, cores, RECORDS // tasks)
     pace, room = Pace.shared(what.limit, cores), KEYS.shared(tasks)
     own = [what.of(one.logs) for one in plan]
 
@@ -65,8 +88,6 @@ def rewrite(spark: SparkSession, storage: Storage, what: RewritePlan) -> tuple[t
 
 def _rewritten(logs: Logs, what: RewritePlan, room: KeyRoom) -> list[Part] | None:
     """A part for each file and log that was written; None, and no file, where it is left."""
-    if not twopass.sound(logs.storage, files_of(logs.slices).values(), logs.pace):
-        return None
     found = _found(logs, what, room)
     if found is None:
         return None

@@ -34,13 +34,19 @@ def hashes_of(keys: pa.Array | pa.ChunkedArray) -> NDArray[np.uint8]:
 
 
 class HashCache:
-    """The hashes of batches of keys that are read again and again, by number; each is made once, a byte a key."""
+    """The hashes of batches of keys that are read again and again, by number; `most` of them are kept, a byte each."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self._left = most
         self._known: dict[int, NDArray[np.uint8]] = {}
 
     def of(self, number: int, keys: pa.Array) -> NDArray[np.uint8]:
         """Those of the batch of this number."""
-        if number not in self._known:
-            self._known[number] = hashes_of(keys)
-        return self._known[number]
+        known = self._known.get(number)
+        if known is not None:
+            return known
+        made = hashes_of(keys)
+        if len(made) <= self._left:
+            self._left -= len(made)
+            self._known[number] = made
+        return made

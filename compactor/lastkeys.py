@@ -31,30 +31,51 @@ _HELD: Final = pa.schema([pa.field(LOG, pa.int32()), pa.field("key", pa.binary()
 Read = Callable[[], Iterable[pa.RecordBatch]]
 
 
-def last_of_keys(read: Read, room: KeyRoom) -> NDArray[np.bool_] | None:
+def last_of_keys(read: Read, room: KeyRoom) -> pa.BooleanArray | None:
     """Of every row that `read` gives whether it is in `fold.latest`: the last of its key, or rejected; by number.
 
     `read` gives the same rows each time: their slice (`fold.LOG`) and COLUMNS, those of a slice by offset. Beside keys
-    up to three bytes a row are held. None where even a class has more keys than may be held.
+    a bit of each row is held, and hashes as far as `room` allows. None where even a class has too many keys.
     """
-    hashes, classes, rejected = HashCache(), list[KeyClass](), [np.zeros(0, np.bool_)]
+    hashes, classes, rejected = HashCache(room.hashes), list[KeyClass](), _Rows()
     keys = _Keys(KeyClass(), hashes)
     if not _took(_noted(read(), rejected), keys, room, classes):
         return None
-    last = np.concatenate(rejected)
-    rejected.clear()
-    last[keys.rows()] = True
+    last = rejected.bits()
+    _mark(last, keys.rows())
     while classes:
         keys = _Keys(classes.pop(), hashes)
         if not _took(read(), keys, room, classes):
             return None
-        last[keys.rows()] = True
-    return last
+        _mark(last, keys.rows())
+    return pa.Array.from_buffers(pa.bool_(), rejected.count, [None, pa.py_buffer(last)])
 
 
-def _noted(batches: Iterable[pa.RecordBatch], rejected: list[NDArray[np.bool_]]) -> Iterator[pa.RecordBatch]:
+class _Rows:
+    """A bit for each row, in order: whether it was rejected."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._found: list[pa.BooleanArray] = [pa.array([], pa.bool_())]
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self._found.append(pc.is_valid(batch["rejected"]))
+        self.count += batch.num_rows
+
+    def bits(self) -> NDArray[np.uint8]:
+        """As Arrow keeps them, the first in the lowest place; what was added is let go."""
+        (_, data), self._found = pa.concat_arrays(self._found).buffers(), []
+        return np.frombuffer(data or b"", np.uint8)[: -(-self.count // 8)].copy()
+
+
+def _mark(bits: NDArray[np.uint8], rows: NDArray[np.int64]) -> None:
+    """Sets the bits of `rows`."""
+    np.bitwise_or.at(bits, rows >> 3, (1 << (rows & 7)).astype(np.uint8))
+
+
+def _noted(batches: Iterable[pa.RecordBatch], rejected: _Rows) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        rejected.append(pc.is_valid(batch["rejected"]).to_numpy(zero_copy_only=False))
+        rejected.add(batch)
         yield batch
 
 

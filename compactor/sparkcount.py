@@ -119,7 +119,7 @@ def last(frame: DataFrame, folds: Sequence[Fold]) -> DataFrame:
     offsets = arrayed(*(greatest(when(inside(one), col("offset"))) for one in folds))
     last = frame.groupBy(fold.LOG, "key").agg(offsets.alias("offsets"))
     places = last.select(fold.LOG, posexplode("offsets").alias("fold", "offset")).where(col("offset").isNotNull())
-    return frame.join(places, [fold.LOG, "offset"])
+    return frame.join(places.hint(fold.SPILLING), [fold.LOG, "offset"])
 
 
 def _fates(last: DataFrame, now_ms: int) -> dict[tuple[int, int, str], Row]:

@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from compactor import footers, record
 from compactor.errors import DEFECT, FoldError
@@ -67,7 +66,7 @@ def latest(storage: Storage, slices: Sequence[Slice], room: KeyRoom) -> Iterator
     return (batch for logs, which in found for batch in _rising(logs, kept(logs, which)))
 
 
-def last(logs: Logs, room: KeyRoom) -> NDArray[np.bool_] | None:
+def last(logs: Logs, room: KeyRoom) -> pa.BooleanArray | None:
     """The first pass: of every record, as they are read, whether it is in `fold.latest`; None: too many keys.
 
     Raises StorageError, FoldError.
@@ -81,21 +80,21 @@ def last(logs: Logs, room: KeyRoom) -> NDArray[np.bool_] | None:
     return found
 
 
-def kept(logs: Logs, which: NDArray[np.bool_]) -> Iterator[pa.RecordBatch]:
+def kept(logs: Logs, which: pa.BooleanArray) -> Iterator[pa.RecordBatch]:
     """The second pass: the records (`fold.SCAN`) that the first has left, in its order.
 
     Raises StorageError; FoldError where they are not as many as at first.
     """
     row = 0
     for batch in logs.pace.kept(_read(logs, record.RUN.names)):
-        mask = which[row : row + batch.num_rows]
+        mask = which.slice(row, batch.num_rows)
         row += batch.num_rows
         if len(mask) < batch.num_rows:
             break
-        if mask.all():
+        if mask.true_count == len(mask):
             yield batch
-        elif mask.any():
-            yield batch.filter(pa.array(mask))
+        elif mask.true_count:
+            yield batch.filter(mask)
     if row != len(which):
         more = "more" if row > len(which) else row
         raise FoldError(f"A fold has read {len(which)} records of {_names(logs)} at first and then {more}.", DEFECT)

@@ -115,7 +115,7 @@ def _fold(spark: SparkSession, paths: list[str]) -> None:
     both = named.unionAll(joined.select(*named.columns))
     alone = when(col("rejected").isNotNull(), col("offset"))
     last = both.groupBy("log", "key", alone.alias("alone")).agg(greatest("offset").alias("offset"))
-    kept = both.join(last.select("log", "offset"), ["log", "offset"], "left_semi")
+    kept = both.join(last.select("log", "offset").hint("merge"), ["log", "offset"], "left_semi")
     placed = kept.withColumn("bucket", expr("cast(array(0, 1)[log] as int)")).repartitionById(2, "bucket")
     placed.sortWithinPartitions("log", "offset").mapInArrow(_count, "records bigint").collect()
 

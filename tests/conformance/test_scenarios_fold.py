@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
-from compactor import foldtasks
 from compactor.policy import CompactionPolicy
 from compactor.testing import DictModel
 from tests.conformance.reader import Follower, Rows
-from tests.support.cleaning import Kept
+from tests.support.cleaning import Kept, by_spark
 from tests.support.engine import Row, row
 from tests.support.kafka import wait_until
 from tests.support.logs import DAY
@@ -182,7 +181,7 @@ def spilled(spark: SparkSession) -> int:
 
 def test_scenario_17_memory_cap(spark: SparkSession, kept_of: KeptOf, monkeypatch: pytest.MonkeyPatch) -> None:
     """Folds that have room for one key and spill the rest keep what one fold keeps that has room for all."""
-    monkeypatch.setattr(foldtasks, "RECORDS", 0)  # no task has room for anything: Spark's fold
+    by_spark(monkeypatch)
     small, large, rows = kept_of("small"), kept_of("large"), rounds(200, 3)
     passes, before = [], spilled(spark)
     with room_for_one_key(spark):

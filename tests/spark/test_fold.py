@@ -1,19 +1,21 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from compactor import clean, fold, foldtasks, reading
+from compactor import clean, fold, reading, sparkcount
 from compactor.errors import StorageError
 from compactor.local import LocalStorage
 from compactor.policy import CompactionPolicy
 from compactor.rewriter import Rewriter
 from compactor.state import State, apply
 from compactor.testing import DictModel
+from tests.support.cleaning import by_spark
 from tests.support.engine import Row, ingested, log_of, new_state, plain, published, read_all, row, target
 
 KEYS = [b"", b"\x00", b"\x00\x00", b"a", b"ab", b"abc", b"\xff", b"\xff\xfe", b"a" * 300]
@@ -69,6 +71,39 @@ def test_the_fold_is_hashed_and_never_sorts_for_its_groups(spark: SparkSession, 
     assert "ObjectHashAggregate" not in plan
 
 
+@pytest.mark.parametrize("threshold", ["10485760", str(1 << 60)], ids=["tiny data", "small by any estimate"])
+@pytest.mark.parametrize("adaptive", ["false", "true"])
+def test_no_plan_broadcasts_what_grows_with_keys(
+    spark: SparkSession, storage: LocalStorage, threshold: str, adaptive: str
+) -> None:
+    """Spark estimates by the bytes of files, and a broadcast has to fit into memory: a sort spills."""
+    state = ingested(storage, new_state({0: 0}), [read_all([row(0, 0, b"k", b"v")], {0: (0, 1)})])
+    log = log_of(state)
+    settings = {"spark.sql.autoBroadcastJoinThreshold": threshold, "spark.sql.adaptive.enabled": adaptive}
+    with configured(spark, settings):
+        folded = fold.latest(fold.scan(spark, storage, [reading.whole(log)]))
+        counted = sparkcount.last(sparkcount.sized(spark, storage, [reading.whole(log)]), [((0, 1),)])
+        for frame in (folded, counted):
+            assert len(frame.collect()) == 1
+            plan = frame._jdf.queryExecution().executedPlan().toString()
+            assert "SortMergeJoin" in plan
+            assert "Broadcast" not in plan
+
+
+@contextmanager
+def configured(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """A session's settings for as long as the block runs."""
+    before = {name: spark.conf.get(name) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            if old is not None:
+                spark.conf.set(name, old)
+
+
 def test_a_missing_file_is_never_an_empty_one(spark: SparkSession, storage: LocalStorage) -> None:
     """A run whose file is gone is a StorageError that can be told from a defect, not fewer records."""
     state = ingested(storage, new_state({0: 0}), [read_all([row(0, 0, b"k", b"v")], {0: (0, 1)})])
@@ -80,13 +115,16 @@ def test_a_missing_file_is_never_an_empty_one(spark: SparkSession, storage: Loca
         )
 
 
-@pytest.mark.parametrize(("seed", "queries", "in_tasks"), [(0, 8, 0), (1, 8, 0), (2, 0, 0), (3, 8, 1000), (4, 8, 1000)])
+@pytest.mark.parametrize(
+    ("seed", "queries", "in_tasks"), [(0, 8, False), (1, 8, False), (2, 0, False), (3, 8, True), (4, 8, True)]
+)
 def test_full_folds_equal_the_model(
-    spark: SparkSession, storage: LocalStorage, monkeypatch: pytest.MonkeyPatch, seed: int, queries: int, in_tasks: int
+    spark: SparkSession, storage: LocalStorage, monkeypatch: pytest.MonkeyPatch, seed: int, queries: int, in_tasks: bool
 ) -> None:
     """Fold after fold, at ends inside runs and of some partitions only, each log keeps what a dict keeps."""
     monkeypatch.setattr(fold, "_QUERIES", queries)
-    monkeypatch.setattr(foldtasks, "RECORDS", in_tasks)
+    if not in_tasks:
+        by_spark(monkeypatch)
     rng = random.Random(seed)
     policy = CompactionPolicy(delete_retention_ms=10**9)
     batches = [random_rows(10 * seed + n, 3, n * 20, n * 20 + 20) for n in range(3)]
@@ -139,12 +177,13 @@ def test_a_fold_that_leaves_nothing_is_an_empty_base(spark: SparkSession, storag
     assert (done.end, done.base.start, done.base.end, done.base.files, done.base.records) == (4, 0, 4, (), 0)
 
 
-@pytest.mark.parametrize("in_tasks", [0, 100_000])
+@pytest.mark.parametrize("in_tasks", [False, True])
 def test_a_big_log_is_folded_into_rising_files(
-    spark: SparkSession, storage: LocalStorage, monkeypatch: pytest.MonkeyPatch, in_tasks: int
+    spark: SparkSession, storage: LocalStorage, monkeypatch: pytest.MonkeyPatch, in_tasks: bool
 ) -> None:
     """Files are rolled at segment.bytes, and one after the other they hold rising offsets."""
-    monkeypatch.setattr(foldtasks, "RECORDS", in_tasks)
+    if not in_tasks:
+        by_spark(monkeypatch)
     rng = random.Random(1)
     rows = [row(0, offset, b"%d" % offset, rng.randbytes(20_000)) for offset in range(3000)]
     state = published(ingested(storage, new_state({0: 0}), [read_all(rows, {0: (0, 3000)})]), {0: 3000})

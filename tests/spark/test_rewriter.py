@@ -4,9 +4,10 @@ import random
 from collections.abc import Sequence
 
 import pytest
+from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
-from compactor import foldjob, foldtasks, reading
+from compactor import foldjob, foldtasks, localfold, reading, record
 from compactor.errors import StorageError
 from compactor.keep import Keep
 from compactor.local import LocalStorage
@@ -86,6 +87,37 @@ def test_tasks_leave_what_sparks_fold_leaves(spark: SparkSession, storage: Local
         assert figures(ours) == figures(theirs)
 
 
+HELD = {"one class": KeyRoom(2_000, 1 << 20), "many classes": KeyRoom(8, 1 << 20), "no task": KeyRoom(8, 1 << 20, 1)}
+"""What each of two tasks holds half of; of the last, that no class may be halved: Spark has to fold it."""
+
+
+@pytest.mark.parametrize("way", HELD)
+@pytest.mark.parametrize("most_records", [1, 16_000_000], ids=["a log a task", "all in one"])
+def test_every_way_leaves_what_one_process_would_hold(
+    spark: SparkSession, storage: LocalStorage, monkeypatch: pytest.MonkeyPatch, way: str, most_records: int
+) -> None:
+    """In memory, with one class of keys, with many, by Spark's plan: the same records, however many a log has."""
+    monkeypatch.setattr(foldtasks, "RECORDS", most_records)
+    cores = spark.sparkContext.defaultParallelism
+    held = HELD[way]
+    monkeypatch.setattr(foldtasks, "KEYS", replace(held, keys=held.keys * min(3, cores), bytes=held.bytes * 3))
+    slices = [between(log, 0, 60) for log in filled(storage).logs]
+    keep = Keep(horizons=(700, 800, 900), now_ms=NOW)
+    by_tasks = foldtasks.rewrite(spark, storage, rewriting(storage, "1-t", slices, keep))
+    assert [one is None for one in by_tasks] == [way == "no task"] * 3
+    done = Rewriter(spark, storage).rewrite(rewriting(storage, "1-r", slices, keep))
+    for number, (part, found) in enumerate(zip(slices, done, strict=True)):
+        assert content(storage, part, found) == in_memory(storage, part, keep.of([number]))
+
+
+def in_memory(storage: LocalStorage, part: Slice, keep: Keep) -> list[Row]:
+    """What `keep` leaves of `part` where all of it is in one process's memory."""
+    files = localfold.load(storage, [part])
+    assert files is not None
+    (batch,) = localfold.latest(files, [part]).combine_chunks().to_batches()
+    return keep.of_batch(batch).select(record.RUN.names).to_pylist()
+
+
 def test_a_second_fold_drops_what_a_first_has_stamped(spark: SparkSession, storage: LocalStorage) -> None:
     """On batches as `tombstones.fate` has it of one tombstone; what has a value never gets a horizon."""
     state = filled(storage)
@@ -141,7 +173,9 @@ def test_what_is_left_is_folded_with_its_own_horizons(
     """Some logs by tasks, others by Spark, in one answer: each has the horizon of its number."""
     state = filled(storage)
     slices = [between(log_of(state, p), 0, (20, 60, 20)[p]) for p in range(3)]
-    monkeypatch.setattr(foldtasks, "RECORDS", 25 * spark.sparkContext.defaultParallelism)
+    cores = spark.sparkContext.defaultParallelism
+    monkeypatch.setattr(foldtasks, "RECORDS", 25 * cores)
+    monkeypatch.setattr(foldtasks, "KEYS", KeyRoom(9 * cores, 10_000 * cores, classes=1))
     keep = Keep(horizons=(701, 702, 703), now_ms=NOW)
     assert foldtasks.rewrite(spark, storage, rewriting(storage, "1-a", slices, keep))[1] is None
     done = Rewriter(spark, storage).rewrite(rewriting(storage, "1-b", slices, keep))

@@ -130,3 +130,12 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) ->
         return real(spark, storage, what)
 
     monkeypatch.setattr(foldtasks, "rewrite", rewrite)
+
+
+def by_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No task can fold anything from now on: all is left to Spark's plan."""
+
+    def rewrite(_spark: SparkSession, _storage: Storage, what: RewritePlan) -> tuple[None, ...]:
+        return (None,) * len(what.slices)
+
+    monkeypatch.setattr(foldtasks, "rewrite", rewrite)

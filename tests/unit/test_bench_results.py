@@ -9,12 +9,13 @@ import pytest
 from benchmarks import plots, quick
 from benchmarks.figure import Figure
 from benchmarks.figures import FIGURES
-from benchmarks.keys import ENOUGH, GROWTH, LIMIT_BYTES, Point, costs, values
+from benchmarks.keys import ENOUGH, FOLD, GROWTH, LIMIT_BYTES, Point, costs, values
 from benchmarks.process import Used
 from benchmarks.quick import Limits
 from benchmarks.results import Machine, Measured, Results, Run, load, save
 from benchmarks.rows import ROWS
 from benchmarks.table import figures, table, whole
+from benchmarks.wholerun import Phase, WholeRun
 
 MACHINE = Machine(cores=2, memory_bytes=1 << 33, system="a", python="b", pyspark="c", librdkafka="d")
 ROW = ROWS["backlog"]
@@ -104,15 +105,28 @@ def test_same_rounds() -> None:
 
 
 def test_keys() -> None:
-    """As many keys count as fitted; growth is the cost of a record among most over that among fewest."""
+    """As many keys count as fitted; growth is the cost among most over that among fewest; the slowest fold counts."""
     small, large = Point(1_000_000, 4.0, LIMIT_BYTES), Point(50_000_000, 250.0, LIMIT_BYTES + 1)
     found = values([small, large])
     assert found[ENOUGH] == 1.0
     assert found[GROWTH] == pytest.approx(1.25)
     assert costs(found) == pytest.approx({1.0: 4.0, 50.0: 5.0})
     assert GROWTH not in values([small])
+    assert FOLD not in found
+    assert values([small, large._replace(folds=(5e5, 3e5))])[FOLD] == 3e5
     assert values([]) == {ENOUGH: 0.0}
     assert costs(values([Point(1_000_000, -0.1, 1)])) == {}
+
+
+def test_whole_run() -> None:
+    """A run has the memory of its worst phase, and each phase its own rate."""
+    phases = [
+        Phase(name=name, seconds=seconds, records=1_000, rss=2, pss=pss)
+        for name, seconds, pss in (("a", 2.0, 5), ("b", 0.0, 7), ("c", 1.0, 6))
+    ]
+    found = WholeRun(*phases)
+    assert (found.pss, found.seconds) == (7, 3.0)
+    assert [one.rate for one in found.phases] == [500.0, 0.0, 1_000.0]
 
 
 def test_plots(tmp_path: Path) -> None:

@@ -36,23 +36,31 @@ def part(number: int, *files: tuple[str, int], records: int = 1) -> Slice:
             [((0, 1), ("c", "b", "a"))],
             id="one order for all logs",
         ),
-        pytest.param([part(0, ("a", 1), ("b", 1)), part(1, ("b", 1), ("a", 1))], [], id="where there is one"),
+        pytest.param(
+            [part(0, ("a", 1), ("b", 1)), part(1, ("b", 1), ("a", 1))],
+            [((0,), ("a", "b")), ((1,), ("b", "a"))],
+            id="where there is one; else each for itself",
+        ),
         pytest.param([part(0, ("a", 1), ("b", 1), ("a", 1))], [], id="a file on both sides of another has none"),
-        pytest.param([part(0, ("a", 1)), part(1, ("b", 1), records=MANY + 1)], [((0,), ("a",))], id="too many records"),
-        pytest.param([part(0, ("a", 1)), part(1, ("b", 101))], [((0,), ("a",))], id="too many bytes"),
-        pytest.param([part(n, ("a", 9)) for n in range(5)], [], id="one file would be read five times"),
+        pytest.param(
+            [part(0, ("a", 1)), part(1, ("b", 1), records=MANY + 1), part(2, ("c", 1))],
+            [((0,), ("a",)), ((1,), ("b",)), ((2,), ("c",))],
+            id="a log of any number of records is somebody's work",
+        ),
+        pytest.param([part(0, ("a", 10_000))], [((0,), ("a",))], id="or of bytes"),
+        pytest.param([part(n, ("a", 9)) for n in range(5)], [((n,), ("a",)) for n in range(5)], id="in one file"),
     ],
 )
 def test_which_logs_a_task_rewrites(
     slices: list[Slice], expected: list[tuple[tuple[int, ...], tuple[str, ...]]]
 ) -> None:
     """With 8 MiB to a task: whole logs, and every file before those with later offsets of the same log."""
-    found = bunches(slices, 8 * MIB, cores=64, most_records=MANY, most_bytes=100 * MIB)
+    found = bunches(slices, 8 * MIB, cores=64, most_records=MANY)
     assert found == tuple(Bunch(*one) for one in expected)
 
 
 def test_a_bunch_holds_no_more_records_than_it_may() -> None:
-    """However few bytes they have: each key takes memory."""
+    """However few bytes they have: the keys of what does not fit into memory are read again and again."""
     slices = [part(n, ("a", 1), records=4) for n in range(3)]
-    found = bunches(slices, 8 * MIB, cores=64, most_records=8, most_bytes=100 * MIB)
+    found = bunches(slices, 8 * MIB, cores=64, most_records=8)
     assert [one.logs for one in found] == [(0, 1), (2,)]

@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from compactor import localfold, record, twopass
@@ -64,7 +65,7 @@ def test_other_rows_than_at_first_are_a_defect(storage: LocalStorage, more: int)
     which = twopass.last(logs, ROOM)
     assert which is not None
     with pytest.raises(FoldError, match=f"{len(which) + more} records"):
-        list(twopass.kept(logs, np.resize(which, len(which) + more)))
+        list(twopass.kept(logs, pa.array(np.resize(which.to_numpy(zero_copy_only=False), len(which) + more))))
 
 
 def test_a_footer_that_is_damaged_between_the_passes_is_seen(storage: LocalStorage) -> None:
