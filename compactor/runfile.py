@@ -7,6 +7,7 @@ a writer's time, however few records it has.
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Final, Self
@@ -30,7 +31,11 @@ SHARED_BYTES: Final = 64 << 10
 """A partition's buffer of less shares a row group with its neighbours."""
 
 SHARED_GROUP_BYTES: Final = 1 << 20
-"""So much a shared row group has at most: who reads one partition of it reads the others too."""
+"""So much a shared row group has at most."""
+
+SHARING: Final = 16
+"""So many partitions share a row group at most: who reads one of them reads the others too, and what is damaged
+concerns them all."""
 
 _LOOSE: Final = 4 << 20
 """A slice that keeps so many bytes of other rows alive is copied."""
@@ -95,6 +100,7 @@ class _Writer:
         self._held = 0
         self._file: ParquetFile | None = None
         self._parts: dict[TopicPartition, Part] = {}
+        self._shared: list[tuple[TopicPartition, TopicPartition]] = []
 
     def __enter__(self) -> Self:
         return self
@@ -112,7 +118,7 @@ class _Writer:
             buffer.add(rows)
             self._held += buffer.bytes
             if buffer.bytes >= ROW_GROUP_BYTES:
-                yield from self._flush([tp])
+                yield from self._flush_all([[tp]])
         while self._held > TASK_BYTES:
             largest = max(self._buffers, key=lambda tp: self._buffers[tp].bytes)
             yield from self._flush_all([[largest]] if self._is_large(largest) else self._groups())
@@ -125,10 +131,7 @@ class _Writer:
         return self._buffers[tp].bytes >= SHARED_BYTES
 
     def _groups(self) -> list[list[TopicPartition]]:
-        """All that waits, by row group. Between partitions that share one lies no other that the file holds.
-
-        So what of it is damaged concerns nobody else: its bounds are theirs.
-        """
+        """All that waits, by row group. Between partitions that share one lies no other that is known by now."""
         groups: list[list[TopicPartition]] = []
         room = 0
         for tp in sorted({*self._buffers, *self._parts}):
@@ -137,7 +140,7 @@ class _Writer:
                 room = 0
                 continue
             size = self._buffers[tp].bytes
-            if size <= room and groups[-1][0].topic == tp.topic:
+            if size <= room and len(groups[-1]) < SHARING and groups[-1][0].topic == tp.topic:
                 groups[-1].append(tp)
             else:
                 groups.append([tp])
@@ -145,9 +148,20 @@ class _Writer:
             room -= size
         return groups
 
-    def _flush_all(self, groups: Iterable[Sequence[TopicPartition]]) -> Iterator[Part]:
+    def _flush_all(self, groups: Sequence[Sequence[TopicPartition]]) -> Iterator[Part]:
+        """Writes `groups`, a row group each. No other partition of a file lies within the bounds of a row group.
+
+        So what of it is damaged concerns nobody else. Where a partition comes first after its neighbours have been
+        written together, it is in another file than they.
+        """
+        if self._are_around(sorted({tp for tps in groups for tp in tps} - self._parts.keys())):
+            yield from self._close()
         for tps in groups:
             yield from self._flush(tps)
+
+    def _are_around(self, new: Sequence[TopicPartition]) -> bool:
+        """Whether a shared row group of the file has any of `new`, which are in order, within its bounds."""
+        return any(bisect(new, first) < bisect(new, last) for first, last in self._shared)
 
     def _flush(self, tps: Sequence[TopicPartition]) -> Iterator[Part]:
         """One row group of all that waits of `tps`, which are in order."""
@@ -159,6 +173,8 @@ class _Writer:
             known = self._parts.get(part.tp)
             self._parts[part.tp] = joined(known, part) if known else part
         file.write(pa.Table.from_batches([rows]))
+        if len(tps) > 1:
+            self._shared.append((tps[0], tps[-1]))
         if file.bytes >= self._target.max_bytes:
             yield from self._close()
 
@@ -175,7 +191,7 @@ class _Writer:
         with file:
             pass
         hit(self._failpoint)
-        parts, self._parts = self._parts, {}
+        parts, self._parts, self._shared = self._parts, {}, []
         size, sha256, footer = file.bytes, file.sha256, file.footer
         for part in parts.values():
             yield completed(part, size, sha256, footer)

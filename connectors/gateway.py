@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import wraps
 from typing import Final, ParamSpec, TypeVar, cast
+
+import structlog
 
 from compactor.actions import AddPartition, AddTopic, AnyAction, CloseTopic, ReopenTopic
 from compactor.batch import RangeRead
@@ -16,7 +19,7 @@ from compactor.state import State, Topic
 from compactor.storage import Storage
 from connectors.config.connector import ConnectorConfig
 from connectors.config.topics import matches, missing, select
-from connectors.errors import OutputError, SourceChangedError, SourceMissingError
+from connectors.errors import NotAllowedError, OutputError, SourceChangedError, SourceMissingError
 from connectors.kafka import gone
 from connectors.kafka.admin import Admin, TopicInfo
 from connectors.kafka.settings import ClientSettings
@@ -29,6 +32,7 @@ from connectors.sinks.positions import read_positions
 DELETED: Final = "deleted"
 UNNAMED: Final = "no longer named"
 
+_log = structlog.get_logger()
 
 Asked = ParamSpec("Asked")
 Answer = TypeVar("Answer")
@@ -75,8 +79,7 @@ class KafkaGateway:
 
         Raises SourceMissingError, SourceChangedError, OutputError, NotAllowedError, UnreachableError.
         """
-        if self._connector.dead_letter_topic is not None:
-            output_topic.ensure_dead_letters(self._admin, self._connector)
+        self._ensure_dead_letters()
         found = self._described(state)
         known = state.topics
         closed = [
@@ -159,6 +162,19 @@ class KafkaGateway:
 
     def _publisher(self, state: State) -> ChangelogPublisher:
         return ChangelogPublisher.of(self._connector, self._clients, self._storage, state)
+
+    def _ensure_dead_letters(self) -> None:
+        """Makes the dead letter topic; where there is one that may lose its records at once, that is told once."""
+        name = self._connector.dead_letter_topic
+        if name is None:
+            return
+        output_topic.ensure_dead_letters(self._admin, self._connector)
+        if name in self._warned:
+            return
+        self._warned.add(name)
+        with suppress(NotAllowedError):  # nothing else needs this right
+            if reason := output_topic.dead_letter_warning(self._admin.topic_config(name)):
+                _log.warning("dead letters may expire", connector=self._connector.name, topic=name, reason=reason)
 
     def _described(self, state: State) -> dict[str, TopicInfo]:
         """The topics that the connector names and that exist."""

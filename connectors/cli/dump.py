@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from connectors.cli.options import ConnectorArgument, PartitionOption, TopicOption, WorkerOption, worker_of
+from connectors.cli.options import (
+    ConnectorArgument,
+    KeyOption,
+    MaxOption,
+    PartitionOption,
+    TopicOption,
+    WorkerOption,
+    worker_of,
+)
 from connectors.cli.output import JsonLines
 from connectors.errors import UsageError
 
@@ -32,7 +40,12 @@ class Line(Struct, frozen=True):
 
 
 def dump(
-    connector: ConnectorArgument, topic: TopicOption, partition: PartitionOption, worker: WorkerOption = None
+    connector: ConnectorArgument,
+    topic: TopicOption,
+    partition: PartitionOption,
+    key: KeyOption = None,
+    limit: MaxOption = None,
+    worker: WorkerOption = None,
 ) -> None:
     """Prints what keyfold keeps of one source partition; also beside a live worker, without a broker."""
     config = worker_of(worker)
@@ -46,7 +59,7 @@ def dump(
     storage = connector_storage(config, name)
     log = found(Catalog.open(storage, name).state, name, TopicPartition(topic, partition))
     out = JsonLines()
-    for batch in reading.read(storage, reading.whole(log)):
+    for batch in first(shown(reading.read(storage, reading.whole(log)), key), limit):
         out.write(lines(batch))
     out.flush()
 
@@ -60,14 +73,30 @@ def found(state: State, connector: str, tp: TopicPartition) -> PartitionLog:
     return logs[tp]
 
 
-def lines(batch: pa.RecordBatch) -> Iterable[Line]:
-    """The records of `batch` (record.RUN), without those that were rejected."""
+def shown(batches: Iterable[pa.RecordBatch], key: str | None = None) -> Iterator[pa.RecordBatch]:
+    """The records of `batches` (record.RUN) without those that were rejected; with `key` only those that have it."""
+    import pyarrow as pa
     import pyarrow.compute as pc
 
-    return _lines(batch.filter(pc.is_null(batch["rejected"])))
+    for batch in batches:
+        wanted = pc.is_null(batch["rejected"])
+        if key is not None:
+            wanted = pc.and_kleene(wanted, pc.equal(batch["key"], pa.scalar(key.encode(), pa.binary())))
+        yield batch.filter(wanted)
 
 
-def _lines(batch: pa.RecordBatch) -> Iterator[Line]:
+def first(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
+    """The first `limit` records of `batches`, all where it is None; no batch is asked for that is not needed."""
+    left = limit
+    for batch in batches:
+        yield batch if left is None else batch.slice(0, left)
+        left = None if left is None else left - batch.num_rows
+        if left is not None and left <= 0:
+            return
+
+
+def lines(batch: pa.RecordBatch) -> Iterator[Line]:
+    """The records of `batch` (record.RUN) as they are printed."""
     from compactor.record import TIMESTAMP_TYPES
 
     for row in batch.to_pylist():

@@ -29,6 +29,8 @@ JsonOption = Annotated[bool, typer.Option("--json", help="The result as JSON (it
 ConnectorArgument = Annotated[Path, typer.Argument(help="The connector file.", metavar="CONNECTOR.json")]
 TopicOption = Annotated[str, typer.Option("--topic", help="The source topic.", metavar="T")]
 SomeTopicOption = Annotated[str | None, typer.Option("--topic", help="Only this source topic.", metavar="T")]
+KeyOption = Annotated[str | None, typer.Option("--key", help="Only records with this key, as text.", metavar="K")]
+MaxOption = Annotated[int | None, typer.Option("--max", help="End after this many records.", metavar="N", min=1)]
 SomePartitionOption = Annotated[
     int | None, typer.Option("--partition", help="Only this partition of it.", metavar="P", min=0)
 ]

@@ -11,7 +11,7 @@ import structlog
 import typer
 from msgspec import Struct
 
-from connectors.cli.options import WorkerOption, worker_of
+from connectors.cli.options import KeyOption, MaxOption, SomePartitionOption, WorkerOption, worker_of
 from connectors.cli.output import JsonLines
 from connectors.errors import ConnectorError, UnreachableError, UsageError
 
@@ -27,7 +27,6 @@ _FINAL: Final = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"
 
 TopicArgument = Annotated[str, typer.Argument(help="The topic.", metavar="TOPIC")]
 BeginningOption = Annotated[bool, typer.Option("--from-beginning", help="From the first record there is.")]
-MaxOption = Annotated[int | None, typer.Option("--max", help="End after this many records.", metavar="N", min=1)]
 
 log = structlog.get_logger(__name__)
 
@@ -54,30 +53,42 @@ class Line(Struct, frozen=True):
 
 
 def tail(
-    topic: TopicArgument, from_beginning: BeginningOption = False, limit: MaxOption = None, worker: WorkerOption = None
+    topic: TopicArgument,
+    from_beginning: BeginningOption = False,
+    partition: SomePartitionOption = None,
+    key: KeyOption = None,
+    limit: MaxOption = None,
+    worker: WorkerOption = None,
 ) -> None:
     """Prints the committed records of TOPIC as they come, until Ctrl-C or --max; joins no consumer group."""
     config = worker_of(worker)
     signal.signal(signal.SIGTERM, _interrupt)
     consumer = _consumer(config)
     try:
-        assign(consumer, topic, partitions(consumer, topic), from_beginning=from_beginning)
-        follow(consumer, limit)
+        numbers = chosen(topic, partitions(consumer, topic), partition)
+        assign(consumer, topic, numbers, from_beginning=from_beginning)
+        follow(consumer, limit, key)
     except KeyboardInterrupt:
         pass  # the way to end it
     finally:
         consumer.close()
 
 
-def follow(consumer: Consumer, limit: int | None) -> None:
-    """Writes what `consumer` is assigned to stdout, each poll at once; ends after `limit` records."""
+def follow(consumer: Consumer, limit: int | None, key: str | None = None) -> None:
+    """Writes what `consumer` is assigned to stdout, each poll at once; ends after `limit` records.
+
+    With `key` only records that have it are written and counted.
+    """
     out = JsonLines()
+    wanted = None if key is None else key.encode()
     left = limit
     while (left is None or left > 0) and out.read_on:
-        messages = list(_good(consumer.consume(_BATCH if left is None else min(_BATCH, left), timeout=_POLL_S)))
-        out.write([line(message) for message in messages])
+        count = _BATCH if left is None or wanted is not None else min(_BATCH, left)
+        messages = list(_good(consumer.consume(count, timeout=_POLL_S)))
+        found = [message for message in messages if wanted is None or message.key() == wanted][:left]
+        out.write([line(message) for message in found])
         out.flush()
-        left = None if left is None else left - len(messages)
+        left = None if left is None else left - len(found)
 
 
 def line(message: Message) -> Line:
@@ -123,6 +134,15 @@ def partitions(consumer: Consumer, topic: str) -> list[int]:
     if found.error is not None:
         raise UsageError(f"Topic {topic}: {found.error.str()}.", "Check its name, and bootstrap.servers.")
     return sorted(found.partitions)
+
+
+def chosen(topic: str, numbers: list[int], partition: int | None) -> list[int]:
+    """Those of the partitions `numbers` that are asked for; UsageError where `topic` has no such one."""
+    if partition is None:
+        return numbers
+    if partition not in numbers:
+        raise UsageError(f"Topic {topic} has no partition {partition}.", f"It has {len(numbers)}, from 0.")
+    return [partition]
 
 
 def assign(consumer: Consumer, topic: str, numbers: list[int], *, from_beginning: bool) -> None:

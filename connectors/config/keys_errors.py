@@ -37,7 +37,8 @@ ERRORS: Final = group(
         "errors.deadletterqueue.topic.name",
         kinds.TOPIC,
         None,
-        "Topic to which records go that `errors.tolerance=all` lets go. Not set: they are only counted.",
+        "Topic to which records go that `errors.tolerance=all` lets go. Not set: they are only counted. "
+        "If keyfold makes it, it has `message.timestamp.type=LogAppendTime`, so that letters age from their arrival.",
     ),
     Key(
         "errors.deadletterqueue.topic.replication.factor",

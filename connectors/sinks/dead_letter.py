@@ -1,7 +1,8 @@
 """Dead letters: records that cannot be folded or that the broker refuses, as Kafka Connect reports them.
 
-Original key, value, headers and timestamp; with context headers enabled, Connect's `__connect.errors.*`
-headers follow the record's own (`org.apache.kafka.connect.runtime.errors.DeadLetterQueueReporter`).
+Original key, value, headers and timestamp, unless the topic has times of its own, as one that keyfold makes; with
+context headers enabled, the original timestamp and Connect's `__connect.errors.*` headers follow the record's own
+(`org.apache.kafka.connect.runtime.errors.DeadLetterQueueReporter`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import pyarrow.compute as pc
 from compactor.errors import RejectedRecordError
 from compactor.record import TopicPartition
 from connectors.errors import RecordRefusedError
-from connectors.sinks.encode import Header, Row, original_headers, rows
+from connectors.sinks.encode import TIMESTAMP, Header, Row, original_headers, rows
 from connectors.sinks.settings import Rules
 
 CLASS: Final = "keyfold.CompactedTopic"
@@ -59,8 +60,17 @@ def records(
     if not rules.context_headers:
         return rows(letters, headers)
     mine = refused.get(tp, {})
-    reasons = zip(letters["offset"].to_pylist(), letters["rejected"].to_pylist(), headers, strict=True)
-    return rows(letters, (own + _context(connector, bucket, tp, at, why, mine.get(at)) for at, why, own in reasons))
+    names = ("offset", "timestamp", "rejected")
+    found = zip(*(letters[name].to_pylist() for name in names), headers, strict=True)
+    return rows(
+        letters,
+        (own + _time(ms) + _context(connector, bucket, tp, at, why, mine.get(at)) for at, ms, why, own in found),
+    )
+
+
+def _time(timestamp: int) -> list[Header]:
+    """The source's time, which the topic may replace; that of 0 is told with every record."""
+    return [(TIMESTAMP, b"%d" % timestamp)] if timestamp else []
 
 
 def _context(

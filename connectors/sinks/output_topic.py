@@ -48,14 +48,29 @@ def ensure(admin: Admin, connector: ConnectorConfig, source: str, name: str, par
 
 
 def ensure_dead_letters(admin: Admin, connector: ConnectorConfig) -> None:
-    """Makes the dead letter topic with one partition, as Kafka Connect does; an existing one is taken as it is."""
+    """Makes the dead letter topic with one partition, as Kafka Connect does; an existing one is taken as it is.
+
+    Its records age from when they are sent there: by their own times the broker could remove them within minutes.
+    """
     name = connector.dead_letter_topic
     if name is None or name in admin.describe([name]):
         return
-    config = {"message.timestamp.type": "CreateTime", **_any_time(), "max.message.bytes": str(KAFKAS_LARGEST * 2)}
+    config = {"message.timestamp.type": "LogAppendTime", "max.message.bytes": str(KAFKAS_LARGEST * 2)}
     if admin.create_topic(name, 1, connector.dead_letter_replication_factor, config):
         _log.info("dead letter topic created", topic=name)
     _ready(admin, name, 1)
+
+
+def dead_letter_warning(config: Config) -> str | None:
+    """Why records of a dead letter topic with the settings `config` may be gone before anybody reads them."""
+    retention = config.get("retention.ms", "604800000")
+    by_own_time = config.get("message.timestamp.type", "CreateTime") == "CreateTime"
+    if not by_own_time or "delete" not in config.get("cleanup.policy", "delete") or int(retention) < 0:
+        return None
+    return (
+        f"message.timestamp.type is CreateTime and retention.ms is {retention}: a record whose source time is older "
+        "goes as soon as the broker looks; set message.timestamp.type=LogAppendTime there, or retention.ms=-1"
+    )
 
 
 def new_config(connector: ConnectorConfig, source: Config) -> dict[str, str]:

@@ -30,6 +30,17 @@ def test_tail_shows_committed_records_from_the_beginning(
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_tail_of_one_partition_and_key(broker: EmbeddedKafka, topic_name: str, tmp_path: Path) -> None:
+    """Records of other partitions and keys are neither shown nor counted."""
+    create_topic(broker.bootstrap, topic_name, 2)
+    sent = [(0, b"a", b"0"), (1, b"b", b"1"), (1, b"a", b"2"), (0, b"a", b"3"), (1, b"a", b"4")]
+    produce(broker.bootstrap, topic_name, sent)
+    where = topic_name, "--worker", worker_file(tmp_path, broker.bootstrap), "--from-beginning", "--max", 2
+    done = invoke("tail", *where, "--partition", 1, "--key", "a")
+    assert [json.loads(line)["value"] for line in done.stdout.splitlines()] == ["2", "4"]
+    assert invoke("tail", *where, "--partition", 2).exit_code == 2
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_tail_follows_until_it_is_told_to_end(
     broker: EmbeddedKafka, topic_name: str, tmp_path: Path, number: signal.Signals

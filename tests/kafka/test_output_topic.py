@@ -77,7 +77,7 @@ def test_an_unfit_output_is_refused_with_all_that_is_wrong(
 
 
 def test_dead_letters_get_one_partition(admin: Admin, source: str) -> None:
-    """As Kafka Connect makes it; an existing topic is taken as it is."""
+    """As Kafka Connect makes it, but aged by their arrival; an existing topic is taken as it is."""
     name = f"{source}-dlq"
     settings = {
         "errors.tolerance": "all",
@@ -87,4 +87,5 @@ def test_dead_letters_get_one_partition(admin: Admin, source: str) -> None:
     output_topic.ensure_dead_letters(admin, connector(**settings))
     output_topic.ensure_dead_letters(admin, connector(**settings))
     assert admin.describe([name])[name].partitions == 1
+    assert admin.topic_config(name)["message.timestamp.type"] == "LogAppendTime"
     output_topic.ensure_dead_letters(admin, connector())

@@ -132,6 +132,7 @@ def test_a_refused_record_becomes_a_dead_letter(changelog: Changelog) -> None:
     context = dict(letter.headers[1:])
     assert context.pop("__connect.errors.exception.stacktrace")
     assert context == {
+        "keyfold.source.timestamp": b"%d" % (NOW_MS + 4),
         "__connect.errors.topic": changelog.topic.encode(),
         "__connect.errors.partition": b"0",
         "__connect.errors.offset": b"4",

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -28,9 +30,9 @@ LINES = [
 ]
 
 
-def _dump(folder: Path, topic: str = "orders", partition: int = 0) -> tuple[object, ...]:
+def _dump(folder: Path, topic: str = "orders", partition: int = 0, more: Sequence[object] = ()) -> tuple[object, ...]:
     where = "--topic", topic, "--partition", partition, "--worker", worker_file(folder)
-    return ("dump", connector_file(folder), *where)
+    return ("dump", connector_file(folder), *where, *more)
 
 
 def test_dump_prints_the_kept_log_as_the_interface_says(tmp_path: Path) -> None:
@@ -44,6 +46,26 @@ def test_dump_is_the_same_in_a_process_of_its_own(tmp_path: Path) -> None:
     keep(tmp_path, ROWS)
     done = execute(*_dump(tmp_path))
     assert (done.returncode, done.stdout.splitlines(), done.stderr) == (0, LINES, "")
+
+
+@pytest.mark.parametrize(
+    ("more", "offsets"),
+    [
+        (["--max", 2], [4, 7]),
+        (["--max", 9], [4, 7, 8, 9, 10, 11]),
+        (["--key", "k"], [4, 9, 11]),
+        (["--key", "k", "--max", 2], [4, 9]),
+        (["--key", "Zürich"], [10]),
+        (["--key", "x"], []),
+        (["--key", ""], []),
+    ],
+)
+def test_dump_prints_what_is_asked_for(tmp_path: Path, more: list[object], offsets: list[int]) -> None:
+    """--key: only records with that key, which is text; --max: so many at most, of those that are printed."""
+    later = [row(9, b"k", b"1"), row(10, "Zürich".encode(), b"1"), row(11, b"k", b"2")]
+    keep(tmp_path, [*ROWS, *later])
+    shown = invoke(*_dump(tmp_path, more=more)).stdout.splitlines()
+    assert [json.loads(line)["offset"] for line in shown] == offsets
 
 
 @pytest.mark.parametrize(("topic", "partition"), [("orders", 3), ("Orders", 0)])

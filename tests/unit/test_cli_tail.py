@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from connectors.cli import tail
-from connectors.errors import ConnectorError
+from connectors.errors import ConnectorError, UsageError
 from tests.support.cli import invoke, own_logging, worker_file
 
 
@@ -59,6 +59,26 @@ def test_max_ends_after_so_many_records(capfdbinary: pytest.CaptureFixture[bytes
     tail.follow(consumer, 3)
     assert consumer.asked == [3, 1, 1]
     assert capfdbinary.readouterr().out.count(b"\n") == 3
+
+
+@pytest.mark.parametrize("limit", [2, 3])
+def test_only_records_with_the_key_are_shown_and_counted(capfdbinary: pytest.CaptureFixture[bytes], limit: int) -> None:
+    """--key with --max: what has another key, or none, is passed over."""
+    polls = (
+        [_Message(key=b"a"), _Message(key=b"k", offset=1), _Message()],
+        [_Message(key=b"k", offset=n) for n in (4, 5)],
+    )
+    consumer: Any = _Consumer(*polls)
+    tail.follow(consumer, limit, "k")
+    assert [json.loads(one)["offset"] for one in capfdbinary.readouterr().out.splitlines()] == [1, 4, 5][:limit]
+
+
+def test_a_partition_that_is_not_there_is_a_usage_error() -> None:
+    """--partition P: only that one, and the error says how many there are."""
+    assert tail.chosen("t", [0, 1, 2], None) == [0, 1, 2]
+    assert tail.chosen("t", [0, 1, 2], 1) == [1]
+    with pytest.raises(UsageError, match=r"Topic t has no partition 3.*It has 3, from 0"):
+        tail.chosen("t", [0, 1, 2], 3)
 
 
 def test_passing_trouble_does_not_end_it() -> None:

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from structlog.testing import capture_logs
 
 from compactor.actions import CloseTopic
 from compactor.state import State, Topic
 from compactor.testing import MemoryStorage
 from connectors.config.connector import ConnectorConfig
-from connectors.errors import OutputError, SourceMissingError, UnreachableError
+from connectors.errors import NotAllowedError, OutputError, SourceMissingError, UnreachableError
 from connectors.gateway import DELETED, KafkaGateway
 from connectors.kafka import gone
 from connectors.kafka.admin import TopicInfo
@@ -60,6 +61,38 @@ def gateway(late: Mapping[str, float], /, config: Mapping[str, str] | None = Non
     admin: Any = Brokers(late)
     admin.config |= config or {}
     return KafkaGateway(connector, ClientSettings({}, {}, {}), admin, MemoryStorage())
+
+
+DEAD = {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "t.dead"}
+THEIR_TIMES = {"cleanup.policy": "delete", "message.timestamp.type": "CreateTime", "retention.ms": "1000"}
+
+
+class DeadLetters(Brokers):
+    """There is a dead letter topic, whose settings only `allowed` principals may read."""
+
+    def __init__(self, *, allowed: bool) -> None:
+        super().__init__({})
+        self.allowed = allowed
+
+    def describe(self, names: Iterable[str]) -> dict[str, TopicInfo]:
+        wanted = list(names)
+        found = {"t.dead": TopicInfo("t.dead", "id-d", 1)} if "t.dead" in wanted else {}
+        return found | super().describe(wanted)
+
+    def topic_config(self, name: str) -> dict[str, str]:
+        if not self.allowed:
+            raise NotAllowedError("no")
+        return THEIR_TIMES
+
+
+@pytest.mark.parametrize(("allowed", "told"), [(True, 1), (False, 0)])
+def test_dead_letters_that_may_expire_at_once_are_told_of_once(allowed: bool, told: int) -> None:
+    """A topic that was there is left as it is; a principal that may not read its settings needs no right for that."""
+    asking, brokers = gateway({}, None, **{"topics": "t", **DEAD}), DeadLetters(allowed=allowed)
+    asking._admin = brokers  # type: ignore[assignment]
+    with capture_logs() as lines:
+        assert [asking.discover(STATE), asking.discover(STATE)] == [(), ()]
+    assert [line["topic"] for line in lines if "dead letters" in line["event"]] == ["t.dead"] * told
 
 
 @pytest.mark.parametrize("late", ["t", "t.compacted"])

@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 
 from connectors.config.connector import ConnectorConfig
-from connectors.sinks.output_topic import FOREVER, HEADER_ROOM, faults, new_config, resume_safe_ms, warnings
+from connectors.sinks.output_topic import (
+    FOREVER,
+    HEADER_ROOM,
+    dead_letter_warning,
+    faults,
+    new_config,
+    resume_safe_ms,
+    warnings,
+)
 
 FIT = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
 
@@ -92,6 +100,26 @@ def test_resuming_is_safe_for_the_shorter_of_both_retentions(
 ) -> None:
     """Tombstones go after delete.retention.ms; everything after retention.ms, less the lag, where the topic deletes."""
     assert resume_safe_ms(config, lag_ms) == expected
+
+
+BY_AGE = {"message.timestamp.type": "CreateTime", "cleanup.policy": "delete", "retention.ms": "604800000"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({}, True),
+        ({"cleanup.policy": "compact,delete"}, True),
+        ({"message.timestamp.type": "LogAppendTime"}, False),
+        ({"retention.ms": "-1"}, False),
+        ({"cleanup.policy": "compact"}, False),
+    ],
+)
+def test_dead_letters_that_may_go_at_once_are_told_of(changes: dict[str, str], told: bool) -> None:
+    """Where a topic deletes by age and goes by the time that a record brings along, an old record is gone at once."""
+    text = dead_letter_warning(BY_AGE | changes)
+    assert (text is not None) == told
+    assert text is None or ("retention.ms is 604800000" in text and "message.timestamp.type=LogAppendTime" in text)
 
 
 def test_an_output_that_keeps_what_expires_in_the_log_is_named() -> None:

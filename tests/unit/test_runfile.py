@@ -1,14 +1,16 @@
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace
 
-from compactor import partitioned, parts, reading, record, runfile
+from compactor import inspection, partitioned, parts, reading, record, runfile
 from compactor.errors import FoldError
 from compactor.failpoints import VARIABLE, FailpointError
 from compactor.local import LocalStorage
@@ -46,8 +48,6 @@ def log_with(storage: MemoryStorage, *runs: Sequence[Row], arrived: Sequence[int
 def test_a_full_buffer_becomes_a_row_group_and_a_full_file_is_rolled() -> None:
     """Row groups have about 16 MiB, files about max_bytes; offsets rise from file to file."""
     storage = MemoryStorage()
-    import random
-
     rng = random.Random(1)
     rows = [batch([row(0, n, b"%d" % n, rng.randbytes(MIB))]) for n in range(40)]
     found = list(runfile.write(rows, target(storage, 20 * MIB), "ingest.write"))
@@ -119,7 +119,70 @@ def test_many_small_partitions_are_flushed_together(monkeypatch: pytest.MonkeyPa
     rows = [[row(p, n, b"k", b"v" * 9_000) for p in range(100)] for n in range(4)]
     found = list(runfile.write(map(batch, rows), target(storage), "x"))
     assert {(part.file.records, part.file.first, part.file.last) for part in found} == {(4, 0, 3)}
-    assert len(groups_of(storage, found[0].file.path)) < 10
+    assert len(groups_of(storage, found[0].file.path)) == 2 * 7
+
+
+class Spread(NamedTuple):
+    """What one file holds: the partitions of each row group, by number."""
+
+    path: str
+    groups: list[set[int]]
+
+
+def spread(storage: MemoryStorage, path: str) -> Spread:
+    file = pq.ParquetFile(storage.open_input(path))
+    read = (file.read_row_group(number, columns=["partition"]) for number in range(file.num_row_groups))
+    return Spread(path, [set(rows["partition"].to_pylist()) for rows in read])
+
+
+@pytest.mark.parametrize("max_bytes", [1 << 27, 20_000])
+def test_no_row_group_lies_around_another_partition_of_its_file(
+    monkeypatch: pytest.MonkeyPatch, max_bytes: int
+) -> None:
+    """However often a task has to write before it knows which partitions still come."""
+    monkeypatch.setattr(runfile, "TASK_BYTES", 60_000)
+    storage = MemoryStorage()
+    order = [0, 9, 19, 4, 0, 12, 1, 18, 7, 9, 2, 11, 19, 5, 16, 3, 8, 14, 6, 10, 13, 15, 17, 0]
+    rows = [batch([row(p, n, b"k", random.Random(n).randbytes(9_000))]) for n, p in enumerate(order)]
+    found = list(runfile.write(rows, target(storage, max_bytes), "x"))
+    assert sum(part.file.records for part in found) == len(order)
+    for file in (spread(storage, path) for path in {part.file.path for part in found}):
+        held = set().union(*file.groups)
+        assert [held & set(range(min(one), max(one) + 1)) for one in file.groups] == file.groups
+    assert any(len(one) > 1 for path in {part.file.path for part in found} for one in spread(storage, path).groups)
+
+
+def test_a_damaged_page_concerns_no_more_than_share_its_row_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of twenty small partitions whose task had to write two of them early, those two, whose page it is."""
+    monkeypatch.setattr(runfile, "TASK_BYTES", 18_000)
+    storage = MemoryStorage()
+    order = [0, 19, *range(1, 19)]
+    rows = [batch([row(p, 0, b"k", b"%d" % p + b"v" * (12_000 if p in (0, 19) else 900))]) for p in order]
+    found = list(runfile.write(rows, target(storage), "x"))
+    flipped = bytearray(storage.read(found[0].file.path))
+    flipped[200] ^= 0xFF  # in the values of the first row group
+    storage.write(found[0].file.path, bytes(flipped))
+    whole = [reading.Extent(tp=part.tp, file=part.file, start=0, end=1) for part in found]
+    damaged = [extent.tp.partition for extent in whole if inspection._read(storage, extent)]
+    assert damaged == [0, 19]
+
+
+def test_a_file_is_ended_only_where_a_row_group_would_lie_around_a_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Partitions that come again and again, as in a backlog, share the row groups of one file."""
+    monkeypatch.setattr(runfile, "TASK_BYTES", 200_000)
+    storage = MemoryStorage()
+    rows = [batch([row(p, n, b"k", b"v" * 9_000) for p in range(20)]) for n in range(12)]
+    found = list(runfile.write(rows, target(storage), "x"))
+    assert len(found) == 20
+    assert len(spread(storage, found[0].file.path).groups) == 12
+
+
+def test_few_partitions_share_a_row_group() -> None:
+    """However little there is of each: so many at most are set aside for one damaged page."""
+    storage = MemoryStorage()
+    found = list(runfile.write([batch([row(p, 0, b"k", b"v") for p in range(40)])], target(storage), "x"))
+    (file,) = {part.file.path for part in found}
+    assert [len(one) for one in spread(storage, file).groups] == [16, 16, 8]
 
 
 def test_a_small_slice_does_not_keep_a_large_batch() -> None:
