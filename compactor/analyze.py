@@ -62,7 +62,9 @@ def _without(state: State, aside: Collection[TopicPartition]) -> State:
 
 
 def _damaged(storage: Storage, logs: Iterable[PartitionLog]) -> dict[TopicPartition, str]:
-    return {log.tp: str(trouble) for log in logs if (trouble := inspection.damage(storage, whole(log)))}
+    found = tuple(logs)
+    troubles = inspection.damage(storage, map(whole, found))
+    return {log.tp: str(trouble) for log, trouble in zip(found, troubles, strict=True) if trouble}
 
 
 def _left_out(log: PartitionLog, error: str) -> PartitionAnalysis:

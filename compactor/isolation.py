@@ -144,9 +144,7 @@ class Isolation:
 
         Raises StorageError where the store does not answer, StoppedError where a stop came first.
         """
-        known: dict[str, bool] = {}
-        troubles = ((log, inspection.damage(self.storage, needs(log), known, self.stopping.is_set)) for log in logs)
-        found = [(log, trouble) for log, trouble in troubles if trouble]
+        found = [(log, trouble) for log, trouble in self._troubles(logs, needs) if trouble]
         self._commit(
             [quarantine.set_aside(log, str(trouble), now_ms, publishing=publish) for log, trouble in found], now_ms
         )
@@ -157,8 +155,7 @@ class Isolation:
     def retry(self, now_ms: int) -> None:
         """Looks again at the logs whose time has come: what is sound is taken up, the rest waits for longer."""
         actions: list[AnyAction] = []
-        for log in quarantine.due(self.catalog.state.logs, now_ms):
-            trouble = self._trouble(log)
+        for log, trouble in self._troubles(quarantine.due(self.catalog.state.logs, now_ms), whole):
             actions.append(quarantine.set_aside(log, str(trouble), now_ms) if trouble else quarantine.release(log))
             _log.info("partition looked at again", topic=log.topic, partition=log.partition, sound=trouble is None)
         self._commit(actions, now_ms)
@@ -166,14 +163,18 @@ class Isolation:
     def release(self, logs: Iterable[PartitionLog], now_ms: int) -> int:
         """Takes up those of `logs` that are set aside; how many. Raises StorageError where one is still damaged."""
         held = [log for log in logs if log.quarantine]
-        for log in held:
-            if trouble := self._trouble(log):
+        for _, trouble in self._troubles(held, whole):
+            if trouble:
                 raise trouble
         self._commit([quarantine.release(log) for log in held], now_ms)
         return len(held)
 
-    def _trouble(self, log: PartitionLog) -> StorageError | None:
-        return inspection.damage(self.storage, whole(log), stopping=self.stopping.is_set)
+    def _troubles(
+        self, logs: Iterable[PartitionLog], needs: Callable[[PartitionLog], Slice]
+    ) -> list[tuple[PartitionLog, StorageError | None]]:
+        found = tuple(logs)
+        troubles = inspection.damage(self.storage, map(needs, found), self.stopping.is_set)
+        return list(zip(found, troubles, strict=True))
 
     def _failed_alone(self, failed: Sequence[tuple[PartitionLog, Exception]], now_ms: int, *, asked: bool) -> None:
         for log, error in failed:

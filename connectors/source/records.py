@@ -29,7 +29,8 @@ class Slots:
 
     def __init__(self, partitions: Sequence[TopicPartition]) -> None:
         self._index = {tuple(key): number for number, key in enumerate(partitions)}
-        self._slot_of = _by_number(partitions) if len({key.topic for key in partitions}) == 1 else None
+        self._names = {key.topic for key in partitions}
+        self._slot_of = _by_number(partitions) if len(self._names) == 1 else None
         self._topics = pa.array([key.topic for key in partitions], pa.string())
         self._partitions = pa.array([key.partition for key in partitions], pa.int32())
 
@@ -37,27 +38,30 @@ class Slots:
         return len(self._index)
 
     def of(self, messages: Sequence[Message]) -> Longs:
-        """The slot of each message."""
-        if len(self._index) == 1:
-            return np.zeros(len(messages), np.int64)
-        numbers = map(Message.partition, messages)
-        if self._slot_of is not None:
-            asked = np.fromiter(numbers, np.int64, len(messages))
-            self._check_asked_for(asked, messages)
-            return self._slot_of[asked]
-        found = map(self._index.__getitem__, zip(map(Message.topic, messages), numbers, strict=True))
-        return np.fromiter(found, np.int64, len(messages))
+        """The slot of each message; IngestError for one of a partition that is none of ours.
 
-    def _check_asked_for(self, numbers: Longs, messages: Sequence[Message]) -> None:
-        """Raises IngestError for a record of a partition that is none of ours: nothing would say where it belongs."""
-        assert self._slot_of is not None
-        strange = (numbers >= len(self._slot_of)) | (self._slot_of[np.minimum(numbers, len(self._slot_of) - 1)] < 0)
-        if strange.any():
-            one = messages[int(np.argmax(strange))]
-            raise IngestError(
-                f"{one.topic()}-{one.partition()}: a record at offset {one.offset()} was not asked for.",
-                DEFECT,
-            )
+        A kept consumer could have it from an older assignment, and nothing else would say where it belongs.
+        """
+        if self._slot_of is None:
+            return self._of_topics(messages)
+        numbers = np.fromiter(map(Message.partition, messages), np.int64, len(messages))
+        slots = self._slot_of[np.minimum(numbers, len(self._slot_of) - 1)]
+        ours = set(map(Message.topic, messages)) <= self._names
+        if not ours or (slots < 0).any():
+            raise self._strange(messages)
+        return slots
+
+    def _of_topics(self, messages: Sequence[Message]) -> Longs:
+        places = zip(map(Message.topic, messages), map(Message.partition, messages), strict=True)
+        try:
+            return np.fromiter(map(self._index.__getitem__, places), np.int64, len(messages))
+        except KeyError:
+            raise self._strange(messages) from None
+
+    def _strange(self, messages: Sequence[Message]) -> IngestError:
+        one = next(one for one in messages if (one.topic(), one.partition()) not in self._index)
+        where = f"{one.topic()}-{one.partition()}"
+        return IngestError(f"{where}: a record at offset {one.offset()} was not asked for.", DEFECT)
 
     def columns(self, slots: Longs) -> tuple[pa.Array, pa.Array]:
         """The columns topic and partition."""
@@ -66,8 +70,8 @@ class Slots:
 
 
 def _by_number(partitions: Sequence[TopicPartition]) -> Longs:
-    """The slot of each partition of one topic, by the partition's number."""
-    found = np.full(1 + max(key.partition for key in partitions), -1, np.int64)
+    """The slot of each partition of one topic, by the partition's number; -1 where it has none, as behind the last."""
+    found = np.full(2 + max(key.partition for key in partitions), -1, np.int64)
     found[[key.partition for key in partitions]] = np.arange(len(partitions))
     return found
 

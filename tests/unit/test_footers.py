@@ -76,10 +76,11 @@ def test_one_that_cannot_be_read_is_damaged_while_the_store_answers(*, answers: 
         storage.write(commit_path(1), b"{}")
     part = between(log(run(0, 1, [FILE])), 0, 1)
     if answers:
-        assert isinstance(inspection.damage(storage, part), UnreadableFileError)
+        (trouble,) = inspection.damage(storage, [part])
+        assert isinstance(trouble, UnreadableFileError)
     else:
         with pytest.raises(UnreadableFileError):
-            inspection.damage(storage, part)
+            inspection.damage(storage, [part])
 
 
 @pytest.mark.parametrize("data", [b"pages and a fooler", b"s and a footer", b""])
