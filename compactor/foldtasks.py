@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 RECORDS: Final = 16_000_000
-"""The records of the bunches that all tasks of a machine have together: more of them mean more classes of keys, for
-each of which all keys of a bunch are read again. A log of more is a bunch by itself."""
+"""The records that bunches of all tasks of a machine have together: of more, keys would go to disk, which small logs
+can be spared. A log of more is a bunch by itself."""
 
 _BUNCH: Final = "bunch"
 _LEFT: Final = "left"
@@ -40,8 +40,8 @@ _ANSWERS: Final = pa.schema([*parts.PARTS, pa.field(_BUNCH, pa.int32()), pa.fiel
 def rewrite(spark: SparkSession, storage: Storage, what: RewritePlan) -> tuple[tuple[Part, ...] | None, ...]:
     """The parts that were written of each slice, as `foldjob.rewrite` gives them; None for those that it is left to.
 
-    Left is what has more keys than a task can tell apart, and whatever lies in a file that is not, byte for byte, what
-    was written. Raises StorageError, FoldError.
+    Left is what has more keys than memory and disk of a task have room for, and whatever lies in a file that is not,
+    byte for byte, what was written. Raises StorageError, FoldError.
     """
     damaged = _damaged(spark, storage, what)
     sound = [log for log, one in enumerate(what.slices) if damaged.isdisjoint(files_of([one]))]
