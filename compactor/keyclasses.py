@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+
+
+_PIECE: Final = 65_536
+"""Of so many keys at a time there are Python objects: those of all keys that are held would take as much again."""
 
 
 class KeyClass(NamedTuple):
@@ -29,5 +33,8 @@ def hashes_of(keys: pa.Array | pa.ChunkedArray) -> NDArray[np.uint32]:
 
     Python's own (SipHash, 0.1 µs a key): Arrow has none. No record is looked at for it unless too many keys differ.
     """
-    found = np.fromiter(map(hash, keys.to_numpy(zero_copy_only=False)), np.int64, len(keys))
+    found = np.empty(len(keys), np.int64)
+    for at in range(0, len(keys), _PIECE):
+        piece = keys.slice(at, _PIECE)
+        found[at : at + len(piece)] = np.fromiter(map(hash, piece.to_numpy(zero_copy_only=False)), np.int64, len(piece))
     return found.astype(np.uint32)
