@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-
 _PIECE: Final = 65_536
 """Of so many keys at a time there are Python objects: those of all keys that are held would take as much again."""
 
