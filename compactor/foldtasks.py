@@ -52,10 +52,8 @@ def rewrite(spark: SparkSession, storage: Storage, what: RewritePlan) -> tuple[t
 def _damaged(spark: SparkSession, storage: Storage, what: RewritePlan) -> set[str]:
     """The paths of files that are not what was written: each is read once, also where several tasks need it."""
     cores = spark.sparkContext.defaultParallelism
-    files, pace = (
-        sorted(files_of(what.slices).values(), key=lambda file: file.file_bytes),
-        Pace.shared(what.limit, cores),
-    )
+    files = sorted(files_of(what.slices).values(), key=lambda file: file.file_bytes)
+    pace = Pace.shared(what.limit, cores)
 
     def task(number: int) -> list[pa.RecordBatch]:
         found = [file.path for file in files[number::cores] if not twopass.sound(storage, [file], pace)]
