@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 RECORDS: Final = 16_000_000
-"""The records of the bunches that all tasks of a machine have together: more of them mean more classes of keys, for
-each of which all keys of a bunch are read again. A log of more is a bunch by itself."""
+"""The records that bunches of all tasks of a machine have together: of more, keys would go to disk, which small logs
+can be spared. A log of more is a bunch by itself."""
 
 _BUNCH: Final = "bunch"
 _LEFT: Final = "left"
@@ -40,8 +40,8 @@ _ANSWERS: Final = pa.schema([*parts.PARTS, pa.field(_BUNCH, pa.int32()), pa.fiel
 def rewrite(spark: SparkSession, storage: Storage, what: RewritePlan) -> tuple[tuple[Part, ...] | None, ...]:
     """The parts that were written of each slice, as `foldjob.rewrite` gives them; None for those that it is left to.
 
-    Left is what has more keys than a task can tell apart, and whatever lies in a file that is not, byte for byte, what
-    was written. Raises StorageError, FoldError.
+    Left is what has more keys than memory and disk of a task have room for, and whatever lies in a file that is not,
+    byte for byte, what was written. Raises StorageError, FoldError.
     """
     damaged = _damaged(spark, storage, what)
     sound = [log for log, one in enumerate(what.slices) if damaged.isdisjoint(files_of([one]))]
@@ -52,10 +52,8 @@ def rewrite(spark: SparkSession, storage: Storage, what: RewritePlan) -> tuple[t
 def _damaged(spark: SparkSession, storage: Storage, what: RewritePlan) -> set[str]:
     """The paths of files that are not what was written: each is read once, also where several tasks need it."""
     cores = spark.sparkContext.defaultParallelism
-    files, pace = (
-        sorted(files_of(what.slices).values(), key=lambda file: file.file_bytes),
-        Pace.shared(what.limit, cores),
-    )
+    files = sorted(files_of(what.slices).values(), key=lambda file: file.file_bytes)
+    pace = Pace.shared(what.limit, cores)
 
     def task(number: int) -> list[pa.RecordBatch]:
         found = [file.path for file in files[number::cores] if not twopass.sound(storage, [file], pace)]

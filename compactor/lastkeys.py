@@ -1,12 +1,13 @@
 """Which of many rows are the last of their key, found with some of the keys in memory, however many there are.
 
-Kafka's cleaner takes what its offset map holds and begins anew behind it. Here what would be too much is read again,
-for one class of keys at a time (`keyclasses`).
+Kafka's cleaner takes what its offset map holds and begins anew behind it. Here what would be too much goes to disk, by
+classes of keys (`keyclasses`), and each class comes after the other: what one of them holds is no other's business.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
+from contextlib import closing
 from typing import Final
 
 import numpy as np
@@ -15,9 +16,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from compactor.fold import LOG
-from compactor.keyclasses import HashCache, KeyClass, hashes_of
+from compactor.keyclasses import KeyClass, hashes_of
 from compactor.lastrows import last_of_each
 from compactor.room import KeyRoom
+from compactor.spilled import Spilled
 
 COLUMNS: Final = ("key", "rejected")
 """What has to be known of a row beside the number of its slice (`fold.LOG`)."""
@@ -28,42 +30,54 @@ _ROWS: Final = 1_000_000
 _ROW: Final = "row"
 _HELD: Final = pa.schema([pa.field(LOG, pa.int32()), pa.field("key", pa.binary()), pa.field(_ROW, pa.int64())])
 
-Read = Callable[[], Iterable[pa.RecordBatch]]
 
+def last_of_keys(batches: Iterable[pa.RecordBatch], room: KeyRoom) -> pa.BooleanArray | None:
+    """Of every row of `batches` whether it is in `fold.latest`: the last of its key, or rejected; by number.
 
-def last_of_keys(read: Read, room: KeyRoom) -> pa.BooleanArray | None:
-    """Of every row that `read` gives whether it is in `fold.latest`: the last of its key, or rejected; by number.
-
-    `read` gives the same rows each time: their slice (`fold.LOG`) and COLUMNS, those of a slice by offset. Beside keys
-    a bit of each row is held, and hashes as far as `room` allows. None where even a class has too many keys.
+    Rows are told by their slice (`fold.LOG`) and COLUMNS, those of a slice by offset. Beside keys a bit of each row is
+    held. None where even a class has too many keys. Raises OSError where the disk has no room for what is spilled.
     """
-    hashes, classes, rejected = HashCache(room.hashes), list[KeyClass](), _Rows()
-    keys = _Keys(KeyClass(), hashes)
-    if not _took(_noted(read(), rejected), keys, room, classes):
-        return None
-    last = rejected.bits()
-    _mark(last, keys.rows())
-    while classes:
-        keys = _Keys(classes.pop(), hashes)
-        if not _took(read(), keys, room, classes):
+    rejected, left = _Rejected(), list[_Waiting]()
+    try:
+        keys = _Keys(KeyClass(), room, left)
+        if not all(keys.take(rejected.rest(batch)) for batch in batches):
             return None
+        last = rejected.bits()
         _mark(last, keys.rows())
-    return pa.Array.from_buffers(pa.bool_(), rejected.count, [None, pa.py_buffer(last)])
+        while left:
+            part, spilled = left.pop()
+            with closing(spilled):
+                keys = _Keys(part, room, left)
+                if not all(keys.take(rows) for rows in spilled.read()):
+                    return None
+            _mark(last, keys.rows())
+        return pa.Array.from_buffers(pa.bool_(), rejected.count, [None, pa.py_buffer(last)])
+    finally:
+        for _, spilled in left:
+            spilled.close()
 
 
-class _Rows:
+_Waiting = tuple[KeyClass, Spilled]
+
+
+class _Rejected:
     """A bit for each row, in order: whether it was rejected."""
 
     def __init__(self) -> None:
         self.count = 0
         self._found: list[pa.BooleanArray] = [pa.array([], pa.bool_())]
 
-    def add(self, batch: pa.RecordBatch) -> None:
-        self._found.append(pc.is_valid(batch["rejected"]))
+    def rest(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows (_HELD) of the next batch that are not, each with its number."""
+        rows = pa.array(np.arange(self.count, self.count + batch.num_rows))
         self.count += batch.num_rows
+        found = pa.RecordBatch.from_arrays([batch[LOG], batch["key"], rows], schema=_HELD)
+        rejected = pc.is_valid(batch["rejected"])
+        self._found.append(rejected)
+        return found.filter(pc.invert(rejected)) if rejected.true_count else found
 
     def bits(self) -> NDArray[np.uint8]:
-        """As Arrow keeps them, the first in the lowest place; what was added is let go."""
+        """As Arrow keeps them, the first in the lowest place; what was noted is let go."""
         (_, data), self._found = pa.concat_arrays(self._found).buffers(), []
         return np.frombuffer(data or b"", np.uint8)[: -(-self.count // 8)].copy()
 
@@ -73,42 +87,26 @@ def _mark(bits: NDArray[np.uint8], rows: NDArray[np.int64]) -> None:
     np.bitwise_or.at(bits, rows >> 3, (1 << (rows & 7)).astype(np.uint8))
 
 
-def _noted(batches: Iterable[pa.RecordBatch], rejected: _Rows) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        rejected.add(batch)
-        yield batch
-
-
-def _took(batches: Iterable[pa.RecordBatch], keys: _Keys, room: KeyRoom, left: list[KeyClass]) -> bool:
-    """A pass: whether `keys` could take all of it, with what they have left to others."""
-    return all(keys.take(number, batch, room, left) for number, batch in enumerate(batches))
-
-
 class _Keys:
-    """The keys of one class with the last row of each."""
+    """The keys of one class with the last row of each; what its class has too much of goes to `left`, by halves."""
 
-    def __init__(self, part: KeyClass, hashes: HashCache) -> None:
+    def __init__(self, part: KeyClass, room: KeyRoom, left: list[_Waiting]) -> None:
         self._part = part
-        self._hashes = hashes
+        self._room = room
+        self._left = left
+        self._away: list[_Waiting] = []
         self._held: list[pa.RecordBatch] = []
         self._known = self._known_bytes = 0
         self._waiting = self._waiting_bytes = 0
-        self._rows = 0
 
-    def take(self, number: int, batch: pa.RecordBatch, room: KeyRoom, left: list[KeyClass]) -> bool:
-        """Takes the next batch, which has this number; what its class has too much of goes to `left`, by halves.
-
-        False where it cannot be halved any more.
-        """
-        self._add(number, batch)
-        self._fold_if_due(room)
-        while self._known > room.keys or self._known_bytes > room.bytes:
-            if self._part.classes >= room.classes:
+    def take(self, rows: pa.RecordBatch) -> bool:
+        """Takes the next `rows` (_HELD) of its class; False where that cannot be halved any more."""
+        self._add(self._own(rows) if self._away else rows)
+        self._fold_if_due()
+        while self._known > self._room.keys or self._known_bytes > self._room.bytes:
+            if self._part.classes >= self._room.classes:
                 return False
-            self._part, other = self._part.halves()
-            left.append(other)
-            keys = pa.Table.from_batches(self._held, _HELD)
-            self._hold(keys.filter(self._part.among(hashes_of(keys["key"]))))
+            self._halve()
         return True
 
     def rows(self) -> NDArray[np.int64]:
@@ -116,20 +114,28 @@ class _Keys:
         self._fold()
         return pa.Table.from_batches(self._held, _HELD)[_ROW].to_numpy()
 
-    def _add(self, number: int, batch: pa.RecordBatch) -> None:
-        rows = pa.array(np.arange(self._rows, self._rows + batch.num_rows))
-        self._rows += batch.num_rows
-        found = pa.RecordBatch.from_arrays([batch[LOG], batch["key"], rows], schema=_HELD)
-        mask = pc.is_null(batch["rejected"])
-        if self._part.classes > 1:
-            mask = pc.and_(mask, self._part.among(self._hashes.of(number, batch["key"])))
-        self._held.append(found if pc.all(mask, min_count=0).as_py() else found.filter(mask))
-        self._waiting += self._held[-1].num_rows
-        self._waiting_bytes += self._held[-1]["key"].nbytes
+    def _halve(self) -> None:
+        self._part, other = self._part.halves()
+        self._away.append((other, Spilled(_HELD)))
+        self._left.append(self._away[-1])
+        held = pa.Table.from_batches(self._held, _HELD).combine_chunks().to_batches()
+        self._hold(pa.Table.from_batches(map(self._own, held), _HELD))
 
-    def _fold_if_due(self, room: KeyRoom) -> None:
-        many = self._waiting >= max(min(_ROWS, room.keys), self._known)
-        if many or self._waiting_bytes >= max(room.bytes, self._known_bytes):
+    def _own(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Those of `rows` that are still of its class; the others go to disk."""
+        hashes = hashes_of(rows["key"])
+        for part, spilled in self._away:
+            spilled.add(rows.filter(part.among(hashes)))
+        return rows.filter(self._part.among(hashes))
+
+    def _add(self, rows: pa.RecordBatch) -> None:
+        self._held.append(rows)
+        self._waiting += rows.num_rows
+        self._waiting_bytes += rows["key"].nbytes
+
+    def _fold_if_due(self) -> None:
+        many = self._waiting >= max(min(_ROWS, self._room.keys), self._known)
+        if many or self._waiting_bytes >= max(self._room.bytes, self._known_bytes):
             self._fold()
 
     def _fold(self) -> None:

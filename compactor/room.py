@@ -39,26 +39,23 @@ class Room(Struct, frozen=True):
 class KeyRoom(Struct, frozen=True):
     """How many keys are held at once, and how many bytes of them; rows that wait to be folded may be as much again.
 
-    `classes`, a power of two up to 256, is into how many keys may be told apart (`keyclasses`). `hashes`: of so many
-    records the hash is kept, a byte each; of others it is made anew in each pass.
+    `classes`, a power of two, is into how many keys may be told apart (`keyclasses`).
     """
 
     keys: int
     bytes: int
-    classes: int = 64
-    hashes: int = 256_000_000
+    classes: int = 1 << 16
 
     def shared(self, tasks: int) -> KeyRoom:
         """What each of `tasks` beside one another has of it."""
-        keys, bytes_ = max(1, self.keys // tasks), max(1, self.bytes // tasks)
-        return replace(self, keys=keys, bytes=bytes_, hashes=self.hashes // tasks)
+        return replace(self, keys=max(1, self.keys // tasks), bytes=max(1, self.bytes // tasks))
 
 
 TASKS: Final = Room(records=4_000_000, bytes=512 << 20)
 """What all publish tasks of a machine hold together: each has it as files, as rows, and as the rows that are left."""
 
 READ: Final = Room(records=sys.maxsize, bytes=sys.maxsize)
-"""What all of them read together: of each record they hold a bit, and they may read its key many times."""
+"""What all of them read together: of each record they hold a bit, and keys go to disk where there are too many."""
 
 KEYS: Final = KeyRoom(keys=4_000_000, bytes=256 << 20)
 """What all tasks of a machine that read in two passes hold together: of each key some hundred bytes beside its own."""

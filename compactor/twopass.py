@@ -67,13 +67,13 @@ def latest(storage: Storage, slices: Sequence[Slice], room: KeyRoom) -> Iterator
 
 
 def last(logs: Logs, room: KeyRoom) -> pa.BooleanArray | None:
-    """The first pass: of every record, as they are read, whether it is in `fold.latest`; None: too many keys.
+    """The first pass: of every record, as they are read, whether it is in `fold.latest`.
 
-    Raises StorageError, FoldError.
+    None where neither memory nor the disk for what is spilled has room for the keys. Raises StorageError, FoldError.
     """
     try:
-        found = last_of_keys(lambda: _keys(logs), room)
-    except MemoryError:  # Arrow's among them
+        found = last_of_keys(_keys(logs), room)
+    except (MemoryError, OSError):  # Arrow's among them; what the store refuses is a StorageError
         return None
     if found is not None:
         _check(logs, len(found))
