@@ -3,6 +3,9 @@
 A file is written under a temporary name in its own folder, fsynced, and then given its name: by a hard link where it
 must not exist (rename would replace, and `O_EXCL` would show a file that is still being written), by a rename
 where it may. The folder is fsynced after that. Anything that can be mounted and has hard links will do.
+
+What is made is for the account that makes it, and nobody else: records lie in it. Others may read a store that is
+shared with them, by the mode of a folder that somebody made for it.
 """
 
 # ruff: noqa: D102 - `Storage` says what each method gives
@@ -26,6 +29,11 @@ from compactor.storage import UNHEALTHY, FileInfo, Files, Lock, MissingFileError
 
 TEMPORARY: Final = ".tmp-"
 
+_OWNER: Final = 0o700
+_READABLE: Final = 0o055
+"""What of a folder's mode lets others read; that lets them write goes on to nothing."""
+_FILE: Final = 0o666
+
 _NO_FOLDER: Final = "A file stands where a folder should be: choose another storage.location, or move that file."
 
 _ACTIONS: Final = {
@@ -43,10 +51,14 @@ _ACTIONS: Final = {
 
 
 class LocalStorage:
-    """`root` and what is below it; a relative root counts from the current folder at the time of the call."""
+    """`root` and what is below it; a relative root counts from the current folder at the time of the call.
 
-    def __init__(self, root: str) -> None:
+    Who may read the folder `readers` may read what is written; None: nobody but this account.
+    """
+
+    def __init__(self, root: str, readers: str | None = None) -> None:
         self._root = Path.cwd() / root
+        self._readers = None if readers is None else Path.cwd() / readers
 
     @property
     def location(self) -> str:
@@ -57,14 +69,14 @@ class LocalStorage:
             return file.read_bytes()
 
     def create(self, path: str, data: bytes) -> bool:
-        with _told("create", self._at(path)) as file, _temporary(file) as temporary:
-            with _synced(temporary) as stream:
+        with _told("create", self._at(path)) as file, self._temporary(file) as temporary:
+            with self._synced(temporary) as stream:
                 stream.write(data)
             return _link(temporary, file)
 
     def write(self, path: str, data: bytes) -> None:
-        with _told("write", self._at(path)) as file, _temporary(file) as temporary:
-            with _synced(temporary) as stream:
+        with _told("write", self._at(path)) as file, self._temporary(file) as temporary:
+            with self._synced(temporary) as stream:
                 stream.write(data)
             temporary.replace(file)
             _sync_folder(file.parent)
@@ -101,8 +113,8 @@ class LocalStorage:
 
     @contextmanager
     def open_output(self, path: str) -> Iterator[IO[bytes]]:
-        with _told("write", self._at(path)) as file, _temporary(file) as temporary:
-            with _synced(temporary) as stream:
+        with _told("write", self._at(path)) as file, self._temporary(file) as temporary:
+            with self._synced(temporary) as stream:
                 yield stream
             if not _link(temporary, file):
                 raise StorageError(f"{file} exists already.", "This is a defect of keyfold; it was left as it is.")
@@ -112,16 +124,42 @@ class LocalStorage:
         return f"file://{self._at(path)}"
 
     def sub(self, *parts: str) -> LocalStorage:
-        return LocalStorage(str(self._at("/".join(parts))))
+        return LocalStorage(str(self._at("/".join(parts))), None if self._readers is None else str(self._readers))
 
     def lock(self, path: str) -> Lock | None:
         with _told("lock", self._at(path)) as file:
-            _make_folder(file.parent)
-            return _FileLock.take(file)
+            _make_folder(file.parent, self._mode())
+            return _FileLock.take(file, self._mode() & _FILE)
 
     def locked_by(self, path: str) -> bytes | None:
         with _told("look at", self._at(path)) as file:
             return _holder(file)
+
+    def _mode(self) -> int:
+        """The mode of new folders; files have no right to be run."""
+        try:
+            return _OWNER | (_READABLE & self._readers.stat().st_mode if self._readers else 0)
+        except FileNotFoundError:
+            return _OWNER
+
+    @contextmanager
+    def _temporary(self, file: Path) -> Iterator[Path]:
+        """A new name beside `file`, which is gone afterwards."""
+        _make_folder(file.parent, self._mode())
+        temporary = file.parent / f"{TEMPORARY}{os.getpid()}-{secrets.token_hex(8)}"
+        try:
+            yield temporary
+        finally:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+
+    @contextmanager
+    def _synced(self, temporary: Path) -> Iterator[IO[bytes]]:
+        mode = self._mode() & _FILE
+        with os.fdopen(_opened(temporary, os.O_WRONLY | os.O_EXCL, mode), "wb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
 
     def _at(self, path: str) -> Path:
         return self._root / relative(path)
@@ -147,8 +185,8 @@ class _FileLock:
         self._file = file
 
     @classmethod
-    def take(cls, file: Path) -> _FileLock | None:
-        descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
+    def take(cls, file: Path, mode: int) -> _FileLock | None:
+        descriptor = _opened(file, os.O_RDWR, mode)
         try:
             held = _flock(descriptor, fcntl.LOCK_EX)
         except OSError:
@@ -201,24 +239,13 @@ def _told(what: str, file: Path) -> Iterator[Path]:
         raise kind(f"Could not {what} {file}: {error.strerror or error}.", action) from error
 
 
-@contextmanager
-def _temporary(file: Path) -> Iterator[Path]:
-    """A new name beside `file`, which is gone afterwards."""
-    _make_folder(file.parent)
-    temporary = file.parent / f"{TEMPORARY}{os.getpid()}-{secrets.token_hex(8)}"
-    try:
-        yield temporary
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
-
-
-@contextmanager
-def _synced(temporary: Path) -> Iterator[IO[bytes]]:
-    with temporary.open("xb") as stream:
-        yield stream
-        stream.flush()
-        os.fsync(stream.fileno())
+def _opened(file: Path, flags: int, mode: int) -> int:
+    """A descriptor of `file`, which is made with `mode` where it is absent, whatever the umask."""
+    descriptor = os.open(file, flags | os.O_CREAT, _OWNER & mode)
+    if mode & ~_OWNER:
+        with suppress(PermissionError):
+            os.fchmod(descriptor, mode)
+    return descriptor
 
 
 def _link(temporary: Path, file: Path) -> bool:
@@ -233,12 +260,15 @@ def _link(temporary: Path, file: Path) -> bool:
     return made
 
 
-def _make_folder(folder: Path) -> None:
+def _make_folder(folder: Path, mode: int) -> None:
     if folder.is_dir():
         return
     if folder.parent != folder:
-        _make_folder(folder.parent)
-    folder.mkdir(exist_ok=True)
+        _make_folder(folder.parent, mode)
+    folder.mkdir(_OWNER, exist_ok=True)
+    if mode & ~_OWNER:
+        with suppress(PermissionError):
+            folder.chmod(mode | folder.stat().st_mode)  # a folder may have its group from the one that it is in
     _sync_folder(folder.parent)
 
 

@@ -77,7 +77,7 @@ class NotAllowedError(ConnectorError):
 
 
 class RecordRefusedError(ConnectorError):
-    """The broker refuses one record for good, and errors.tolerance does not let it go."""
+    """The broker, or the client as it is set, refuses one record for good, and errors.tolerance does not let it go."""
 
 
 class SparkGoneError(KeyfoldError):

@@ -320,4 +320,4 @@ def _shelf(connector: ConnectorConfig) -> Storage | None:
     """Where the connector's snapshots are kept."""
     if connector.snapshot_path is None:
         return None
-    return open_storage(str(connector.snapshot_path))
+    return open_storage(str(connector.snapshot_path), shared=True)

@@ -33,6 +33,8 @@ _METADATA: Final = "-XX:MetaspaceSize=256m"
 _COLLECTOR: Final = "-XX:+UseParallelGC"
 """Needs no threads beside ours; a JVM that is told of two collectors does not start."""
 _COLLECTORS: Final = re.compile(r"-XX:\+Use\w+GC\b")
+_PRIVATE: Final = 0o077
+"""The umask of Spark's processes: Spark itself leaves its folders in /tmp to be read by everybody."""
 _LAUNCHING: Final = "-XX:TieredStopAtLevel=1"
 """For the JVM that only puts together the command of Spark's: it takes 0.35 s instead of 0.55."""
 _OPTIONS_ELSEWHERE: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
@@ -66,13 +68,20 @@ def session(master: str, overrides: Mapping[str, str]) -> SparkSession:
 
 
 def create(master: str, settings: Mapping[str, str]) -> SparkSession:
-    """The running session, or a new one on `master` with `settings`, as `prepare` gives them."""
+    """The running session, or a new one on `master` with `settings`, as `prepare` gives them.
+
+    What the JVM and its Python processes put into spark.local.dir, records among it, is for this account alone.
+    """
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master(master).appName("keyfold")
     for key, value in settings.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    before = os.umask(_PRIVATE)
+    try:
+        return builder.getOrCreate()
+    finally:
+        os.umask(before)
 
 
 def prepare(master: str, overrides: Mapping[str, str], environment: MutableMapping[str, str]) -> dict[str, str]:

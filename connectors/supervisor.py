@@ -19,7 +19,7 @@ from connectors.progress import Observer
 from connectors.state import Backoff, Status
 from connectors.status import WRITE_EVERY_MS, StatusFile
 from connectors.stopping import Stop
-from connectors.stores import connector_storage
+from connectors.stores import connector_storage, warn_of_readers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,6 +37,7 @@ class Supervisor:
         self._clock = clock
         self._backoff = Backoff(connector.restart_backoff_initial_ms, connector.restart_backoff_max_ms)
         self._file = StatusFile(connector_storage(worker, connector.name))
+        warn_of_readers(worker, connector.name)
         self._status = Status()
         self._stop = Stop()
         self._thread = threading.Thread(target=lambda: None)

@@ -28,14 +28,17 @@ PINNED: Final[dict[str, Setting]] = {
 }
 """What no override may change: exactly once, a deleted output topic that stays deleted, and an end to all waiting."""
 
+QUEUE: Final = "queue.buffering.max.kbytes"
+QUEUE_BYTES: Final = 32 << 20
+"""A short queue: what a slow broker has not taken must not wait here beyond the transaction's time."""
+
 DEFAULTS: Final[dict[str, Setting]] = {
     "linger.ms": 20,
     "batch.num.messages": 100_000,
     # max.message.bytes counts what is compressed: a record that fits into the source because of it must fit here too.
     "compression.type": "lz4",
-    # A short queue: what a slow broker has not taken must not wait here beyond the transaction's time.
     "queue.buffering.max.messages": 200_000,
-    "queue.buffering.max.kbytes": 32 << 10,
+    QUEUE: QUEUE_BYTES >> 10,  # more for a record that is larger: `settings`
     # The topic's own max.message.bytes decides, not librdkafka's 1,000,000.
     "message.max.bytes": 1_000_000_000,
     # Everything that goes wrong is raised; librdkafka's lines would only repeat it without the connector's name.
@@ -56,15 +59,24 @@ def transactional_id(connector: str, bucket: int) -> str:
     return f"{connector}-{bucket}"
 
 
-def settings(config: Mapping[str, Setting], name: str, largest_message: int) -> dict[str, Setting]:
+def takes(config: Mapping[str, Setting], largest_record: int, size: int) -> bool:
+    """Whether the queue of a producer with such `settings` takes a record of `size` bytes, or no other would."""
+    return QUEUE in config or size <= max(QUEUE_BYTES, largest_record)
+
+
+def settings(
+    config: Mapping[str, Setting], name: str, largest_message: int, largest_record: int = 0
+) -> dict[str, Setting]:
     """Everything for the producer of the transactional id `name`.
 
     `largest_message`: the smallest max.message.bytes of the topics that it writes to. librdkafka does not
-    split a batch that the broker finds too large, so none may become larger than that.
+    split a batch that the broker finds too large, so none may become larger than that. `largest_record`: in bytes, what
+    one record has at most, uncompressed: librdkafka refuses one that is larger than its whole queue.
     """
     named: dict[str, Setting] = {"client.id": f"connector-producer-{name}", "transactional.id": name}
     batch = min(int(config.get("batch.size", LARGEST_BATCH)), largest_message)
-    return {**DEFAULTS, **config, "batch.size": max(1, batch), **named, **PINNED}
+    queue: dict[str, Setting] = {QUEUE: -(-max(QUEUE_BYTES, largest_record) // 1024)}
+    return {**DEFAULTS, **queue, **config, "batch.size": max(1, batch), **named, **PINNED}
 
 
 def fence_all(config: Mapping[str, Setting], ids: Iterable[str], deadline_s: float = DEADLINE_S) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 from msgspec import Struct
@@ -24,10 +24,11 @@ from compactor.publish import BucketPlan, Sent
 from compactor.storage import Storage
 from connectors.errors import UnreachableError
 from connectors.kafka import producers
+from connectors.kafka.producers import QUEUE_BYTES
 from connectors.retrying import Retry
 from connectors.sinks.ledger import Ledger
 from connectors.sinks.pieces import Piece, loads, pieces
-from connectors.sinks.refusal import Verdicts, send_all
+from connectors.sinks.refusal import Verdicts, explained, send_all
 from connectors.sinks.session import Asking, Bucket, Session
 from connectors.sinks.settings import Clients, Limits, Rules
 from connectors.sinks.transaction import Refused, Transaction
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from compactor.state import State
     from connectors.config.connector import ConnectorConfig
     from connectors.kafka.settings import ClientSettings
+
+
+T = TypeVar("T")
 
 
 class ChangelogPublisher(Struct, frozen=True, kw_only=True):
@@ -90,47 +94,71 @@ class ChangelogPublisher(Struct, frozen=True, kw_only=True):
     def send(self, session: Session, plan: BucketPlan, records: Iterator[pa.RecordBatch]) -> Sequence[Sent]:
         """As `publish`, with a session of the plan's bucket that may have been open before."""
         ledger = Ledger(plan, self.output_ids)
-        self._retried(session, lambda: session.go_on(self._bucket(plan), ledger.expected))
-        self._send(session, ledger, pieces(records, ledger.partitions, self.limits))
+        transactions = _Transactions(self, session, ledger)
+        transactions.begin(self._bucket(plan))
+        for load in loads(pieces(records, ledger.partitions, self.limits), self.limits.transaction_bytes):
+            send_all(load, transactions.send, transactions.single, transactions.reopen)
         return ledger.sent()
 
     def _bucket(self, plan: BucketPlan) -> Bucket:
         return Bucket(connector=self.connector, plan=plan, storage=self.storage, output_ids=self.output_ids)
 
-    def _retried(self, session: Session, steps: Callable[[], None]) -> None:
-        self.limits.retry.run(steps, f"{session.bucket}: steps 6 and 7", stopped=session.broken_off)
 
-    def _send(self, session: Session, ledger: Ledger, found: Iterable[Piece]) -> None:
-        transaction, what = Transaction(session, ledger, self.rules), f"{session.bucket}: a transaction"
-        verdicts = Verdicts(self.connector, self.rules, transaction.refused)
+class _Transactions:
+    """Those of one plan, with one session."""
 
-        def single(piece: Piece, refusal: Refused) -> None:
-            verdicts.take(piece, refusal, ledger.output(piece.tp))
+    def __init__(self, publisher: ChangelogPublisher, session: Session, ledger: Ledger) -> None:
+        self._session = session
+        self._ledger = ledger
+        self._transaction = Transaction(session, ledger, publisher.rules)
+        self._verdicts = Verdicts(publisher.connector, publisher.rules, self._transaction.refused)
+        self._retry = publisher.limits.retry
 
-        def send(group: Sequence[Piece]) -> int:
-            """One transaction; a new one where nobody answered before its commit was asked for (errors.retry.*).
+    def begin(self, bucket: Bucket) -> None:
+        """Steps 6 and 7 of the plan of `bucket`."""
+        self._again(lambda: self._session.go_on(bucket, self._ledger.expected), "steps 6 and 7")
 
-            Steps 6 and 7 come first: they abort what is left of it, and prove that nothing of it took effect. So they
-            do where a kept producer turns out to be shut out, or forgotten by the brokers.
-            """
-            broken = False
+    def reopen(self) -> None:
+        """Steps 6 and 7 again, with a new producer."""
+        self._again(lambda: self._session.open(self._ledger.expected), "steps 6 and 7")
 
-            def once() -> int:
-                nonlocal broken
-                if broken:
-                    session.open(ledger.expected)
-                broken = True
-                return transaction.send(group)
+    def single(self, piece: Piece, refusal: Refused) -> None:
+        """See `send_all`."""
+        self._verdicts.take(piece, refusal, self._ledger.output(piece.tp))
 
-            try:
-                return self.limits.retry.run(once, what, stopped=session.broken_off)
-            except (PublishInterruptedError, UnreachableError):  # neither comes once a commit may have taken effect
-                if not session.kept or session.broken_off():
-                    raise
-                return self.limits.retry.run(once, what, stopped=session.broken_off)
+    def send(self, group: Sequence[Piece]) -> int:
+        """One transaction, with a producer whose queue has room for the largest record of `group`."""
+        if not self._session.has_room(max(piece.largest(QUEUE_BYTES) for piece in group)):
+            self.reopen()
+        try:
+            return self._sent(group)
+        except UnreachableError as error:
+            raise explained(error, group) from error
 
-        for load in loads(found, self.limits.transaction_bytes):
-            send_all(load, send, single, lambda: self._retried(session, lambda: session.open(ledger.expected)))
+    def _sent(self, group: Sequence[Piece]) -> int:
+        """A new transaction where nobody answered before the commit of one was asked for (errors.retry.*).
+
+        Steps 6 and 7 come first: they abort what is left of it, and prove that nothing of it took effect. So they
+        do where a kept producer turns out to be shut out, or forgotten by the brokers.
+        """
+        session, broken = self._session, False
+
+        def once() -> int:
+            nonlocal broken
+            if broken:
+                session.open(self._ledger.expected)
+            broken = True
+            return self._transaction.send(group)
+
+        try:
+            return self._again(once, "a transaction")
+        except (PublishInterruptedError, UnreachableError):  # neither comes once a commit may have taken effect
+            if not session.kept or session.broken_off():
+                raise
+            return self._again(once, "a transaction")
+
+    def _again(self, steps: Callable[[], T], what: str) -> T:
+        return self._retry.run(steps, f"{self._session.bucket}: {what}", stopped=self._session.broken_off)
 
 
 def _output_ids(state: State) -> dict[str, str]:

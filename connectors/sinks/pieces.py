@@ -37,6 +37,11 @@ class Piece(Struct, frozen=True, kw_only=True):
         """The source offset after its last record."""
         return int(self.batch["offset"][-1].as_py()) + 1
 
+    def largest(self, above: int) -> int:
+        """The bytes of its largest record; 0 where it is not `above` so many."""
+        found = int(sizes(self.batch).max()) if self.bytes > above else 0
+        return found if found > above else 0
+
     def halves(self) -> tuple[Piece, Piece]:
         """The same records in two pieces; for a piece of at least two."""
         middle = self.records // 2

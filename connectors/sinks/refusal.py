@@ -8,11 +8,12 @@ single record. What is before it has been sent by then, what is behind it follow
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import structlog
 
 from compactor.record import TopicPartition
-from connectors.errors import RecordRefusedError
+from connectors.errors import RecordRefusedError, UnreachableError
 from connectors.sinks.pieces import Piece
 from connectors.sinks.settings import Rules
 from connectors.sinks.transaction import Refused
@@ -20,6 +21,9 @@ from connectors.sinks.transaction import Refused
 _log = structlog.get_logger()
 
 Group = list[Piece]
+
+REQUEST_BYTES: Final = 104_857_600
+"""Kafka's default of socket.request.max.bytes."""
 
 
 def send_all(
@@ -79,18 +83,18 @@ class Verdicts:
         """Marks the record of `piece` as a dead letter; raises RecordRefusedError where that is not allowed."""
         offset = piece.next_offset - 1
         mine = self._refused.setdefault(piece.tp, {})
-        where = f"Connector {self._connector}: the broker refuses record {piece.tp} at offset {offset}"
+        who = "the broker refuses" if refusal.setting is None else "librdkafka refuses"
+        where = f"Connector {self._connector}: {who} record {piece.tp} at offset {offset} ({piece.bytes:,} bytes)"
         if offset in mine or piece.batch["rejected"][0].is_valid:
             raise RecordRefusedError(
                 f"{where} also as a dead letter in {self._rules.dead_letters}: {refusal.reason}.",
-                "Raise max.message.bytes of the dead letter topic, or unset errors.deadletterqueue.topic.name to "
-                "only count such records.",
+                f"{_to_raise(refusal) or 'Raise max.message.bytes of the dead letter topic'}, or unset "
+                "errors.deadletterqueue.topic.name to only count such records.",
             )
         if not self._rules.tolerate:
             raise RecordRefusedError(
                 f"{where} for output topic {output}: {refusal.reason}.",
-                f"Change what the settings of {output} refuse (max.message.bytes, which counts compressed bytes: see "
-                "producer.override.compression.type; message.timestamp.*), or set errors.tolerance=all, with "
+                f"{_to_raise(refusal) or _to_change(output)}, or set errors.tolerance=all, with "
                 "errors.deadletterqueue.topic.name to keep such records.",
             )
         mine[offset] = refusal.reason
@@ -103,3 +107,31 @@ class Verdicts:
             output=output,
             reason=refusal.reason,
         )
+
+
+def _to_raise(refusal: Refused) -> str | None:
+    """What to do where the client refuses, not the broker."""
+    if refusal.setting is None:
+        return None
+    return f"Raise or unset producer.override.{refusal.setting} (librdkafka sends records of up to 1,000,000,000 bytes)"
+
+
+def _to_change(output: str | None) -> str:
+    return (
+        f"Change what the settings of {output} refuse (max.message.bytes, which counts compressed bytes: see "
+        "producer.override.compression.type; message.timestamp.*)"
+    )
+
+
+def explained(error: UnreachableError, group: Sequence[Piece]) -> UnreachableError:
+    """`error`, which sending `group` came to, with a cause that nobody else tells of: brokers hang up on too much."""
+    large = next((piece for piece in group if piece.largest(REQUEST_BYTES)), None)
+    if large is None:
+        return error
+    size = large.largest(REQUEST_BYTES)
+    what = f"Among the records was one of {large.tp} below offset {large.next_offset} with {size:,} bytes"
+    return UnreachableError(
+        f"{error.message} {what}.",
+        f"{error.action} A broker hangs up on a request that is larger, compressed, than its socket.request.max.bytes "
+        f"({REQUEST_BYTES:,} by default): raise it on all brokers.",
+    )

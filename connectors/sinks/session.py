@@ -20,8 +20,17 @@ from compactor.storage import Storage
 from connectors.errors import OutputError, UnreachableError
 from connectors.kafka import gone, groups
 from connectors.kafka.admin import Admin, TopicInfo, chunks, group_id
+from connectors.kafka.consumers import Setting
 from connectors.kafka.failures import FENCED, NOT_ALLOWED, cause, not_allowed, typed
-from connectors.kafka.producers import LARGEST_BATCH, initialised, patiently, settings, transactional_id
+from connectors.kafka.producers import (
+    DEFAULTS,
+    LARGEST_BATCH,
+    initialised,
+    patiently,
+    settings,
+    takes,
+    transactional_id,
+)
 from connectors.sinks import others
 from connectors.sinks.positions import AGAIN, moved, moved_by, read_positions
 from connectors.sinks.settings import Clients, Limits
@@ -84,6 +93,7 @@ class Session:
         self._producer: Producer | None = None
         self._outputs: Mapping[str, TopicInfo] = {}
         self._looked = False
+        self._largest_record = 0
 
     @property
     def producer(self) -> Producer:
@@ -99,7 +109,8 @@ class Session:
         """
         self.give_up()
         self._outputs = {**self._outputs, **self._checked_outputs()}
-        config = settings(self._clients.producer, self._transactional_id, self._largest_message())
+        sizes = self._largest_message(), self._largest_record
+        config = settings(self._clients.producer, self._transactional_id, *sizes)
         self._producer = initialised(config, self.limits.deadline_s, self.broken_off)
         try:
             self._prove(expected)
@@ -203,6 +214,17 @@ class Session:
     def committed(self) -> None:
         """A transaction of this plan has taken effect: nobody had shut the producer out."""
         self.kept = False
+
+    def has_room(self, size: int) -> bool:
+        """Whether the producer takes a record of `size` bytes; if not, it does once the session is opened again."""
+        if takes(self._clients.producer, self._largest_record, size):
+            return True
+        self._largest_record = size
+        return False
+
+    def setting(self, name: str) -> Setting:
+        """A setting of the producer."""
+        return self._clients.producer.get(name, DEFAULTS[name])
 
     def give_up(self) -> None:
         """Lets the producer go."""

@@ -16,7 +16,7 @@ from compactor.failpoints import hit
 from compactor.position import Position, encode
 from compactor.record import TopicPartition, measure
 from connectors.kafka.failures import MISSING, REFUSED, cause, not_allowed
-from connectors.kafka.producers import patiently
+from connectors.kafka.producers import QUEUE, patiently
 from connectors.sinks import dead_letter
 from connectors.sinks import encode as encoding
 from connectors.sinks.ledger import NOTHING, Ledger, Tally
@@ -31,12 +31,14 @@ _PURGED: Final = frozenset((KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 class Refused(Exception):  # noqa: N818 - not an error that anybody meets: the sink isolates the record
     """The broker refused a produce batch of the transaction; `reason` is the broker's.
 
-    Its producer is of no more use, and the transaction may even be open still: a new producer ends it.
+    Its producer is of no more use, and the transaction may even be open still: a new producer ends it. `setting`: by
+    which setting of the producer librdkafka refused a record itself.
     """
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, setting: str | None = None) -> None:
         super().__init__(reason)
         self.reason = reason
+        self.setting = setting
 
 
 class Transaction:
@@ -146,6 +148,13 @@ class Transaction:
                 produce(topic, value, key, partition, failed, None, timestamp, headers)
             except BufferError:
                 self._produce_later(topic, partition, (value, key, timestamp, headers))
+            except KafkaException as error:
+                if cause(error).code() != KafkaError.MSG_SIZE_TOO_LARGE:
+                    raise
+                raise self._too_large("message.max.bytes") from error
+
+    def _too_large(self, setting: str) -> Refused:
+        return Refused(f"the producer takes no record beyond its {setting} {self._session.setting(setting)}", setting)
 
     def _produce_later(self, topic: str, partition: int, row: encoding.Row) -> None:
         """Produces one record as soon as librdkafka's queue has room for it."""
@@ -160,7 +169,7 @@ class Transaction:
             except BufferError:
                 self._check_deliveries()
                 if waiting == 0:
-                    raise Refused("it is larger than the producer's queue (queue.buffering.max.kbytes)") from None
+                    raise self._too_large(QUEUE) from None
                 if self._is_over(until):
                     raise self._aborted(_timed_out(), "records were not taken in time") from None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import uuid4
 
@@ -134,6 +136,28 @@ def test_a_record_without_a_key_goes_to_the_dead_letters(spark: SparkSession, pl
     assert [(r.key, r.value, r.headers) for r in letters] == [(None, b"v", (("h", b"1"),))]
     assert letters[0].timestamp_ms > BASE_MS  # it ages from its arrival there
     assert [record.key for record in consume_all(place.bootstrap, place.output)] == [b"a"]
+
+
+def test_records_of_many_megabytes_pass_through(
+    spark: SparkSession, broker: EmbeddedKafka, tmp_path: Path, topic_name: str
+) -> None:
+    """Larger than the producer's usual queue: read, kept, sent by the worker and by Spark's tasks, and snapshotted."""
+    most = {"max.message.bytes": 60_000_000}
+    create_topic(broker.bootstrap, topic_name, 1, cleanup_policy="delete", **most)
+    place = Place(tmp_path, broker.bootstrap, topic_name)
+    large = {key: Random(key).randbytes(40 << 20) for key in (b"a", b"b")}
+    for local, (key, value) in zip((100_000, -1), large.items(), strict=True):
+        sent = [(0, key, b"old"), (0, key, value), (0, b"small", b"%d" % local)]
+        produce(broker.bootstrap, topic_name, sent, **{"message.max.bytes": 60_000_000})
+        place.once(spark, publish_local_max_records=local)
+    found = consume_all(broker.bootstrap, place.output)
+    assert [(one.key, len(one.value or b"")) for one in found] == [
+        *((b"a", 40 << 20), (b"small", 6)),
+        *((b"b", 40 << 20), (b"small", 2)),
+    ]
+    assert {one.key: one.value for one in found if one.key in large} == large
+    _, table = snapshot(place)
+    assert table == living(place)
 
 
 def test_nothing_is_published_with_output_none(spark: SparkSession, place: Place) -> None:

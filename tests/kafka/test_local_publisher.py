@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from pathlib import Path
+from random import Random
 
 import pytest
 from confluent_kafka import Producer
@@ -13,7 +14,7 @@ from msgspec.structs import replace
 from compactor.errors import FencedError, PositionMovedError
 from connectors.errors import OutputError, UnreachableError
 from connectors.kafka.embedded import EmbeddedKafka
-from connectors.kafka.producers import fence_all, transactional_id
+from connectors.kafka.producers import QUEUE_BYTES, fence_all, transactional_id
 from connectors.sinks.changelog import ChangelogPublisher
 from connectors.sinks.local import KEPT_S, LocalPublisher, Sessions
 from connectors.sinks.session import Asking, Bucket, Session
@@ -30,12 +31,12 @@ class Local:
         self.sessions = Sessions()
         self.reached: dict[int, int | None] = {}
 
-    def publish(self, offset: int, partition: int = 0, *, broken_off: bool = False) -> None:
+    def publish(self, offset: int, partition: int = 0, *, broken_off: bool = False, value: bytes = b"v") -> None:
         """Sends the record at `offset` as the fold up to behind it."""
         one, found = self.changelog, self.reached.get(partition)
         target = one.target(found or 0, offset + 1, partition, found=found)
         publisher = LocalPublisher(one.publisher(), self.sessions, lambda: broken_off)
-        records = batch(one.topic, [Rec(offset, partition=partition)])
+        records = batch(one.topic, [Rec(offset, value=value, partition=partition)])
         publisher.publish(one.plan(target), iter([records]))
         self.reached[partition] = offset + 1
 
@@ -66,6 +67,22 @@ def test_the_next_publish_goes_on_with_the_same_producer(local: Local) -> None:
     position = local.changelog.position()
     assert position is not None
     assert position.offset == 5
+
+
+def test_a_record_larger_than_the_producers_queue_is_published(
+    broker: EmbeddedKafka, tmp_path: Path, topic_name: str
+) -> None:
+    """The queue grows with the record, and the producer that has it is kept."""
+    local = Local(Changelog(broker.bootstrap, tmp_path, topic_name, output_config={"max.message.bytes": 60_000_000}))
+    large = Random(1).randbytes(QUEUE_BYTES + (8 << 20))
+    local.publish(0)
+    local.publish(1, value=large)
+    grown = local.session().producer
+    local.publish(2)
+    assert local.session().producer is grown
+    found = local.changelog.read()
+    assert [one.value == large for one in found] == [False, True, False]
+    assert source_offsets(found) == [0, 1, 2]
 
 
 def test_a_producer_knows_all_outputs_of_its_bucket(local: Local) -> None:

@@ -221,11 +221,20 @@ def test_every_kind_of_refusal_is_isolated(
         changelog.publish(changelog.target(9, 19, output_offset=2), [poison._replace(offset=12)])
 
 
-def test_a_record_larger_than_the_producers_queue_is_refused_here(changelog: Changelog) -> None:
-    """What librdkafka can never take is named like what the broker never takes, and does not wait for ever."""
-    publisher = changelog.publisher(None, Limits(), **{"queue.buffering.max.kbytes": 1})
-    with pytest.raises(RecordRefusedError, match=r"offset 1 .*queue.buffering.max.kbytes"):
+@pytest.mark.parametrize(("setting", "limit"), [("queue.buffering.max.kbytes", 1), ("message.max.bytes", 1_000)])
+def test_a_record_that_the_client_is_told_not_to_send_is_named(changelog: Changelog, setting: str, limit: int) -> None:
+    """What librdkafka can never take is named like what the broker never takes, with its size and the setting."""
+    publisher = changelog.publisher(None, Limits(), **{setting: limit})
+    with pytest.raises(RecordRefusedError) as raised:
         changelog.publish(changelog.target(0, 9), [Rec(0), Rec(1, value=b"x" * 1_500)], publisher)
+    for part in (
+        "librdkafka refuses",
+        "-0 at offset 1 (1,501 bytes)",
+        f"{setting} {limit}",
+        f"producer.override.{setting}",
+    ):
+        assert part in str(raised.value)
+    assert seen(changelog) == [(0, 0)]
 
 
 def test_a_full_queue_is_waited_for(changelog: Changelog) -> None:

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from compactor.record import TopicPartition, measure, sizes
+from connectors.errors import UnreachableError
 from connectors.sinks.pieces import Piece, loads, pieces, together
-from connectors.sinks.refusal import send_all, smaller
+from connectors.sinks.refusal import REQUEST_BYTES, explained, send_all, smaller
 from connectors.sinks.settings import Limits
 from connectors.sinks.transaction import Refused
 from tests.support.publishing import Rec, batch
@@ -153,3 +154,25 @@ def test_a_refused_load_falls_into_partitions_and_then_halves(
         for number, count in group
     ]
     assert [[(piece.tp.partition, piece.records) for piece in part] for part in smaller(found)] == parts
+
+
+def test_the_largest_record_of_a_piece_is_told_where_it_matters() -> None:
+    """Key, value and headers; 0 where none is above the bound, also where all together are."""
+    rows = [Rec(0, b"k", b"v" * 50, [("h", b"xy")]), Rec(1, b"kk", b"v" * 20), Rec(2, b"k", None)]
+    (piece,) = pieces([batch("t", rows)], PARTITIONS[:1], Limits())
+    assert [piece.largest(bound) for bound in (0, 53, 54, 60, 99)] == [54, 54, 0, 0, 0]
+    (silent,) = pieces([], PARTITIONS[:1], Limits())
+    assert silent.largest(0) == 0
+
+
+def test_a_brokers_hanging_up_is_explained_by_what_was_large() -> None:
+    """Which record it may have been, its size, and the brokers' setting; nothing where no record is so large."""
+    error = UnreachableError("No answer.", "Look.")
+    small, large = (
+        next(pieces([batch("t", [Rec(7, b"k", bytes(size))])], [], Limits())) for size in (9, REQUEST_BYTES)
+    )
+    assert explained(error, [small]) is error
+    told = str(explained(error, [small, large]))
+    assert "t-0 below offset 8 with 104,857,601 bytes" in told
+    assert "socket.request.max.bytes" in told
+    assert told.startswith("No answer.")

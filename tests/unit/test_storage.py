@@ -6,6 +6,7 @@ import errno
 import multiprocessing
 import os
 import pickle
+from collections.abc import Iterator
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
@@ -262,3 +263,66 @@ def test_other_stores_are_refused(location: str) -> None:
         open_storage(location)
     assert location in refused.value.message
     assert not refused.value.retriable
+
+
+@pytest.fixture(params=[0o022, 0o077], ids=["umask 022", "umask 077"])
+def _umask(request: pytest.FixtureRequest) -> Iterator[None]:
+    before = os.umask(request.param)
+    yield
+    os.umask(before)
+
+
+def modes(top: Path) -> tuple[set[int], set[int]]:
+    """The modes of all folders from `top` on, and those of all files."""
+    found = [top, *top.rglob("*")]
+    kinds = [[one for one in found if one.is_dir() == folders] for folders in (True, False)]
+    folders, files = ({one.stat().st_mode & 0o7777 for one in kind} for kind in kinds)
+    return folders, files
+
+
+def fill(storage: Storage) -> None:
+    """Makes a file in each way that there is."""
+    storage.create("catalog/1.json", b"{}")
+    storage.write("status.json", b"{}")
+    with storage.open_output("runs/1.parquet") as stream:
+        stream.write(b"x")
+    lock = storage.lock("owner.lock")
+    assert lock is not None
+    lock.release()
+
+
+@pytest.mark.usefixtures("_umask")
+def test_nobody_else_may_read_what_is_kept(tmp_path: Path) -> None:
+    """Records lie in the store: what keyfold makes of it is for its own account; what was there is left as it is."""
+    (tmp_path / "store").mkdir(mode=0o755)
+    before = (tmp_path / "store").stat().st_mode
+    fill(open_storage(str(tmp_path / "store")).sub("c"))
+    assert modes(tmp_path / "store" / "c") == ({0o700}, {0o600})
+    assert (tmp_path / "store").stat().st_mode == before
+    fill(open_storage(str(tmp_path / "new" / "store")).sub("c"))
+    assert modes(tmp_path / "new") == ({0o700}, {0o600})
+
+
+@pytest.mark.usefixtures("_umask")
+@pytest.mark.parametrize(
+    ("own", "folders", "files"),
+    [
+        (None, 0o700, 0o600),
+        (0o700, 0o700, 0o600),
+        (0o750, 0o750, 0o640),
+        (0o755, 0o755, 0o644),
+        (0o1777, 0o755, 0o644),
+        (0o2770, 0o2750, 0o640),
+    ],
+)
+def test_who_may_read_a_shared_folder_may_read_what_is_put_there(
+    tmp_path: Path, own: int | None, folders: int, files: int
+) -> None:
+    """Snapshots are for whom the folder's owner lets in; nobody, where keyfold makes it; never may others write."""
+    top = tmp_path / "snapshots"
+    if own is not None:
+        top.mkdir()
+        top.chmod(own)
+    fill(pickle.loads(pickle.dumps(open_storage(str(top), shared=True).sub("c").sub("t"))))  # as Spark's tasks get it
+    assert modes(top / "c") == ({folders}, {files})
+    assert top.stat().st_mode & 0o7777 == (own or 0o700)

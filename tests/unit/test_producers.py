@@ -1,0 +1,39 @@
+"""What a publishing client is set to."""
+
+from __future__ import annotations
+
+import pytest
+
+from connectors.kafka.producers import QUEUE, QUEUE_BYTES, settings, takes
+
+
+@pytest.mark.parametrize(
+    ("config", "largest", "kbytes"),
+    [
+        ({}, 0, 32 << 10),
+        ({}, QUEUE_BYTES, 32 << 10),
+        ({}, QUEUE_BYTES + 1, (32 << 10) + 1),
+        ({}, 1_000_000_000, 976_563),
+        ({QUEUE: 7}, 1_000_000_000, 7),
+    ],
+)
+def test_the_queue_has_room_for_the_largest_record(config: dict[str, str | int], largest: int, kbytes: int) -> None:
+    """Librdkafka refuses a record that is larger than its whole queue; what somebody has set is what he gets."""
+    assert settings(config, "c-0", 1_000_000, largest)[QUEUE] == kbytes
+
+
+@pytest.mark.parametrize(
+    ("config", "largest", "size", "taken"),
+    [
+        ({}, 0, QUEUE_BYTES, True),
+        ({}, 0, QUEUE_BYTES + 1, False),
+        ({}, QUEUE_BYTES + 9, QUEUE_BYTES + 1, True),
+        ({}, QUEUE_BYTES + 9, QUEUE_BYTES + 10, False),
+        ({QUEUE: 1}, 0, QUEUE_BYTES + 1, True),
+    ],
+)
+def test_a_new_producer_is_made_only_where_it_takes_more(
+    config: dict[str, str | int], largest: int, size: int, taken: bool
+) -> None:
+    """A queue that somebody has set does not grow: what it refuses is told as its setting's."""
+    assert takes(config, largest, size) is taken
