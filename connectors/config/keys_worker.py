@@ -21,7 +21,7 @@ WORKER: Final = group(
         "storage.location",
         kinds.LOCATION,
         "keyfold-data",
-        "Folder of the runs and catalogs of all connectors; a relative path counts from the current folder.",
+        "Folder of the runs and catalogs of all connectors; a relative path counts from the folder of the worker file.",
     ),
     Key(
         "spark.master",

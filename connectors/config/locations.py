@@ -10,7 +10,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 
 
 def local_path(text: str) -> Path:
-    """The folder that a path or a `file:` URL names; a relative path counts from the current folder.
+    """The folder that a path or a `file:` URL names; a relative path stays relative.
 
     Raises ValueError, with the reason, for an empty text, another scheme or a URL with a host.
     """
