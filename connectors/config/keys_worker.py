@@ -68,7 +68,8 @@ WORKER: Final = group(
 WORKER_PREFIXES: Final = (
     Prefix(
         "spark.",
-        "Passed on to Spark as it is: `spark.driver.memory`.",
+        "Passed on to Spark as it is: `spark.driver.memory`. It goes to Spark's JVM in a file that only the worker's "
+        "account can read; but options of the JVM (`spark.driver.extraJavaOptions`) show on its command line.",
     ),
     Prefix(
         "consumer.",
