@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 import typer
 
-from connectors.cli.options import BOOTSTRAP_VARIABLE, DEFAULT_WORKER_FILES, JsonOption, WorkerOption, worker_path
+from connectors.cli.options import (
+    BOOTSTRAP_VARIABLE,
+    DEFAULT_WORKER_FILES,
+    JsonOption,
+    WorkerOption,
+    warn_of_variables,
+    worker_path,
+)
 from connectors.cli.output import say
 from connectors.errors import ConfigError
 
@@ -48,6 +55,7 @@ def validate(
 
     Raises ConfigError when a file is not valid, UnreachableError when `--broker` finds no broker.
     """
+    warn_of_variables()
     verdicts = _verdicts(connectors, _worker_file(worker, needed=broker), broker)
     for verdict in verdicts:
         say(msgspec.json.encode(verdict).decode() if as_json else "\n".join(_lines(verdict)))

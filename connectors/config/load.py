@@ -39,7 +39,7 @@ def load_worker(path: Path | None) -> WorkerConfig:
     try:
         config = WorkerConfig(**raw)
     except FaultyConfigError as error:
-        raise (error if error.file == "environment" else error.of(where)) from None
+        raise error.of(where) from None
     faults = client_faults(config, None)
     if faults:
         raise FaultyConfigError(where, faults)
