@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from connectors.class_archive import sharing
 from connectors.config.spark_settings import PINNED
 from connectors.errors import SparkGoneError
+from connectors.kafka.java import find_java
 from connectors.spark_handover import Handover
 from connectors.spark_home import JARS, ensure_home
 
@@ -94,8 +95,9 @@ def prepare(master: str, overrides: Mapping[str, str], environment: MutableMappi
 
     The Python of Spark's workers is this process's own: another one would lack keyfold's packages. On this machine
     Spark listens to nobody from outside, and starts sooner, with a home and a class archive of keyfold's; what the
-    user has chosen himself stays as it is.
+    user has chosen himself stays as it is. Raises ConfigError where there is no Java for Spark.
     """
+    find_java()
     environment.setdefault("PYSPARK_PYTHON", sys.executable)
     environment.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     settings = {**DEFAULTS, **overrides, **{key: value for key, (value, _) in PINNED.items()}}

@@ -25,7 +25,7 @@ WORKER: Final = group(
     ),
     Key(
         "spark.master",
-        kinds.TEXT,
+        kinds.MASTER,
         "local[*]",
         "Where Spark runs: `local[N]`, `spark://HOST:PORT`, `k8s://…`, `yarn`.",
     ),

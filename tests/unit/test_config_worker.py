@@ -85,6 +85,9 @@ def test_every_key_has_a_variable(key: str) -> None:
         ({"bootstrap.servers": "SSL://a:1"}, "is not HOST:PORT"),
         ({"storage.locaton": "x"}, 'did you mean "storage.location"?'),
         ({"storage.location": "hdfs://x/y"}, "stores of the scheme hdfs: are not available yet"),
+        ({"spark.master": "foo"}, '"foo" is not allowed: allowed is local, local[N]'),
+        ({"spark.master": "local[0]"}, "is not allowed"),
+        ({"spark.master": "spark://host"}, "is not allowed"),
         ({"storage.location": ""}, "is not allowed"),
         ({"topics": "t"}, "is a key of the connector file"),
         ({"security.protocol": "SSL"}, "write consumer.security.protocol, producer.security.protocol and admin."),
@@ -103,6 +106,18 @@ def test_faults_of_a_worker_file(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(FaultyConfigError) as caught:
         WorkerConfig(**settings)
     assert said in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "master",
+    [
+        *("local", "local[2]", "local[*]", "local[*, 3]", "local-cluster[2,1,1024]", "yarn"),
+        *("spark://a:7077", "spark://a:7077,b:7077", "k8s://https://h:443", "k8s://h"),
+    ],
+)
+def test_every_master_that_spark_knows_is_taken(master: str) -> None:
+    """The forms of Spark's documentation, and those that its own tests use."""
+    assert WorkerConfig(**LEAST | {"spark.master": master}).spark_master == master
 
 
 @pytest.mark.parametrize("servers", ["h:1", "h:1, i:2", "[::1]:9092", "127.0.0.1:65535"])
