@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import sys
 from collections.abc import Mapping
 from typing import Any, Final, TextIO
@@ -16,7 +15,7 @@ from typing import Any, Final, TextIO
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from connectors.config.secrets import HIDDEN, is_secret
+from connectors.config.secrets import HIDDEN, is_secret, printable_text
 from connectors.terminal import is_coloured
 
 _HANDED_ON: Final = "SPARK_KEYFOLD_LOG"
@@ -25,11 +24,6 @@ _HANDED_ON: Final = "SPARK_KEYFOLD_LOG"
 LEVELS: Final = ("debug", "info", "warning", "error", "critical")
 FORMATS: Final = ("auto", "console", "json")
 
-_SECRET_IN_TEXT: Final = re.compile(
-    r"(?P<name>[\w.-]*(?:passw(?:or)?d|passphrase|secret|jaas\.config|api[._-]?key|private[._-]?key)[\w.-]*"
-    r"['\"]?\s*[=:]\s*)(?P<value>'[^']*'|\"[^\"]*\"|[^\s,;}]+)",
-    re.IGNORECASE,
-)
 # py4j tells every call at INFO, urllib3 and the like every connection: theirs is noise below a warning.
 _QUIET: Final = ("py4j", "py4j.java_gateway", "asyncio")
 # Logs what a micro-batch raises, which comes back as the connector's error.
@@ -87,7 +81,7 @@ def configure_as_parent() -> None:
 
 
 def redact(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Masks the values of secret names, at any depth, and `name=value` inside texts."""
+    """Masks the values of secret names, at any depth, and what texts hold of secrets."""
     return {key: _masked(key, value) for key, value in event.items()}
 
 
@@ -98,12 +92,7 @@ def _masked(name: str, value: Any) -> Any:
         return {key: _masked(str(key), inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_masked(name, inner) for inner in value]
-    return masked_text(value) if isinstance(value, str) else value
-
-
-def masked_text(text: str) -> str:
-    """`text` with the value of every `…password=value` and the like masked."""
-    return _SECRET_IN_TEXT.sub(rf"\g<name>{HIDDEN}", text)
+    return printable_text(value) if isinstance(value, str) else value
 
 
 def _shared() -> list[Processor]:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Final
 from connectors.class_archive import sharing
 from connectors.config.spark_settings import PINNED
 from connectors.errors import SparkGoneError
+from connectors.kafka.java import find_java
+from connectors.spark_handover import Handover
 from connectors.spark_home import JARS, ensure_home
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+_NAME: Final = "keyfold"
 JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _DEFAULT_OPTIONS: Final = "spark.driver.defaultJavaOptions"
 LOGGING: Final = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
@@ -64,21 +67,33 @@ _NO_SHARING: Final = ("SharedArchiveFile", "ArchiveClassesAtExit", "-Xshare", "-
 
 def session(master: str, overrides: Mapping[str, str]) -> SparkSession:
     """The running session, or a new one on `master`; `overrides` are the worker file's spark.* keys."""
-    return create(master, prepare(master, overrides, os.environ))
+    settings = prepare(master, overrides, os.environ)
+    handover = hand_over(master, settings, os.environ)
+    try:
+        return create(master, settings)
+    finally:
+        handover.end()
+
+
+def hand_over(master: str, settings: Mapping[str, str], environment: MutableMapping[str, str]) -> Handover:
+    """What `create` needs to start a JVM with `settings` on `master`; the caller ends it when that is over."""
+    return Handover({"spark.master": master, "spark.app.name": _NAME, **settings}, environment)
 
 
 def create(master: str, settings: Mapping[str, str]) -> SparkSession:
-    """The running session, or a new one on `master` with `settings`, as `prepare` gives them.
+    """The running session, or a new one on `master` with `settings`, as `prepare` gives them, after `hand_over`.
 
     What the JVM and its Python processes put into spark.local.dir, records among it, is for this account alone.
     """
+    from pyspark.core.context import SparkContext
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.master(master).appName("keyfold")
-    for key, value in settings.items():
-        builder = builder.config(key, value)
     before = os.umask(_PRIVATE)
     try:
+        SparkContext._ensure_initialized()  # without a SparkConf, which would go on the JVM's command line
+        builder = SparkSession.builder.master(master).appName(_NAME)
+        for key, value in settings.items():
+            builder = builder.config(key, value)
         return builder.getOrCreate()
     finally:
         os.umask(before)
@@ -89,8 +104,9 @@ def prepare(master: str, overrides: Mapping[str, str], environment: MutableMappi
 
     The Python of Spark's workers is this process's own: another one would lack keyfold's packages. On this machine
     Spark listens to nobody from outside, and starts sooner, with a home and a class archive of keyfold's; what the
-    user has chosen himself stays as it is.
+    user has chosen himself stays as it is. Raises ConfigError where there is no Java for Spark.
     """
+    find_java()
     environment.setdefault("PYSPARK_PYTHON", sys.executable)
     environment.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     settings = {**DEFAULTS, **overrides, **{key: value for key, (value, _) in PINNED.items()}}

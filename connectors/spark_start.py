@@ -32,6 +32,7 @@ class SparkStart:
         self._failure: BaseException | None = None
         self._over = threading.Event()
         settings = sparks.prepare(master, overrides, os.environ)  # here, as other threads may read the environment
+        self._handover = sparks.hand_over(master, settings, os.environ)
         self._thread = threading.Thread(target=self._start, args=(master, settings), name="spark-start", daemon=True)
         self._thread.start()
 
@@ -44,7 +45,7 @@ class SparkStart:
         return self._session
 
     def leave(self, seconds: float) -> None:
-        """Waits until it is over, `seconds` at most: what PySpark keeps in /tmp for its start is removed by then."""
+        """Waits until it is over, `seconds` at most: what is kept in /tmp for its start is removed by then."""
         self._over.wait(seconds)
 
     def _start(self, master: str, settings: Mapping[str, str]) -> None:
@@ -53,6 +54,7 @@ class SparkStart:
         except BaseException as error:  # noqa: BLE001  # whatever it was, who waits raises it
             self._failure = error
         finally:
+            self._handover.end()
             self._over.set()
         if self._session is not None:
             _warm_up(self._session)

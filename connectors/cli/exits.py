@@ -15,8 +15,8 @@ import structlog
 import typer
 
 from compactor.errors import KeyfoldError
+from connectors.config.secrets import printable_text
 from connectors.errors import EXIT_INTERRUPTED, EXIT_OK, exit_code
-from connectors.logging_setup import masked_text
 
 log = structlog.get_logger(__name__)
 
@@ -26,7 +26,7 @@ def leave(error: Exception) -> typer.Exit:
     if isinstance(error, BrokenPipeError):
         return _leave_quietly()
     log.debug("command failed", traceback="".join(traceback.format_exception(error)))
-    typer.echo(masked_text(told(error)), err=True)
+    typer.echo(printable_text(told(error)), err=True)
     return typer.Exit(exit_code(error))
 
 

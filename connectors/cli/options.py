@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
+import structlog
 import typer
 
 from connectors import logging_setup
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 DEFAULT_WORKER_FILES: Final = (Path("worker.json"), Path("configs/worker.json"))
 BOOTSTRAP_VARIABLE: Final = "KEYFOLD_BOOTSTRAP_SERVERS"
+
+_log = structlog.get_logger(__name__)
 
 WorkerOption = Annotated[
     Path | None,
@@ -61,4 +64,13 @@ def worker_of(given: Path | None) -> WorkerConfig:
     config = load_worker(worker_path(given))
     logging_setup.configure(config.log_level, config.log_format)
     logging_setup.hand_on(config.log_level, config.log_format)
+    warn_of_variables()
     return config
+
+
+def warn_of_variables() -> None:
+    """Says of each variable `KEYFOLD_…` that is nothing of keyfold's that it sets nothing."""
+    from connectors.config.environment import strange
+
+    for sentence in strange(os.environ):
+        _log.warning("unknown variable in the environment", variable=sentence)

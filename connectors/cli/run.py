@@ -31,6 +31,7 @@ def run(connectors: FilesArgument, once: OnceOption = False, worker: WorkerOptio
     from connectors.spark_start import SparkStart
 
     files = load_connectors(connectors, config)
+    log.info("starting", storage=str(config.storage_path.absolute()), connectors=[file.config.name for file in files])
     spark = SparkStart(config.spark_master, config.spark_settings)
     from connectors.worker import Worker  # half a second of imports, which the JVM does not wait for
 

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 import typer
 
-from connectors.cli.options import BOOTSTRAP_VARIABLE, DEFAULT_WORKER_FILES, JsonOption, WorkerOption, worker_path
+from connectors.cli.options import (
+    BOOTSTRAP_VARIABLE,
+    DEFAULT_WORKER_FILES,
+    JsonOption,
+    WorkerOption,
+    warn_of_variables,
+    worker_path,
+)
 from connectors.cli.output import say
 from connectors.errors import ConfigError
 
@@ -48,6 +55,7 @@ def validate(
 
     Raises ConfigError when a file is not valid, UnreachableError when `--broker` finds no broker.
     """
+    warn_of_variables()
     verdicts = _verdicts(connectors, _worker_file(worker, needed=broker), broker)
     for verdict in verdicts:
         say(msgspec.json.encode(verdict).decode() if as_json else "\n".join(_lines(verdict)))
@@ -63,7 +71,7 @@ def _worker_file(given: Path | None, *, needed: bool) -> Path | None:
 
 
 def _verdicts(paths: Sequence[Path], worker: Path | None, broker: bool) -> list[Verdict]:
-    """One for each connector file, after one for the worker file where that is the faulty one."""
+    """One for each connector file, after one for the worker file where that, or what it needs here, is at fault."""
     from connectors.config.faults import FaultyConfigError
     from connectors.config.load import load_worker
 
@@ -71,7 +79,9 @@ def _verdicts(paths: Sequence[Path], worker: Path | None, broker: bool) -> list[
         config = load_worker(worker) if worker or BOOTSTRAP_VARIABLE in os.environ else None
     except FaultyConfigError as error:
         return [_faulty(error), *(_verdict(path, (), None, broker=False) for path in paths)]
-    return [_verdict(path, paths[:at], config, broker=broker) for at, path in enumerate(paths)]
+    here = _at_this_machine(config) if config else ()
+    first = [_faulty(FaultyConfigError(str(worker or "environment"), here))] if here else []
+    return [*first, *(_verdict(path, paths[:at], config, broker=broker) for at, path in enumerate(paths))]
 
 
 def _verdict(path: Path, before: Sequence[Path], worker: WorkerConfig | None, *, broker: bool) -> Verdict:
@@ -80,12 +90,31 @@ def _verdict(path: Path, before: Sequence[Path], worker: WorkerConfig | None, *,
 
     try:
         config = load_connector(path, worker).config
-        faults = (*clashes(config, before), *(_at_the_broker(config, worker) if broker and worker else ()))
+        faults = (*clashes(config, before), *(_around(config, worker, broker=broker) if worker else ()))
         if faults:
             raise FaultyConfigError(str(path), faults)
     except FaultyConfigError as error:
         return _faulty(error)
     return Verdict(str(path), config.name, True, [], config.effective())
+
+
+def _at_this_machine(worker: WorkerConfig) -> tuple[Fault, ...]:
+    """What a worker would not find here: Java, a folder for its storage."""
+    from connectors.config.faults import Fault
+    from connectors.config.places import storage_faults
+    from connectors.kafka.java import find_java
+
+    try:
+        find_java()
+    except ConfigError as error:
+        return (*storage_faults(worker), Fault("", str(error)))
+    return storage_faults(worker)
+
+
+def _around(config: ConnectorConfig, worker: WorkerConfig, *, broker: bool) -> tuple[Fault, ...]:
+    from connectors.config.places import snapshot_faults
+
+    return (*snapshot_faults(config), *(_at_the_broker(config, worker) if broker else ()))
 
 
 def _at_the_broker(config: ConnectorConfig, worker: WorkerConfig) -> tuple[Fault, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -10,12 +11,16 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import PydanticBaseSettingsSource
 
 from connectors.config import suggest
-from connectors.config.faults import Fault, FaultyConfigError
 from connectors.config.keys import WORKER_KEYS, WORKER_PREFIXES
 
 PREFIX: Final = "KEYFOLD_"
 OTHERS: Final = frozenset({"KEYFOLD_FAILPOINTS", "KEYFOLD_IVY_SETTINGS"})
 """Variables of keyfold that are no settings of a worker."""
+_KUBERNETES: Final = re.compile(
+    r"KEYFOLD_(\w+_)?(SERVICE_HOST=.*|SERVICE_PORT(_\w+)?=\d*|PORT(_\d+_(TCP|UDP|SCTP))?=\w+://.*"
+    r"|PORT_\d+_(TCP|UDP|SCTP)_(PROTO|PORT|ADDR)=.*)"
+)
+"""What Kubernetes sets in each container for a service that is named `keyfold` or `keyfold-…`, with its value."""
 
 
 class EnvironmentSource(PydanticBaseSettingsSource):
@@ -39,20 +44,36 @@ def settings_of(environ: Mapping[str, str]) -> dict[str, str]:
     """The settings among `environ`, under their names in the file.
 
     An underscore of a variable is a dot of the name, so names with capitals or underscores (some of Spark's) can only
-    stand in the file. Raises ConfigError for variables that begin with `KEYFOLD_` and are nothing of keyfold's.
+    stand in the file. Other variables that begin with `KEYFOLD_` set nothing.
     """
-    names = {name: _name(name) for name in environ if name.startswith(PREFIX) and name not in OTHERS}
-    strange = [name for name, found in names.items() if not found]
-    faults = [Fault(name, suggest.unknown(name, _variables(), "variable")) for name in strange]
-    if strange:
-        raise FaultyConfigError("environment", faults)
-    return {found: environ[name] for name, found in names.items() if found}
+    return {found: text for name, text in environ.items() if (found := _name(name, text))}
 
 
-def _name(name: str) -> str | None:
+def strange(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """A sentence for each variable that begins with `KEYFOLD_` and is nothing of keyfold's, perhaps misspelt.
+
+    Those that Kubernetes sets for its services are nobody's mistake.
+    """
+    return tuple(
+        f"{name}: {suggest.unknown(name, _variables(), 'variable')} It sets nothing."
+        for name, text in sorted(environ.items())
+        if name.startswith(PREFIX) and name not in OTHERS and not _name(name, text) and not _of_kubernetes(name, text)
+    )
+
+
+def _name(name: str, text: str) -> str | None:
+    """The setting that the variable `name` with the value `text` is."""
+    if not name.startswith(PREFIX) or name in OTHERS:
+        return None
     found = name.removeprefix(PREFIX).lower().replace("_", ".")
+    if found in WORKER_KEYS:
+        return found
     families = any(found.startswith(prefix.name) and found != prefix.name for prefix in WORKER_PREFIXES)
-    return found if found in WORKER_KEYS or families else None
+    return found if families and not _of_kubernetes(name, text) else None
+
+
+def _of_kubernetes(name: str, text: str) -> bool:
+    return _KUBERNETES.fullmatch(f"{name}={text}") is not None
 
 
 def _variables() -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from connectors.config.secrets import without_urls_secrets
 from connectors.errors import ConfigError
 
 
@@ -24,7 +25,7 @@ class FaultyConfigError(ConfigError):
 
     def __init__(self, file: str, faults: Iterable[Fault]) -> None:
         self.file = file
-        self.faults = tuple(faults)
+        self.faults = tuple(Fault(fault.key, without_urls_secrets(fault.text)) for fault in faults)
         lines = "\n".join(f"{file}: {fault}" for fault in self.faults)
         super().__init__(lines, "")
 

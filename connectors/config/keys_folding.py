@@ -120,7 +120,8 @@ SNAPSHOT: Final = group(
         "snapshot.location",
         kinds.OPTIONAL_LOCATION,
         "none",
-        "Folder in which snapshots are kept, as `<snapshot.location>/<name>/<topic>/`. `none`: no snapshots.",
+        "Folder in which snapshots are kept, as `<snapshot.location>/<name>/<topic>/`; a relative path counts from the "
+        "folder of the connector file. `none`: no snapshots.",
     ),
     Key(
         "snapshot.interval.ms",

@@ -21,11 +21,11 @@ WORKER: Final = group(
         "storage.location",
         kinds.LOCATION,
         "keyfold-data",
-        "Folder of the runs and catalogs of all connectors; a relative path counts from the current folder.",
+        "Folder of the runs and catalogs of all connectors; a relative path counts from the folder of the worker file.",
     ),
     Key(
         "spark.master",
-        kinds.TEXT,
+        kinds.MASTER,
         "local[*]",
         "Where Spark runs: `local[N]`, `spark://HOST:PORT`, `k8s://…`, `yarn`.",
     ),
@@ -68,7 +68,8 @@ WORKER: Final = group(
 WORKER_PREFIXES: Final = (
     Prefix(
         "spark.",
-        "Passed on to Spark as it is: `spark.driver.memory`.",
+        "Passed on to Spark as it is: `spark.driver.memory`. It goes to Spark's JVM in a file that only the worker's "
+        "account can read; but options of the JVM (`spark.driver.extraJavaOptions`) show on its command line.",
     ),
     Prefix(
         "consumer.",

@@ -20,6 +20,11 @@ INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}", re.ASCII)
+_MASTER = re.compile(
+    r"local|local\[(\*|0*[1-9]\d*)(\s*,\s*\d+)?\]|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]"
+    r"|spark://[^\s/,]+:\d{1,5}(,[^\s/,]+:\d{1,5})*|k8s://\S+|yarn",
+    re.ASCII,
+)
 _SERVER = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s:,/\[\]]+):(\d{1,5})")
 
 
@@ -163,6 +168,12 @@ def _servers(text: str) -> str:
     return text
 
 
+def _master(text: str) -> str:
+    if not _MASTER.fullmatch(text):
+        raise ValueError
+    return text
+
+
 def _text(text: str) -> str:
     if not text:
         raise ValueError
@@ -172,6 +183,12 @@ def _text(text: str) -> str:
 RATIO: Final = Kind("DOUBLE", "a number from 0 to 1", _ratio)
 FLAG: Final = Kind("BOOLEAN", "true or false", _flag)
 TEXT: Final = Kind("STRING", "a text that is not empty", _text)
+MASTER: Final = Kind(
+    "STRING",
+    "local, local[N], local[*], local[N,FAILURES], local-cluster[WORKERS,CORES,MEMORY], spark://HOST:PORT, k8s://URL "
+    "or yarn",
+    _master,
+)
 TOPICS: Final = Kind("LIST", "topic names with commas between them", _topics)
 TOPIC: Final = Kind("STRING", "a topic name", check_topic)
 PATTERN: Final = Kind("STRING", "a Java regular expression for whole topic names", _pattern)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -13,8 +13,12 @@ from connectors.config.client_check import client_faults
 from connectors.config.connector import ConnectorConfig
 from connectors.config.faults import Fault, FaultyConfigError, raise_all
 from connectors.config.json_file import read_object
+from connectors.config.keys import CONNECTOR_KEYS, WORKER_KEYS
 from connectors.config.outputs import output_faults
+from connectors.config.relative import anchored, folder_of
 from connectors.config.worker import WorkerConfig
+
+STORAGE: Final = "storage.location"
 
 
 class ConnectorFile(msgspec.Struct, frozen=True):
@@ -27,28 +31,34 @@ class ConnectorFile(msgspec.Struct, frozen=True):
 def load_worker(path: Path | None) -> WorkerConfig:
     """The worker's settings: the file's, with those of the environment over them; without a file only these.
 
+    Relative paths of the file count from its folder, those of the environment from the current folder.
     Raises ConfigError with all faults.
     """
     where = str(path) if path else "environment"
-    raw = read_object(path) if path else {}
+    raw = _worker_settings(path) if path else {}
     try:
         config = WorkerConfig(**raw)
     except FaultyConfigError as error:
-        raise (error if error.file == "environment" else error.of(where)) from None
+        raise error.of(where) from None
     faults = client_faults(config, None)
     if faults:
         raise FaultyConfigError(where, faults)
     return config
 
 
+def _worker_settings(path: Path) -> dict[str, Any]:
+    here = {STORAGE: WORKER_KEYS[STORAGE].default}  # the default too is a folder beside the file
+    return anchored({**here, **read_object(path)}, WORKER_KEYS, folder_of(path))
+
+
 def load_connector(path: Path, worker: WorkerConfig | None = None) -> ConnectorFile:
     """The connector of a file; with `worker` what the two mean together is checked too.
 
-    Raises ConfigError with all faults.
+    Relative paths count from the file's folder. Raises ConfigError with all faults.
     """
     raw = read_object(path)
     try:
-        config = ConnectorConfig.model_validate(unwrapped(raw))
+        config = ConnectorConfig.model_validate(anchored(unwrapped(raw), CONNECTOR_KEYS, folder_of(path)))
     except FaultyConfigError as error:
         raise error.of(str(path)) from None
     faults = _together(config, worker) if worker else ()

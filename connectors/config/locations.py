@@ -10,7 +10,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 
 
 def local_path(text: str) -> Path:
-    """The folder that a path or a `file:` URL names; a relative path counts from the current folder.
+    """The folder that a path or a `file:` URL names; a relative path stays relative.
 
     Raises ValueError, with the reason, for an empty text, another scheme or a URL with a host.
     """
@@ -27,7 +27,7 @@ def _of_url(text: str, scheme: str) -> Path:
         raise ValueError(f"stores of the scheme {scheme}: are not available yet; name a local folder")
     parts = urlsplit(text)
     if parts.netloc not in ("", "localhost"):
-        raise ValueError(f"a file: URL has no host ({parts.netloc}); write file:///folder")
+        raise ValueError(f"a file: URL has no host ({parts.hostname}); write file:///folder")
     if not parts.path:
         raise ValueError("no folder is named")
     return Path(unquote(parts.path))

@@ -14,7 +14,7 @@ import msgspec
 from connectors.config import release, suggest
 from connectors.config.faults import Fault
 from connectors.config.key import Key, Prefix
-from connectors.config.secrets import HIDDEN, is_secret, resolve
+from connectors.config.secrets import printable, resolve
 
 Hint = Callable[[str], str | None]
 """A sentence for an unknown key that deserves more than the nearest name; None for any other."""
@@ -107,4 +107,4 @@ def _speaks(error: Exception) -> bool:
 
 def shown(name: str, text: str) -> str:
     """`text` in quotes as a message may show it; a secret is hidden."""
-    return f'"{HIDDEN if is_secret(name) else text}"'
+    return f'"{printable(name, text)}"'

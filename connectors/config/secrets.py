@@ -19,10 +19,20 @@ from connectors.errors import ConfigError
 HIDDEN: Final = "[hidden]"
 _PLACEHOLDER: Final = re.compile(r"\$\{([^}:]*):([^}]*)\}")
 _SECRET: Final = re.compile(
-    r"(?i)password|passwd|passphrase|secret|token(?!\.endpoint)|credential(?!s\.client\.id)|jaas|access[.-]?key"
-    r"|\.key\.pem$|private\.key\.pem$|keystore\.key$|sasl\.oauthbearer\.config"
+    r"(?i)passw(or)?d|passphrase|secret|token(?!\.endpoint)|credential(?!s\.client\.id)|jaas"
+    r"|(access|account|api|private)[._-]?key(?!.*\.(file|location)$)|\.key\.pem$|keystore\.key$"
+    r"|sasl\.oauthbearer\.(config|extensions)"
 )
-_USERINFO: Final = re.compile(r"(://)[^/@\s]+@")
+"""Names of secrets: Kafka's, those of Spark's `spark.redaction.regex`, those of stores."""
+_IN_TEXT: Final = re.compile(
+    r"(?P<name>[\w.-]*(?:passw(?:or)?d|passphrase|secret|jaas\.config|oauthbearer\.(?:config|extensions)|access[._-]?token"
+    r"|(?:access|account|api|private)[._-]?key)[\w.-]*(?:\\?['\"])?\s*[=:]\s*)"
+    r"(?!\[hidden\])(?P<value>\$\{[^}]*\}|\\\"(?:(?!\\\").)*\\\"|'[^']*'|\"[^\"]*\"|[^\s;}]+)",
+    re.IGNORECASE,
+)
+_USERINFO: Final = re.compile(r"(://)(?:[^/@\s\"']+|[^/@:\s\"']*:(?!\d{1,5}/)[^@\s\"']*)@")
+_QUERY: Final = re.compile(r"(?P<url>[a-z][a-z0-9+.-]*://[^\s\"'<>?#]*)(?P<query>[?#][^\s\"'<>]*)", re.IGNORECASE)
+_PARAMETER: Final = re.compile(r"(?<==)[^&;#]+")
 
 
 class SecretError(ConfigError, ValueError):
@@ -101,7 +111,26 @@ def printable(key: str, text: str) -> str:
     """`text` as it may be printed: a secret's placeholder stays, a secret written out becomes `[hidden]`."""
     if is_secret(key):
         return text if _PLACEHOLDER.fullmatch(text.strip()) else HIDDEN
-    return _USERINFO.sub(rf"\1{HIDDEN}@", text)
+    return printable_text(text)
+
+
+def printable_text(text: str) -> str:
+    """Any text as it may be printed: what stands in it for secrets is hidden, as `NAME=VALUE` and inside URLs."""
+    return _IN_TEXT.sub(_hidden, without_urls_secrets(text))
+
+
+def without_urls_secrets(text: str) -> str:
+    """`text` with users and passwords of its URLs hidden, and every value of their queries."""
+    return _QUERY.sub(_hidden_query, _USERINFO.sub(rf"\1{HIDDEN}@", text))
+
+
+def _hidden(found: re.Match[str]) -> str:
+    return found[0] if _PLACEHOLDER.fullmatch(found["value"]) else f"{found['name']}{HIDDEN}"
+
+
+def _hidden_query(found: re.Match[str]) -> str:
+    query = _PARAMETER.sub(lambda value: value[0] if _PLACEHOLDER.fullmatch(value[0]) else HIDDEN, found["query"])
+    return found["url"] + query
 
 
 def masked(given: Mapping[str, str]) -> dict[str, str]:

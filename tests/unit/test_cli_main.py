@@ -96,6 +96,16 @@ def test_the_environment_can_stand_for_the_worker_file(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("command", ["describe", "validate"])
+def test_an_unknown_variable_is_a_warning(tmp_path: Path, command: str) -> None:
+    """It ends no command: it is named on stderr, with the nearest that there is."""
+    files = connector_file(tmp_path), "--worker", worker_file(tmp_path)
+    done = execute(command, *files, KEYFOLD_LOG_LEVLE="debug", KEYFOLD_PORT="tcp://10.0.0.11:8083")
+    assert done.returncode == 0
+    assert 'KEYFOLD_LOG_LEVLE: unknown variable; did you mean "KEYFOLD_LOG_LEVEL"?' in done.stderr
+    assert "KEYFOLD_PORT" not in done.stderr
+
+
 def test_failpoints_lists_every_step() -> None:
     """Every name that KEYFOLD_FAILPOINTS takes is there, with its step."""
     from compactor.failpoints import STEPS

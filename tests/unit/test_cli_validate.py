@@ -10,6 +10,7 @@ import pytest
 
 from connectors.cli.validate import validate
 from connectors.errors import EXIT_CONFIG, ConfigError, exit_code
+from connectors.kafka.java import find_java
 
 LEAST = {"name": "c", "connector.class": "keyfold.CompactedTopic", "topics": "t"}
 
@@ -48,6 +49,41 @@ def test_a_worker_file_is_checked_too(folder: Path, capsys: pytest.CaptureFixtur
     first, second = capsys.readouterr().out.splitlines()
     assert first.startswith("w.json: bootstrap.servers: missing")
     assert second == "good.json: valid"
+
+
+@pytest.mark.parametrize(
+    ("file", "setting", "said"),
+    [
+        (
+            "w.json",
+            {"storage.location": "/proc/nope"},
+            'w.json: storage.location: "/proc/nope" cannot be made',
+        ),
+        ("w.json", {"spark.master": "foo"}, 'w.json: spark.master: "foo" is not allowed'),
+        ("good.json", {"snapshot.location": "/proc/nope"}, 'good.json: snapshot.location: "/proc/nope" cannot be made'),
+    ],
+)
+def test_what_a_worker_would_find_late_is_told(
+    folder: Path, capsys: pytest.CaptureFixture[str], file: str, setting: dict[str, str], said: str
+) -> None:
+    """Folders that cannot be written to and a master that Spark does not know are faults, before anything runs."""
+    Path(file).write_text(json.dumps(json.loads(Path(file).read_text()) | setting))
+    with pytest.raises(ConfigError, match=r"1 of . files is not valid\."):
+        validate([Path("good.json")], Path("w.json"))
+    assert capsys.readouterr().out.startswith(said)
+
+
+def test_a_machine_without_java_is_told(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a worker file it is said that Spark has no Java here; files alone are checked anywhere."""
+    monkeypatch.setenv("JAVA_HOME", str(folder))
+    find_java.cache_clear()
+    validate([Path("good.json")])
+    with pytest.raises(ConfigError):
+        validate([Path("good.json")], Path("w.json"))
+    assert capsys.readouterr().out.splitlines()[1].startswith(f"w.json: There is no `java` in JAVA_HOME ({folder}).")
+    find_java.cache_clear()
 
 
 def test_two_of_one_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

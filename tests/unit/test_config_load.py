@@ -142,6 +142,24 @@ def test_worker_and_connector_together(tmp_path: Path) -> None:
     assert "snapshot.location: is the worker's storage.location" in caught.value.message
 
 
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"bootstrap.servers": "SASL://u:literal@h:1"},
+        {"storage.location": "s3://u:literal@b/x"},
+        {"storage.location": "file://u:literal@h/x"},
+        {"consumer.sasl.oauthbearer.token.endpoint.url": "ftp://h/x?client_secret=literal"},
+        {"consumer.sasl.oauthbearer.extensions": "token=literal"},
+        {"consumer.security.protocol": "http://u:literal@h/x?y=literal"},
+    ],
+)
+def test_no_fault_shows_a_secret(tmp_path: Path, setting: dict[str, str]) -> None:
+    """A fault that quotes a setting hides what is secret in it, also inside URLs."""
+    with pytest.raises(ConfigError) as caught:
+        load_worker(file(tmp_path, {"bootstrap.servers": "h:1", "no.such.key": 1} | setting))
+    assert "literal" not in caught.value.message
+
+
 def test_a_worker_without_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
     """The environment alone can make a worker, and is named when it is at fault."""
     with pytest.raises(ConfigError, match=r"environment: bootstrap\.servers: missing"):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from connectors.config.properties import parse_properties
-from connectors.config.secrets import SecretError, is_secret, masked, resolve
+from connectors.config.secrets import HIDDEN, SecretError, is_secret, masked, printable_text, resolve
 
 
 @pytest.fixture
@@ -70,6 +70,12 @@ def test_what_cannot_be_resolved_is_an_error(folder: Path, text: str, said: str)
         ("consumer.sasl.oauthbearer.client.secret", True),
         ("consumer.sasl.oauthbearer.client.credentials.client.secret", True),
         ("spark.hadoop.fs.s3a.access.key", True),
+        ("consumer.sasl.oauthbearer.extensions", True),
+        ("consumer.sasl.oauthbearer.assertion.private.key.passphrase", True),
+        ("consumer.sasl.oauthbearer.assertion.private.key.file", False),
+        ("spark.hadoop.fs.azure.account.key.a.blob.core.windows.net", True),
+        ("spark.ssl.keyPassword", True),
+        ("spark.driver.memory", False),
         ("consumer.sasl.oauthbearer.client.credentials.client.id", False),
         ("consumer.sasl.oauthbearer.token.endpoint.url", False),
         ("consumer.ssl.key.location", False),
@@ -90,6 +96,8 @@ def test_masked() -> None:
         "c.jaas": 'x password="literal" y="${env:PW}"',
         "d.password": "${env:PW}literal",
         "url": "https://user:literal@host/x",
+        "query": "https://host/token?client_secret=literal&scope=${env:SCOPE}#t=literal",
+        "spark.driver.extraJavaOptions": "-Da=b -Djavax.net.ssl.trustStorePassword=literal",
         "topics": "t",
     }
     assert masked(given) == {
@@ -98,8 +106,36 @@ def test_masked() -> None:
         "c.jaas": "[hidden]",
         "d.password": "[hidden]",
         "url": "https://[hidden]@host/x",
+        "query": "https://host/token?client_secret=[hidden]&scope=${env:SCOPE}#t=[hidden]",
+        "spark.driver.extraJavaOptions": "-Da=b -Djavax.net.ssl.trustStorePassword=[hidden]",
         "topics": "t",
     }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "refused: sasl.password=literal",
+        "{'sasl.oauthbearer.extensions': 'a=literal,b=literal'}",
+        '{"consumer.config": "{\\"sasl.password\\": \\"lite ral literal\\"}"}',
+        "fs.s3a.access.key=literal",
+        "GET https://host/x?a=literal failed",
+        "https://user:lit/literal@host refused",
+        "kafka://literal@host",
+    ],
+)
+def test_no_text_shows_a_secret(text: str) -> None:
+    """What is printed of errors and logs hides secrets by their names, and those inside URLs."""
+    assert "literal" not in printable_text(text)
+    assert HIDDEN in printable_text(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["see https://host/page?", "https://host:9092/a@b", "the password is wrong", "sasl.password=${env:PW}"]
+)
+def test_a_text_without_secrets_stays(text: str) -> None:
+    """Links, addresses and placeholders stay readable."""
+    assert printable_text(text) == text
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from connectors.config.environment import settings_of
+from connectors.config.environment import settings_of, strange
 from connectors.config.faults import FaultyConfigError
 from connectors.config.keys import WORKER_KEYS
 from connectors.config.worker import WorkerConfig
@@ -41,11 +41,33 @@ def test_the_environment_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "consumer.fetch.min.bytes" in config.given
 
 
-def test_an_unknown_variable_is_refused() -> None:
-    """A variable that begins with KEYFOLD_ and is nothing of keyfold's is refused with the nearest one."""
-    with pytest.raises(FaultyConfigError, match='did you mean "KEYFOLD_BOOTSTRAP_SERVERS"') as caught:
-        settings_of({"KEYFOLD_BOOTSTRAP_SERVER": "x", "PATH": "y"})
-    assert caught.value.file == "environment"
+def test_an_unknown_variable_is_named_and_sets_nothing() -> None:
+    """A variable that begins with KEYFOLD_ and is nothing of keyfold's is told with the nearest one."""
+    environment = {"KEYFOLD_BOOTSTRAP_SERVER": "x", "PATH": "y", "KEYFOLD_FAILPOINTS": "z", "KEYFOLD_LOG_LEVEL": "info"}
+    assert settings_of(environment) == {"log.level": "info"}
+    (said,) = strange(environment)
+    assert said.startswith('KEYFOLD_BOOTSTRAP_SERVER: unknown variable; did you mean "KEYFOLD_BOOTSTRAP_SERVERS"?')
+
+
+@pytest.mark.parametrize("service", ["KEYFOLD", "KEYFOLD_WORKER", "KEYFOLD_CONSUMER", "KEYFOLD_SPARK_MASTER"])
+def test_what_kubernetes_sets_is_passed_over(service: str) -> None:
+    """A service that is named keyfold or keyfold-… sets nothing of a worker, and nobody is warned of it."""
+    environment = {
+        f"{service}_SERVICE_HOST": "10.0.0.11",
+        f"{service}_SERVICE_PORT": "8083",
+        f"{service}_SERVICE_PORT_HTTP_API": "8083",
+        f"{service}_PORT": "tcp://10.0.0.11:8083",
+        f"{service}_PORT_8083_TCP": "tcp://10.0.0.11:8083",
+        f"{service}_PORT_8083_TCP_PROTO": "tcp",
+        f"{service}_PORT_8083_TCP_PORT": "8083",
+        f"{service}_PORT_8083_TCP_ADDR": "10.0.0.11",
+    }
+    assert (settings_of(environment), strange(environment)) == ({}, ())
+
+
+def test_a_port_of_sparks_is_a_setting() -> None:
+    """A setting whose name ends as those of Kubernetes' do is one where its value is none of theirs."""
+    assert settings_of({"KEYFOLD_SPARK_DRIVER_PORT": "7078"}) == {"spark.driver.port": "7078"}
 
 
 @pytest.mark.parametrize("key", sorted(WORKER_KEYS))
@@ -63,6 +85,9 @@ def test_every_key_has_a_variable(key: str) -> None:
         ({"bootstrap.servers": "SSL://a:1"}, "is not HOST:PORT"),
         ({"storage.locaton": "x"}, 'did you mean "storage.location"?'),
         ({"storage.location": "hdfs://x/y"}, "stores of the scheme hdfs: are not available yet"),
+        ({"spark.master": "foo"}, '"foo" is not allowed: allowed is local, local[N]'),
+        ({"spark.master": "local[0]"}, "is not allowed"),
+        ({"spark.master": "spark://host"}, "is not allowed"),
         ({"storage.location": ""}, "is not allowed"),
         ({"topics": "t"}, "is a key of the connector file"),
         ({"security.protocol": "SSL"}, "write consumer.security.protocol, producer.security.protocol and admin."),
@@ -81,6 +106,18 @@ def test_faults_of_a_worker_file(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(FaultyConfigError) as caught:
         WorkerConfig(**settings)
     assert said in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "master",
+    [
+        *("local", "local[2]", "local[*]", "local[*, 3]", "local-cluster[2,1,1024]", "yarn"),
+        *("spark://a:7077", "spark://a:7077,b:7077", "k8s://https://h:443", "k8s://h"),
+    ],
+)
+def test_every_master_that_spark_knows_is_taken(master: str) -> None:
+    """The forms of Spark's documentation, and those that its own tests use."""
+    assert WorkerConfig(**LEAST | {"spark.master": master}).spark_master == master
 
 
 @pytest.mark.parametrize("servers", ["h:1", "h:1, i:2", "[::1]:9092", "127.0.0.1:65535"])

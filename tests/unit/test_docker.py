@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -111,6 +112,15 @@ def test_compose_mounts_what_is_there() -> None:
     files = [DOCKER / source for source in sources if source.startswith(".")]
     assert [file for file in files if not file.is_file()] == []
     assert {source for source in sources if not source.startswith(".")} <= set(compose["volumes"])
+
+
+@pytest.mark.parametrize(("name", "key"), [("worker.json", "storage.location"), ("flights.json", "snapshot.location")])
+def test_the_images_files_keep_data_on_its_volume(name: str, key: str) -> None:
+    """The files in /etc/keyfold are those of configs/, with folders on the volume, beside which they do not lie."""
+    ours, examples = (json.loads((folder / name).read_text("utf-8")) for folder in (DOCKER, ROOT / "configs"))
+    volume = next(words[1] for words in _instructions() if words[0] == "VOLUME")
+    assert Path(ours[key]).parent == Path(volume)
+    assert ours | {key: None} == examples | {key: None}
 
 
 def test_compose_runs_the_broker_that_the_tests_run() -> None:

@@ -1,0 +1,76 @@
+"""Relative paths in a file count from the folder that the file is in: they are made absolute when it is read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from connectors.config.key import Key
+from connectors.config.kinds import LOCATION, OPTIONAL_LOCATION
+from connectors.config.locations import local_path
+from connectors.config.secrets import resolve
+
+_FAMILIES: Final = re.compile(r"(consumer|producer|admin)\.")
+_FILES: Final = (".location", ".file")
+"""What the names of clients' settings end in that hold paths, Java's and librdkafka's."""
+_PROVIDED: Final = re.compile(r"\$\{(file|directory):([^}/][^}]*)\}")
+
+
+def folder_of(path: Path) -> Path:
+    """The folder that paths in the file `path` count from; of a pipe (`<(…)`, /dev/stdin) the current folder."""
+    return path.absolute().parent if path.is_file() else Path.cwd()
+
+
+def anchored(raw: Mapping[str, Any], keys: Mapping[str, Key], folder: Path) -> dict[str, Any]:
+    """`raw` with its relative paths counted from `folder`: folders, files of clients' settings, placeholders of files.
+
+    Settings of Spark stay as they are but for placeholders. A text that is wrong stays too: who parses it says so.
+    """
+    return {name: _anchored(name, value, keys, folder) for name, value in raw.items()}
+
+
+def _anchored(name: str, value: Any, keys: Mapping[str, Key], folder: Path) -> Any:
+    if not isinstance(value, str):
+        return value
+    text = _PROVIDED.sub(lambda found: f"${{{found[1]}:{folder}/{found[2]}}}", value)
+    place = _place(name, keys)
+    return text if place is None else _from(text, folder, place)
+
+
+def _place(name: str, keys: Mapping[str, Key]) -> Callable[[str], Path] | None:
+    """How the path in the setting `name` is read; None where it holds none."""
+    if name in keys:
+        return _PLACES.get(keys[name].kind.allowed)
+    return _clients_file if _FAMILIES.match(name) and name.endswith(_FILES) else None
+
+
+def _optional(text: str) -> Path:
+    if text.lower() == "none":
+        raise ValueError("no path")
+    return local_path(text)
+
+
+def _clients_file(text: str) -> Path:
+    if text in ("", "probe"):  # librdkafka's word for the system's certificates
+        raise ValueError("no path")
+    return Path(text)
+
+
+_PLACES: Final[dict[str, Callable[[str], Path]]] = {
+    LOCATION.allowed: local_path,
+    OPTIONAL_LOCATION.allowed: _optional,
+}
+
+
+def _from(text: str, folder: Path, place: Callable[[str], Path]) -> str:
+    try:
+        meant = resolve(text).strip()
+        path = place(meant)
+    except ValueError:
+        return text
+    if path.is_absolute():
+        return text
+    is_url = path != Path(meant)
+    return str(folder / path) if is_url else f"{folder}/{text.strip()}"
