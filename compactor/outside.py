@@ -52,5 +52,8 @@ class Outside(Protocol):
         ...
 
     def resume_safe_ms(self, state: State, topic: str) -> int | None:
-        """How long a snapshot of `topic` can be resumed from in the output, in ms; None is for ever."""
+        """How long a snapshot of `topic` can be resumed from in the output, in ms.
+
+        None is for ever; 0 where no time can be promised.
+        """
         ...

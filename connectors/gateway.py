@@ -154,11 +154,11 @@ class KafkaGateway:
 
     @_again("settings of an output")
     def resume_safe_ms(self, state: State, topic: str) -> int | None:
-        """See Outside: by the output's own delete.retention.ms and, where it deletes, its retention.ms."""
+        """See Outside: by the output's own settings, as they are now."""
         output = state.topics[topic].output
         if output is None:
             return None
-        return output_topic.resume_safe_ms(self._admin.topic_config(output), self._connector.min_compaction_lag_ms)
+        return output_topic.resume_safe_ms(self._admin.topic_config(output))
 
     def _publisher(self, state: State) -> ChangelogPublisher:
         return ChangelogPublisher.of(self._connector, self._clients, self._storage, state)

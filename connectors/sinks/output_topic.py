@@ -130,18 +130,16 @@ def warnings(connector: ConnectorConfig, config: Config, source: Config) -> list
     return found + [f"{name} is {config[name]}, records with other times are refused" for name in bounded]
 
 
-def resume_safe_ms(config: Config, lag_ms: int) -> int | None:
+def resume_safe_ms(config: Config) -> int | None:
     """How long a reader may stay away from a topic with these settings without missing a tombstone or a record.
 
-    The smaller of delete.retention.ms and, where it deletes, retention.ms; None is for ever. Retention goes by a
-    record's own time, and each has waited for min.compaction.lag.ms (`lag_ms`) before it came: it has only the rest.
+    delete.retention.ms where it compacts; None is for ever. 0 where it deletes, by time or by size: a segment may go
+    as soon as it is full, since size has no time, and retention.ms goes by the records' times, which are the source's.
     """
-    policy = config.get("cleanup.policy", "delete")
-    limits = [int(config.get("delete.retention.ms", 86_400_000))] if "compact" in policy else []
-    retention = int(config.get("retention.ms", 604_800_000))
-    if "delete" in policy and retention >= 0:
-        limits.append(max(0, retention - lag_ms))
-    return min(limits, default=None)
+    policy = config.get("cleanup.policy", "delete").split(",")
+    if "delete" in policy and _expires(config):
+        return 0
+    return int(config.get("delete.retention.ms", 86_400_000)) if "compact" in policy else None
 
 
 def check(connector: ConnectorConfig, name: str, config: Config) -> None:

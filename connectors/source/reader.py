@@ -1,7 +1,8 @@
 """Reads a bundle of ranges with one consumer.
 
-A range is finished when the consumer's position has reached its end, and by nothing else: the position passes
-markers, aborted records and holes, where a last record, an empty poll or an end-of-partition event say nothing.
+A range is finished when the consumer's position has reached its end: the position passes markers, aborted records and
+holes, where a last record, an empty poll or an end-of-partition event say nothing. Only what was aborted right below a
+transaction that is still open it does not pass: that nothing else is left there is asked for (unseen.py).
 A range that does not move is looked into by what the broker states (outcome.py); it ends in a gap that is
 stated, or in an error, never in fewer records.
 """
@@ -29,8 +30,9 @@ from connectors.source.cluster import KafkaCluster, NoAnswerError
 from connectors.source.options import SourceOptions
 from connectors.source.outcome import Fault, Standing, Verdict
 from connectors.source.plan import Bundle, Topic
-from connectors.source.progress import Cursor, Watch
+from connectors.source.progress import LOOK_S, Cursor, Watch
 from connectors.source.records import Slots, bounded, faulty, statements, to_arrow, whole, with_range, within
+from connectors.source.unseen import nothing_left
 
 _POLL_S: Final = 0.05
 _AGAIN_S: Final = 0.2
@@ -171,6 +173,7 @@ class _Reading:
         stopped = self._active()
         standings = self._ask(stopped)
         stated = [row for cursor in stopped for row in self._settle(cursor, standings.get(cursor.key))]
+        stated += self._pass(stopped, standings)
         if doubt:
             # A partition in error is not fetched any more until it is assigned again.
             time.sleep(_AGAIN_S)
@@ -207,6 +210,17 @@ class _Reading:
         if not self._options.reading.skip_lost:
             raise outcome.missing(name, cursor.key, cursor.position, part.hi, standing)
         return self._skip(cursor, part.hi if standing.log_start is None else standing.log_start)
+
+    def _pass(self, stopped: list[Cursor], standings: dict[TopicPartition, Standing]) -> list[pa.RecordBatch]:
+        """Finishes the ranges whose rest is there and holds nothing that is ever delivered; gives their statements."""
+        if self._watch.idle < 2 * LOOK_S:
+            return []
+        there = [cursor for cursor in stopped if not cursor.finished and _is_there(cursor, standings.get(cursor.key))]
+        empty = nothing_left(self._options.clients, there)
+        passed = [cursor for cursor in there if cursor.key in empty]
+        for cursor in passed:
+            cursor.position = cursor.part.hi
+        return self._finish(passed)
 
     def _may_come_back(self, cursor: Cursor, verdict: Verdict) -> bool:
         """Whether the topic is unknown, but not for long enough to be gone."""
@@ -252,3 +266,10 @@ class _Reading:
 def _id(topics: dict[str, Topic], cursor: Cursor) -> str | None:
     found = topics.get(cursor.part.topic)
     return found.id if found else None
+
+
+def _is_there(cursor: Cursor, standing: Standing | None) -> bool:
+    """Whether the broker states that the rest of the range can be read."""
+    if standing is None or standing.log_start is None or standing.log_end is None:
+        return False
+    return outcome.judge(cursor.part.topic_id, cursor.position, cursor.part.hi, standing) is Verdict.WAIT

@@ -171,6 +171,26 @@ def test_an_open_transaction_holds_the_end(broker: EmbeddedKafka, topic_name: st
     assert offsets(source.read(source.range(topic_name, 3, 7))) == [3, 4, 5]
 
 
+def test_aborted_records_right_below_an_open_transaction_are_passed(broker: EmbeddedKafka, topic_name: str) -> None:
+    """Nothing that could be delivered, and no marker, shows there that the end is reached; it is all the same."""
+    create_topic(broker.bootstrap, topic_name)
+    produce(broker.bootstrap, topic_name, numbered(3))
+    source = Source(broker.bootstrap, topic_name, read_timeout_ms="10000")
+    with (
+        open_transaction(broker.bootstrap, topic_name, numbered(2)) as aborted,
+        open_transaction(broker.bootstrap, topic_name, numbered(1)) as still_open,
+    ):
+        aborted.abort_transaction()
+        wait_until(lambda: end_offsets(broker.bootstrap, topic_name) == {0: 5}, "the open transaction holds alone")
+        for lo in (0, 4):
+            rows = source.read(source.range(topic_name, lo, 5))
+            assert offsets(rows) == list(range(lo, 3))
+            assert stated(rows) == [(lo, 5, lo, max(0, 3 - lo))]
+        still_open.commit_transaction()
+    wait_until(lambda: end_offsets(broker.bootstrap, topic_name) == {0: 8}, "the transaction is stable")
+    assert offsets(source.read(source.range(topic_name, 5, 8))) == [5]
+
+
 def test_holes_are_passed(broker: EmbeddedKafka, topic_name: str) -> None:
     """In a compacted topic a range that begins, ends or lies wholly inside a hole is finished."""
     create_topic(

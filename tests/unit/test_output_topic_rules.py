@@ -19,6 +19,7 @@ from connectors.sinks.output_topic import (
 )
 
 FIT = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
+UNLIMITED = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 
 def connector(**named: Any) -> ConnectorConfig:
@@ -82,24 +83,23 @@ def test_a_new_output_is_fit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "lag_ms", "expected"),
+    ("config", "expected"),
     [
-        ({"cleanup.policy": "compact", "delete.retention.ms": "5000", "retention.ms": "1000"}, 0, 5000),
-        ({"cleanup.policy": "compact", "delete.retention.ms": "5000", "retention.ms": "1000"}, 300, 5000),
-        ({"cleanup.policy": "compact,delete", "delete.retention.ms": "5000", "retention.ms": "1000"}, 0, 1000),
-        ({"cleanup.policy": "compact,delete", "delete.retention.ms": "5000", "retention.ms": "1000"}, 300, 700),
-        ({"cleanup.policy": "compact,delete", "delete.retention.ms": "5000", "retention.ms": "1000"}, 2000, 0),
-        ({"cleanup.policy": "compact,delete", "delete.retention.ms": "600", "retention.ms": "1000"}, 300, 600),
-        ({"cleanup.policy": "compact,delete", "delete.retention.ms": "5000", "retention.ms": "-1"}, 300, 5000),
-        ({"cleanup.policy": "delete", "delete.retention.ms": "5000", "retention.ms": "1000"}, 300, 700),
-        ({"cleanup.policy": "delete", "retention.ms": "-1"}, 300, None),
+        ({"cleanup.policy": "compact", "delete.retention.ms": "5000", "retention.ms": "1000"}, 5000),
+        ({"cleanup.policy": "compact", "delete.retention.ms": "5000", "retention.bytes": "1000"}, 5000),
+        ({"cleanup.policy": "compact,delete", "delete.retention.ms": "5000", "retention.ms": "1000"}, 0),
+        ({"cleanup.policy": "compact,delete", "retention.ms": "-1", "retention.bytes": "1000"}, 0),
+        ({"cleanup.policy": "compact,delete", "delete.retention.ms": "5000", **UNLIMITED}, 5000),
+        ({"cleanup.policy": "delete", "retention.ms": "1000", "retention.bytes": "-1"}, 0),
+        ({"cleanup.policy": "delete", **UNLIMITED}, None),
+        ({"cleanup.policy": "delete"}, 0),
     ],
 )
-def test_resuming_is_safe_for_the_shorter_of_both_retentions(
-    config: dict[str, str], lag_ms: int, expected: int | None
+def test_resuming_is_safe_while_tombstones_stay_and_never_where_retention_takes(
+    config: dict[str, str], expected: int | None
 ) -> None:
-    """Tombstones go after delete.retention.ms; everything after retention.ms, less the lag, where the topic deletes."""
-    assert resume_safe_ms(config, lag_ms) == expected
+    """Tombstones go after delete.retention.ms; what retention takes it may take at once."""
+    assert resume_safe_ms(config) == expected
 
 
 BY_AGE = {"message.timestamp.type": "CreateTime", "cleanup.policy": "delete", "retention.ms": "604800000"}

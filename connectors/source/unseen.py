@@ -1,0 +1,52 @@
+"""Whether the rest of a range holds anything that a reader would be given.
+
+Records of an aborted transaction are dropped by librdkafka, and no position passes them before something behind them is
+delivered, a marker or a record. Right below a transaction that is still open nothing is. A consumer that was just made,
+and has no other assignment, says so: its event of the end stands in its queue behind all that comes before.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from contextlib import closing
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaError, Message
+
+from compactor.record import TopicPartition
+from connectors.kafka.consumers import Clients
+from connectors.source.progress import Cursor
+
+_ASKED_S: Final = 3.0
+_POLL_S: Final = 0.1
+
+
+def nothing_left(clients: Clients, cursors: Iterable[Cursor]) -> frozenset[TopicPartition]:
+    """Those of `cursors` between whose position and end a read_committed reader is given nothing.
+
+    Only those of which that is shown within some seconds: another one may be just the same.
+    """
+    waiting = {cursor.key: cursor for cursor in cursors}
+    found: set[TopicPartition] = set()
+    if not waiting:
+        return frozenset()
+    settings = {**clients.consumer_settings(), "enable.partition.eof": True, "queued.min.messages": 1}
+    with closing(Consumer(settings)) as consumer:
+        consumer.assign([cursor.partition for cursor in waiting.values()])
+        until = time.monotonic() + _ASKED_S
+        while waiting and time.monotonic() < until:
+            for message in consumer.consume(len(waiting), _POLL_S):
+                cursor = waiting.pop(TopicPartition(message.topic() or "", message.partition() or 0), None)
+                if cursor is not None and _is_behind(message, cursor.part.hi):
+                    found.add(cursor.key)
+    return frozenset(found)
+
+
+def _is_behind(message: Message, end: int) -> bool:
+    """Whether the first thing delivered is the end of the partition, or a record, at `end` or above.
+
+    After any other error nothing is: librdkafka goes on behind a batch that it cannot read.
+    """
+    error, offset = message.error(), message.offset()
+    return (error is None or error.code() == KafkaError._PARTITION_EOF) and offset is not None and offset >= end
