@@ -171,10 +171,10 @@ class KafkaGateway:
         output_topic.ensure_dead_letters(self._admin, self._connector)
         if name in self._warned:
             return
-        self._warned.add(name)
         with suppress(NotAllowedError):  # nothing else needs this right
             if reason := output_topic.dead_letter_warning(self._admin.topic_config(name)):
                 _log.warning("dead letters may expire", connector=self._connector.name, topic=name, reason=reason)
+        self._warned.add(name)
 
     def _described(self, state: State) -> dict[str, TopicInfo]:
         """The topics that the connector names and that exist."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
+from confluent_kafka import Producer
 
 from connectors.kafka.producers import QUEUE, QUEUE_BYTES, settings, takes
 
@@ -37,3 +40,14 @@ def test_a_new_producer_is_made_only_where_it_takes_more(
 ) -> None:
     """A queue that somebody has set does not grow: what it refuses is told as its setting's."""
     assert takes(config, largest, size) is taken
+
+
+@pytest.mark.parametrize("largest", [0, QUEUE_BYTES + 9])
+def test_librdkafka_takes_a_record_that_fits_into_its_queue(largest: int) -> None:
+    """What is queued for brokers that are away: a record larger than the queue is refused even where nothing waits."""
+    config = settings({"bootstrap.servers": "127.0.0.1:1", "log_level": 0}, "c-0", 1_000_000, largest)
+    producer = Producer({name: value for name, value in config.items() if name != "transactional.id"})
+    with nullcontext() if largest else pytest.raises(BufferError):
+        producer.produce("t", bytes(QUEUE_BYTES + 9))
+    producer.purge()
+    producer.flush(5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -16,7 +17,8 @@ from connectors.stores import connector_storage, warn_of_readers
 )
 def test_a_folder_that_others_may_read_is_told_of(tmp_path: Path, top: int, own: int, told: bool) -> None:
     """It is left as it is, as somebody may want it so."""
-    worker = WorkerConfig(**{"bootstrap.servers": "h:1", "storage.location": str(tmp_path / "store")})
+    settings: dict[str, Any] = {"bootstrap.servers": "h:1", "storage.location": str(tmp_path / "store")}
+    worker = WorkerConfig(**settings)
     warn_of_readers(worker, "c")  # nothing is there yet
     connector_storage(worker, "c").write("status.json", b"{}")
     (tmp_path / "store" / "c").chmod(own)
