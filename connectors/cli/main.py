@@ -5,11 +5,13 @@ What is slow to import (pyspark, confluent_kafka, duckdb) is imported where a co
 
 from __future__ import annotations
 
+import inspect
 import sys
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from connectors import logging_setup
 from connectors.cli import exits
@@ -28,8 +30,28 @@ from connectors.cli.validate import validate
 from connectors.cli.version import package, version
 
 
+def _flags_alone(params: list[Any]) -> list[Any]:
+    """`params`, of which help shows flags without a type: they take no value."""
+    for param in params:
+        if getattr(param, "is_flag", False) and param.metavar is None:
+            param.metavar = ""
+    return params
+
+
+class _Command(TyperCommand):
+    """One command."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Its arguments and options."""
+        return _flags_alone(super().get_params(ctx))
+
+
 class _Commands(TyperGroup):
     """Turns every error of a command into its message and its exit code."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The options before a command."""
+        return _flags_alone(super().get_params(ctx))
 
     def invoke(self, ctx: Any) -> Any:
         """Runs the command that `ctx` names."""
@@ -74,6 +96,12 @@ def prepare(version: VersionOption = False) -> None:  # its callback has answere
     logging_setup.configure("warning")
 
 
+def _help(command: Callable[..., None]) -> str:
+    """What its docstring says to a person: not what it raises, which is a programmer's."""
+    paragraphs = (inspect.getdoc(command) or "").split("\n\n")
+    return "\n\n".join(each for each in paragraphs if not each.startswith("Raises "))
+
+
 for command in (
     run,
     validate,
@@ -89,7 +117,7 @@ for command in (
     demo,
     version,
 ):
-    app.command()(command)
+    app.command(cls=_Command, help=_help(command))(command)
 
 
 def main() -> int:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from connectors.config.faults import Fault, FaultyConfigError
+from connectors.config.json_faults import sentence
 
 
 class _DoubledKeyError(ValueError):
@@ -28,7 +29,7 @@ def read_object(path: Path) -> dict[str, Any]:
             parse_constant=str,
         )
     except json.JSONDecodeError as error:
-        raise _faulty(path, f"line {error.lineno}, column {error.colno}: this is not JSON: {error.msg}.") from None
+        raise _faulty(path, sentence(error)) from None
     except _DoubledKeyError as error:
         raise _faulty(path, f"the key {error} stands twice; remove one.") from None
     except UnicodeDecodeError as error:

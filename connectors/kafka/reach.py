@@ -26,6 +26,7 @@ _FIRST_WAIT_S: Final = 0.4
 _POLL_S: Final = 0.05
 _DOOR: Final = ("security.", "ssl.", "sasl.", "enable.ssl.", "enable.sasl.")
 """What a client's settings that decide whether it is let in begin with."""
+_CLOSED: Final = "Connection refused"
 _STATE: Final = re.compile(r" \(after \d+ms in state \w+\)")
 _CHECKS: Final[Mapping[int, str]] = {
     KafkaError._AUTHENTICATION: "the user and password in {kind}.sasl.jaas.config, and {kind}.sasl.mechanism",
@@ -40,20 +41,32 @@ class Heard:
     def __init__(self) -> None:
         self.refusal: KafkaError | None = None
         self.complaint: KafkaError | None = None
+        self._all_down = False
+        self._only_closed = True
+
+    @property
+    def nobody(self) -> KafkaError | None:
+        """The summary where nothing listens on the port of any host; None where anything else is wrong."""
+        if self.refusal or not (self.complaint and self._all_down and self._only_closed):
+            return None
+        return KafkaError(KafkaError._ALL_BROKERS_DOWN, self.complaint.str())
 
     def __call__(self, error: KafkaError) -> None:
-        """Keeps `error`, unless it only sums up others."""
+        """Keeps `error`; of one that only sums up others, that all of them are down."""
         if error.code() in _CHECKS or (error.code() == KafkaError._TRANSPORT and "SSL" in error.str()):
             code = error.code() if error.code() in _CHECKS else KafkaError._SSL
             self.refusal = KafkaError(code, error.str())
-        elif error.code() != KafkaError._ALL_BROKERS_DOWN:
+        elif error.code() == KafkaError._ALL_BROKERS_DOWN:
+            self._all_down = True
+        else:
             self.complaint = error
+            self._only_closed &= _CLOSED in error.str()
 
 
 def reach_all(connector: str, clients: ClientSettings, deadline_s: float) -> None:
     """Makes sure that the brokers answer admin clients, consumers and producers; one question where all log in alike.
 
-    Raises UnreachableError, within two seconds where they refuse to let one in.
+    Raises UnreachableError, within two seconds where they refuse to let one in or nothing listens.
     """
     kinds: dict[ClientKind, dict[str, Setting]] = {
         "admin": clients.admin(),
@@ -87,7 +100,7 @@ def listening(config: Mapping[str, Any]) -> tuple[AdminClient, Heard]:
 def first_answer(client: AdminClient, heard: Heard, deadline_s: float) -> ClusterMetadata:
     """What the brokers say of the cluster.
 
-    Raises KafkaException: a refusal after SURE_S, and after `deadline_s` what was heard last.
+    Raises KafkaException: after SURE_S a refusal, or that nothing listens; after `deadline_s` what was heard last.
     """
     began = time.monotonic()
     wait = _FIRST_WAIT_S
@@ -97,8 +110,9 @@ def first_answer(client: AdminClient, heard: Heard, deadline_s: float) -> Cluste
         except KafkaException as error:
             client.poll(_POLL_S)
             waited = time.monotonic() - began
-            if waited >= deadline_s or (heard.refusal is not None and waited >= SURE_S):
-                raise KafkaException(heard.refusal or heard.complaint or cause(error)) from error
+            certain = heard.refusal or heard.nobody
+            if waited >= deadline_s or (certain is not None and waited >= SURE_S):
+                raise KafkaException(certain or heard.complaint or cause(error)) from error
         wait *= 2
 
 
@@ -110,6 +124,10 @@ def refused(error: KafkaError, kind: ClientKind, bootstrap: str, where: str) -> 
         return UnreachableError(
             f"{where}{bootstrap} does not let the {kind} client in: {said}.",
             f"Check {check} (worker file), and {kind}.override.* (connector file).",
+        )
+    if error.code() == KafkaError._ALL_BROKERS_DOWN:
+        return UnreachableError(
+            f"{where}Nothing listens at {bootstrap}: {said}.", "Start the brokers, or correct bootstrap.servers."
         )
     return UnreachableError(
         f"{where}{bootstrap} did not answer the {kind} client: {said}.",

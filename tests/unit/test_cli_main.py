@@ -12,6 +12,10 @@ import pytest
 from tests.support.cli import ROOT, connector_file, environment, execute, invoke, keep, row, worker_file
 
 QUICK_S = 2.0
+COMMANDS = (
+    *("run", "validate", "describe", "analyze", "dump", "clean", "release", "snapshot"),
+    *("kafka", "tail", "failpoints", "demo", "version"),
+)
 
 
 def _quickest(*arguments: object, tries: int = 12) -> float:
@@ -129,3 +133,11 @@ def test_every_command_takes_a_worker_file(command: str) -> None:
 def test_what_reports_can_report_as_json(command: str) -> None:
     """--json is an option of the commands that report."""
     assert "--json" in invoke(command, "--help").stdout
+
+
+@pytest.mark.parametrize("command", [(), *((name,) for name in COMMANDS)], ids=" ".join)
+def test_help_speaks_to_people(command: tuple[str, ...]) -> None:
+    """Flags are shown without a type, and no exception of Python's is named."""
+    shown = invoke(*command, "--help").stdout
+    assert "--help" in shown
+    assert [word for word in ("bool", "Raises", "Error ") if word in shown] == []

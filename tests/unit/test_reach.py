@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from connectors.config.librdkafka import ClientKind
+from connectors.errors import UnreachableError
 from connectors.kafka import reach as module
 from connectors.kafka.consumers import Setting
 from connectors.kafka.reach import Heard, first_answer, reach, reach_all, refused
@@ -15,6 +17,7 @@ from tests.support.cli import NOBODY
 WRONG = KafkaError(KafkaError._AUTHENTICATION, "sasl://b:1/bootstrap: Invalid password (after 30ms in state AUTH_REQ)")
 ALERT = KafkaError(KafkaError._TRANSPORT, "ssl://b:1/bootstrap: SSL alert number 42")
 CLOSED = KafkaError(KafkaError._TRANSPORT, "b:1/bootstrap: Connection refused")
+SLOW = KafkaError(KafkaError._TRANSPORT, "c:1/bootstrap: Connection setup timed out in state CONNECT")
 SUMMARY = KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down")
 SILENCE = KafkaException(KafkaError(KafkaError._TRANSPORT, "Broker transport failure"))
 
@@ -52,7 +55,9 @@ def _ask(complaints: list[KafkaError], deadline_s: float, answers: int | None = 
     ("complaints", "code", "text"),
     [
         ([], KafkaError._TRANSPORT, "Broker transport failure"),
-        ([CLOSED, SUMMARY], KafkaError._TRANSPORT, "Connection refused"),
+        ([CLOSED], KafkaError._TRANSPORT, "Connection refused"),
+        ([CLOSED, SUMMARY], KafkaError._ALL_BROKERS_DOWN, "Connection refused"),
+        ([SLOW, CLOSED, SUMMARY], KafkaError._TRANSPORT, "Connection refused"),
         ([WRONG, SUMMARY, CLOSED], KafkaError._AUTHENTICATION, "Invalid password"),
         ([ALERT, SUMMARY], KafkaError._SSL, "alert number 42"),
     ],
@@ -65,11 +70,12 @@ def test_who_is_not_answered_hears_why(complaints: list[KafkaError], code: int, 
 
 def test_a_refusal_ends_the_wait_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """But not at once: another of the brokers may still answer."""
-    monkeypatch.setattr(module, "SURE_S", 0.0)
-    error, client = _ask([WRONG], 60.0)
-    assert (error.code(), len(client.waits)) == (KafkaError._AUTHENTICATION, 1)
-    monkeypatch.setattr(module, "SURE_S", 60.0)
-    assert _ask([WRONG], 60.0, answers=3)[0] == "the cluster"
+    for complaints in ([WRONG], [CLOSED, SUMMARY]):
+        monkeypatch.setattr(module, "SURE_S", 0.0)
+        _, client = _ask(complaints, 60.0)
+        assert len(client.waits) == 1
+        monkeypatch.setattr(module, "SURE_S", 60.0)
+        assert _ask(complaints, 60.0, answers=3)[0] == "the cluster"
 
 
 def test_an_answer_that_takes_its_time_is_waited_for() -> None:
@@ -114,7 +120,10 @@ def test_clients_that_log_in_alike_ask_once(monkeypatch: pytest.MonkeyPatch) -> 
     assert asked == ["admin", "producer"]
 
 
-def test_where_nobody_listens_the_reason_is_told() -> None:
-    """The client library itself says it to its callback, in words that the rules above know."""
-    with pytest.raises(Exception, match=r"127\.0\.0\.1:1 did not answer the consumer client: .*Connection refused"):
-        reach("consumer", {"bootstrap.servers": NOBODY}, 0.3)
+def test_where_nobody_listens_it_is_told_at_once() -> None:
+    """A wrong port is told long before the deadline, by host and port, without a word on security."""
+    began = time.monotonic()
+    with pytest.raises(UnreachableError, match=r"^Nothing listens at 127\.0\.0\.1:1: .*Connection refused\.") as caught:
+        reach("consumer", {"bootstrap.servers": NOBODY}, 30.0)
+    assert time.monotonic() - began < 10.0
+    assert caught.value.action == "Start the brokers, or correct bootstrap.servers."
