@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
-from compactor import owner, requests
+from compactor import owner, requests, snapshot
 from compactor.actions import AddSnapshot
 from compactor.catalog import Catalog
 from compactor.cleaner import Folded
-from compactor.errors import KeyfoldError
+from compactor.errors import KeyfoldError, StorageError
+from compactor.location import open_storage
 from compactor.requests import Request
+from compactor.state import State
 from compactor.storage import Storage
 from connectors.answers import CLEAN, RELEASE, SNAPSHOT, AskedWrongError, asked_for
 from connectors.clock import Clock, SystemClock
@@ -30,13 +33,17 @@ POLL_SECONDS: Final = 0.2
 
 
 class SnapshotInfo(Struct, frozen=True):
-    """A snapshot that was taken; `path` is its folder, `bytes` those of its data files."""
+    """A snapshot that was taken; `path` is its folder, `bytes` those of its data files.
+
+    `other_snapshots` are the ids beside it that are of another catalog: nothing touches them.
+    """
 
     topic: str
     id: str
     path: str
     records: int
     bytes: int
+    other_snapshots: tuple[str, ...] = ()
 
 
 def take_snapshot(
@@ -52,7 +59,19 @@ def take_snapshot(
         )
     result = _perform(worker, connector, clock or SystemClock(), SNAPSHOT)
     taken = msgspec.convert(result.get("snapshots", ()), tuple[AddSnapshot, ...])
-    return tuple(_infos(connector.snapshot_path, taken))
+    state = Catalog.open(connector_storage(worker, connector.name), connector.name).state
+    return tuple(_infos(connector.snapshot_path, taken, other_snapshots(connector, state)))
+
+
+def other_snapshots(connector: ConnectorConfig, state: State) -> Mapping[str, tuple[str, ...]]:
+    """The snapshots in the connector's folder that are not of its catalog, by topic; as far as the location answers."""
+    if connector.snapshot_path is None:
+        return {}
+    shelf, found = open_storage(str(connector.snapshot_path)), dict[str, tuple[str, ...]]()
+    with suppress(StorageError):
+        for topic in sorted(state.topics):
+            found[topic] = snapshot.others(shelf, state, topic)
+    return found
 
 
 def fold_logs(
@@ -147,6 +166,7 @@ def _take_over(
         spark.stop()
 
 
-def _infos(shelf: Path, taken: Iterable[AddSnapshot]) -> Iterable[SnapshotInfo]:
+def _infos(shelf: Path, taken: Iterable[AddSnapshot], others: Mapping[str, tuple[str, ...]]) -> Iterable[SnapshotInfo]:
     for one in taken:
-        yield SnapshotInfo(one.topic, one.id, str(shelf / one.path), one.records, one.bytes)
+        path = str(shelf / one.path)
+        yield SnapshotInfo(one.topic, one.id, path, one.records, one.bytes, others.get(one.topic, ()))

@@ -7,10 +7,12 @@ from pathlib import Path
 import duckdb
 import pandas as pd
 import pytest
+from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from compactor import clean, manifest, snapshot
 from compactor.actions import PlanFold
+from compactor.errors import SnapshotError
 from compactor.local import LocalStorage
 from compactor.policy import CompactionPolicy
 from compactor.rewriter import Rewriter
@@ -51,9 +53,9 @@ def test_a_snapshot_is_the_live_records_in_any_tool(
 ) -> None:
     """DuckDB, pandas and Spark read the same live records, by partition and offset, with times as times."""
     taken = snapshot.write_snapshot(spark, storage, shelf, folded, "t", NAME, NOW, EXTRA)
-    written = manifest.decode(shelf.read(f"{taken.path}/manifest.json"))
+    written = manifest.decode(shelf.read(f"{taken.path}/_manifest.json"))
     files = [f"{shelf.location}/{taken.path}/{file.path}" for file in written.files]
-    found = pd.concat(map(pd.read_parquet, files))
+    found = pd.read_parquet(f"{shelf.location}/{taken.path}")
     assert list(found["offset"]) == [1, 2, 7]
     assert list(found["value"]) == [b"1", b"", b"other"]
     frame = spark.read.parquet(*(f"file://{file}" for file in files)).orderBy("partition", "offset")
@@ -73,7 +75,7 @@ def test_a_manifest_says_where_to_go_on(
 ) -> None:
     """Source offsets are the vector; output offsets are of its very commit, or where the output begins."""
     taken = snapshot.write_snapshot(spark, storage, shelf, folded, "t", NAME, NOW, EXTRA)
-    found = json.loads(shelf.read(f"{taken.path}/manifest.json"))
+    found = json.loads(shelf.read(f"{taken.path}/_manifest.json"))
     assert taken.path == f"c/t/{NAME}"
     assert found["source_offsets"] == taken.source_offsets == {"0": 4, "1": 9, "2": 6}
     assert found["output_offsets"] == {"0": 1004, "1": 1009, "2": 5}
@@ -95,7 +97,7 @@ def test_a_snapshot_stands_where_the_base_runs_end(
     begun = apply(ahead, [PlanFold(topic="t", partition=0, end=5, at_ms=NOW + 3_000)])
     later = published(begun, {0: 5})
     taken = snapshot.write_snapshot(spark, storage, shelf, later, "t", NAME, NOW + 10_000, EXTRA)
-    written = manifest.decode(shelf.read(f"{taken.path}/manifest.json"))
+    written = manifest.decode(shelf.read(f"{taken.path}/_manifest.json"))
     assert (written.source_offsets, written.records) == ({"0": 4, "1": 9, "2": 6}, 3)
     assert written.output_offsets == {"0": 1004, "1": 1009, "2": 5}
     assert written.resume_safe_until == manifest.iso(NOW + 3_000 + 60_000)
@@ -117,7 +119,59 @@ def test_latest_follows_and_what_the_catalog_does_not_name_goes(
     drops = snapshot.expired(state, "t", 1)
     assert [one.id for one in drops] == [names[1]]
     before = snapshot.standing(shelf, state, "t")
-    shelf.write(f"c/t/{names[0]}x/manifest.json", b"a newer owner's, made since")
-    assert snapshot.sweep(shelf, apply(state, drops), "t", before) == (names[0], names[1])
+    shelf.write(f"c/t/{names[0]}x/_manifest.json", b"a newer owner's, made since")
+    found = snapshot.judge(shelf, apply(state, drops), "t", before, [names[1]])
+    assert found.gone == {names[0]: "the catalog does not name it", names[1]: "beyond snapshot.retention.count"}
+    for name in found.gone:
+        snapshot.remove(shelf, f"c/t/{name}")
     shelf.delete_folder(f"c/t/{names[0]}x")
     assert shelf.list("c/t") == [names[2], "LATEST", "notes"]
+
+
+def test_key_and_value_are_text_where_it_is_asked_for(
+    spark: SparkSession, storage: LocalStorage, shelf: LocalStorage, folded: State
+) -> None:
+    """Every tool reads them as text without decoding, and the manifest's schema says so; other columns stay."""
+    extra = replace(EXTRA, strings=frozenset({"key", "value"}))
+    taken = snapshot.write_snapshot(spark, storage, shelf, folded, "t", NAME, NOW, extra)
+    data = f"{shelf.location}/{taken.path}/data"
+    found = pd.read_parquet(data)
+    assert list(zip(found["key"], found["value"], strict=True)) == [("b", "1"), ("a", ""), ("a", "other")]
+    types = dict(spark.read.parquet(f"file://{data}").dtypes)
+    assert (types["key"], types["value"], types["partition"]) == ("string", "string", "int")
+    written = manifest.read(shelf, taken.path)
+    assert [(one.name, one.type) for one in written.schema[:3]] == [
+        ("key", "string"),
+        ("value", "string"),
+        ("partition", "int32"),
+    ]
+
+
+@pytest.mark.parametrize("column", ["key", "value"])
+def test_what_is_no_text_is_named(spark: SparkSession, storage: LocalStorage, shelf: LocalStorage, column: str) -> None:
+    """A record whose bytes are not UTF-8 makes no snapshot that replaces them: the error names where it is."""
+    rows = [row(0, n, b"%d" % n, b"ok") for n in range(5)]
+    rows[3][column] = b"\xff\xfe"
+    state = published(ingested(storage, new_state({0: 0}), [read_all(rows, {0: (0, 5)})]), {0: 5})
+    rewriter, goal = Rewriter(spark, storage), target(storage, "1-c")
+    state = apply(state, clean.full_fold(rewriter, [log_of(state)], goal, POLICY, NOW))
+    snapshot.write_snapshot(spark, storage, shelf, state, "t", f"{NAME}0", NOW, EXTRA)
+    extra = replace(EXTRA, strings=frozenset({column}))
+    where = rf"the {column} of its record in partition 0 at offset 3 is not UTF-8.*snapshot\.string\.columns"
+    with pytest.raises(SnapshotError, match=where):
+        snapshot.write_snapshot(spark, storage, shelf, state, "t", NAME, NOW, extra)
+    assert manifest.path_of(shelf, f"c/t/{NAME}") is None
+
+
+def test_an_empty_snapshot_has_its_columns(spark: SparkSession, storage: LocalStorage, shelf: LocalStorage) -> None:
+    """Where every key is deleted there is a file without records, which every tool reads."""
+    state = ingested(storage, new_state({0: 0}), [read_all([row(0, 0, b"gone", None)], {0: (0, 1)})])
+    state = published(state, {0: 1})
+    rewriter, goal = Rewriter(spark, storage), target(storage, "1-c")
+    state = apply(state, clean.full_fold(rewriter, [log_of(state)], goal, POLICY, NOW))
+    taken = snapshot.write_snapshot(spark, storage, shelf, state, "t", NAME, NOW, EXTRA)
+    written = manifest.read(shelf, taken.path)
+    assert [(file.records, written.records, written.tombstones_excluded) for file in written.files] == [(0, 0, 1)]
+    found = pd.read_parquet(f"{shelf.location}/{taken.path}")
+    assert list(found.columns) == [one.name for one in written.schema]
+    assert spark.read.parquet(f"file://{shelf.location}/{taken.path}/data").count() == len(found) == 0

@@ -107,7 +107,7 @@ def test_the_newest_snapshot_of_each_topic_is_shown() -> None:
     topic = AddTopic(topic="orders", topic_id="i", output=None, output_id=None)
     later = AddSnapshot(topic="orders", id="later", path="p", created_ms=1, source_offsets={}, records=0, bytes=0)
     assert SNAPSHOT.created_ms > later.created_ms
-    shown = description.topics(apply(State(), [topic, SNAPSHOT, later]))[0].newest_snapshot
+    shown = description.topics(apply(State(), [topic, SNAPSHOT, later]), {})[0].newest_snapshot
     assert shown is not None
     assert shown.id == later.id
 
