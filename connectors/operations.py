@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
-from compactor import owner, requests, snapshot
+from compactor import owner, requests
 from compactor.actions import AddSnapshot
 from compactor.catalog import Catalog
 from compactor.cleaner import Folded
-from compactor.errors import KeyfoldError, StorageError
-from compactor.location import open_storage
+from compactor.errors import KeyfoldError
 from compactor.requests import Request
-from compactor.state import State
 from compactor.storage import Storage
 from connectors.answers import CLEAN, RELEASE, SNAPSHOT, AskedWrongError, asked_for
 from connectors.clock import Clock, SystemClock
@@ -26,7 +23,7 @@ from connectors.config.connector import ConnectorConfig
 from connectors.config.worker import WorkerConfig
 from connectors.errors import ConfigError, UnreachableError, UsageError
 from connectors.progress import NullObserver
-from connectors.stores import connector_storage
+from connectors.stores import connector_storage, other_snapshots
 
 ANSWER_SECONDS: Final = 600.0
 POLL_SECONDS: Final = 0.2
@@ -61,17 +58,6 @@ def take_snapshot(
     taken = msgspec.convert(result.get("snapshots", ()), tuple[AddSnapshot, ...])
     state = Catalog.open(connector_storage(worker, connector.name), connector.name).state
     return tuple(_infos(connector.snapshot_path, taken, other_snapshots(connector, state)))
-
-
-def other_snapshots(connector: ConnectorConfig, state: State) -> Mapping[str, tuple[str, ...]]:
-    """The snapshots in the connector's folder that are not of its catalog, by topic; as far as the location answers."""
-    if connector.snapshot_path is None:
-        return {}
-    shelf, found = open_storage(str(connector.snapshot_path)), dict[str, tuple[str, ...]]()
-    with suppress(StorageError):
-        for topic in sorted(state.topics):
-            found[topic] = snapshot.others(shelf, state, topic)
-    return found
 
 
 def fold_logs(

@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+from compactor.errors import StorageError
 from compactor.location import open_storage
+from compactor.state import State
 from compactor.storage import Storage
+from connectors.config.connector import ConnectorConfig
 from connectors.config.worker import WorkerConfig
 
 
 def connector_storage(worker: WorkerConfig, connector: str) -> Storage:
     """The connector's folder in storage.location: catalog/, runs/, checkpoint/, requests/."""
     return open_storage(str(worker.storage_path)).sub(connector)
+
+
+def other_snapshots(connector: ConnectorConfig, state: State) -> dict[str, tuple[str, ...]]:
+    """The snapshots in the connector's folder that are not of its catalog, by topic; as far as the location answers."""
+    if connector.snapshot_path is None:
+        return {}
+    from compactor import snapshot
+
+    shelf, found = open_storage(str(connector.snapshot_path)), dict[str, tuple[str, ...]]()
+    with suppress(StorageError):
+        for topic in sorted(state.topics):
+            found[topic] = snapshot.others(shelf, state, topic)
+    return found

@@ -40,9 +40,10 @@ def describe(connector: ConnectorArgument, as_json: JsonOption = False, worker: 
 def describing(catalog: Catalog, storage: Storage, connector: ConnectorConfig, ends: Ends, now_ms: int) -> Description:
     """The description of `connector` from its catalog, its folder and the broker's answer."""
     from compactor import shelf
-    from connectors import operations, status
+    from connectors import status
     from connectors.cli import description
     from connectors.engine_settings import engine_settings
+    from connectors.stores import other_snapshots
 
     return description.Description(
         format_version=description.FORMAT,
@@ -53,7 +54,7 @@ def describing(catalog: Catalog, storage: Storage, connector: ConnectorConfig, e
         status=description.status(status.read(storage), now_ms),
         broker_error=ends.error,
         snapshots=shelf.noted(storage),
-        topics=description.topics(catalog.state, operations.other_snapshots(connector, catalog.state)),
+        topics=description.topics(catalog.state, other_snapshots(connector, catalog.state)),
         partitions=description.partitions(catalog.state, ends.offsets, engine_settings(connector), now_ms),
     )
 

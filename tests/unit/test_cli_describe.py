@@ -176,6 +176,21 @@ def test_describe_shows_what_the_worker_said(tmp_path: Path) -> None:
     assert (found["state"], found["counters"], found["stale"]) == ("RUNNING", {"records_read": 7}, True)
 
 
+def test_describe_names_the_snapshots_of_another_catalog(tmp_path: Path) -> None:
+    """What stands in the topic's folder and is not this catalog's is for a person to know of: nothing removes it."""
+    keep(tmp_path, ROWS, (PUBLISH, SNAPSHOT))
+    shelf = tmp_path / "snapshots" / NAME / "orders"
+    for one in (SNAPSHOT.id, "20250101T000000Z-ab", "LATEST", "notes"):
+        (shelf / one / "data").mkdir(parents=True)
+    connector = connector_file(tmp_path, **{"snapshot.location": str(tmp_path / "snapshots")})
+    asked = ("describe", connector, "--worker", worker_file(tmp_path))
+    assert json.loads(invoke(*asked, "--json").stdout)["topics"][0]["other_snapshots"] == ["20250101T000000Z-ab"]
+    assert "of orders that are another catalog's, and left as they are: 20250101T000000Z-ab\n" in invoke(*asked).stdout
+    (shelf / SNAPSHOT.id).parent.rename(tmp_path / "away")
+    shelf.touch()
+    assert json.loads(invoke(*asked, "--json").stdout)["topics"][0]["other_snapshots"] == []
+
+
 def test_describe_shows_why_there_is_no_snapshot(tmp_path: Path) -> None:
     """As the worker noted it in the connector's folder; nothing where snapshots can be written."""
     assert _described(tmp_path)["snapshots"] is None
