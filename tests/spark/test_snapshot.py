@@ -12,13 +12,13 @@ from pyspark.sql import SparkSession
 
 from compactor import clean, manifest, snapshot
 from compactor.actions import PlanFold
-from compactor.errors import SnapshotError
 from compactor.local import LocalStorage
 from compactor.policy import CompactionPolicy
 from compactor.rewriter import Rewriter
 from compactor.snapshot import Extra
 from compactor.state import State, apply
 from tests.support.engine import ingested, log_of, new_state, published, read_all, row, target
+from tests.support.recipes import CHOICE, recipes, run, snapshots
 
 POLICY = CompactionPolicy(delete_retention_ms=5000)
 NOW = 1_795_228_200_123  # 2026-11-21T02:30:00.123Z
@@ -128,50 +128,19 @@ def test_latest_follows_and_what_the_catalog_does_not_name_goes(
     assert shelf.list("c/t") == [names[2], "LATEST", "notes"]
 
 
-def test_key_and_value_are_text_where_it_is_asked_for(
-    spark: SparkSession, storage: LocalStorage, shelf: LocalStorage, folded: State
-) -> None:
-    """Every tool reads them as text without decoding, and the manifest's schema says so; other columns stay."""
+def test_the_recipe_for_spark(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it stands in docs/snapshots.md, with both ways to find the newest; `current` itself can be given too."""
+    topic = snapshots(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for resolved in recipes()[CHOICE]:
+        found = run(resolved, *recipes()["Spark"])["customers"].collect()
+        assert sorted((one["id"], one["value"]) for one in found) == [("ann", "a"), ("bob", "b")]
+    assert spark.read.parquet(f"file://{topic}/current").count() == 2
+
+
+def test_text_is_text_for_spark(spark: SparkSession, storage: LocalStorage, shelf: LocalStorage, folded: State) -> None:
+    """snapshot.string.columns make columns of Spark's type string."""
     extra = replace(EXTRA, strings=frozenset({"key", "value"}))
     taken = snapshot.write_snapshot(spark, storage, shelf, folded, "t", NAME, NOW, extra)
-    data = f"{shelf.location}/{taken.path}/data"
-    found = pd.read_parquet(data)
-    assert list(zip(found["key"], found["value"], strict=True)) == [("b", "1"), ("a", ""), ("a", "other")]
-    types = dict(spark.read.parquet(f"file://{data}").dtypes)
-    assert (types["key"], types["value"], types["partition"]) == ("string", "string", "int")
-    written = manifest.read(shelf, taken.path)
-    assert [(one.name, one.type) for one in written.schema[:3]] == [
-        ("key", "string"),
-        ("value", "string"),
-        ("partition", "int32"),
-    ]
-
-
-@pytest.mark.parametrize("column", ["key", "value"])
-def test_what_is_no_text_is_named(spark: SparkSession, storage: LocalStorage, shelf: LocalStorage, column: str) -> None:
-    """A record whose bytes are not UTF-8 makes no snapshot that replaces them: the error names where it is."""
-    rows = [row(0, n, b"%d" % n, b"ok") for n in range(5)]
-    rows[3][column] = b"\xff\xfe"
-    state = published(ingested(storage, new_state({0: 0}), [read_all(rows, {0: (0, 5)})]), {0: 5})
-    rewriter, goal = Rewriter(spark, storage), target(storage, "1-c")
-    state = apply(state, clean.full_fold(rewriter, [log_of(state)], goal, POLICY, NOW))
-    snapshot.write_snapshot(spark, storage, shelf, state, "t", f"{NAME}0", NOW, EXTRA)
-    extra = replace(EXTRA, strings=frozenset({column}))
-    where = rf"the {column} of its record in partition 0 at offset 3 is not UTF-8.*snapshot\.string\.columns"
-    with pytest.raises(SnapshotError, match=where):
-        snapshot.write_snapshot(spark, storage, shelf, state, "t", NAME, NOW, extra)
-    assert manifest.path_of(shelf, f"c/t/{NAME}") is None
-
-
-def test_an_empty_snapshot_has_its_columns(spark: SparkSession, storage: LocalStorage, shelf: LocalStorage) -> None:
-    """Where every key is deleted there is a file without records, which every tool reads."""
-    state = ingested(storage, new_state({0: 0}), [read_all([row(0, 0, b"gone", None)], {0: (0, 1)})])
-    state = published(state, {0: 1})
-    rewriter, goal = Rewriter(spark, storage), target(storage, "1-c")
-    state = apply(state, clean.full_fold(rewriter, [log_of(state)], goal, POLICY, NOW))
-    taken = snapshot.write_snapshot(spark, storage, shelf, state, "t", NAME, NOW, EXTRA)
-    written = manifest.read(shelf, taken.path)
-    assert [(file.records, written.records, written.tombstones_excluded) for file in written.files] == [(0, 0, 1)]
-    found = pd.read_parquet(f"{shelf.location}/{taken.path}")
-    assert list(found.columns) == [one.name for one in written.schema]
-    assert spark.read.parquet(f"file://{shelf.location}/{taken.path}/data").count() == len(found) == 0
+    found = spark.read.parquet(f"file://{shelf.location}/{taken.path}/data").orderBy("partition", "offset")
+    assert [(one["key"], one["value"]) for one in found.collect()] == [("b", "1"), ("a", ""), ("a", "other")]
