@@ -129,9 +129,9 @@ class Snapshots:
             except SnapshotError as error:
                 refused[topic] = error
         self._worked({one.topic for one in found})
-        for error in refused.values():
-            error.topics = frozenset(refused)
-            raise error
+        for first in refused.values():
+            first.topics = frozenset(refused)
+            raise first
         return tuple(found)
 
     def _worked(self, topics: Collection[str]) -> None:

@@ -102,7 +102,7 @@ def test_a_snapshot_that_is_no_text_leaves_nothing_behind(tmp_path: Path, shelf:
     kept.cleaner.fold(0)
     with pytest.raises(SnapshotError, match="partition 0 at offset 1") as caught:
         snapshots.take(NOW)
-    assert caught.value.topics == {"t"}
+    assert caught.value.topics == frozenset({"t"})
     assert snapshot.standing(shelf, kept.catalog.state, "t") == (taken.id,)
     assert shelf.read("c/t/LATEST").decode().strip() == taken.id
 
@@ -114,4 +114,4 @@ def test_an_empty_snapshot_has_its_columns(tmp_path: Path, shelf: LocalStorage) 
     assert [(file.records, written.records, written.tombstones_excluded) for file in written.files] == [(0, 0, 1)]
     found = pd.read_parquet(f"{shelf.location}/{path}")
     assert list(found.columns) == [one.name for one in written.schema]
-    assert duckdb.sql(f"SELECT count(*) FROM '{shelf.location}/{path}/data/*.parquet'").fetchall() == [(0,)]
+    assert duckdb.execute(f"SELECT count(*) FROM '{shelf.location}/{path}/data/*.parquet'").fetchall() == [(0,)]

@@ -70,4 +70,4 @@ def test_the_stable_path_can_be_given_to_tools(folder: Path) -> None:
     topic = folder / "snapshots/customers/customers"
     newest = topic / (topic / "LATEST").read_text().strip()
     assert len(pd.read_parquet(topic / "current")) == len(pd.read_parquet(newest)) == 2
-    assert duckdb.sql(f"SELECT count(*) FROM '{topic}/current/*.parquet'").fetchall() == [(2,)]
+    assert duckdb.execute(f"SELECT count(*) FROM '{topic}/current/*.parquet'").fetchall() == [(2,)]
