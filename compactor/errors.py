@@ -14,6 +14,7 @@ KeyfoldError                      anything keyfold says went wrong; has a messag
 │   └── RejectedRecordError       a record that cannot be folded, and errors.tolerance is none
 ├── FoldError                     a fold or a snapshot could not be made from its runs
 │   └── FoldFailedError           a fold that somebody asked for failed, and may succeed later; retriable
+├── SnapshotError                 a snapshot cannot be taken; everything else goes on
 └── QuarantinedError              partitions are set aside, so that not everything was done
 """
 
@@ -109,6 +110,15 @@ class FoldFailedError(FoldError):
     """A fold that somebody asked for failed, and left everything as it was."""
 
     retriable = True
+
+
+class SnapshotError(KeyfoldError):
+    """A snapshot cannot be taken as it was asked for, until somebody changes something; nothing else is concerned.
+
+    `topics` are those that it concerns; None: all of the connector.
+    """
+
+    topics: frozenset[str] | None = None
 
 
 class QuarantinedError(KeyfoldError):

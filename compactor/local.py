@@ -36,6 +36,9 @@ _FILE: Final = 0o666
 
 _NO_FOLDER: Final = "A file stands where a folder should be: choose another storage.location, or move that file."
 
+_NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
+"""What file systems answer that have no symbolic links."""
+
 _ACTIONS: Final = {
     errno.ENOSPC: "Free space there, or move storage.location to a larger disk.",
     errno.EDQUOT: "Raise the quota, or free space there.",
@@ -46,6 +49,7 @@ _ACTIONS: Final = {
     errno.ENOENT: "See whether storage.location is mounted and still there.",
     errno.ENOTDIR: _NO_FOLDER,
     errno.EEXIST: _NO_FOLDER,
+    errno.EISDIR: "A folder stands where a file or a link should be: move that folder.",
     errno.EMFILE: "Raise the limit of open files (ulimit -n).",
 }
 
@@ -80,6 +84,18 @@ class LocalStorage:
                 stream.write(data)
             temporary.replace(file)
             _sync_folder(file.parent)
+
+    def link(self, path: str, folder: str) -> bool:
+        with _told("link", self._at(path)) as place:
+            target = os.path.relpath(self._at(folder), place.parent)  # so that the whole may be moved
+            if place.is_symlink() and str(place.readlink()) == target:
+                return True
+            with self._temporary(place) as temporary:
+                if not _symlink(temporary, target):
+                    return False
+                temporary.replace(place)
+                _sync_folder(place.parent)
+            return True
 
     def list(self, folder: str) -> list[str]:
         with _told("list", self._at(folder)) as found:
@@ -258,6 +274,16 @@ def _link(temporary: Path, file: Path) -> bool:
         made = temporary.stat().st_nlink > 1
     _sync_folder(file.parent)
     return made
+
+
+def _symlink(place: Path, target: str) -> bool:
+    try:
+        place.symlink_to(target)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        return False
+    return True
 
 
 def _make_folder(folder: Path, mode: int) -> None:

@@ -15,9 +15,14 @@ from msgspec import Struct
 
 from compactor.errors import FoldError
 from compactor.policy import CompactionPolicy
+from compactor.storage import Storage
 
 VERSION: Final = 1
-NAME: Final = "manifest.json"
+NAME: Final = "_manifest.json"
+"""Readers that are given a whole folder skip names that begin with an underscore."""
+
+NAMES: Final = (NAME, "manifest.json")
+"""What a manifest may be called: the second name is that of older snapshots."""
 
 
 class DataFile(Struct, frozen=True, kw_only=True):
@@ -37,10 +42,11 @@ class Column(Struct, frozen=True):
 
 
 class Manifest(Struct, frozen=True, kw_only=True):
-    """The manifest's fields in their order; times are UTC, ISO 8601."""
+    """The manifest's fields in their order; times are UTC, ISO 8601. Older ones have no `catalog_id`."""
 
     format_version: int = VERSION
     connector: str
+    catalog_id: str | None = None
     topic: str
     output_topic: str | None
     output_topic_id: str | None
@@ -72,6 +78,16 @@ def decode(data: bytes) -> Manifest:
             f"A manifest has format {found.format_version}, this keyfold reads {VERSION}.", "Use a newer keyfold."
         )
     return found
+
+
+def path_of(shelf: Storage, folder: str) -> str | None:
+    """The path of the manifest of the snapshot in `folder`; None where that has none."""
+    return next((path for name in NAMES if shelf.exists(path := f"{folder}/{name}")), None)
+
+
+def read(shelf: Storage, folder: str) -> Manifest:
+    """The manifest of the snapshot in `folder`, by whichever name. Raises MissingFileError, and as `decode` does."""
+    return decode(shelf.read(path_of(shelf, folder) or f"{folder}/{NAME}"))
 
 
 def iso(ms: int | None) -> str | None:

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from compactor import quarantine
-from compactor.errors import StorageError
+from compactor.errors import SnapshotError, StorageError
 from compactor.storage import Files, Lock, Storage
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Trouble(Struct, frozen=True, kw_only=True):
     error: str
 
 
-def failed(before: Trouble | None, error: ShelfError, now_ms: int) -> Trouble:
+def failed(before: Trouble | None, error: ShelfError | SnapshotError, now_ms: int) -> Trouble:
     """A snapshot failed at `now_ms`: the next try is as late as for a log that is set aside."""
     failures = before.failures + 1 if before else 1
     since_ms = before.since_ms if before else now_ms
@@ -88,6 +88,10 @@ class Shelf:
     def write(self, path: str, data: bytes) -> None:
         with _told():
             self._inner.write(path, data)
+
+    def link(self, path: str, folder: str) -> bool:
+        with _told():
+            return self._inner.link(path, folder)
 
     def list(self, folder: str) -> list[str]:
         with _told():

@@ -1,8 +1,8 @@
 """Snapshots: the live records of a topic as plain Parquet, with a manifest that says where to go on from.
 
 The base runs are the table already: their files are copied without tombstones and without a shuffle.
-Order of making: data, manifest, catalog commit, LATEST; of removing: the manifest first. So nobody ever finds
-a manifest whose files are not all there.
+Order of making: mark, data, manifest, catalog commit, LATEST; of removing: the manifest first, the mark last. So nobody
+ever finds a manifest whose files are not all there, nor data of which nothing tells whose they are.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from compactor import manifest
+from compactor import manifest, shelfowner
 from compactor.actions import AddSnapshot, DropSnapshot
 from compactor.errors import FoldError
 from compactor.failpoints import hit
 from compactor.log import PartitionLog
 from compactor.manifest import DataFile, Manifest
 from compactor.policy import CompactionPolicy
-from compactor.snapshotdata import TABLE, write_data
+from compactor.snapshotdata import columns, write_data
 from compactor.state import State
 from compactor.storage import Storage
 
@@ -29,15 +29,30 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LATEST: Final = "LATEST"
+CURRENT: Final = "current"
 _ID: Final = re.compile(r"\d{8}T\d{6}Z-[0-9A-Za-z]+")
 
 
 class Extra(Struct, frozen=True, kw_only=True):
-    """What the engine must be told: where the output begins by partition, and how long it can be resumed, in ms."""
+    """What the engine must be told: where the output begins by partition, and how long it can be resumed, in ms.
+
+    `strings` are the columns, of key and value, that are written as UTF-8 text.
+    """
 
     output_starts: dict[int, int]
     resume_safe_ms: int | None
     policy: CompactionPolicy
+    strings: frozenset[str] = frozenset()
+
+
+class Standing(Struct, frozen=True, kw_only=True):
+    """What is to become of the snapshots in a topic's folder that its catalog does not name.
+
+    `gone` are those to be removed, by id, each with why; `others` those of which nothing tells that they are ours.
+    """
+
+    gone: dict[str, str]
+    others: tuple[str, ...]
 
 
 def snapshot_id(now_ms: int, random: str) -> str:
@@ -58,11 +73,13 @@ def write_snapshot(
     """Steps 15 and 16: the snapshot `name` of `topic`, complete on `shelf` (the snapshot location) with its manifest.
 
     Its vector is where the base runs end, whatever is published and ingested meanwhile: that is always the end of a
-    fold that was sent completely. Raises FoldError where records are missing, StorageError.
+    fold that was sent completely. Raises FoldError where records are missing, SnapshotError where bytes are no text,
+    StorageError.
     """
     logs = tuple(sorted((log for log in state.logs if log.topic == topic), key=lambda log: log.partition))
     path = f"{state.connector}/{topic}/{name}"
-    files, tombstones = write_data(spark, storage, shelf.sub(path), logs)
+    shelfowner.mark(shelf, path, state, storage)
+    files, tombstones = write_data(spark, storage, shelf.sub(path), logs, extra.strings)
     hit("snapshot.write")
     written = _manifest(state, logs, files, tombstones, now_ms, extra)
     _check_counts(state.connector, topic, logs, written)
@@ -81,11 +98,16 @@ def write_snapshot(
 
 def set_latest(shelf: Storage, taken: AddSnapshot) -> None:
     """Step 17: LATEST names `taken`, which is in the catalog."""
-    shelf.write(_latest(taken), f"{taken.id}\n".encode())
+    shelf.write(_beside(taken, LATEST), f"{taken.id}\n".encode())
 
 
-def _latest(taken: AddSnapshot) -> str:
-    return f"{taken.path.rpartition('/')[0]}/{LATEST}"
+def set_current(shelf: Storage, taken: AddSnapshot) -> None:
+    """`current` leads to the data of `taken`, where the store has links."""
+    shelf.link(_beside(taken, CURRENT), f"{taken.path}/data")
+
+
+def _beside(taken: AddSnapshot, name: str) -> str:
+    return f"{taken.path.rpartition('/')[0]}/{name}"
 
 
 def expired(state: State, topic: str, keep: int) -> tuple[DropSnapshot, ...]:
@@ -98,20 +120,28 @@ def expired(state: State, topic: str, keep: int) -> tuple[DropSnapshot, ...]:
 
 
 def settle(shelf: Storage, state: State) -> None:
-    """Lets every LATEST name its topic's newest snapshot: whoever committed one may have died or slept before it did.
+    """Lets LATEST and `current` of every topic be of its newest snapshot: who committed one may have died or slept.
 
-    Only one that is there: a catalog that was restored may name some that a later one has dropped.
+    Only of one that is there: a catalog that was restored may name some that a later one has dropped. Nothing in a
+    folder that is not the catalog's.
     """
-    for taken in {one.topic: one for one in state.snapshots}.values():
-        path = _latest(taken)
-        named = shelf.exists(path) and shelf.read(path).strip() == taken.id.encode()
-        if not named and shelf.exists(f"{taken.path}/{manifest.NAME}"):
+    if not state.snapshots or not shelfowner.owns(shelf, state):
+        return
+    newest = {one.topic: one for one in state.snapshots}.values()
+    there = [taken for taken in newest if manifest.path_of(shelf, taken.path)]
+    for taken in there:
+        path = _beside(taken, LATEST)
+        if not shelf.exists(path) or shelf.read(path).strip() != taken.id.encode():
             set_latest(shelf, taken)
+    for taken in there:
+        set_current(shelf, taken)
 
 
 def remove(shelf: Storage, path: str) -> None:
-    """Removes the snapshot at `path`, complete or not: its manifest first."""
-    shelf.delete(f"{path}/{manifest.NAME}")
+    """Removes the snapshot at `path`, complete or not: its manifest first, the mark of whose it is last."""
+    for name in manifest.NAMES:
+        shelf.delete(f"{path}/{name}")
+    shelf.delete_folder(f"{path}/data")
     shelf.delete_folder(path)
 
 
@@ -120,18 +150,31 @@ def standing(shelf: Storage, state: State, topic: str) -> tuple[str, ...]:
     return tuple(name for name in shelf.list(f"{state.connector}/{topic}") if _ID.fullmatch(name))
 
 
-def sweep(shelf: Storage, state: State, topic: str, before: Collection[str]) -> tuple[str, ...]:
-    """Removes what the catalog does not name: dropped snapshots, and those that were never completed.
+def judge(shelf: Storage, state: State, topic: str, before: Collection[str], dropped: Collection[str] = ()) -> Standing:
+    """Which of the snapshots `before` of `topic` may go: those of this catalog that it does not name.
 
-    `before` was standing before the owner's last commit: so none of it can be a newer owner's, who may
-    have taken over since. The ids that were removed.
+    `before` was standing before the owner's last commit, which took the ids `dropped` out of the catalog: so none of it
+    can be a newer owner's, who may have taken over since. What the catalog named is its own; else the mark or the
+    manifest tells whose a snapshot is.
     """
-    folder = f"{state.connector}/{topic}"
     named = {one.id for one in state.snapshots if one.topic == topic}
-    gone = tuple(name for name in before if name not in named)
-    for name in gone:
-        remove(shelf, f"{folder}/{name}")
-    return gone
+    gone: dict[str, str] = {}
+    others: list[str] = []
+    for name in before:
+        path = f"{state.connector}/{topic}/{name}"
+        if name in dropped:
+            gone[name] = "beyond snapshot.retention.count"
+        elif name not in named and shelfowner.catalog_of(shelf, path) != state.catalog_id:
+            others.append(name)
+        elif name not in named:
+            complete = manifest.path_of(shelf, path) is not None
+            gone[name] = "the catalog does not name it" if complete else "it was never completed"
+    return Standing(gone=gone, others=tuple(others))
+
+
+def others(shelf: Storage, state: State, topic: str) -> tuple[str, ...]:
+    """The ids of the snapshots in the folder of `topic` that are not of this catalog: nothing touches them."""
+    return judge(shelf, state, topic, standing(shelf, state, topic)).others
 
 
 def _check_counts(connector: str, topic: str, logs: Sequence[PartitionLog], written: Manifest) -> None:
@@ -152,6 +195,7 @@ def _manifest(
     safe = None if extra.resume_safe_ms is None else since_ms + extra.resume_safe_ms
     return Manifest(
         connector=state.connector,
+        catalog_id=state.catalog_id,
         topic=topic.topic,
         output_topic=topic.output,
         output_topic_id=topic.output_id,
@@ -162,7 +206,7 @@ def _manifest(
         records=sum(file.records for file in files),
         tombstones_excluded=tombstones,
         policy=manifest.named(extra.policy),
-        schema=manifest.columns(TABLE),
+        schema=manifest.columns(columns(extra.strings)),
         files=tuple(files),
     )
 

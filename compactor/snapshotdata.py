@@ -9,10 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compactor import record, sparktasks
+from compactor.errors import SnapshotError
 from compactor.log import PartitionLog
 from compactor.manifest import DataFile
 from compactor.parquetfile import ParquetFile
 from compactor.reading import Extent, between, read_extent
+from compactor.record import TopicPartition
 from compactor.shares import task_bytes
 from compactor.storage import Storage
 
@@ -29,7 +31,7 @@ TABLE: Final = pa.schema(
         pa.field("headers", record.HEADERS),
     ]
 )
-"""A snapshot's columns."""
+"""A snapshot's columns, unless key or value are to be text."""
 
 FILE_BYTES: Final = 192 << 20
 """A data file is closed once it has as many bytes."""
@@ -50,21 +52,33 @@ _FILES: Final = pa.schema(
 )
 
 
+def columns(strings: frozenset[str]) -> pa.Schema:
+    """A snapshot's columns where those of `strings` (key, value) are UTF-8 text."""
+    return pa.schema([pa.field(one.name, pa.string()) if one.name in strings else one for one in TABLE])
+
+
 def write_data(
-    spark: SparkSession, storage: Storage, folder: Storage, logs: Sequence[PartitionLog]
+    spark: SparkSession,
+    storage: Storage,
+    folder: Storage,
+    logs: Sequence[PartitionLog],
+    strings: frozenset[str] = frozenset(),
 ) -> tuple[tuple[DataFile, ...], int]:
     """Writes the live records of all base runs below `folder`/data by (partition, offset), in one Spark job.
 
-    `logs` are one topic's, by partition. Gives the files by name, and how many tombstones were left out.
+    `logs` are one topic's, by partition; `strings` the columns that are text, SnapshotError where one is not UTF-8.
+    Gives the files by name, and how many tombstones were left out. There is a file also where nothing lives, so that
+    readers find the columns.
     """
     work = _work(logs, spark.sparkContext.defaultParallelism)
+    schema = columns(strings)
 
     def task(number: int) -> Iterator[pa.RecordBatch]:
-        return _Copy(storage, folder).run(work[number])
+        return _Copy(storage, folder, schema).run(work[number])
 
     found = sparktasks.run(spark, len(work), task, _FILES)
     tombstones = sum(row.pop("tombstones") for row in found)
-    files = (DataFile(**row) for row in found if row["path"])
+    files = [DataFile(**row) for row in found if row["path"]] or [_empty(folder, schema)]
     return tuple(sorted(files, key=lambda file: file.path)), tombstones
 
 
@@ -87,9 +101,10 @@ def _work(logs: Sequence[PartitionLog], cores: int) -> list[tuple[Extent, ...]]:
 class _Copy:
     """One task's files, one after the other."""
 
-    def __init__(self, storage: Storage, folder: Storage) -> None:
+    def __init__(self, storage: Storage, folder: Storage, schema: pa.Schema) -> None:
         self._storage = storage
         self._folder = folder
+        self._schema = schema
         self._tombstones = 0
 
     def run(self, extents: Sequence[Extent]) -> Iterator[pa.RecordBatch]:
@@ -106,28 +121,67 @@ class _Copy:
         yield _row(tombstones=self._tombstones)
 
     def _create(self, group: pa.Table) -> ParquetFile:
-        """The file that begins with `group`; what an attempt that failed left of it is removed."""
-        path = f"data/{group['partition'][0].as_py():05d}-{group['offset'][0].as_py():020d}.parquet"
-        self._folder.delete(path)
-        return ParquetFile(self._folder, path, TABLE)
+        """The file that begins with `group`."""
+        return _create(self._folder, group["partition"][0].as_py(), group["offset"][0].as_py(), self._schema)
 
     def _live(self, extents: Sequence[Extent]) -> Iterator[pa.RecordBatch]:
         for extent in extents:
             for batch in read_extent(self._storage, extent, [*TABLE.names]):
                 self._tombstones += batch["value"].null_count
-                yield _as_table(batch.filter(pc.is_valid(batch["value"])))
+                yield _as_table(batch.filter(pc.is_valid(batch["value"])), extent.tp, self._schema)
+
+
+def _create(folder: Storage, partition: int, offset: int, schema: pa.Schema) -> ParquetFile:
+    """The file that begins with this record; what an attempt that failed left of it is removed."""
+    path = f"data/{partition:05d}-{offset:020d}.parquet"
+    folder.delete(path)
+    return ParquetFile(folder, path, schema)
+
+
+def _empty(folder: Storage, schema: pa.Schema) -> DataFile:
+    with _create(folder, 0, 0, schema) as file:
+        pass
+    return DataFile(path=file.path, bytes=file.bytes, sha256=file.sha256, records=0)
 
 
 def _row(**fields: object) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([fields], schema=_FILES)
 
 
-def _as_table(batch: pa.RecordBatch) -> pa.RecordBatch:
+def _as_table(batch: pa.RecordBatch, tp: TopicPartition, schema: pa.Schema) -> pa.RecordBatch:
     times = batch["timestamp"]
     tellable = pc.and_(pc.less_equal(times, _LAST_MS), pc.greater_equal(times, -_LAST_MS))
     shown = pc.if_else(tellable, times, pa.scalar(None, pa.int64())).cast(TABLE.field("timestamp").type)
-    columns = [shown if name == "timestamp" else batch[name] for name in TABLE.names]
-    return pa.RecordBatch.from_arrays(columns, schema=TABLE)
+    text = {field.name: _text(batch, field.name, tp) for field in schema if field.type == pa.string()}
+    found = {**{name: batch[name] for name in schema.names}, **text, "timestamp": shown}
+    return pa.RecordBatch.from_arrays([found[name] for name in schema.names], schema=schema)
+
+
+def _text(batch: pa.RecordBatch, name: str, tp: TopicPartition) -> pa.Array:
+    """The column `name` as text; SnapshotError names the first record of which it is not UTF-8."""
+    try:
+        return batch[name].cast(pa.string())
+    except pa.ArrowInvalid:
+        offset = batch["offset"][_first_not_utf8(batch[name])].as_py()
+        raise SnapshotError(
+            f"No snapshot of topic {tp.topic} can be taken: the {name} of its record in partition {tp.partition} at "
+            f"offset {offset} is not UTF-8, and snapshot.string.columns has {name}.",
+            f"Take {name} out of snapshot.string.columns, so that it is written as bytes; or see that a later record "
+            "of the same key replaces that one.",
+        ) from None
+
+
+def _first_not_utf8(values: pa.Array) -> int:
+    """The index of the first of `values` that is not UTF-8, by halves; one of them is not."""
+    low, high = 0, len(values)
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            values[low:middle].cast(pa.string())
+            low = middle
+        except pa.ArrowInvalid:
+            high = middle
+    return low
 
 
 def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:

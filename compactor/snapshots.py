@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import structlog
 
-from compactor import inspection, shelf, snapshot
+from compactor import inspection, shelf, shelfowner, snapshot
 from compactor.actions import AddSnapshot, AnyAction
-from compactor.errors import StorageError
+from compactor.errors import SnapshotError, StorageError
 from compactor.failpoints import hit
 from compactor.isolation import Isolation
 from compactor.outside import Outside
@@ -31,7 +31,8 @@ _log = structlog.get_logger()
 class Snapshots:
     """What is made of base runs; nothing at all without a `location` for snapshots.
 
-    What that location refuses is a ShelfError: it concerns no log, and nothing but snapshots.
+    What that location refuses is a ShelfError, and what only an operator can mend is a SnapshotError: they concern no
+    log, and nothing but snapshots.
     """
 
     def __init__(
@@ -50,6 +51,8 @@ class Snapshots:
         self._settings = settings
         self._shelf = None if location is None else Shelf(location)
         self._trouble: Trouble | None = None
+        self._troubled: frozenset[str] | None = frozenset()  # None: all topics
+        self._named: set[tuple[str, str]] = set()
         self._isolation = isolation
         self._uncertain = uncertain
 
@@ -58,13 +61,28 @@ class Snapshots:
 
         Not while what `failed` was told of still waits for its next try.
         """
-        interval, state = self._settings.snapshot_interval_ms, self._catalog.state
-        if self._shelf is None or interval < 0 or shelf.waits(self._trouble, now_ms):
-            return False
-        return any(_old(state, topic, interval, now_ms) for topic in self._topics(state))
+        return self._shelf is not None and bool(self._due(self._catalog.state, now_ms))
 
-    def failed(self, error: ShelfError, now_ms: int) -> None:
-        """One that was due failed at `now_ms`: they wait, longer each time, until one succeeds; `describe` shows it."""
+    def _due(self, state: State, now_ms: int) -> list[str]:
+        """The topics to take snapshots of by the clock: all, once one is due; one that fails alone is tried alone."""
+        interval, topics = self._settings.snapshot_interval_ms, self._topics(state)
+        if interval < 0:
+            return []
+        waits = shelf.waits(self._trouble, now_ms)
+        if waits and self._troubled is None:
+            return []
+        troubled = self._troubled or frozenset()
+        old = {topic for topic in topics if _old(state, topic, interval, now_ms)}
+        together = set(topics) - troubled if old - troubled else set()
+        return sorted(together if waits else together | (old & troubled))
+
+    def failed(self, error: ShelfError | SnapshotError, now_ms: int) -> None:
+        """One that was due failed at `now_ms`: they wait, longer each time, until one succeeds; `describe` shows it.
+
+        Only those of the topics that it concerns, where it says so.
+        """
+        alone = error.topics if isinstance(error, SnapshotError) else None
+        self._troubled = None if alone is None else alone | (self._troubled or frozenset())
         self._trouble = shelf.failed(self._trouble, error, now_ms)
         _log.error("snapshot failed", error=str(error), times=self._trouble.failures, retry_ms=self._trouble.retry_ms)
         self._note()
@@ -79,7 +97,7 @@ class Snapshots:
         try:
             snapshot.settle(self._shelf, self._catalog.state)
         except ShelfError as error:
-            _log.warning("LATEST may name an older snapshot", error=str(error))
+            _log.warning("LATEST or current may be of an older snapshot", error=str(error))
 
     def begin(self) -> None:
         """At the start of a life: settles, and forgets what an earlier one has noted."""
@@ -90,17 +108,40 @@ class Snapshots:
         with suppress(StorageError):  # it is shown in the log as well
             shelf.note(self._storage, self._trouble)
 
-    def take(self, now_ms: int) -> tuple[AddSnapshot, ...]:
-        """Steps 15 to 17 for every topic that has a base run: its vector is where those end."""
+    def take(self, now_ms: int, *, asked: bool = True) -> tuple[AddSnapshot, ...]:
+        """Steps 15 to 17 for every topic that has a base run: its vector is where those end.
+
+        Where nobody `asked` for it, for those that are due. Raises SnapshotError where some of them cannot be taken,
+        after all others; where none can, before anything is written.
+        """
         if self._shelf is None:
             return ()
         state = self._catalog.state
-        topics = [topic for topic in self._topics(state) if any(log.base for log in state.logs if log.topic == topic)]
-        found = tuple(taken for topic in topics for taken in self._try(self._shelf, topic, now_ms))
-        if self._trouble is not None and found:
+        based = {log.topic for log in state.logs if log.base}
+        topics = [topic for topic in (self._topics(state) if asked else self._due(state, now_ms)) if topic in based]
+        if topics:
+            shelfowner.claim(self._shelf, state, self._storage)
+        found: list[AddSnapshot] = []
+        refused: dict[str, SnapshotError] = {}
+        for topic in topics:
+            try:
+                found += self._try(self._shelf, topic, now_ms)
+            except SnapshotError as error:
+                refused[topic] = error
+        self._worked({one.topic for one in found})
+        for first in refused.values():
+            first.topics = frozenset(refused)
+            raise first
+        return tuple(found)
+
+    def _worked(self, topics: Collection[str]) -> None:
+        """Snapshots of `topics` were taken: a trouble that did not let them is over."""
+        if self._trouble is None or not topics:
+            return
+        self._troubled = (self._troubled or frozenset()) & set(self._topics(self._catalog.state)) - set(topics)
+        if not self._troubled:
             self._trouble = None
             self._note()
-        return found
 
     def _topics(self, state: State) -> list[str]:
         """The open topics of which a snapshot would be whole and would say where to go on.
@@ -115,7 +156,7 @@ class Snapshots:
         """The snapshot of `topic`; none where its base runs turn out to be damaged, which are set aside then."""
         try:
             yield self._one(shelf, topic, now_ms)
-        except ShelfError:
+        except (ShelfError, SnapshotError):
             raise
         except Exception as error:
             logs = [log for log in self._catalog.state.logs if log.topic == topic]
@@ -128,25 +169,60 @@ class Snapshots:
             output_starts=dict(self._outside.output_starts(state, topic)),
             resume_safe_ms=self._outside.resume_safe_ms(state, topic),
             policy=self._settings.policy,
+            strings=self._settings.snapshot_strings,
         )
         name = snapshot.snapshot_id(now_ms, secrets.token_hex(3))
         try:
             taken = snapshot.write_snapshot(self._spark, self._storage, shelf, state, topic, name, now_ms, extra)
-        except ShelfError:
+        except (ShelfError, SnapshotError):
             with suppress(ShelfError):  # a location that is full must not fill up with what was begun
-                snapshot.remove(shelf, f"{state.connector}/{topic}/{name}")
+                self._remove(shelf, state, topic, name, "it could not be completed")
             raise
         keep = self._settings.snapshot_retention_count
         before = snapshot.standing(shelf, state, topic)
+        named = _ids(state, topic)
         self._catalog.commit(lambda state: _adds(state, taken, keep), now_ms)
+        _log.info("snapshot taken", topic=topic, id=taken.id, records=taken.records, bytes=taken.bytes)
         hit("snapshot.before-latest")
         state = self._catalog.refresh()
-        try:
-            snapshot.set_latest(shelf, taken)
-            snapshot.sweep(shelf, state, topic, before)
-        except ShelfError as error:  # the snapshot is there; the next vacuum and the next snapshot make up for the rest
-            _log.warning("LATEST may name an older snapshot", topic=topic, id=taken.id, error=str(error))
+        with _later("LATEST may name an older snapshot, and what may go be there still", taken):
+            self._lead(shelf, state, taken)
+            self._sweep(shelf, state, topic, before, named - _ids(state, topic))
         return taken
+
+    def _lead(self, shelf: Shelf, state: State, taken: AddSnapshot) -> None:
+        """LATEST and `current` lead to `taken`; not in a folder that an operator has given away meanwhile."""
+        if shelfowner.owns(shelf, state):
+            snapshot.set_latest(shelf, taken)
+            with _later("current may lead to an older snapshot", taken):
+                snapshot.set_current(shelf, taken)
+
+    def _sweep(self, shelf: Shelf, state: State, topic: str, before: Collection[str], dropped: Collection[str]) -> None:
+        """Removes what may go; of what is another's it says, once in a life, that it stays."""
+        found = snapshot.judge(shelf, state, topic, before, dropped)
+        for name, why in found.gone.items():
+            self._remove(shelf, state, topic, name, why)
+        for name in found.others:
+            if (topic, name) not in self._named:
+                self._named.add((topic, name))
+                _log.warning("snapshot of another catalog is left as it is", topic=topic, id=name)
+
+    def _remove(self, shelf: Shelf, state: State, topic: str, name: str, why: str) -> None:
+        snapshot.remove(shelf, f"{state.connector}/{topic}/{name}")
+        _log.info("snapshot removed", topic=topic, id=name, why=why)
+
+
+@contextmanager
+def _later(what: str, taken: AddSnapshot) -> Iterator[None]:
+    """What the location refuses once a snapshot is there: the next vacuum and the next snapshot make up for it."""
+    try:
+        yield
+    except ShelfError as error:
+        _log.warning(what, topic=taken.topic, id=taken.id, error=str(error))
+
+
+def _ids(state: State, topic: str) -> set[str]:
+    return {one.id for one in state.snapshots if one.topic == topic}
 
 
 def _old(state: State, topic: str, interval_ms: int, now_ms: int) -> bool:

@@ -76,6 +76,10 @@ class Storage(Protocol):
         """Makes or replaces `path`; a reader sees the old or the new content. Durable."""
         ...
 
+    def link(self, path: str, folder: str) -> bool:
+        """Lets the name `path` lead to `folder`, in one step where it led elsewhere; False where there are no links."""
+        ...
+
     def list(self, folder: str) -> list[str]:
         """Names of files and folders directly inside `folder`, sorted; none where it is absent."""
         ...

@@ -73,6 +73,9 @@ class MemoryStorage:
     def write(self, path: str, data: bytes) -> None:
         self._files[self._at(path)] = (data, self._clock.now_ms())
 
+    def link(self, path: str, folder: str) -> bool:  # noqa: ARG002 - as in an object store, there are none
+        return False
+
     def list(self, folder: str) -> list[str]:
         below = self._below(folder)
         return sorted({path[len(below) :].partition("/")[0] for path in tuple(self._files) if path.startswith(below)})
@@ -187,6 +190,9 @@ class FailingStorage:
 
     def write(self, path: str, data: bytes) -> None:
         self._call("write", path, lambda: self._inner.write(path, data))
+
+    def link(self, path: str, folder: str) -> bool:
+        return self._call("link", path, lambda: self._inner.link(path, folder))
 
     def list(self, folder: str) -> list[str]:
         frozen = self._frozen.get(folder)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from compactor import vacuum
 from compactor.cleaner import Cleaner, Folded, Round
 from compactor.counters import Counters
-from compactor.errors import QuarantinedError
+from compactor.errors import QuarantinedError, SnapshotError
 from compactor.isolation import Isolation
 from compactor.record import TopicPartition
 from compactor.shelf import ShelfError
@@ -52,7 +52,7 @@ class Upkeep:
         Where nobody `asked` for it, a log whose fold fails is as it was, and the others' snapshots are taken.
         """
         self._cleaner.fold(now_ms, asked=asked)
-        taken = self._snapshots.take(now_ms)
+        taken = self._snapshots.take(now_ms, asked=asked)
         self._counters.add("snapshots", len(taken))
         return taken
 
@@ -82,8 +82,8 @@ class Upkeep:
         """Whether snapshot.interval.ms has passed since the newest snapshot."""
         return self._snapshots.due(now_ms)
 
-    def snapshot_failed(self, error: ShelfError, now_ms: int) -> None:
-        """A snapshot that was due failed for its location's sake: only snapshots wait for that."""
+    def snapshot_failed(self, error: ShelfError | SnapshotError, now_ms: int) -> None:
+        """A snapshot that was due failed, by itself or for its location's sake: only snapshots wait for that."""
         self._snapshots.failed(error, now_ms)
 
     def settle(self) -> None:

@@ -9,7 +9,7 @@ import structlog
 
 from compactor import requests
 from compactor.catalog import Catalog
-from compactor.errors import KeyfoldError, QuarantinedError
+from compactor.errors import KeyfoldError, QuarantinedError, SnapshotError
 from compactor.record import TopicPartition
 from compactor.requests import Answer, Request
 from compactor.state import State
@@ -69,7 +69,7 @@ class Answers:
         try:
             return Answer(ok=True, result=self.carry_out(request))
         except KeyfoldError as error:
-            if error.retriable or isinstance(error, AskedWrongError | QuarantinedError):
+            if error.retriable or isinstance(error, AskedWrongError | QuarantinedError | SnapshotError):
                 return Answer(ok=False, message=error.message, action=error.action)
             raise
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 from msgspec import Struct
 
+from compactor.errors import SnapshotError
 from compactor.shelf import ShelfError
 from compactor.upkeep import Upkeep
 from connectors.answers import Answers
@@ -123,7 +124,7 @@ class Background:
             return
         try:
             taken = self._upkeep.snapshot(now_ms, asked=False)
-        except ShelfError as error:  # only snapshots need that place: folds, publishing and vacuum go on
+        except (ShelfError, SnapshotError) as error:  # folds, publishing and vacuum need no snapshots, and go on
             self._upkeep.snapshot_failed(error, self._clock.now_ms())
             taken = ()
         if not taken:

@@ -18,4 +18,5 @@ def engine_settings(connector: ConnectorConfig) -> EngineSettings:
         tolerate_rejected=connector.errors_tolerance == "all",
         snapshot_interval_ms=connector.snapshot_interval_ms,
         snapshot_retention_count=connector.snapshot_retention_count,
+        snapshot_strings=connector.snapshot_string_columns,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,20 +23,24 @@ from connectors.config.connector import ConnectorConfig
 from connectors.config.worker import WorkerConfig
 from connectors.errors import ConfigError, UnreachableError, UsageError
 from connectors.progress import NullObserver
-from connectors.stores import connector_storage
+from connectors.stores import connector_storage, other_snapshots
 
 ANSWER_SECONDS: Final = 600.0
 POLL_SECONDS: Final = 0.2
 
 
 class SnapshotInfo(Struct, frozen=True):
-    """A snapshot that was taken; `path` is its folder, `bytes` those of its data files."""
+    """A snapshot that was taken; `path` is its folder, `bytes` those of its data files.
+
+    `other_snapshots` are the ids beside it that are of another catalog: nothing touches them.
+    """
 
     topic: str
     id: str
     path: str
     records: int
     bytes: int
+    other_snapshots: tuple[str, ...] = ()
 
 
 def take_snapshot(
@@ -52,7 +56,8 @@ def take_snapshot(
         )
     result = _perform(worker, connector, clock or SystemClock(), SNAPSHOT)
     taken = msgspec.convert(result.get("snapshots", ()), tuple[AddSnapshot, ...])
-    return tuple(_infos(connector.snapshot_path, taken))
+    state = Catalog.open(connector_storage(worker, connector.name), connector.name).state
+    return tuple(_infos(connector.snapshot_path, taken, other_snapshots(connector, state)))
 
 
 def fold_logs(
@@ -147,6 +152,7 @@ def _take_over(
         spark.stop()
 
 
-def _infos(shelf: Path, taken: Iterable[AddSnapshot]) -> Iterable[SnapshotInfo]:
+def _infos(shelf: Path, taken: Iterable[AddSnapshot], others: Mapping[str, tuple[str, ...]]) -> Iterable[SnapshotInfo]:
     for one in taken:
-        yield SnapshotInfo(one.topic, one.id, str(shelf / one.path), one.records, one.bytes)
+        path = str(shelf / one.path)
+        yield SnapshotInfo(one.topic, one.id, path, one.records, one.bytes, others.get(one.topic, ()))

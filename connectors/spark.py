@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from connectors.class_archive import sharing
 from connectors.config.spark_settings import PINNED
 from connectors.errors import SparkGoneError
+from connectors.jvm_stderr import quietly
 from connectors.kafka.java import find_java
 from connectors.spark_handover import Handover
 from connectors.spark_home import JARS, ensure_home
@@ -86,11 +87,14 @@ def create(master: str, settings: Mapping[str, str]) -> SparkSession:
     What the JVM and its Python processes put into spark.local.dir, records among it, is for this account alone.
     """
     from pyspark.core.context import SparkContext
+    from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
     before = os.umask(_PRIVATE)
     try:
-        SparkContext._ensure_initialized()  # without a SparkConf, which would go on the JVM's command line
+        if SparkContext._gateway is None:
+            with quietly() as stderr:  # without a SparkConf, which would go on the JVM's command line
+                SparkContext._ensure_initialized(gateway=launch_gateway(popen_kwargs={"stderr": stderr}))
         builder = SparkSession.builder.master(master).appName(_NAME)
         for key, value in settings.items():
             builder = builder.config(key, value)

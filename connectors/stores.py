@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import structlog
 
+from compactor.errors import StorageError
 from compactor.location import open_storage
+from compactor.state import State
 from compactor.storage import Storage
+from connectors.config.connector import ConnectorConfig
 from connectors.config.worker import WorkerConfig
 
 _log = structlog.get_logger()
@@ -33,3 +37,16 @@ def _is_open(folder: Path) -> bool:
         return folder.stat().st_mode & 0o011 != 0
     except OSError:
         return False
+
+
+def other_snapshots(connector: ConnectorConfig, state: State) -> dict[str, tuple[str, ...]]:
+    """The snapshots in the connector's folder that are not of its catalog, by topic; as far as the location answers."""
+    if connector.snapshot_path is None:
+        return {}
+    from compactor import snapshot
+
+    shelf, found = open_storage(str(connector.snapshot_path)), dict[str, tuple[str, ...]]()
+    with suppress(StorageError):
+        for topic in sorted(state.topics):
+            found[topic] = snapshot.others(shelf, state, topic)
+    return found

@@ -43,6 +43,7 @@ def describing(catalog: Catalog, storage: Storage, connector: ConnectorConfig, e
     from connectors import status
     from connectors.cli import description
     from connectors.engine_settings import engine_settings
+    from connectors.stores import other_snapshots
 
     return description.Description(
         format_version=description.FORMAT,
@@ -53,7 +54,7 @@ def describing(catalog: Catalog, storage: Storage, connector: ConnectorConfig, e
         status=description.status(status.read(storage), now_ms),
         broker_error=ends.error,
         snapshots=shelf.noted(storage),
-        topics=description.topics(catalog.state),
+        topics=description.topics(catalog.state, other_snapshots(connector, catalog.state)),
         partitions=description.partitions(catalog.state, ends.offsets, engine_settings(connector), now_ms),
     )
 

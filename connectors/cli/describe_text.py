@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -38,9 +38,17 @@ def _head(description: Description, now_ms: int, location: str) -> Iterator[str]
         yield from _status(description.status, now_ms)
     if description.broker_error is not None:
         yield f"Source ends unknown: {description.broker_error}"
+    for topic in description.topics:
+        if topic.other_snapshots:
+            yield others(topic.topic, topic.other_snapshots)
     if trouble := description.snapshots:
         yield f"No snapshot since {_time(trouble.since_ms)}, {trouble.failures} failed: {trouble.error}"
         yield f"  tried again at {_time(trouble.retry_ms)}; everything else goes on"
+
+
+def others(topic: str, ids: Sequence[str]) -> str:
+    """A line about the snapshots `ids` of `topic`, which are not of the connector's catalog."""
+    return f"Snapshots of {topic} that are another catalog's, and left as they are: {', '.join(ids)}"
 
 
 def _status(status: WorkerStatus, now_ms: int) -> Iterator[str]:

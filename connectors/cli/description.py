@@ -56,7 +56,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
 
 
 class TopicDescription(Struct, frozen=True, kw_only=True):
-    """A source topic; `closed` says why it is no longer read."""
+    """A source topic; `closed` says why it is no longer read, `other_snapshots` are another catalog's in its folder."""
 
     topic: str
     topic_id: str
@@ -64,6 +64,7 @@ class TopicDescription(Struct, frozen=True, kw_only=True):
     output_topic_id: str | None
     closed: str | None
     newest_snapshot: Snapshot | None
+    other_snapshots: tuple[str, ...]
 
 
 class Fold(Struct, frozen=True, kw_only=True):
@@ -110,9 +111,9 @@ class Description(Struct, frozen=True, kw_only=True):
     partitions: tuple[PartitionDescription, ...]
 
 
-def topics(state: State) -> tuple[TopicDescription, ...]:
-    """All topics by name."""
-    return tuple(_topic(state, state.topics[name]) for name in sorted(state.topics))
+def topics(state: State, others: Mapping[str, tuple[str, ...]]) -> tuple[TopicDescription, ...]:
+    """All topics by name; `others` are the snapshots of other catalogs by topic."""
+    return tuple(_topic(state, state.topics[name], others.get(name, ())) for name in sorted(state.topics))
 
 
 def partitions(
@@ -140,7 +141,7 @@ def status(found: Mapping[str, Any] | None, now_ms: int) -> WorkerStatus | None:
     )
 
 
-def _topic(state: State, topic: Topic) -> TopicDescription:
+def _topic(state: State, topic: Topic, others: tuple[str, ...]) -> TopicDescription:
     taken = [snapshot for snapshot in state.snapshots if snapshot.topic == topic.topic]
     return TopicDescription(
         topic=topic.topic,
@@ -149,6 +150,7 @@ def _topic(state: State, topic: Topic) -> TopicDescription:
         output_topic_id=topic.output_id,
         closed=topic.closed,
         newest_snapshot=_snapshot(taken[-1]) if taken else None,
+        other_snapshots=others,
     )
 
 

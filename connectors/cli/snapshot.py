@@ -28,5 +28,8 @@ def snapshot(connector: ConnectorArgument, as_json: JsonOption = False, worker: 
 def _text(taken: Sequence[SnapshotInfo]) -> str:
     if not taken:
         return "Nothing is published yet: there is nothing to snapshot."
+    from connectors.cli.describe_text import others
+
     rows = [(one.topic, one.id, one.records, one.bytes, one.path) for one in taken]
-    return table(("TOPIC", "SNAPSHOT", "RECORDS", "BYTES", "PATH"), rows)
+    lines = [others(one.topic, one.other_snapshots) for one in taken if one.other_snapshots]
+    return "\n".join([table(("TOPIC", "SNAPSHOT", "RECORDS", "BYTES", "PATH"), rows), *lines])

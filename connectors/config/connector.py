@@ -80,6 +80,7 @@ class ConnectorConfig(BaseModel):
     snapshot_location: str | None = _key("snapshot.location")
     snapshot_interval_ms: int = _key("snapshot.interval.ms")
     snapshot_retention_count: int = _key("snapshot.retention.count")
+    snapshot_string_columns: frozenset[str] = _key("snapshot.string.columns")
     max_offsets_per_trigger: int | None = _key("max.offsets.per.trigger")
     trigger_interval_ms: int = _key("trigger.interval.ms")
     publish_local_max_records: int = _key("publish.local.max.records")

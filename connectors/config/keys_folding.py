@@ -6,7 +6,7 @@ from typing import Final
 
 from connectors.config import kinds
 from connectors.config.key import Key, group
-from connectors.config.kinds import FLAG, INT_MAX, minus_one_or, whole
+from connectors.config.kinds import FLAG, INT_MAX, minus_one_or, some_of, whole
 
 COMPACTION: Final = group(
     "Compaction (Kafka's topic settings)",
@@ -136,5 +136,13 @@ SNAPSHOT: Final = group(
         whole(1, INT_MAX),
         "3",
         "How many snapshots of a topic are kept.",
+    ),
+    Key(
+        "snapshot.string.columns",
+        some_of("key", "value"),
+        "none",
+        "Which columns of a snapshot are UTF-8 text (Parquet's STRING) instead of bytes: `key`, `value`, or "
+        "`key,value`. Where a record that is to go into the snapshot is not UTF-8 there, its topic gets no new "
+        "snapshot: the log and `describe` name the record's partition and offset, and everything else goes on.",
     ),
 )

@@ -90,6 +90,18 @@ def _either(words: tuple[str, ...]) -> str:
     return " or ".join((", ".join(words[:-1]), words[-1])) if len(words) > 1 else words[0]
 
 
+def some_of(*words: str) -> Kind:
+    """Some of `words`, in any case and order; "none" for none of them."""
+
+    def parse(text: str) -> frozenset[str]:
+        parts = frozenset() if text.lower() == "none" else frozenset(_listed(text.lower()))
+        if not parts <= set(words):
+            raise ValueError
+        return parts
+
+    return Kind("LIST", f"none, or some of {', '.join(words)} with commas between them", parse)
+
+
 def fixed(*words: str) -> Kind:
     """One of `words` as they are written; all mean the first."""
 

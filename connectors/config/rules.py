@@ -83,9 +83,10 @@ def _needs_letters(letters: str | None, headers: object) -> Iterator[Fault]:
         yield Fault("errors.deadletterqueue.context.headers.enable", f"has no effect without {_DLQ}; set that too.")
 
 
-def _snapshots_need_place(location: str | None, interval: int) -> Iterator[Fault]:
-    if location is None and interval != -1:
-        yield Fault("snapshot.interval.ms", "has no effect without snapshot.location; set that too.")
+def _snapshots_need_place(location: str | None, interval: int, strings: frozenset[str]) -> Iterator[Fault]:
+    given = {"snapshot.interval.ms": interval != -1, "snapshot.string.columns": bool(strings)}
+    for name in (name for name, is_given in given.items() if is_given and location is None):
+        yield Fault(name, "has no effect without snapshot.location; set that too.")
 
 
 def _raw_copy(policy: frozenset[str], template: str, location: str | None) -> Iterator[Fault]:
@@ -124,7 +125,7 @@ RULES: Final[tuple[tuple[tuple[str, ...], Rule], ...]] = (
     ((_DLQ, "topics", "output.topic"), _own_letters),
     ((_DLQ, "errors.tolerance"), _letters_need_tolerance),
     ((_DLQ, "errors.deadletterqueue.context.headers.enable"), _needs_letters),
-    (("snapshot.location", "snapshot.interval.ms"), _snapshots_need_place),
+    (("snapshot.location", "snapshot.interval.ms", "snapshot.string.columns"), _snapshots_need_place),
     (("cleanup.policy", "output.topic", "snapshot.location"), _raw_copy),
     (("restart.backoff.initial.ms", "restart.backoff.max.ms"), _backoff),
     (("output.topic.config.",), _topic_settings),

@@ -38,7 +38,7 @@ def newest_snapshot(location: Path, connector: str, topic: str) -> Snapshot:
     """The snapshot that LATEST names."""
     folder = location / connector / topic
     path = folder / (folder / "LATEST").read_text(encoding="utf-8").strip()
-    manifest = msgspec.json.decode((path / "manifest.json").read_bytes())
+    manifest = msgspec.json.decode((path / "_manifest.json").read_bytes())
     return Snapshot(path, manifest["records"], len(manifest["files"]))
 
 

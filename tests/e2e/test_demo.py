@@ -97,7 +97,7 @@ def test_the_snapshot_holds_each_aircrafts_last_flight(demo: Demo, last_flights:
     topic = demo.root / "snapshots/flights/flights"
     folder = topic / (topic / "LATEST").read_text(encoding="utf-8").strip()
     rows = duckdb.execute(f"SELECT key, value FROM '{folder}/data/*.parquet'").fetchall()
-    assert json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["records"] == len(rows) == 4_043
+    assert json.loads((folder / "_manifest.json").read_text(encoding="utf-8"))["records"] == len(rows) == 4_043
     assert {key: json.loads(value) for key, value in rows} == last_flights
 
 

@@ -62,7 +62,8 @@ def test_a_consumer_goes_on_from_the_very_record(rounds: list[Round]) -> None:
 
 
 def test_old_snapshots_go_and_the_newest_stay(rounds: list[Round]) -> None:
-    """snapshot.retention.count snapshots are kept, and LATEST names the newest."""
+    """snapshot.retention.count snapshots are kept; LATEST names the newest, and `current` leads to its data."""
     folder = rounds[-1].folder.parent
-    kept = sorted(path.name for path in folder.iterdir() if path.is_dir())
+    kept = sorted(path.name for path in folder.iterdir() if path.is_dir() and not path.is_symlink())
     assert kept == sorted(one.folder.name for one in rounds[1:])
+    assert (folder / "current").resolve() == (rounds[-1].folder / "data").resolve()

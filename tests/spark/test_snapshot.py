@@ -7,6 +7,7 @@ from pathlib import Path
 import duckdb
 import pandas as pd
 import pytest
+from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from compactor import clean, manifest, snapshot
@@ -17,6 +18,7 @@ from compactor.rewriter import Rewriter
 from compactor.snapshot import Extra
 from compactor.state import State, apply
 from tests.support.engine import ingested, log_of, new_state, published, read_all, row, target
+from tests.support.recipes import CHOICE, recipes, run, snapshots
 
 POLICY = CompactionPolicy(delete_retention_ms=5000)
 NOW = 1_795_228_200_123  # 2026-11-21T02:30:00.123Z
@@ -51,9 +53,9 @@ def test_a_snapshot_is_the_live_records_in_any_tool(
 ) -> None:
     """DuckDB, pandas and Spark read the same live records, by partition and offset, with times as times."""
     taken = snapshot.write_snapshot(spark, storage, shelf, folded, "t", NAME, NOW, EXTRA)
-    written = manifest.decode(shelf.read(f"{taken.path}/manifest.json"))
+    written = manifest.decode(shelf.read(f"{taken.path}/_manifest.json"))
     files = [f"{shelf.location}/{taken.path}/{file.path}" for file in written.files]
-    found = pd.concat(map(pd.read_parquet, files))
+    found = pd.read_parquet(f"{shelf.location}/{taken.path}")
     assert list(found["offset"]) == [1, 2, 7]
     assert list(found["value"]) == [b"1", b"", b"other"]
     frame = spark.read.parquet(*(f"file://{file}" for file in files)).orderBy("partition", "offset")
@@ -73,7 +75,7 @@ def test_a_manifest_says_where_to_go_on(
 ) -> None:
     """Source offsets are the vector; output offsets are of its very commit, or where the output begins."""
     taken = snapshot.write_snapshot(spark, storage, shelf, folded, "t", NAME, NOW, EXTRA)
-    found = json.loads(shelf.read(f"{taken.path}/manifest.json"))
+    found = json.loads(shelf.read(f"{taken.path}/_manifest.json"))
     assert taken.path == f"c/t/{NAME}"
     assert found["source_offsets"] == taken.source_offsets == {"0": 4, "1": 9, "2": 6}
     assert found["output_offsets"] == {"0": 1004, "1": 1009, "2": 5}
@@ -95,7 +97,7 @@ def test_a_snapshot_stands_where_the_base_runs_end(
     begun = apply(ahead, [PlanFold(topic="t", partition=0, end=5, at_ms=NOW + 3_000)])
     later = published(begun, {0: 5})
     taken = snapshot.write_snapshot(spark, storage, shelf, later, "t", NAME, NOW + 10_000, EXTRA)
-    written = manifest.decode(shelf.read(f"{taken.path}/manifest.json"))
+    written = manifest.decode(shelf.read(f"{taken.path}/_manifest.json"))
     assert (written.source_offsets, written.records) == ({"0": 4, "1": 9, "2": 6}, 3)
     assert written.output_offsets == {"0": 1004, "1": 1009, "2": 5}
     assert written.resume_safe_until == manifest.iso(NOW + 3_000 + 60_000)
@@ -117,7 +119,28 @@ def test_latest_follows_and_what_the_catalog_does_not_name_goes(
     drops = snapshot.expired(state, "t", 1)
     assert [one.id for one in drops] == [names[1]]
     before = snapshot.standing(shelf, state, "t")
-    shelf.write(f"c/t/{names[0]}x/manifest.json", b"a newer owner's, made since")
-    assert snapshot.sweep(shelf, apply(state, drops), "t", before) == (names[0], names[1])
+    shelf.write(f"c/t/{names[0]}x/_manifest.json", b"a newer owner's, made since")
+    found = snapshot.judge(shelf, apply(state, drops), "t", before, [names[1]])
+    assert found.gone == {names[0]: "the catalog does not name it", names[1]: "beyond snapshot.retention.count"}
+    for name in found.gone:
+        snapshot.remove(shelf, f"c/t/{name}")
     shelf.delete_folder(f"c/t/{names[0]}x")
     assert shelf.list("c/t") == [names[2], "LATEST", "notes"]
+
+
+def test_the_recipe_for_spark(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it stands in docs/snapshots.md, with both ways to find the newest; `current` itself can be given too."""
+    topic = snapshots(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for resolved in recipes()[CHOICE]:
+        found = run(resolved, *recipes()["Spark"])["customers"].collect()
+        assert sorted((one["id"], one["value"]) for one in found) == [("ann", "a"), ("bob", "b")]
+    assert spark.read.parquet(f"file://{topic}/current").count() == 2
+
+
+def test_text_is_text_for_spark(spark: SparkSession, storage: LocalStorage, shelf: LocalStorage, folded: State) -> None:
+    """snapshot.string.columns make columns of Spark's type string."""
+    extra = replace(EXTRA, strings=frozenset({"key", "value"}))
+    taken = snapshot.write_snapshot(spark, storage, shelf, folded, "t", NAME, NOW, extra)
+    found = spark.read.parquet(f"file://{shelf.location}/{taken.path}/data").orderBy("partition", "offset")
+    assert [(one["key"], one["value"]) for one in found.collect()] == [("b", "1"), ("a", ""), ("a", "other")]

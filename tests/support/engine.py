@@ -114,4 +114,4 @@ def plain(batches: Iterable[pa.RecordBatch | pa.Table]) -> list[Row]:
 
 
 def manifest_of(shelf: Path, path: str) -> dict[str, Any]:
-    return json.loads((shelf / path / "manifest.json").read_text())
+    return json.loads((shelf / path / "_manifest.json").read_text())

@@ -44,6 +44,6 @@ def snapshot(place: Place) -> tuple[dict[str, Any], dict[tuple[int, bytes | None
     folder = newest(place)
     query = f"select partition, key, \"offset\", value from '{folder}/data/*.parquet'"
     rows = duckdb.connect().execute(query).fetchall()
-    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest = json.loads((folder / "_manifest.json").read_text())
     assert manifest["records"] == len(rows)
     return manifest, {(partition, key): (offset, value) for partition, key, offset, value in rows}

@@ -11,7 +11,7 @@ from compactor import requests
 from compactor.actions import AddPartition, AddTopic
 from compactor.catalog import Catalog
 from compactor.cleaner import Folded
-from compactor.errors import FoldError, QuarantinedError, StorageError
+from compactor.errors import FoldError, KeyfoldError, QuarantinedError, SnapshotError, StorageError
 from compactor.record import TopicPartition
 from compactor.testing import Clock, MemoryStorage
 from compactor.upkeep import Upkeep
@@ -116,9 +116,12 @@ def test_what_was_not_done_because_of_a_quarantine_is_told(
     assert (answer.ok, answer.message, len(kept.asked)) == (False, "One is set aside.", 1)
 
 
-def test_a_failure_that_may_pass_is_the_askers(storage: MemoryStorage, kept: Kept, answers: Answers) -> None:
-    """A store that does not answer now: message and action go to the asker."""
-    kept.fails = StorageError("No room.", "Make some.")
+@pytest.mark.parametrize("kind", [StorageError, SnapshotError])
+def test_a_failure_that_may_pass_is_the_askers(
+    storage: MemoryStorage, kept: Kept, answers: Answers, kind: type[KeyfoldError]
+) -> None:
+    """A store that does not answer now, a snapshot that cannot be taken: message and action go to the asker."""
+    kept.fails = kind("No room.", "Make some.")
     answer = _asked(storage, answers, SNAPSHOT)
     assert (answer.ok, answer.message, answer.action) == (False, "No room.", "Make some.")
 

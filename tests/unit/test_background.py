@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from compactor.cleaner import Round
-from compactor.errors import StorageError
+from compactor.errors import SnapshotError, StorageError
 from compactor.shelf import ShelfError
 from compactor.testing import Clock
 from connectors.background import FIRST_VACUUM_MS, SNAPSHOT_RETRY_SECONDS, VACUUM_EVERY_MS, Background, Rhythm
@@ -108,12 +108,13 @@ def test_once_takes_no_snapshot_by_the_clock() -> None:
     assert upkeep.did == []
 
 
-def test_a_snapshot_location_that_fails_ends_nothing() -> None:
+@pytest.mark.parametrize("error", [ShelfError("No space left."), SnapshotError("Another catalog's.")])
+def test_a_snapshot_that_fails_ends_nothing(error: Exception) -> None:
     """It is noted and waited for; rounds and vacuum go on in the same turn."""
     upkeep, clock = Upkeep(), Clock()
     thread, _ = background(upkeep, clock, Rhythm(initial_delay_ms=0, backoff_ms=0))
     upkeep.snapshots_due = True
-    upkeep.shelf_fails = ShelfError("No space left.")
+    upkeep.shelf_fails = error
     assert after(thread, clock, upkeep, VACUUM_EVERY_MS) == ["snapshot", "round", "vacuum"]
     assert upkeep.shelf_failures == [upkeep.shelf_fails]
     assert after(thread, clock, upkeep, 0) == ["round"]

@@ -107,7 +107,7 @@ def test_the_newest_snapshot_of_each_topic_is_shown() -> None:
     topic = AddTopic(topic="orders", topic_id="i", output=None, output_id=None)
     later = AddSnapshot(topic="orders", id="later", path="p", created_ms=1, source_offsets={}, records=0, bytes=0)
     assert SNAPSHOT.created_ms > later.created_ms
-    shown = description.topics(apply(State(), [topic, SNAPSHOT, later]))[0].newest_snapshot
+    shown = description.topics(apply(State(), [topic, SNAPSHOT, later]), {})[0].newest_snapshot
     assert shown is not None
     assert shown.id == later.id
 
@@ -174,6 +174,21 @@ def test_describe_shows_what_the_worker_said(tmp_path: Path) -> None:
     StatusFile(open_storage(str(tmp_path / "store")).sub(NAME)).write(status, 1_000, {"records_read": 7})
     found = _described(tmp_path)["status"]
     assert (found["state"], found["counters"], found["stale"]) == ("RUNNING", {"records_read": 7}, True)
+
+
+def test_describe_names_the_snapshots_of_another_catalog(tmp_path: Path) -> None:
+    """What stands in the topic's folder and is not this catalog's is for a person to know of: nothing removes it."""
+    keep(tmp_path, ROWS, (PUBLISH, SNAPSHOT))
+    shelf = tmp_path / "snapshots" / NAME / "orders"
+    for one in (SNAPSHOT.id, "20250101T000000Z-ab", "LATEST", "notes"):
+        (shelf / one / "data").mkdir(parents=True)
+    connector = connector_file(tmp_path, **{"snapshot.location": str(tmp_path / "snapshots")})
+    asked = ("describe", connector, "--worker", worker_file(tmp_path))
+    assert json.loads(invoke(*asked, "--json").stdout)["topics"][0]["other_snapshots"] == ["20250101T000000Z-ab"]
+    assert "of orders that are another catalog's, and left as they are: 20250101T000000Z-ab\n" in invoke(*asked).stdout
+    (shelf / SNAPSHOT.id).parent.rename(tmp_path / "away")
+    shelf.touch()
+    assert json.loads(invoke(*asked, "--json").stdout)["topics"][0]["other_snapshots"] == []
 
 
 def test_describe_shows_why_there_is_no_snapshot(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from connectors import operations
 from connectors.operations import SnapshotInfo
@@ -37,7 +38,16 @@ def test_snapshot_shows_what_was_taken(tmp_path: Path, monkeypatch: pytest.Monke
 def test_snapshot_as_json_has_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A list with an object for each topic."""
     (found,) = json.loads(_snapshot(tmp_path, monkeypatch, (TAKEN,), "--json"))
-    assert found == {"topic": "orders", "id": TAKEN.id, "path": TAKEN.path, "records": 4_043, "bytes": 123_456}
+    said = {"topic": "orders", "id": TAKEN.id, "path": TAKEN.path, "records": 4_043, "bytes": 123_456}
+    assert found == {**said, "other_snapshots": []}
+
+
+def test_snapshot_names_what_is_another_catalogs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Snapshots beside it that nothing removes are named, once for each topic."""
+    beside = replace(TAKEN, other_snapshots=("20250101T000000Z-cd",))
+    lines = _snapshot(tmp_path, monkeypatch, (TAKEN, beside)).splitlines()
+    named = "Snapshots of orders that are another catalog's, and left as they are: 20250101T000000Z-cd"
+    assert [line for line in lines if "another catalog" in line] == [named]
 
 
 def test_nothing_to_snapshot_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

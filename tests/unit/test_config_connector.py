@@ -12,6 +12,7 @@ from connectors.config import release
 from connectors.config.connector import ConnectorConfig, with_settings
 from connectors.config.faults import FaultyConfigError
 from connectors.config.keys import CONNECTOR_KEYS
+from connectors.engine_settings import engine_settings
 from connectors.errors import EXIT_CONFIG, ConfigError, exit_code
 
 LEAST: dict[str, Any] = {"name": "c", "connector.class": "keyfold.CompactedTopic", "topics": "t"}
@@ -61,6 +62,7 @@ def test_every_default_is_taken_when_it_is_written_out() -> None:
         ("on.data.loss", "SKIP", "on_data_loss", "skip"),
         ("max.offsets.per.trigger", "unlimited", "max_offsets_per_trigger", None),
         ("snapshot.location", "none", "snapshot_location", None),
+        ("snapshot.string.columns", "NONE", "snapshot_string_columns", frozenset()),
         ("errors.retry.timeout", 0, "errors_retry_timeout_ms", 0),
         ("retention.ms", "-1", "retention_ms", -1),
         ("tasks.max", "3", "tasks_max", 3),
@@ -71,6 +73,13 @@ def test_every_default_is_taken_when_it_is_written_out() -> None:
 def test_values_are_taken_as_connect_takes_them(key: str, given: object, attribute: str, value: object) -> None:
     """A number and its text are the same, blanks and the case of words do not count."""
     assert getattr(ConnectorConfig.model_validate(LEAST | {key: given}), attribute) == value
+
+
+@pytest.mark.parametrize(("given", "columns"), [("value", {"value"}), (" Value, KEY ", {"key", "value"})])
+def test_columns_of_text_reach_the_engine(given: str, columns: set[str]) -> None:
+    """In any order and case."""
+    config = ConnectorConfig.model_validate(LEAST | {"snapshot.location": "s", "snapshot.string.columns": given})
+    assert engine_settings(config).snapshot_strings == columns
 
 
 @pytest.mark.parametrize(
@@ -124,6 +133,12 @@ def test_values_are_taken_as_connect_takes_them(key: str, given: object, attribu
         ({"snapshot.location": "s3://b/x"}, "stores of the scheme s3: are not available yet"),
         ({"snapshot.location": "file://host/x"}, "a file: URL has no host"),
         ({"snapshot.interval.ms": 5}, "has no effect without snapshot.location"),
+        ({"snapshot.string.columns": "value"}, "snapshot.string.columns: has no effect without snapshot.location"),
+        (
+            {"snapshot.string.columns": "values", "snapshot.location": "s"},
+            '"values" is not allowed: allowed is none, or some of key, value with commas between them',
+        ),
+        ({"snapshot.string.columns": "key,key", "snapshot.location": "s"}, "names key more than once"),
         ({"restart.backoff.initial.ms": 9, "restart.backoff.max.ms": 8}, "is greater than restart.backoff.max.ms (8)"),
         ({"errors.deadletterqueue.topic.name": "d"}, "set errors.tolerance=all"),
         ({"errors.deadletterqueue.context.headers.enable": True}, "has no effect without"),

@@ -99,7 +99,7 @@ def _snapshot(folder: Path) -> Snapshot:
     values = [json.dumps({"carrier": carrier}).encode() for carrier in ("UA", "UA", "DL")]
     times = pa.array([1_357_034_400_000, 1_357_038_000_000, 0], pa.timestamp("ms", "UTC"))
     pq.write_table(pa.table({"value": pa.array(values, pa.binary()), "timestamp": times}), path / "data/a.parquet")
-    (path / "manifest.json").write_text(json.dumps({"records": 3, "files": [{}]}))
+    (path / "_manifest.json").write_text(json.dumps({"records": 3, "files": [{}]}))
     (path.parent / "LATEST").write_text(f"{path.name}\n")
     return Snapshot(path, 3, 1)
 

@@ -13,9 +13,12 @@ from compactor.policy import CompactionPolicy
 from compactor.snapshot import expired, snapshot_id
 from compactor.snapshotdata import TABLE
 from compactor.state import State
+from compactor.storage import MissingFileError
+from compactor.testing import MemoryStorage
 
 FULL = Manifest(
     connector="c",
+    catalog_id="cat",
     topic="t",
     output_topic="t.compacted",
     output_topic_id="o",
@@ -36,9 +39,10 @@ def test_a_manifest_reads_as_it_was_written() -> None:
     data = manifest.encode(FULL)
     assert manifest.decode(data) == FULL
     found = json.loads(data)
-    assert list(found)[:6] == [
+    assert list(found)[:7] == [
         "format_version",
         "connector",
+        "catalog_id",
         "topic",
         "output_topic",
         "output_topic_id",
@@ -47,6 +51,18 @@ def test_a_manifest_reads_as_it_was_written() -> None:
     assert list(found["source_offsets"]) == ["2", "10"]
     assert found["policy"]["cleanup.policy"] == "compact,delete"
     assert data.startswith(b'{\n  "format_version": 1')
+
+
+@pytest.mark.parametrize("name", manifest.NAMES)
+def test_a_manifest_is_read_by_its_old_name_too(name: str) -> None:
+    """`manifest.json`, as older snapshots have it, without the id of a catalog."""
+    shelf, old = MemoryStorage(), replace(FULL, catalog_id=None)
+    assert manifest.path_of(shelf, "c/t/1") is None
+    with pytest.raises(MissingFileError):
+        manifest.read(shelf, "c/t/1")
+    told = {key: value for key, value in json.loads(manifest.encode(old)).items() if key != "catalog_id"}
+    shelf.write(f"c/t/1/{name}", json.dumps(told).encode())
+    assert manifest.read(shelf, "c/t/1") == old
 
 
 @pytest.mark.parametrize("data", [b"{", b"{}", manifest.encode(replace(FULL, format_version=2))])

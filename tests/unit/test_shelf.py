@@ -5,100 +5,28 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 from msgspec.structs import replace
 
-from compactor import inspection, manifest, shelf, snapshot
-from compactor.actions import AddPartition, AddSnapshot, AddTopic, AnyAction, Append, Publish, SetBuckets
-from compactor.catalog import Catalog
+from compactor import manifest, shelf, shelfowner, snapshot
 from compactor.errors import StorageError
 from compactor.footers import DamagedFileError
-from compactor.isolation import Isolation
 from compactor.local import LocalStorage
-from compactor.log import OutputPoint
 from compactor.parquetfile import ParquetFile
-from compactor.policy import CompactionPolicy
-from compactor.settings import EngineSettings
 from compactor.shelf import Shelf, ShelfError, Trouble
-from compactor.snapshots import Snapshots
-from compactor.state import State
-from compactor.storage import Storage
-from compactor.testing import FailingStorage, MemoryStorage, lost
-from compactor.testing_outside import MemoryOutside
-from tests.support.catalogs import clean
-from tests.support.logs import run
-
-HOUR = 3_600_000
-SETTINGS = EngineSettings(
-    connector="c", policy=CompactionPolicy(), snapshot_interval_ms=HOUR, snapshot_retention_count=1
-)
-
-
-def full() -> None:
-    raise StorageError("Could not write: No space left on device.", "Free space, or move storage.location.")
-
-
-class World:
-    """A connector with something to take snapshots of, and a snapshot location that a test can let fail."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.storage = MemoryStorage()
-        self.place = FailingStorage(MemoryStorage())
-        self.catalog = Catalog.open(self.storage, "c")
-        self.catalog.take_over("test", 0)
-        added: list[AnyAction] = [
-            SetBuckets(count=1),
-            AddTopic(topic="t", topic_id="T", output="o", output_id="O"),
-            AddPartition(topic="t", partition=0, bucket=0, start=0),
-            Append(topic="t", partition=0, start=0, end=2, run=run(0, 2, 10)),
-            Publish(topic="t", partition=0, end=2, output=OutputPoint(2, 2)),
-            clean(2, "runs/1-base-x.parquet"),
-        ]
-        self.catalog.commit(lambda _: added, 0)
-        self.snapshots = self.begin()
-        monkeypatch.setattr(snapshot, "write_snapshot", self._written)
-        monkeypatch.setattr(inspection, "damage", None)
-
-    def begin(self) -> Snapshots:
-        """Another life."""
-        isolation = Isolation(self.storage, self.catalog)
-        outside = MemoryOutside(self.storage)
-        begun = Snapshots(cast("Any", None), isolation, outside, SETTINGS, self.place, frozenset)
-        begun.begin()
-        return begun
-
-    def take(self, now_ms: int) -> bool:
-        """As the thread behind publishing does it."""
-        if not self.snapshots.due(now_ms):
-            return False
-        try:
-            return bool(self.snapshots.take(now_ms))
-        except ShelfError as error:
-            self.snapshots.failed(error, now_ms)
-            return False
-
-    def latest(self) -> str:
-        return self.place.read("c/t/LATEST").decode().strip()
-
-    def complete(self) -> list[str]:
-        """The snapshots that have a manifest."""
-        return [info.path.split("/")[2] for info in self.place.walk("c") if info.path.endswith(manifest.NAME)]
-
-    def _written(
-        self, _spark: Any, _storage: Storage, place: Storage, _state: State, topic: str, name: str, now_ms: int, _x: Any
-    ) -> AddSnapshot:
-        path = f"c/{topic}/{name}"
-        place.write(f"{path}/data/1.parquet", b"data")
-        place.write(f"{path}/{manifest.NAME}", b"{}")
-        return AddSnapshot(topic=topic, id=name, path=path, created_ms=now_ms, source_offsets={}, records=0, bytes=0)
+from compactor.testing import FailingStorage, lost
+from tests.support.shelves import HOUR, World
 
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return World(monkeypatch)
+
+
+def full() -> None:
+    raise StorageError("Could not write: No space left on device.", "Free space, or move storage.location.")
 
 
 def test_snapshots_wait_longer_each_time_until_one_succeeds(world: World) -> None:
@@ -116,7 +44,7 @@ def test_snapshots_wait_longer_each_time_until_one_succeeds(world: World) -> Non
     assert found is not None
     assert (found.failures, found.since_ms, found.retry_ms) == (4, 0, 15 * 60_000)
     assert "No space left on device. Free space, or move snapshot.location." in found.error
-    assert world.place.walk("") == []
+    assert [info.path for info in world.place.walk("")] == [f"c/{shelfowner.NAME}"]
     assert not world.take(14 * 60_000)
     assert world.take(15 * 60_000)
     assert shelf.noted(world.storage) is None
@@ -142,7 +70,7 @@ def test_a_snapshot_that_is_in_the_catalog_is_taken(world: World) -> None:
     assert world.latest() == first
     world.snapshots.settle()
     assert world.latest() != first
-    world.place.before("delete", full)
+    world.place.before("delete", full, manifest.NAME)
     assert world.take(2 * HOUR)
     assert len(world.complete()) == 3
     assert world.take(3 * HOUR)
@@ -191,6 +119,7 @@ def test_every_refusal_of_the_location_is_told_from_the_stores_own(tmp_path: Pat
         "read": lambda: failing.read("a"),
         "create": lambda: failing.create("a", b""),
         "write": lambda: failing.write("a", b""),
+        "link": lambda: failing.link("a", "b"),
         "list": lambda: failing.list(""),
         "walk": lambda: failing.walk(""),
         "unfinished": lambda: failing.unfinished(""),

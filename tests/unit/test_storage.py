@@ -68,6 +68,53 @@ def test_walk_is_all_files_below(storage: Storage) -> None:
     assert storage.walk("absent") == []
 
 
+def test_a_link_leads_on_or_is_left_out(storage: Storage) -> None:
+    """A name leads to a folder, and elsewhere once it is linked anew; a store without links says so, and has none."""
+    for number in (b"1", b"2"):
+        storage.write(f"t/{number.decode()}/data/x", number)
+        if not storage.link("t/current", f"t/{number.decode()}/data"):
+            assert "current" not in storage.list("t")
+            continue
+        assert storage.link("t/current", f"t/{number.decode()}/data")
+        assert storage.read("t/current/x") == number
+        assert not [info for info in storage.walk("") if "current" in info.path]
+        assert storage.unfinished("") == []
+
+
+def test_a_link_moves_with_its_folder(tmp_path: Path) -> None:
+    """It is relative: a snapshot location that is moved or mounted elsewhere still has its `current`."""
+    storage = LocalStorage(str(tmp_path / "here"))
+    storage.write("t/1/data/x", b"1")
+    assert storage.link("t/current", "t/1/data")
+    (tmp_path / "here").rename(tmp_path / "there")
+    assert (tmp_path / "there/t/current/x").read_bytes() == b"1"
+
+
+def test_a_link_replaces_no_folder(tmp_path: Path) -> None:
+    """What somebody else has made under that name stays, and the error says what is in the way."""
+    storage = LocalStorage(str(tmp_path))
+    storage.write("t/current/mine", b"1")
+    with pytest.raises(StorageError, match=r"t/current.* A folder stands where"):
+        storage.link("t/current", "t/1/data")
+    assert storage.read("t/current/mine") == b"1"
+
+
+def test_a_file_system_without_links_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As vfat: the name is left out; what is refused for another reason is an error."""
+    for number, answer in ((errno.EPERM, False), (errno.EROFS, None)):
+        failing = OSError(number, os.strerror(number))
+
+        def refuse(*_: object, error: OSError = failing) -> None:
+            raise error
+
+        monkeypatch.setattr(Path, "symlink_to", refuse)
+        if answer is None:
+            with pytest.raises(StorageError, match="Mount it writable"):
+                LocalStorage(str(tmp_path)).link("t/current", "t/1/data")
+        else:
+            assert LocalStorage(str(tmp_path)).link("t/current", "t/1/data") is answer
+
+
 def test_delete_twice(storage: Storage) -> None:
     """Removing what is absent is fine, file or folder."""
     storage.write("f/a", b"")
