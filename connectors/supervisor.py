@@ -142,7 +142,7 @@ class Supervisor:
         life = self._begin()
         pipeline = self._pipeline = Pipeline(spark, *self._made_of)
         try:
-            pipeline.run(life, once=once, known=self._catalog and self._catalog.state.catalog_id)
+            pipeline.run(life, once=once, known=None if self._catalog is None else self._catalog.state.catalog_id)
         except Exception as error:  # noqa: BLE001  # whatever it was, it ends this connector only
             found = unwrap(error) or error
             if not life.is_set() or isinstance(found, FencedError):

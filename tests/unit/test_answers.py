@@ -122,7 +122,12 @@ def test_what_is_carried_out_cannot_be_taken_back(storage: MemoryStorage, kept: 
     """Its asker is told that it goes on."""
     back: list[bool] = []
     request = requests.leave(storage, CLEAN, 1)
-    kept.fold = lambda *_: back.append(requests.withdraw(storage, request.id)) or (DONE,)  # type: ignore[method-assign, func-returns-value]
+
+    def fold(*_: object) -> tuple[Folded, ...]:
+        back.append(requests.withdraw(storage, request.id))
+        return (DONE,)
+
+    kept.fold = fold  # type: ignore[method-assign, assignment]
     answers.answer()
     answer = requests.answered(storage, request.id)
     assert answer is not None

@@ -43,7 +43,7 @@ class Asker:
                 meanwhile(one.id)
             return wait(period, event)
 
-        self.clock.wait = noted  # type: ignore[method-assign]
+        self.clock.wait = noted  # type: ignore[method-assign, assignment]
         wanted = Request(id="", kind=CLEAN, asked_ms=NOW, topic="t", partition=1)
         return ask(self.storage, "c", wanted, Patience(seconds, self.told.append), self.clock)
 
@@ -88,10 +88,10 @@ def test_who_has_waited_long_enough_takes_the_request_back(asker: Asker) -> None
 
 def test_what_the_worker_has_begun_goes_on(asker: Asker) -> None:
     """Whoever waits no longer is told so; the worker may still answer."""
-    begun: list[str] = []
     with pytest.raises(UnreachableError, match="has begun it, and goes on with `clean`"):
-        asker.ask(lambda one: begun or (begun.append(one), requests.begin(asker.storage, one)), seconds=5)
-    assert requests.answer(asker.storage, begun[0], Answer(ok=True))
+        asker.ask(lambda one: requests.begin(asker.storage, one), seconds=5)
+    (begun,) = asker.left()
+    assert requests.answer(asker.storage, begun.id, Answer(ok=True))
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,12 @@ def test_a_connector_has_worked_when_it_has_nothing_to_do(
 ) -> None:
     """For a while, in which nothing failed; a step that does not end proves nothing."""
     running.life.engine.is_idle.side_effect = lambda: running.clock.now_ms() >= busy_until_ms
-    running.catalog.refresh.side_effect = lambda: running.clock.now_ms() < ran_ms - FENCE_CHECK_MS or running.stop.ask()
+
+    def look() -> None:
+        if running.clock.now_ms() >= ran_ms - FENCE_CHECK_MS:
+            running.stop.ask()
+
+    running.catalog.refresh.side_effect = look
     running.watch()
     assert running.pipeline.worked is worked
 

@@ -83,6 +83,7 @@ class Ground:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.clock = Clock(0)
         self.asked: list[float] = []
+        self.request = ""
         self.answering: Callable[[float], bool] = lambda _: True
         worker = load_worker(worker_file(folder))
         config = load_connector(connector_file(folder), worker).config
@@ -110,9 +111,16 @@ class Ground:
             self.one._run(cast("Any", None), once=False)
         return self.lives
 
-    def ask(self, kind: str) -> str:
-        """Leaves a request; its id."""
-        return requests.leave(self.storage, kind, self.clock.now_ms()).id
+    def ask(self, kind: str, after: float = 0) -> None:
+        """Leaves a request, once, when the clock is that far."""
+        if not self.request and self.clock.monotonic() >= after:
+            self.request = requests.leave(self.storage, kind, self.clock.now_ms()).id
+
+    def answer(self) -> requests.Answer:
+        """What was answered to it."""
+        found = requests.answered(self.storage, self.request)
+        assert found is not None
+        return found
 
     def _ask(self) -> bool:
         self.asked.append(self.clock.monotonic())
@@ -239,10 +247,8 @@ def test_a_connector_that_waits_is_alive(ground: Ground) -> None:
 
 def test_what_is_asked_of_a_connector_that_waits_is_answered(ground: Ground) -> None:
     """With its error and the time of its restart; a command that heard nothing would wait for all of it."""
-    asked: list[str] = []
-    ground.run(*[(0, AWAY)] * 6, at=lambda now: asked or now < 20 or asked.append(ground.ask("clean")))
-    answer = requests.answered(ground.storage, asked[0])
-    assert answer is not None
+    ground.run(*[(0, AWAY)] * 6, at=lambda _: ground.ask("clean", after=20))
+    answer = ground.answer()
     assert (answer.ok, str(AWAY) in answer.message) == (False, True)
     assert "is FAILED, and is started again at 1970-01-01T00:00:31Z" in answer.message
 
@@ -250,53 +256,43 @@ def test_what_is_asked_of_a_connector_that_waits_is_answered(ground: Ground) -> 
 @pytest.mark.parametrize("error", [AWAY, CatalogError("Damaged.")])
 def test_a_failed_connector_is_restarted_on_request(ground: Ground, error: Exception) -> None:
     """At once, also where only an operator could say so; the answer comes when it runs."""
-    asked: list[str] = []
-    lives = ground.run(
-        *[(0, AWAY)] * 8, (0, error), at=lambda now: asked or now < 300 or asked.append(ground.ask("restart"))
-    )
+    lives = ground.run(*[(0, AWAY)] * 8, (0, error), at=lambda _: ground.ask("restart", after=300))
     assert lives.began[-1] <= 302
-    answer = requests.answered(ground.storage, asked[0])
-    assert answer is not None
+    answer = ground.answer()
     assert (answer.ok, answer.result) == (True, {"state": "RUNNING"})
 
 
 def test_a_restart_that_fails_says_so(ground: Ground) -> None:
     """The answer holds the new error."""
-    asked: list[str] = []
     again = CatalogError("Still damaged.")
 
-    def look(now: float) -> None:
-        if not asked:
-            asked.append(ground.ask("restart"))
-        elif requests.answered(ground.storage, asked[0]):
+    def look(_: float) -> None:
+        if ground.request and requests.answered(ground.storage, ground.request):
             ground.one.ask_to_stop()
+        ground.ask("restart")
 
     ground.run((0, CatalogError("Damaged.")), (0, again), at=look, comes_up=False)
-    answer = requests.answered(ground.storage, asked[0])
-    assert answer is not None
+    answer = ground.answer()
     assert (answer.ok, str(again) in answer.message) == (False, True)
 
 
-def test_a_running_connector_is_restarted_on_request(ground: Ground) -> None:
+def test_a_running_connector_is_restarted_on_request(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its life ends as with any stop, and another begins at once; that is no failure."""
-    asked: list[str] = []
     seen: list[bool] = []
-    ground.one._newer_owner = lambda: seen.append(ground.one._gives_up)  # type: ignore[method-assign, func-returns-value]
-    lives = ground.run((5_000, AWAY), during=lambda: asked or asked.append(ground.ask("restart")))
+    monkeypatch.setattr(ground.one, "_newer_owner", lambda: seen.append(ground.one._gives_up))
+    lives = ground.run((5_000, AWAY), during=lambda: ground.ask("restart"))
     assert seen == [False]  # a worker whose connectors have all given up ends
     assert _pauses(lives, 5_000) == [0]
     assert (ground.one.error, ground.one._status.failures) == (None, 0)
-    answer = requests.answered(ground.storage, asked[0])
-    assert answer is not None
-    assert answer.ok
+    assert ground.answer().ok
 
 
 def test_a_life_is_the_restart_that_was_asked_for_before_it(ground: Ground) -> None:
     """A worker that has just been started does not start its connectors twice."""
-    asked = ground.ask("restart")
+    ground.ask("restart")
     lives = ground.run((5_000, AWAY))
     assert _pauses(lives, 5_000) == [1]
-    assert requests.answered(ground.storage, asked)
+    assert ground.answer().ok
 
 
 def test_whoever_was_taken_over_while_it_waited_ends(ground: Ground) -> None:
