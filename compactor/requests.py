@@ -1,11 +1,12 @@
 """Requests to a live worker, by commands that run beside it: files, because the store is all that both surely share.
 
-    requests/<id>.json        what is asked; made exclusively by `leave`
-    requests/<id>.done.json   the answer; made exclusively by `answer`, by the worker or by an asker who gives up
+    requests/<id>.json         what is asked; made exclusively by `leave`
+    requests/<id>.begun.json   who was first: a worker that carries it out (`begin`), or the asker (`withdraw`)
+    requests/<id>.done.json    the answer; made exclusively by `answer`
 
-So each request has one answer. The worker carries a request out and then answers it; if it dies in between, the next
-worker carries it out again: what is asked for must bear that. An asker who stops waiting answers it himself
-(`withdraw`); False tells him that the worker was first.
+So each request has one answer, and what its asker has taken back is never carried out. A worker that dies between the
+two files leaves the request to the next one, which carries it out again: what is asked for must bear that. A request
+whose asker ended without a word is taken back for him once his time is over (`pending`).
 """
 
 from __future__ import annotations
@@ -20,18 +21,25 @@ from compactor.errors import StorageError
 from compactor.storage import FileInfo, MissingFileError, Storage
 
 FOLDER: Final = "requests"
+GRACE_MS: Final = 30_000
+"""So much may the clocks of asker and worker differ."""
 _ASKED: Final = ".json"
+_BEGUN: Final = ".begun.json"
 _DONE: Final = ".done.json"
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """What a command asks of the worker: `kind` is the command's name; None for topic and partition is all."""
+    """What a command asks of the worker: `kind` is the command's name; None for topic and partition is all.
+
+    Its asker waits until `until_ms`; None: for ever.
+    """
 
     id: str
     kind: str
     asked_ms: int
     topic: str | None = None
     partition: int | None = None
+    until_ms: int | None = None
 
 
 class Answer(Struct, frozen=True, kw_only=True):
@@ -43,21 +51,51 @@ class Answer(Struct, frozen=True, kw_only=True):
     result: dict[str, Any] = {}
 
 
-def leave(storage: Storage, kind: str, now_ms: int, topic: str | None = None, partition: int | None = None) -> Request:
+WITHDRAWN: Final = Answer(ok=False, message="The request was withdrawn.")
+
+
+def leave(
+    storage: Storage,
+    kind: str,
+    now_ms: int,
+    topic: str | None = None,
+    partition: int | None = None,
+    until_ms: int | None = None,
+) -> Request:
     """Leaves a request in the connector's folder `storage`. Raises StorageError."""
     name = f"{now_ms:014d}-{secrets.token_hex(4)}"
-    request = Request(id=name, kind=kind, asked_ms=now_ms, topic=topic, partition=partition)
+    request = Request(id=name, kind=kind, asked_ms=now_ms, topic=topic, partition=partition, until_ms=until_ms)
     if not storage.create(_asked(name), msgspec.json.encode(request)):
         raise StorageError(f"{storage.location}/{_asked(name)} exists already.", "Try again.")
     return request
 
 
-def pending(storage: Storage) -> tuple[Request, ...]:
-    """The requests without an answer, the oldest first. One that cannot be read is answered so. Raises StorageError."""
+def pending(storage: Storage, now_ms: int) -> tuple[Request, ...]:
+    """The requests without an answer, the oldest first. Raises StorageError.
+
+    One that cannot be read is answered so; one whose time is over is taken back, as nobody waits for it.
+    """
     names = set(storage.list(FOLDER))
-    asked = sorted(name for name in names if name.endswith(_ASKED) and not name.endswith(_DONE))
+    asked = sorted(name for name in names if name.endswith(_ASKED) and not name.endswith((_DONE, _BEGUN)))
     ids = [name.removesuffix(_ASKED) for name in asked if name.removesuffix(_ASKED) + _DONE not in names]
-    return tuple(found for name in ids if (found := _read(storage, name)))
+    found = [request for name in ids if (request := _read(storage, name))]
+    over = [one for one in found if one.until_ms is not None and now_ms > one.until_ms + GRACE_MS]
+    for one in over:
+        answer(storage, one.id, WITHDRAWN)
+    return tuple(one for one in found if one not in over)
+
+
+def begin(storage: Storage, request_id: str) -> bool:
+    """Whether a request is the worker's to carry out; False where its asker has taken it back. Raises StorageError."""
+    if storage.create(_begun(request_id), msgspec.json.encode({"withdrawn": False})):
+        return True
+    try:
+        withdrawn = b"true" in storage.read(_begun(request_id))
+    except MissingFileError:  # the vacuum has removed it, with its answer
+        return False
+    if withdrawn:  # by an asker who had no time to say so
+        answer(storage, request_id, WITHDRAWN)
+    return not withdrawn
 
 
 def answer(storage: Storage, request_id: str, given: Answer) -> bool:
@@ -76,16 +114,20 @@ def answered(storage: Storage, request_id: str) -> Answer | None:
 
 
 def withdraw(storage: Storage, request_id: str) -> bool:
-    """Takes a request back; False where it has been answered. A worker may be at it: its answer comes too late then."""
-    return answer(storage, request_id, Answer(ok=False, message="The request was withdrawn."))
+    """Takes a request back: nobody will carry it out. False where a worker has begun or answered it.
+
+    Raises StorageError.
+    """
+    first = storage.create(_begun(request_id), msgspec.json.encode({"withdrawn": True}))
+    return first and answer(storage, request_id, WITHDRAWN)
 
 
 def answered_before(storage: Storage, before_ms: int) -> list[FileInfo]:
-    """The files of requests that were answered before `before_ms`, each request ahead of its answer."""
+    """The files of requests that were answered before `before_ms`, the answer of each as the last."""
     files = {info.path: info for info in storage.walk(FOLDER)}
     old = [info for info in files.values() if info.path.endswith(_DONE) and info.modified_ms < before_ms]
-    asked = [files.get(info.path.removesuffix(_DONE) + _ASKED) for info in old]
-    return [info for pair in zip(asked, old, strict=True) for info in pair if info]
+    stems = [info.path.removesuffix(_DONE) for info in old]
+    return [info for stem in stems for ending in (_ASKED, _BEGUN, _DONE) if (info := files.get(stem + ending))]
 
 
 def _read(storage: Storage, name: str) -> Request | None:
@@ -101,6 +143,10 @@ def _read(storage: Storage, name: str) -> Request | None:
 
 def _asked(request_id: str) -> str:
     return f"{FOLDER}/{request_id}{_ASKED}"
+
+
+def _begun(request_id: str) -> str:
+    return f"{FOLDER}/{request_id}{_BEGUN}"
 
 
 def _done(request_id: str) -> str:

@@ -20,6 +20,8 @@ from connectors.clock import Clock
 SNAPSHOT: Final = "snapshot"
 CLEAN: Final = "clean"
 RELEASE: Final = "release"
+RESTART: Final = "restart"
+"""What a connector's supervisor answers (`desk.py`), not a life of it."""
 
 _log = structlog.get_logger()
 
@@ -35,7 +37,9 @@ class Answers:
 
     def answer(self) -> None:
         """Carries out every request that waits. Raises what ends a connector anyway (StorageError, FencedError)."""
-        for request in requests.pending(self._storage):
+        for request in requests.pending(self._storage, self._clock.now_ms()):
+            if request.kind == RESTART or not requests.begin(self._storage, request.id):
+                continue
             _log.info("request", kind=request.kind, id=request.id)
             try:
                 answer = self._try(request)

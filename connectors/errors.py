@@ -4,6 +4,7 @@ KeyfoldError (compactor.errors)
 ├── UsageError                    2  the command line makes no sense
 ├── ConfigError                   3  a worker or connector file is wrong
 ├── UnreachableError              4  broker did not answer in time; retriable
+│   └── NoAnswerError                no broker has let a client in, before anything was asked of it
 ├── ConnectorError                1  a connector FAILED; an operator decides
 │   ├── SourceMissingError           a named source topic does not exist (yet); retriable
 │   ├── DataLossError                source records are gone before they were read (on.data.loss)
@@ -46,6 +47,10 @@ class UnreachableError(KeyfoldError):
     """The broker did not answer in time."""
 
     retriable = True
+
+
+class NoAnswerError(UnreachableError):
+    """No broker has let a client in: nothing was asked of them yet."""
 
 
 class ConnectorError(KeyfoldError):

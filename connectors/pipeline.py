@@ -54,13 +54,15 @@ _log = structlog.get_logger()
 POLL_SECONDS: Final = 0.1
 TICK_MS: Final = 500
 FENCE_CHECK_MS: Final = 5_000
+IDLE_S: Final = 10.0
 TOPICS_CHECK_MS: Final = 30_000
 
 
 class Pipeline:
     """One life of one connector: what is needed to run it, from take-over to stop.
 
-    `catalog_id` is the catalog that it works on, None until it has taken over.
+    `catalog` is the one that it works on, None until it has taken over. `worked`: it has taken a micro-batch in and
+    published what was due with it, or had nothing to do for IDLE_S.
     """
 
     def __init__(
@@ -73,7 +75,8 @@ class Pipeline:
         report: Callable[[dict[str, int]], None],
         lock: owner.OwnerLock | None = None,
     ) -> None:
-        self.catalog_id: str | None = None
+        self.catalog: Catalog | None = None
+        self.worked = False
         self._spark = spark
         self._connector = connector
         self._clock = clock
@@ -81,12 +84,14 @@ class Pipeline:
         self._report = report
         self._storage = connector_storage(worker, connector.name)
         self._clients = ClientSettings.of(worker, connector)
+        self._own_lock = lock is None
         self._lock = lock or owner.OwnerLock(self._storage)
         self._rhythm = Rhythm(
             initial_delay_ms=worker.log_cleaner_initial_delay_ms, backoff_ms=worker.log_cleaner_backoff_ms
         )
         self._locked = False
         self._due: dict[str, float] = {}
+        self._idle_from = clock.monotonic()
         self._failure: Exception | None = None
         self._total: int | None = None
 
@@ -139,12 +144,13 @@ class Pipeline:
     def begin(self, stack: ExitStack, known: str | None = None) -> Life:
         """Steps T1 to T3 on the catalog `known`, and the engine on what they found."""
         self._observer.stage(self._connector.name, "taking over")
-        stack.callback(self._lock.release)
+        if self._own_lock:  # else whoever gave it holds it for longer than this life
+            stack.callback(self._lock.release)
         self._claim(0)  # first, so that a command finds a worker here, not one to take over from
         self._warn_of_another()
         now_ms = self._clock.now_ms()
         owned = take_over(self._storage, self._connector, self._clients, self._tasks_max(), now_ms, known)
-        self.catalog_id = owned.catalog.state.catalog_id
+        self.catalog = owned.catalog
         self._claim(owned.catalog.epoch)
         life = self._life(owned)
         stack.callback(owned.gateway.close)
@@ -201,6 +207,7 @@ class Pipeline:
                 # A short text: Spark looks through it with a pattern, which a whole trace of Java's takes too deep.
                 message = f"Connector {self._connector.name}: the micro-batch was not taken: {type(error).__name__}."
                 raise PublishInterruptedError(message, "The connector says why.") from None
+            self.worked = True
             self._show(engine)
 
     def _show(self, engine: Engine) -> None:
@@ -218,6 +225,7 @@ class Pipeline:
         catalog.
         """
         epoch = life.owned.catalog.epoch
+        self._idle_from = self._clock.monotonic()
         while query.isActive and not self._clock.wait(POLL_SECONDS, stop):
             self._raise_failure(parts)
             if not self._every("tick", TICK_MS):
@@ -227,11 +235,18 @@ class Pipeline:
                 life.owned.catalog.refresh()  # an idle owner commits nothing: it has to look whether it still is it
             elif not self._locked:
                 self._claim(epoch)
+            self._note_idle(life.engine)
             self._show(life.engine)
         if not stop.is_set():
             self._raise_failure(parts)
             if error := query.exception():
                 raise error
+
+    def _note_idle(self, engine: Engine) -> None:
+        now = self._clock.monotonic()
+        if not engine.is_idle():
+            self._idle_from = now
+        self.worked |= now - self._idle_from >= IDLE_S
 
     def _raise_failure(self, parts: tuple[Background | Breakable, ...]) -> None:
         for failure in (self._failure, *(part.failure for part in parts)):

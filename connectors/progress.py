@@ -20,7 +20,8 @@ from connectors.terminal import is_terminal
 if TYPE_CHECKING:
     from rich.progress import Progress, Task
 
-LINE_EVERY_S: Final = 5.0
+LINES_AFTER_S: Final = (5.0, 10.0, 20.0, 40.0, 60.0)
+"""The pauses between the lines of one stage; the last of them from then on."""
 COUNTS_EVERY_S: Final = 60.0
 
 log = structlog.get_logger(__name__)
@@ -56,22 +57,31 @@ class NullObserver:
 
 
 class Throttle:
-    """Lets the first of a kind through, and then one each `seconds`; safe to call from any thread."""
+    """Lets the first of a kind through, and the next ones after these pauses, in seconds, the last of them for ever.
 
-    def __init__(self, clock: Clock, seconds: float) -> None:
+    Safe to call from any thread.
+    """
+
+    def __init__(self, clock: Clock, *pauses: float) -> None:
         self._clock = clock
-        self._seconds = seconds
-        self._last: dict[Hashable, float] = {}
+        self._pauses = pauses
+        self._next: dict[Hashable, tuple[float, int]] = {}
         self._lock = threading.Lock()
 
     def ready(self, kind: Hashable) -> bool:
-        """Whether it is time again for `kind`; if so, its time starts anew."""
+        """Whether it is time again for `kind`; if so, its next pause begins."""
         now = self._clock.monotonic()
         with self._lock:
-            due = now - self._last.get(kind, float("-inf")) >= self._seconds
-            if due:
-                self._last[kind] = now
-        return due
+            due, count = self._next.get(kind, (now, 0))
+            if now < due:
+                return False
+            self._next[kind] = now + self._pauses[min(count, len(self._pauses) - 1)], count + 1
+            return True
+
+    def begin(self, kind: Hashable) -> None:
+        """The next of `kind` is a first one."""
+        with self._lock:
+            self._next.pop(kind, None)
 
 
 class Counts:
@@ -102,10 +112,10 @@ class Counts:
 
 
 class LineObserver:
-    """A log line when a stage begins, one each few seconds while it goes on, one a minute with the counts."""
+    """A log line when a stage begins, rarer and rarer ones while it goes on, one a minute with the counts."""
 
     def __init__(self, clock: Clock) -> None:
-        self._lines = Throttle(clock, LINE_EVERY_S)
+        self._lines = Throttle(clock, *LINES_AFTER_S)
         self._counts = Counts(clock)
         self._stages: dict[str, str] = {}
         self._shown: dict[str, tuple[str, int]] = {}
@@ -114,10 +124,11 @@ class LineObserver:
         """Logs `name`, unless it is what the connector was at already."""
         if self._stages.get(connector) != name:
             self._stages[connector] = name
+            self._lines.begin((connector, name))
             log.debug("stage", connector=connector, stage=name)
 
     def progress(self, connector: str, stage: str, done: int, total: int | None, unit: str) -> None:
-        """Logs how far `stage` is, at most every LINE_EVERY_S, and only when it has got further."""
+        """Logs how far `stage` is: soon, then once a minute, and only when it has got further."""
         if not done and not total:
             return
         if self._shown.get(connector) != (stage, done) and self._lines.ready((connector, stage)):

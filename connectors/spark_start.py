@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+# Takes a lock before each fork and releases it after. PySpark forks the JVM off while the main thread imports, and a
+# module that is imported between the two releases what it never took: "RuntimeError: release unlocked lock" on stderr.
+import concurrent.futures.thread  # noqa: F401
 import os
 import threading
 from collections.abc import Mapping

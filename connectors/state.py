@@ -6,7 +6,6 @@ Connect's clients break on any other word, so detail goes beside the state, neve
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -26,9 +25,6 @@ class ConnectorState(StrEnum):
     RESTARTING = "RESTARTING"
 
 
-WELL_MS: Final = 60_000
-
-
 class Backoff(Struct, frozen=True):
     """`restart.backoff.initial.ms` and `restart.backoff.max.ms`."""
 
@@ -38,15 +34,6 @@ class Backoff(Struct, frozen=True):
     def delay_ms(self, failures: int) -> int:
         """How long to wait after the `failures`th failure in a row (from 1): doubled each time, capped."""
         return min(self.max_ms, self.initial_ms * 2 ** min(failures - 1, 40))
-
-    def well_ms(self, failures: int) -> int:
-        """How long a connector runs after its `failures`th failure before that counts as over.
-
-        Twice the last wait, a minute at least: so one that fails again and again waits longer and longer, whether it
-        does so at once or after some good micro-batches, and one that fails now and then loses a third of its time
-        at most.
-        """
-        return max(WELL_MS, 2 * self.delay_ms(failures))
 
 
 class Status(Struct, frozen=True):
@@ -58,16 +45,16 @@ class Status(Struct, frozen=True):
     next_restart_ms: int | None = None
 
 
-def running(status: Status, ran_ms: int, backoff: Backoff) -> Status:
-    """The connector has run for `ran_ms` since it was started; failures count until that is long enough."""
-    over = status.failures and ran_ms >= backoff.well_ms(status.failures)
-    failures = 0 if over else status.failures
+def running(status: Status, *, worked: bool) -> Status:
+    """The connector runs; once it has `worked` since it was started, its next failure is the first in a row again."""
+    failures = 0 if worked else status.failures
     return replace(status, state=ConnectorState.RUNNING, error=None, failures=failures, next_restart_ms=None)
 
 
 def starting(status: Status) -> Status:
     """The connector is being started, the first time or again."""
-    state = ConnectorState.RESTARTING if status.failures else ConnectorState.UNASSIGNED
+    first = status.state is ConnectorState.UNASSIGNED
+    state = ConnectorState.UNASSIGNED if first else ConnectorState.RESTARTING
     return replace(status, state=state, next_restart_ms=None)
 
 

@@ -21,13 +21,20 @@ class StatusFile:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._counters: Mapping[str, int] = {}
+        self._since_ms: int | None = None
         self._last: tuple[Status, int] | None = None
 
-    def write(self, status: Status, now_ms: int, counters: Mapping[str, int] | None = None) -> None:
-        """Writes `status`; a store that is away must not fail a connector for the sake of its status."""
-        self._counters = counters if counters is not None else self._counters
+    def write(
+        self, status: Status, now_ms: int, counters: Mapping[str, int] | None = None, since_ms: int | None = None
+    ) -> bool:
+        """Writes `status`, with what was counted since `since_ms`; False where the store does not take it.
+
+        That must not fail a connector: it is only its status.
+        """
+        if counters is not None:
+            self._counters, self._since_ms = counters, since_ms
         if self._last and self._last[0] == status and now_ms - self._last[1] < WRITE_EVERY_MS:
-            return
+            return True
         self._last = (status, now_ms)
         body = {
             "state": status.state,
@@ -35,12 +42,15 @@ class StatusFile:
             "failures": status.failures,
             "next_restart_ms": status.next_restart_ms,
             "counters": dict(self._counters),
+            "counted_since_ms": self._since_ms,
             "updated_ms": now_ms,
         }
         try:
             self._storage.write(NAME, msgspec.json.format(msgspec.json.encode(body), indent=2))
         except StorageError:
             self._last = None
+            return False
+        return True
 
 
 def read(storage: Storage) -> dict[str, object] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -13,6 +14,10 @@ from compactor.state import State
 from compactor.storage import Storage
 from connectors.config.connector import ConnectorConfig
 from connectors.config.worker import WorkerConfig
+from connectors.errors import UsageError
+
+if TYPE_CHECKING:
+    from compactor.catalog import Catalog
 
 _log = structlog.get_logger()
 
@@ -50,3 +55,16 @@ def other_snapshots(connector: ConnectorConfig, state: State) -> dict[str, tuple
         for topic in sorted(state.topics):
             found[topic] = snapshot.others(shelf, state, topic)
     return found
+
+
+def kept_catalog(storage: Storage, connector: str) -> Catalog:
+    """The catalog in `storage`, for a command that is about what it keeps. Raises UsageError where that is nothing."""
+    from compactor.catalog import Catalog
+
+    catalog = Catalog.open(storage, connector)
+    if not catalog.state.logs:
+        raise UsageError(
+            f"Connector {connector} keeps nothing yet: there is no partition of it in {storage.location}.",
+            "Run it first: keyfold run CONNECTOR.json --once reads what is there now.",
+        )
+    return catalog

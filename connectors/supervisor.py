@@ -1,28 +1,48 @@
-"""One connector's thread: runs its pipeline, and starts it again with back-off where that can help."""
+"""One connector's thread: runs its pipeline, and starts it again with back-off where that can help.
+
+From `hold` until it has ended the process holds the connector's `owner.lock`, whatever state the connector is in: a
+connector that waits for its restart, or that FAILED until somebody restarts it, is in the hands of a worker that lives.
+"""
 
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from compactor.errors import FencedError
+from compactor import owner
+from compactor.errors import CatalogError, FencedError, StorageError
 from compactor.faults import unwrap
+from compactor.requests import Answer
+from compactor.verdict import moment
 from connectors import spark as sparks
 from connectors import state
 from connectors.clock import Clock
 from connectors.config.connector import ConnectorConfig
 from connectors.config.worker import WorkerConfig
+from connectors.desk import RUNNING, Desk
+from connectors.errors import NoAnswerError, SparkGoneError
+from connectors.outage import Outage, brokers_answer
 from connectors.pipeline import Pipeline
 from connectors.progress import Observer
-from connectors.state import Backoff, Status
-from connectors.status import WRITE_EVERY_MS, StatusFile
+from connectors.state import Backoff, ConnectorState, Status
+from connectors.status import StatusFile
 from connectors.stopping import Stop
 from connectors.stores import connector_storage, warn_of_readers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from compactor.catalog import Catalog
+
+POLL_S: Final = 1.0
+"""How often whoever waits for a restart looks at requests, and at the store."""
+ASK_EVERY_S: Final = 2.0
+"""How often brokers that do not answer are asked again; below FENCE_CHECK_S, and a take-over fits into what is left."""
+FENCE_CHECK_S: Final = 5.0
 
 _log = structlog.get_logger()
 
@@ -32,20 +52,41 @@ class Supervisor:
 
     def __init__(self, worker: WorkerConfig, connector: ConnectorConfig, clock: Clock, observer: Observer) -> None:
         self.error: BaseException | None = None
-        self._made_of = (worker, connector, clock, observer, self._report)
+        storage = connector_storage(worker, connector.name)
+        self._lock = owner.OwnerLock(storage)
+        self._made_of = (worker, connector, clock, observer, self._report, self._lock)
         self._name = connector.name
         self._clock = clock
         self._backoff = Backoff(connector.restart_backoff_initial_ms, connector.restart_backoff_max_ms)
-        self._file = StatusFile(connector_storage(worker, connector.name))
+        self._graceful_s = worker.task_shutdown_graceful_timeout_ms / 1000
+        self._file = StatusFile(storage)
+        self._desk = Desk(storage, clock)
+        self._brokers_answer = partial(brokers_answer, worker, connector)
         warn_of_readers(worker, connector.name)
         self._status = Status()
-        self._stop = Stop()
         self._thread = threading.Thread(target=lambda: None)
-        self._catalog_id: str | None = None
-        self._ran_from: float | None = None
+        self._stop = Stop()
+        self._life = Stop()
+        self._again = threading.Event()
+        self._once = False
+        self._turn = threading.Lock()
+        self._gives_up = False
+        self._pipeline: Pipeline | None = None
+        self._catalog: Catalog | None = None
+        self._began_ms: int | None = None
+        self._due: dict[str, float] = {}
+
+    def hold(self) -> None:
+        """Takes the connector's lock, so that commands find a worker here from before Spark has started.
+
+        It is a courtesy: a store that refuses it shows that where it matters.
+        """
+        with suppress(StorageError):
+            self._lock.claim(owner.here(self._catalog.epoch if self._catalog else 0))
 
     def start(self, spark: SparkSession, *, once: bool) -> None:
         """Starts the connector's thread; with `once` it ends when all that is there now is done."""
+        self._once = once
         self._thread = threading.Thread(target=self._run, args=(spark,), kwargs={"once": once}, name=self._name)
         self._thread.daemon = True
         self._thread.start()
@@ -55,46 +96,82 @@ class Supervisor:
         with structlog.contextvars.bound_contextvars(connector=self._name):
             self._fail(error, once=True)
 
+    def restart(self) -> None:
+        """Ends the life that runs now, or the wait for the next one, and begins another under the same settings."""
+        with self._turn:
+            self._again.set()
+            self._life.ask(break_at=self._clock.monotonic() + self._graceful_s)
+
     def ask_to_stop(self, *, patient: bool = False, break_at: float | None = None) -> None:
         """Lets the step that runs now end, and then the connector; where `patient`, a running fold as well.
 
         At `break_at`, in monotonic seconds, that step is broken off; where there is none it may take its time.
         """
-        self._stop.ask(patient=patient, break_at=break_at)
+        with self._turn:
+            self._stop.ask(patient=patient, break_at=break_at)
+            self._life.ask(patient=patient, break_at=break_at)
 
     def join(self, seconds: float | None = None) -> bool:
         """Waits until the thread has ended, `seconds` at most; whether it has."""
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
+    def release(self) -> None:
+        """Gives the lock back, where the connector has ended or was never started."""
+        if not self._thread.is_alive():
+            self._lock.release()
+
     def is_alive(self) -> bool:
-        """Whether the connector still runs, or will be started again."""
-        return self._thread.is_alive()
+        """Whether the connector still runs, or will be started again by itself."""
+        return self._thread.is_alive() and not self._gives_up
+
+    def has_failed(self) -> bool:
+        """Whether it is FAILED and can be started again, by itself or not."""
+        return self._thread.is_alive() and self._status.state is ConnectorState.FAILED
 
     def _run(self, spark: SparkSession, *, once: bool) -> None:
         with structlog.contextvars.bound_contextvars(connector=self._name):
-            while self._attempt(spark, once=once) and not once and self._wait_for_restart():
-                pass
+            try:
+                while self._attempt(spark, once=once) and not once and self._is_to_start_again():
+                    pass
+            finally:
+                self._desk.restarted(_ended(self._name))
+                self._lock.release()
 
     def _attempt(self, spark: SparkSession, *, once: bool) -> bool:
-        """One life of the pipeline; True if it failed."""
-        self._show(state.starting(self._status))
-        self.error = None
-        self._ran_from = None
-        pipeline = Pipeline(spark, *self._made_of)
+        """One life of the pipeline; True if it failed, or is to be followed by another."""
+        life = self._begin()
+        pipeline = self._pipeline = Pipeline(spark, *self._made_of)
         try:
-            pipeline.run(self._stop, once=once, known=self._catalog_id)
+            pipeline.run(life, once=once, known=None if self._catalog is None else self._catalog.state.catalog_id)
         except Exception as error:  # noqa: BLE001  # whatever it was, it ends this connector only
             found = unwrap(error) or error
-            if not self._stop.is_set() or isinstance(found, FencedError):
+            if not life.is_set() or isinstance(found, FencedError):
                 self._fail(sparks.gone(spark) or found, once=once)
                 return True
             # Whoever stops us may have stopped Spark's JVM first; what that breaks is no failure.
             _log.debug("broken off by the stop", exc_info=found)
         finally:
-            self._catalog_id = pipeline.catalog_id or self._catalog_id
+            self._catalog = pipeline.catalog or self._catalog
+        if self._starts_at_once():
+            return True
         self._show(state.stopped(self._status))
         return False
+
+    def _begin(self) -> Stop:
+        """Everything as it is at the beginning of a life; how that life is told to end."""
+        with self._turn:
+            self._again.clear()
+            life = self._life = Stop()
+            if self._stop.is_set():
+                life.ask(patient=self._stop.patient, break_at=self._stop.break_at)
+        self.error = None
+        self._gives_up = False
+        self._began_ms = self._clock.now_ms()
+        self.hold()
+        self._desk.begin_restarts()
+        self._show(state.starting(self._status))
+        return life
 
     def _fail(self, error: BaseException, *, once: bool) -> None:
         self.error = error
@@ -108,33 +185,115 @@ class Supervisor:
             **self._restart(),
         )
         _log.debug("what failed", exc_info=error)
+        self._desk.restarted(self._failure())
 
     def _restart(self) -> dict[str, int]:
-        """In how many seconds it is started again, for the log; nothing where it is not."""
+        """In how many seconds it is started again at the latest, for the log; nothing where it is not."""
         at_ms = self._status.next_restart_ms
         return {} if at_ms is None else {"restart_in_s": round((at_ms - self._clock.now_ms()) / 1000)}
 
     def _report(self, counters: dict[str, int]) -> None:
         """Called by the pipeline again and again while it runs."""
-        now = self._clock.monotonic()
-        if self._ran_from is None:
-            self._ran_from = now
-        self._status = state.running(self._status, round((now - self._ran_from) * 1000), self._backoff)
-        self._file.write(self._status, self._clock.now_ms(), counters)
+        worked = self._pipeline is not None and self._pipeline.worked
+        self._status = state.running(self._status, worked=worked)
+        self._file.write(self._status, self._clock.now_ms(), counters, self._began_ms)
+        self._desk.restarted(RUNNING)
+        if self._is_time("requests", POLL_S):
+            self._look_for_restart()
 
-    def _show(self, status: Status) -> None:
+    def _look_for_restart(self) -> None:
+        if not (self._once or self._again.is_set()) and self._desk.restart_asked():
+            _log.info("restart asked for by a command")
+            self.restart()
+
+    def _show(self, status: Status) -> bool:
         self._status = status
-        self._file.write(status, self._clock.now_ms())
+        return self._file.write(status, self._clock.now_ms())
 
-    def _wait_for_restart(self) -> bool:
-        """True once the connector is to be started again; False where it is not, or was stopped meanwhile."""
-        if self._status.next_restart_ms is None:
+    def _starts_at_once(self) -> bool:
+        return self._again.is_set() and not self._stop.is_set()
+
+    def _is_to_start_again(self) -> bool:
+        """Waits after a failure; True once the connector is to be started again, False where it is not."""
+        if isinstance(self.error, FencedError | SparkGoneError):  # nothing of it is ours, or can run here, any more
             return False
-        until = self._clock.monotonic() + self._backoff.delay_ms(self._status.failures) / 1000
-        while (left := until - self._clock.monotonic()) > 0:
-            if self._clock.wait(min(left, WRITE_EVERY_MS / 1000), self._stop):
-                self.error = None  # it was to be started again: being stopped meanwhile is a clean end
+        self._gives_up = self._status.next_restart_ms is None and not self._starts_at_once()
+        if not (self._starts_at_once() or self._wait()):
+            if not self._gives_up:  # it was to be started again: being stopped meanwhile is a clean end
+                self.error = None
                 self._show(state.stopped(self._status))
-                return False
-            self._show(self._status)  # whoever asks is to see that somebody still waits
+            return False
+        fenced = self._newer_owner()
+        if fenced is not None:
+            self._fail(fenced, once=False)
+        return fenced is None
+
+    def _wait(self) -> bool:
+        """True once the time is over, what was away is back, or a restart was asked for; False where it was stopped.
+
+        Meanwhile whoever asks is to see that somebody still waits, and is answered.
+        """
+        outages = self._outages()
+        left = self._backoff.delay_ms(self._status.failures) / 1000
+        until = None if self._gives_up else self._clock.monotonic() + left
+        while until is None or (left := until - self._clock.monotonic()) > 0:
+            if self._clock.wait(POLL_S if until is None else min(left, POLL_S), self._life):
+                return self._starts_at_once()
+            self._show(self._status)
+            self.hold()
+            self._desk.refuse(self._failure())
+            self._look_for_restart()
+            if self._is_time("owner", FENCE_CHECK_S) and self._newer_owner():
+                return True  # to be told so
+            if self._is_time("outages", ASK_EVERY_S) and any(outage.is_over() for outage in outages):
+                _log.info("what did not answer answers again, the connector is started")
+                return True
         return True
+
+    def _outages(self) -> tuple[Outage, ...]:
+        """Who is asked while it waits; nobody where it waits for an operator.
+
+        The brokers' silence counts from the failure on where that was it: they may be back before the first question.
+        """
+        if self._gives_up:
+            return ()
+        brokers = Outage(self._brokers_answer, silent=isinstance(self.error, NoAnswerError))
+        store = Outage(lambda: self._show(self._status), silent=not self._show(self._status))
+        return brokers, store
+
+    def _newer_owner(self) -> FencedError | None:
+        """The error that ends this connector here, where another worker has taken it over meanwhile.
+
+        A take-over of our own whose answer was lost is no other's.
+        """
+        try:
+            if self._catalog is not None:
+                self._catalog.refresh()
+        except FencedError as error:
+            return error if self._catalog and self._catalog.state.owner != str(owner.here()) else None
+        except (StorageError, CatalogError):  # the next life says so
+            return None
+        return None
+
+    def _failure(self) -> Answer:
+        """What is told to whoever asks something of a connector that is FAILED."""
+        at_ms = self._status.next_restart_ms
+        when = "" if at_ms is None else f", and is started again at {moment(at_ms)} or before"
+        action = "Mend what the error names, then `keyfold restart` starts it." if at_ms is None else "Try again then."
+        return Answer(ok=False, message=f"Connector {self._name} is FAILED{when}: {self._status.error}", action=action)
+
+    def _is_time(self, what: str, period_s: float) -> bool:
+        """True at first, and then once in each period."""
+        now = self._clock.monotonic()
+        if now < self._due.get(what, now):
+            return False
+        self._due[what] = now + period_s
+        return True
+
+
+def _ended(name: str) -> Answer:
+    return Answer(
+        ok=False,
+        message=f"The worker ended connector {name} before it was started again.",
+        action="See the worker's log.",
+    )

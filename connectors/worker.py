@@ -73,13 +73,19 @@ class Worker:
         It is 1 where Spark's JVM has ended: a service manager then starts the worker again.
 
         Ctrl-C is how a running worker is ended, and 0; before `once` is done it is 130, as in any other command.
-        SIGHUP restarts the connectors whose files have changed.
+        SIGHUP restarts the connectors whose files have changed, and those that are FAILED.
         """
         wanted = {signal.SIGTERM: self._on_stop, signal.SIGINT: self._on_stop, signal.SIGHUP: self._on_reload}
         with _handlers(wanted):
-            spark = self._session(once=once)
-            if spark is not None:
-                self._run(spark, once=once)
+            for file in self._files.values():
+                self._supervisor(file).hold()
+            try:
+                spark = self._session(once=once)
+                if spark is not None:
+                    self._run(spark, once=once)
+            finally:
+                for supervisor in self._supervisors.values():
+                    supervisor.release()
         code = outcome([self._gone, *(supervisor.error for supervisor in self._supervisors.values())])
         return errors.EXIT_INTERRUPTED if code == errors.EXIT_OK and once and self._interrupted else code
 
@@ -134,16 +140,13 @@ class Worker:
         """Whether that is sure by now: then every connector has FAILED."""
         silent = reaching.silent()
         for name, reason in silent.items():
-            self._supervisor(self._files[name]).fail(reason)
+            self._supervisors[name].fail(reason)
         return bool(silent)
 
     def _start_all(self, spark: SparkSession, *, once: bool) -> None:
-        for file in self._files.values():
+        for name in self._files:
             if not self._stop.is_set():  # told to stop while Spark was starting
-                self._start(spark, file, once=once)
-
-    def _start(self, spark: SparkSession, file: ConnectorFile, *, once: bool) -> None:
-        self._supervisor(file).start(spark, once=once)
+                self._supervisors[name].start(spark, once=once)
 
     def _supervisor(self, file: ConnectorFile) -> Supervisor:
         made = Supervisor(self._config, file.config, self._clock, self._observer)
@@ -204,17 +207,31 @@ class Worker:
 
     def _reload_files(self, spark: SparkSession, *, once: bool) -> None:
         for name, file in list(self._files.items()):
-            changed = _changed(file, self._config)
-            if changed is None:
+            found = _read_again(file, self._config)
+            if found is None:
+                continue
+            if found.config == file.config:
+                self._go_on(name, once=once)
                 continue
             _log.info("connector file changed, restarting the connector", connector=name, file=str(file.path))
             self._supervisors[name].ask_to_stop(patient=True)
-            while self._supervisors[name].is_alive():
+            while not self._supervisors[name].join(0):
                 if self._clock.wait(POLL_SECONDS, self._stop):  # whoever ends the worker does not wait for a fold
                     return
             del self._files[name], self._supervisors[name]
-            self._files[changed.config.name] = changed
-            self._start(spark, changed, once=once)
+            self._files[found.config.name] = found
+            self._supervisor(found).start(spark, once=once)
+
+    def _go_on(self, name: str, *, once: bool) -> None:
+        """A connector whose file says what it said before: only one that is FAILED is started again."""
+        supervisor = self._supervisors[name]
+        if supervisor.has_failed() and not once:
+            _log.info("connector file unchanged, FAILED: started again", connector=name)
+            supervisor.restart()
+        elif supervisor.is_alive():
+            _log.info("connector file unchanged: left running", connector=name)
+        else:
+            _log.info("connector file unchanged, ended: left as it is", connector=name, error=str(supervisor.error))
 
 
 def _stop_spark(spark: SparkSession) -> None:
@@ -222,14 +239,13 @@ def _stop_spark(spark: SparkSession) -> None:
         spark.stop()
 
 
-def _changed(file: ConnectorFile, worker: WorkerConfig) -> ConnectorFile | None:
-    """The file as it is now, where that is another configuration and a valid one."""
+def _read_again(file: ConnectorFile, worker: WorkerConfig) -> ConnectorFile | None:
+    """The file as it is now, where that is a valid one."""
     try:
-        found = load_connector(file.path, worker)
+        return load_connector(file.path, worker)
     except KeyfoldError as error:
         _log.error("connector file is not valid any more, going on with what was read before", error=str(error))
         return None
-    return found if found.config != file.config else None
 
 
 def outcome(found: Iterable[BaseException | None]) -> int:

@@ -100,7 +100,7 @@ def _report(
     from compactor import owner
     from connectors.cli.analyze_report import report
     from connectors.engine_settings import engine_settings
-    from connectors.stores import connector_storage
+    from connectors.stores import connector_storage, kept_catalog
 
     storage = connector_storage(worker, present.name)
     catalog = kept_catalog(storage, present.name)
@@ -134,16 +134,3 @@ def _analysis(
                 return analyzed(storage, state, settings, now_ms, partial(SparkCounting, spark, storage), tell), now_ms
         finally:
             spark.stop()
-
-
-def kept_catalog(storage: Storage, connector: str) -> Catalog:
-    """The catalog in `storage`; UsageError where the connector keeps nothing yet."""
-    from compactor.catalog import Catalog
-
-    catalog = Catalog.open(storage, connector)
-    if not catalog.state.logs:
-        raise UsageError(
-            f"Connector {connector} keeps nothing yet: there is no partition of it in {storage.location}.",
-            "Run it first (keyfold run CONNECTOR.json --once reads what is there now), then analyze.",
-        )
-    return catalog

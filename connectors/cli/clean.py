@@ -10,11 +10,14 @@ from connectors.cli.options import (
     JsonOption,
     SomePartitionOption,
     SomeTopicOption,
+    TimeoutOption,
     WorkerOption,
+    patience,
     worker_of,
 )
 from connectors.cli.output import say, say_json, table
 from connectors.errors import UsageError
+from connectors.patience import TIMEOUT_S
 
 if TYPE_CHECKING:
     from compactor.cleaner import Folded
@@ -25,6 +28,7 @@ def clean(
     topic: SomeTopicOption = None,
     partition: SomePartitionOption = None,
     as_json: JsonOption = False,
+    timeout: TimeoutOption = TIMEOUT_S,
     worker: WorkerOption = None,
 ) -> None:
     """Folds everything published now, due or not; a live worker is asked for it, otherwise this process takes over."""
@@ -34,7 +38,7 @@ def clean(
     from connectors.config.load import load_connector
     from connectors.operations import fold_logs
 
-    folded = fold_logs(config, load_connector(connector, config).config, topic, partition)
+    folded = fold_logs(config, load_connector(connector, config).config, topic, partition, patience(timeout))
     if as_json:
         say_json(folded)
     else:

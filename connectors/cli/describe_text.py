@@ -14,6 +14,10 @@ _PARTITIONS: Final = (
     *("RUNS", "RECORDS", "BYTES", "DIRTY", "TOMBSTONES", "REJECTED", "LOST", "FOLD"),
 )
 
+_STARTED_AGAIN: Final = ("RUNNING", "RESTARTING")
+_IDLE: Final = ("nothing to do", "tombstones wait")
+_UNPUBLISHED: Final = "waits for publish"
+
 
 def text(description: Description, now_ms: int, location: str) -> str:
     """Everything, sections parted by an empty line; `location` is the connector's folder."""
@@ -57,12 +61,13 @@ def _status(status: WorkerStatus, now_ms: int) -> Iterator[str]:
     if status.error is not None:
         yield f"Error: {status.error}"
     if status.next_restart_ms is not None:
-        yield f"Restart: after {status.failures} failures, at {_time(status.next_restart_ms)}"
-    elif status.failures:
-        yield f"Restarts: {status.failures} in a row; forgotten once it has run well for a while"
+        yield f"Restart: after {status.failures} failures, by {_time(status.next_restart_ms)}"
+    elif status.failures and status.state in _STARTED_AGAIN:
+        yield f"Restarts: {status.failures} in a row; forgotten once it has worked"
     counted = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in status.counters.items() if count)
     if counted:
-        yield f"Counted since the worker's start: {counted}"
+        since = "it was started" if status.counted_since_ms is None else _time(status.counted_since_ms)
+        yield f"Counted since {since}: {counted}"
 
 
 def _topics(topics: tuple[TopicDescription, ...]) -> str:
@@ -84,7 +89,12 @@ def _partitions(partitions: tuple[PartitionDescription, ...]) -> str:
 def _partition(one: PartitionDescription) -> tuple[object, ...]:
     place = (one.topic, one.partition, one.source_end, one.ingested, one.published, one.lag, one.clean_end)
     kept = (one.runs, one.records, one.bytes, one.dirty_ratio, one.tombstones, one.rejected, one.lost_offsets)
-    return (*place, *kept, one.fold.reason)
+    return (*place, *kept, _fold(one))
+
+
+def _fold(one: PartitionDescription) -> str:
+    """The verdict in a word; where only what is not published yet could be folded, that is what it waits for."""
+    return _UNPUBLISHED if one.fold.reason in _IDLE and one.lag else one.fold.reason
 
 
 def _aside(partitions: tuple[PartitionDescription, ...]) -> Iterator[str]:

@@ -40,6 +40,7 @@ class WorkerStatus(Struct, frozen=True, kw_only=True):
     failures: int
     next_restart_ms: int | None
     counters: Mapping[str, int]
+    counted_since_ms: int | None
     updated_ms: int
     stale: bool
 
@@ -136,6 +137,7 @@ def status(found: Mapping[str, Any] | None, now_ms: int) -> WorkerStatus | None:
         failures=int(found.get("failures", 0)),
         next_restart_ms=found.get("next_restart_ms"),
         counters=dict(found.get("counters", {})),
+        counted_since_ms=found.get("counted_since_ms"),
         updated_ms=updated_ms,
         stale=now_ms - updated_ms > STALE_MS,
     )

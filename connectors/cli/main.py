@@ -23,6 +23,7 @@ from connectors.cli.dump import dump
 from connectors.cli.failpoints import failpoints
 from connectors.cli.kafka import kafka
 from connectors.cli.release import release
+from connectors.cli.restart import restart
 from connectors.cli.run import run
 from connectors.cli.snapshot import snapshot
 from connectors.cli.tail import tail
@@ -110,6 +111,7 @@ for command in (
     dump,
     clean,
     release,
+    restart,
     snapshot,
     tail,
     kafka,

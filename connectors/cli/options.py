@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -11,6 +12,7 @@ import typer
 
 from connectors import logging_setup
 from connectors.errors import ConfigError
+from connectors.patience import Patience
 
 if TYPE_CHECKING:
     from connectors.config.worker import WorkerConfig
@@ -38,6 +40,15 @@ SomePartitionOption = Annotated[
     int | None, typer.Option("--partition", help="Only this partition of it.", metavar="P", min=0)
 ]
 PartitionOption = Annotated[int, typer.Option("--partition", help="Its partition.", metavar="P", min=0)]
+
+TimeoutOption = Annotated[
+    int, typer.Option("--timeout", help="How long a live worker is waited for.", metavar="SECONDS", min=1)
+]
+
+
+def patience(seconds: int) -> Patience:
+    """Waits for a worker for so long, and says on stderr what for."""
+    return Patience(seconds, partial(typer.echo, err=True))
 
 
 def worker_path(given: Path | None) -> Path | None:

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-from connectors.cli.options import ConnectorArgument, PartitionOption, TopicOption, WorkerOption, worker_of
+from connectors.cli.options import (
+    ConnectorArgument,
+    PartitionOption,
+    TimeoutOption,
+    TopicOption,
+    WorkerOption,
+    patience,
+    worker_of,
+)
 from connectors.cli.output import say
+from connectors.patience import TIMEOUT_S
 
 
 def release(
-    connector: ConnectorArgument, topic: TopicOption, partition: PartitionOption, worker: WorkerOption = None
+    connector: ConnectorArgument,
+    topic: TopicOption,
+    partition: PartitionOption,
+    timeout: TimeoutOption = TIMEOUT_S,
+    worker: WorkerOption = None,
 ) -> None:
     """Takes up a partition that was set aside; a live worker is asked for it, otherwise this process takes over."""
     config = worker_of(worker)
     from connectors.config.load import load_connector
     from connectors.operations import release_log
 
-    done = release_log(config, load_connector(connector, config).config, topic, partition)
+    done = release_log(config, load_connector(connector, config).config, topic, partition, patience(timeout))
     where = f"{topic}-{partition}"
     say(f"{where} is taken up again." if done else f"{where} was not set aside; nothing was changed.")

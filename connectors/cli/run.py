@@ -22,7 +22,7 @@ log = structlog.get_logger(__name__)
 
 
 def run(connectors: FilesArgument, once: OnceOption = False, worker: WorkerOption = None) -> None:
-    """Runs connectors until SIGTERM or Ctrl-C; SIGHUP restarts those whose files changed.
+    """Runs connectors until SIGTERM or Ctrl-C; SIGHUP restarts those whose files changed, and those that FAILED.
 
     With --once: everything up to the last stable offsets of now is ingested, published, folded and snapshotted.
     """

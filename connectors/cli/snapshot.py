@@ -5,20 +5,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from connectors.cli.options import ConnectorArgument, JsonOption, WorkerOption, worker_of
+from connectors.cli.options import (
+    ConnectorArgument,
+    JsonOption,
+    TimeoutOption,
+    WorkerOption,
+    patience,
+    worker_of,
+)
 from connectors.cli.output import say, say_json, table
+from connectors.patience import TIMEOUT_S
 
 if TYPE_CHECKING:
     from connectors.operations import SnapshotInfo
 
 
-def snapshot(connector: ConnectorArgument, as_json: JsonOption = False, worker: WorkerOption = None) -> None:
+def snapshot(
+    connector: ConnectorArgument,
+    as_json: JsonOption = False,
+    timeout: TimeoutOption = TIMEOUT_S,
+    worker: WorkerOption = None,
+) -> None:
     """Folds what is published and takes a snapshot of it; a live worker is asked, otherwise this process takes over."""
     config = worker_of(worker)
     from connectors.config.load import load_connector
     from connectors.operations import take_snapshot
 
-    taken = take_snapshot(config, load_connector(connector, config).config)
+    taken = take_snapshot(config, load_connector(connector, config).config, patience(timeout))
     if as_json:
         say_json(taken)
     else:

@@ -56,8 +56,9 @@ ERRORS: Final = group(
         "restart.backoff.initial.ms",
         whole(1),
         "1000",
-        "First wait before the connector is started again after an outage of broker or store; it doubles each time, "
-        "and begins anew once the connector has run for twice the last wait, a minute at least.",
+        "First wait before a connector that failed is started again; it doubles each time, and begins anew once the "
+        "connector has worked: taken a micro-batch in and published it, or had nothing to do for 10 s. Brokers or a "
+        "store that did not answer are asked every 2 s meanwhile, and end the wait when they do.",
         "ms",
     ),
     Key(

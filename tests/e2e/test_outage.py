@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+import pytest
 import structlog
 
+from compactor.errors import KeyfoldError
+from compactor.owner import is_alive
+from compactor.storage import Storage
+from connectors import status
 from connectors.clock import SystemClock
 from connectors.config.load import load_worker
 from connectors.kafka.embedded import EmbeddedKafka
+from connectors.operations import fold_logs
 from connectors.progress import NullObserver
+from connectors.stores import connector_storage
 from connectors.supervisor import Supervisor
 from tests.support.kafka import create_topic, produce, wait_until
 from tests.support.place import PATIENCE_S, Place
@@ -20,21 +27,38 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+BACKOFF_MS: Final = 600_000
+
+
+def _said(storage: Storage) -> tuple[str, bool]:
+    """What the worker says of the connector, and whether commands find one."""
+    found = status.read(storage) or {}
+    return str(found.get("state")), is_alive(storage)
+
+
 def test_a_killed_broker_is_waited_for(spark: SparkSession, tmp_path: Path) -> None:
-    """The connector lives through it, whatever it was at, and goes on where it stopped when the broker is back."""
+    """The connector lives through it, whatever it was at, and goes on where it stopped when the broker is back.
+
+    At once, however long it would have waited; meanwhile its worker lives, and answers what is asked of it.
+    """
     broker = EmbeddedKafka(tmp_path / "kafka")
     with broker:
         topic = create_topic(broker.bootstrap, "t", 2, cleanup_policy="delete")
         place = Place(tmp_path, broker.bootstrap, topic).plain()
         produce(place.bootstrap, topic, some_records(1, 100))
-        config = place.config()
+        config = place.config(restart_backoff_initial_ms=BACKOFF_MS, restart_backoff_max_ms=BACKOFF_MS)
         worker = load_worker(place.folder / "worker.json")
+        storage = connector_storage(worker, config.name)
         connector = Supervisor(worker, config, SystemClock(), NullObserver())
         with structlog.testing.capture_logs() as logged:
             connector.start(spark, once=False)
             try:
                 wait_until(place.caught_up, "it publishes", PATIENCE_S)
                 broker.kill()
+                wait_until(lambda: _said(storage)[0] == "FAILED", "it waits for its restart", PATIENCE_S)
+                assert _said(storage) == ("FAILED", True)
+                with pytest.raises(KeyfoldError, match="is FAILED, and is started again at"):
+                    fold_logs(worker, config)
                 broker.start()
                 produce(place.bootstrap, topic, some_records(2, 100))
                 wait_until(place.caught_up, "it publishes what came later", 2 * PATIENCE_S)

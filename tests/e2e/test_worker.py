@@ -6,6 +6,7 @@ import signal
 
 from connectors.errors import EXIT_OK, EXIT_UNREACHABLE
 from connectors.kafka.embedded import free_port
+from tests.support.cli import invoke
 from tests.support.kafka import consume_all, create_topic, produce, wait_until
 from tests.support.place import PATIENCE_S, Place
 from tests.support.records import some_records
@@ -27,7 +28,10 @@ def test_a_broker_that_is_not_there_is_exit_code_4(place: Place) -> None:
 
 
 def test_topics_by_pattern_and_a_changed_file(place: Place) -> None:
-    """A topic that appears joins, outputs never do, and SIGHUP restarts a connector whose file has changed."""
+    """A topic that appears joins, outputs never do, and SIGHUP restarts a connector whose file has changed.
+
+    So does `keyfold restart`, which returns when the connector runs.
+    """
     stem = place.topic
     place.settings["topics.regex"] = f"{stem}.*"
     del place.settings["topics"]
@@ -44,5 +48,12 @@ def test_topics_by_pattern_and_a_changed_file(place: Place) -> None:
         wait_until(lambda: place.state().epoch > epoch, "the connector is started again", PATIENCE_S)
         produce(place.bootstrap, later, [(0, b"k2", b"v")])
         wait_until(lambda: holds(place, later, 2), "it goes on", PATIENCE_S)
+        epoch = place.state().epoch
+        files = place.write()
+        shown = invoke("restart", files[0], "--worker", files[1], "--timeout", int(PATIENCE_S))
+        assert (shown.exit_code, "is RUNNING" in shown.stdout) == (EXIT_OK, True), shown.stderr
+        assert place.state().epoch == epoch + 1
+        worker.send(signal.SIGHUP)
+        worker.until_logged("connector file unchanged: left running")
         worker.signal_all(signal.SIGTERM)  # as a service manager does: Spark's JVM is told as well
         assert worker.wait() == EXIT_OK, worker.tail()

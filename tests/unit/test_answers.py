@@ -15,7 +15,7 @@ from compactor.errors import FoldError, KeyfoldError, QuarantinedError, Snapshot
 from compactor.record import TopicPartition
 from compactor.testing import Clock, MemoryStorage
 from compactor.upkeep import Upkeep
-from connectors.answers import CLEAN, RELEASE, SNAPSHOT, Answers
+from connectors.answers import CLEAN, RELEASE, RESTART, SNAPSHOT, Answers
 
 DONE = Folded(topic="t", partition=1, end=9, records_before=5, records=2, bytes_before=50, bytes=20, tombstones=1)
 
@@ -106,6 +106,41 @@ def test_who_asks_for_what_is_not_there_is_told(
     assert (answer.ok, said in answer.message, kept.asked) == (False, True, [])
 
 
+def test_what_was_taken_back_is_not_carried_out(
+    storage: MemoryStorage, kept: Kept, answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where its asker was first by a moment, after the worker had seen it."""
+    request = requests.leave(storage, CLEAN, 1)
+    seen = requests.pending(storage, 1)
+    requests.withdraw(storage, request.id)
+    monkeypatch.setattr(requests, "pending", lambda *_: seen)
+    answers.answer()
+    assert kept.asked == []
+
+
+def test_what_is_carried_out_cannot_be_taken_back(storage: MemoryStorage, kept: Kept, answers: Answers) -> None:
+    """Its asker is told that it goes on."""
+    back: list[bool] = []
+    request = requests.leave(storage, CLEAN, 1)
+
+    def fold(*_: object) -> tuple[Folded, ...]:
+        back.append(requests.withdraw(storage, request.id))
+        return (DONE,)
+
+    kept.fold = fold  # type: ignore[method-assign, assignment]
+    answers.answer()
+    answer = requests.answered(storage, request.id)
+    assert answer is not None
+    assert (back, answer.ok) == ([False], True)
+
+
+def test_a_restart_is_left_to_the_supervisor(storage: MemoryStorage, kept: Kept, answers: Answers) -> None:
+    """This life cannot answer for the next."""
+    request = requests.leave(storage, RESTART, 1)
+    answers.answer()
+    assert requests.pending(storage, 1) == (request,)
+
+
 @pytest.mark.parametrize("kind", [CLEAN, SNAPSHOT])
 def test_what_was_not_done_because_of_a_quarantine_is_told(
     storage: MemoryStorage, kept: Kept, answers: Answers, kind: str
@@ -137,4 +172,4 @@ def test_a_failure_that_ends_the_connector_is_answered_first(
     found = requests.answered(storage, request.id)
     assert found is not None
     assert "Records are missing." in found.message
-    assert requests.pending(storage) == ()
+    assert requests.pending(storage, 1) == ()

@@ -32,7 +32,7 @@ def test_clean_shows_what_each_fold_left(tmp_path: Path, monkeypatch: pytest.Mon
     """Records and bytes before and after, by partition; the same as JSON."""
     asked: list[tuple[str | None, int | None]] = []
 
-    def fold(worker: Any, connector: Any, topic: str | None, partition: int | None) -> tuple[Folded, ...]:
+    def fold(worker: Any, connector: Any, topic: str | None, partition: int | None, _: Any) -> tuple[Folded, ...]:
         asked.append((topic, partition))
         return (DONE,)
 
@@ -83,6 +83,19 @@ def test_what_is_not_there_is_a_mistake_of_usage(tmp_path: Path, asked: tuple[st
     shown = _invoke(tmp_path, *asked)
     assert shown.exit_code == 2
     assert "Its topics are: orders" in shown.stderr
+
+
+@pytest.mark.parametrize(
+    "asked", [("clean",), ("snapshot",), ("release", "--topic", "orders", "--partition", "0"), ("analyze",)]
+)
+def test_a_connector_that_never_ran_is_a_mistake_of_usage(tmp_path: Path, asked: tuple[str, ...]) -> None:
+    """Nothing is made: no catalog, no folder, no topic; all of them say it alike."""
+    files = connector_file(tmp_path, **{"snapshot.location": str(tmp_path / "shelf")}), worker_file(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    shown = invoke(asked[0], files[0], "--worker", files[1], *asked[1:])
+    assert (shown.exit_code, "keeps nothing yet" in shown.stderr) == (2, True)
+    assert "keyfold run CONNECTOR.json --once" in shown.stderr
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.parametrize(("done", "said"), [(True, "is taken up again"), (False, "was not set aside")])

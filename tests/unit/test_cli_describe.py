@@ -18,7 +18,7 @@ from compactor.shelf import Trouble
 from compactor.state import State, apply
 from connectors.cli import describe_text, description
 from connectors.cli.describe_text import text
-from connectors.state import Backoff, Status, running
+from connectors.state import Status, running
 from connectors.status import StatusFile
 from tests.support.cli import NAME, connector_file, invoke, keep, row, storage_of, worker_file
 
@@ -102,6 +102,28 @@ def test_what_the_cleaner_would_do_is_shown_and_who_is_set_aside() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("end", "word"), [(10, "nothing to do"), (6_942, "waits for publish"), (None, "nothing to do")]
+)
+def test_where_records_wait_to_be_published_there_is_something_to_do(end: int | None, word: str) -> None:
+    """Beside a lag the fold waits for it; where the lag is unknown nothing is said of it."""
+    log = PartitionLog(
+        topic="t",
+        partition=0,
+        bucket=0,
+        start=0,
+        end=10,
+        folded_end=10,
+        published=10,
+        clean_end=10,
+        base=_run(0, 10, 9, level=-1),
+    )
+    ends = {} if end is None else {log.tp: end}
+    (shown,) = description.partitions(State(logs=(log,)), ends, SETTINGS, 0)
+    assert shown.fold.reason == "nothing to do"
+    assert describe_text._partition(shown)[-1] == word
+
+
 def test_the_newest_snapshot_of_each_topic_is_shown() -> None:
     """The one that was committed last, as LATEST names it: the clock may have been set back since the one before."""
     topic = AddTopic(topic="orders", topic_id="i", output=None, output_id=None)
@@ -170,10 +192,11 @@ def test_describe_works_beside_a_live_owner(tmp_path: Path) -> None:
 
 def test_describe_shows_what_the_worker_said(tmp_path: Path) -> None:
     """State, counters and error of status.json, as the worker wrote it."""
-    status = running(Status(), 0, Backoff(1_000, 60_000))
-    StatusFile(open_storage(str(tmp_path / "store")).sub(NAME)).write(status, 1_000, {"records_read": 7})
+    status = running(Status(), worked=False)
+    StatusFile(open_storage(str(tmp_path / "store")).sub(NAME)).write(status, 1_000, {"records_read": 7}, 500)
     found = _described(tmp_path)["status"]
     assert (found["state"], found["counters"], found["stale"]) == ("RUNNING", {"records_read": 7}, True)
+    assert found["counted_since_ms"] == 500
 
 
 def test_describe_names_the_snapshots_of_another_catalog(tmp_path: Path) -> None:
@@ -242,17 +265,29 @@ def test_people_read_the_same_as_programs(tmp_path: Path) -> None:
     [
         (
             {"state": "FAILED", "error": "Broker away.", "failures": 3, "next_restart_ms": 60_000},
-            ["Error: Broker away.", "Restart: after 3 failures, at 1970-01-01T00:01:00Z"],
+            [
+                "Error: Broker away.",
+                "Restart: after 3 failures, by 1970-01-01T00:01:00Z",
+            ],
         ),
         (
             {"state": "RUNNING", "failures": 3},
-            ["Restarts: 3 in a row; forgotten once it has run well for a while"],
+            ["Restarts: 3 in a row; forgotten once it has worked"],
+        ),
+        ({"state": "FAILED", "error": "Damaged.", "failures": 1}, ["Error: Damaged."]),
+        ({"state": "STOPPED", "failures": 1}, []),
+        (
+            {"state": "RUNNING", "counters": {"records_read": 7, "batches": 0}, "counted_since_ms": 60_000},
+            ["Counted since 1970-01-01T00:01:00Z: records read 7"],
         ),
         ({"state": "RUNNING", "failures": 0}, []),
     ],
 )
 def test_a_failed_connector_shows_error_and_restart(said: dict[str, object], lines: list[str]) -> None:
-    """What failed, how often, and when it is tried again; also when it runs again; so for snapshots."""
+    """What failed, how often, and when it is tried again; also when it runs again; so for snapshots.
+
+    Where it was not started again there was no restart. Counts say since when.
+    """
     owner = description.Owner(alive=True, name="h:1", epoch=2)
     shown = description.Description(
         format_version=1,

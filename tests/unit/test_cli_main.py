@@ -120,7 +120,10 @@ def test_failpoints_lists_every_step() -> None:
 
 @pytest.mark.parametrize(
     "command",
-    ["run", "validate", "describe", "analyze", "dump", "snapshot", "kafka", "tail", "failpoints", "demo", "version"],
+    [
+        *("run", "validate", "describe", "analyze", "dump", "clean", "release", "restart", "snapshot"),
+        *("kafka", "tail", "failpoints", "demo", "version"),
+    ],
 )
 def test_every_command_takes_a_worker_file(command: str) -> None:
     """--worker is an option of every command, and every command explains itself."""
@@ -141,3 +144,11 @@ def test_help_speaks_to_people(command: tuple[str, ...]) -> None:
     shown = invoke(*command, "--help").stdout
     assert "--help" in shown
     assert [word for word in ("bool", "Raises", "Error ") if word in shown] == []
+
+
+@pytest.mark.parametrize("command", ["clean", "release", "restart", "snapshot"])
+def test_what_waits_for_a_worker_waits_no_longer_than_is_said(command: str) -> None:
+    """--timeout is an option of the commands that may ask a worker, a minute if nothing is said."""
+    shown = invoke(command, "--help").stdout
+    assert "--timeout" in shown
+    assert "60" in shown

@@ -19,7 +19,7 @@ TAKEN = SnapshotInfo(
 def _snapshot(folder: Path, monkeypatch: pytest.MonkeyPatch, taken: tuple[SnapshotInfo, ...], *more: str) -> str:
     asked: list[str] = []
 
-    def take(worker: Any, connector: Any) -> tuple[SnapshotInfo, ...]:
+    def take(worker: Any, connector: Any, _: Any) -> tuple[SnapshotInfo, ...]:
         asked.append(connector.name)
         return taken
 

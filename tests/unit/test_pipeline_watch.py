@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +16,7 @@ from compactor.errors import FencedError, PublishInterruptedError, StorageError
 from compactor.testing import Clock, MemoryStorage
 from connectors import stream
 from connectors.config.load import load_connector, load_worker
-from connectors.pipeline import FENCE_CHECK_MS, TICK_MS, TOPICS_CHECK_MS, Pipeline
+from connectors.pipeline import FENCE_CHECK_MS, IDLE_S, TICK_MS, TOPICS_CHECK_MS, Pipeline
 from connectors.stopping import Stop
 from tests.support.cli import connector_file, worker_file
 
@@ -78,6 +79,36 @@ def test_the_lock_is_claimed_again_as_soon_as_it_is_free(running: Running) -> No
     running.catalog.refresh.side_effect = running.stop.ask
     running.watch()
     assert running.lock.claim.call_count == 4  # three until it was held, one with the look into the catalog
+
+
+@pytest.mark.parametrize(
+    ("busy_until_ms", "ran_ms", "worked"),
+    [(0, IDLE_S * 1000 - 2 * TICK_MS, False), (0, IDLE_S * 1000 + 2 * TICK_MS, True), (60_000, 60_000, False)],
+)
+def test_a_connector_has_worked_when_it_has_nothing_to_do(
+    running: Running, busy_until_ms: int, ran_ms: int, worked: bool
+) -> None:
+    """For a while, in which nothing failed; a step that does not end proves nothing."""
+    running.life.engine.is_idle.side_effect = lambda: running.clock.now_ms() >= busy_until_ms
+
+    def look() -> None:
+        if running.clock.now_ms() >= ran_ms - FENCE_CHECK_MS:
+            running.stop.ask()
+
+    running.catalog.refresh.side_effect = look
+    running.watch()
+    assert running.pipeline.worked is worked
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_connector_has_worked_when_a_micro_batch_was_taken(running: Running, fails: bool) -> None:
+    """And what was due with it published."""
+    engine = Mock()
+    engine.counters.values.return_value = {"offsets_read": 0, "records_read": 0}
+    engine.take.side_effect = ValueError("x") if fails else None
+    with suppress(PublishInterruptedError):
+        running.pipeline._take(engine, cast("Any", None))
+    assert running.pipeline.worked is not fails
 
 
 def test_a_store_that_refuses_the_lock_does_not_end_a_connector(running: Running) -> None:

@@ -39,15 +39,27 @@ def test_a_throttle_lets_one_of_each_kind_through_in_its_time() -> None:
     assert throttle.ready("a")
 
 
-def test_progress_is_a_line_every_few_seconds(capsys: pytest.CaptureFixture[str]) -> None:
-    """However often a pipeline reports, each stage of each connector has at most one line in five seconds."""
+def test_progress_is_a_line_soon_and_then_one_a_minute(capsys: pytest.CaptureFixture[str]) -> None:
+    """However often a pipeline reports: a long stage does not fill the log, and a short one is seen to get on."""
     clock = Clock()
     observer = LineObserver(clock)
-    for done in range(100):
-        observer.progress("c", "reading", done, 200, "records")
+    for done in range(2_600):
+        observer.progress("c", "reading", done, 5_200, "records")
         clock.advance(100)
     shown = [(line["done"], line["total"], line["percent"], line["unit"]) for line in _lines(capsys)]
-    assert shown == [(0, 200, 0, "records"), (50, 200, 25, "records")]
+    assert shown[:3] == [(0, 5_200, 0, "records"), (50, 5_200, 0, "records"), (150, 5_200, 2, "records")]
+    assert [done / 10 for done, *_ in shown] == [0, 5, 15, 35, 75, 135, 195, 255]
+
+
+def test_a_stage_that_begins_again_has_its_first_line_soon(capsys: pytest.CaptureFixture[str]) -> None:
+    """A connector that was started again reads from another place."""
+    clock = Clock()
+    observer = LineObserver(clock)
+    for done in (1, 2):
+        observer.stage("c", "taking over")
+        observer.stage("c", "reading")
+        observer.progress("c", "reading", done, None, "records")
+    assert [line["done"] for line in _lines(capsys)] == [1, 2]
 
 
 def test_progress_without_a_total_has_no_percent(capsys: pytest.CaptureFixture[str]) -> None:

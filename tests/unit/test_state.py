@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compactor.errors import CatalogError, FencedError, StorageError
-from connectors.state import WELL_MS, Backoff, ConnectorState, Status, failed, restarts, running, starting, stopped
+from connectors.state import Backoff, ConnectorState, Status, failed, restarts, running, starting, stopped
 
 BACKOFF = Backoff(initial_ms=1_000, max_ms=300_000)
 
@@ -18,29 +18,30 @@ def test_the_wait_doubles_up_to_its_limit() -> None:
     ]
 
 
+@pytest.mark.parametrize(("worked", "left"), [(False, 7), (True, 0)])
+def test_failures_count_until_it_has_worked(worked: bool, left: int) -> None:
+    """Not until it has lived for so long: a connector that does its work has nothing of the last outage left."""
+    status = running(Status(failures=7, error="Away."), worked=worked)
+    assert (status.state, status.failures, status.error) == (ConnectorState.RUNNING, left, None)
+
+
 @pytest.mark.parametrize(
-    ("failures", "ran_ms", "left"),
+    ("before", "shown"),
     [
-        (0, 0, 0),
-        (1, 500, 1),
-        (1, WELL_MS - 1, 1),
-        (1, WELL_MS, 0),
-        (7, 2 * 64_000 - 1, 7),
-        (7, 2 * 64_000, 0),
-        (30, 599_999, 30),
-        (30, 600_000, 0),
+        (Status(), ConnectorState.UNASSIGNED),
+        (Status(state=ConnectorState.RUNNING), ConnectorState.RESTARTING),
+        (Status(state=ConnectorState.FAILED, failures=1), ConnectorState.RESTARTING),
     ],
 )
-def test_failures_count_until_it_has_run_well_for_long_enough(failures: int, ran_ms: int, left: int) -> None:
-    """Twice the last wait and a minute at least: a connector that fails in each micro-batch waits longer and longer."""
-    status = running(Status(failures=failures, error="Away."), ran_ms, BACKOFF)
-    assert (status.state, status.failures, status.error) == (ConnectorState.RUNNING, left, None)
+def test_a_start_after_the_first_is_a_restart(before: Status, shown: ConnectorState) -> None:
+    """Also of a connector that ran, and was told to start again."""
+    assert starting(before).state is shown
 
 
 def test_a_failed_connector_says_when_it_is_started_again() -> None:
     """The failures are counted over short lives; what an operator must decide is not tried again."""
-    once = failed(running(Status(), 0, BACKOFF), StorageError("Away."), BACKOFF, 10_000)
-    again = failed(running(starting(once), 30_000, BACKOFF), StorageError("Away."), BACKOFF, 50_000)
+    once = failed(running(Status(), worked=False), StorageError("Away."), BACKOFF, 10_000)
+    again = failed(running(starting(once), worked=False), StorageError("Away."), BACKOFF, 50_000)
     assert [(one.failures, one.next_restart_ms) for one in (once, again)] == [(1, 11_000), (2, 52_000)]
     assert failed(again, CatalogError("Damaged."), BACKOFF, 60_000).next_restart_ms is None
     assert failed(again, StorageError("Away."), BACKOFF, 60_000, once=True).next_restart_ms is None

@@ -209,6 +209,7 @@ def test_answered_requests_go() -> None:
     clock, storage = _store()
     catalog = owned(storage)
     done, waiting = (requests.leave(storage, "clean", NOW).id for _ in range(2))
+    requests.begin(storage, done)
     requests.answer(storage, done, Answer(ok=True))
     vacuum(storage, catalog, clock.advance(GRACE + 1), GRACE)
     assert storage.list("requests") == [f"{waiting}.json"]

@@ -44,6 +44,9 @@ class Supervisor:
     def is_alive(self) -> bool:
         return not self._ended.is_set()
 
+    def release(self) -> None:
+        """Holds nothing."""
+
 
 class Session:
     """Spark, which closes at once, or not before its process is killed."""

@@ -3,17 +3,22 @@ from __future__ import annotations
 import signal
 import threading
 from pathlib import Path
+from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
+import structlog
 
+from compactor.owner import is_alive
 from connectors import spark as sparks
 from connectors import worker as workers
 from connectors.clock import SystemClock
-from connectors.config.load import load_worker
+from connectors.config.load import load_connector, load_worker
 from connectors.progress import NullObserver
 from connectors.spark_start import SparkStart
+from connectors.stores import connector_storage
 from connectors.worker import Worker
-from tests.support.cli import worker_file
+from tests.support.cli import NAME, connector_file, worker_file
 
 
 class _Session:
@@ -48,3 +53,39 @@ def test_ctrl_c_ends_a_worker_as_sigterm_does(
     assert worker.abandoned == (["Spark's start"] if moment == "while Spark starts" else [])
     assert signal.getsignal(signal.SIGINT) is before
     never.set()
+
+
+@pytest.mark.parametrize(
+    ("failed", "alive", "said", "restarts"),
+    [
+        (False, True, "connector file unchanged: left running", 0),
+        (True, True, "connector file unchanged, FAILED: started again", 1),
+        (True, False, "connector file unchanged, FAILED: started again", 1),
+        (False, False, "connector file unchanged, ended: left as it is", 0),
+    ],
+)
+def test_sighup_says_what_it_did_with_an_unchanged_file(
+    tmp_path: Path, failed: bool, alive: bool, said: str, restarts: int
+) -> None:
+    """A connector that FAILED is started again, whether it would be by itself or not; one that was fenced is not."""
+    config = load_worker(worker_file(tmp_path))
+    file = load_connector(connector_file(tmp_path), config)
+    worker = Worker(config, [file], SystemClock(), NullObserver(), cast("Any", None))
+    one = worker._supervisors[NAME] = Mock()
+    one.has_failed.return_value, one.is_alive.return_value = failed, alive
+    with structlog.testing.capture_logs() as logged:
+        worker._reload_files(cast("Any", None), once=False)
+    assert [(line["event"], line["connector"]) for line in logged] == [(said, NAME)]
+    assert (one.restart.call_count, one.ask_to_stop.call_count) == (restarts, 0)
+
+
+def test_a_worker_holds_its_connectors_before_spark_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command would otherwise take over what is about to run; afterwards they are free."""
+    config = load_worker(worker_file(tmp_path))
+    file = load_connector(connector_file(tmp_path), config)
+    storage = connector_storage(config, NAME)
+    seen: list[bool] = []
+    worker = Worker(config, [file], SystemClock(), NullObserver(), cast("Any", None))
+    monkeypatch.setattr(worker, "_session", lambda **_: seen.append(is_alive(storage)))
+    assert worker.run(once=False) == 0
+    assert (seen, is_alive(storage)) == ([True], False)

@@ -1,0 +1,85 @@
+"""Asking the worker that runs a connector, and waiting for its answer: no longer than somebody waits for it."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any, Final
+
+from compactor import owner, requests
+from compactor.errors import KeyfoldError, StorageError
+from compactor.requests import Answer, Request
+from compactor.storage import Storage
+from connectors.clock import Clock
+from connectors.errors import UnreachableError
+from connectors.patience import Patience
+
+POLL_SECONDS: Final = 0.2
+
+
+def ask(storage: Storage, name: str, wanted: Request, patience: Patience, clock: Clock) -> dict[str, Any]:
+    """What the worker of connector `name` answers to `wanted`, whose id it gives.
+
+    Raises KeyfoldError with the worker's words where it refuses, UnreachableError where it does not answer in time.
+    However this ends, the request is taken back; one that the worker has begun goes on there, and that is told.
+    """
+    limit = f"{patience.seconds:g} s"
+    patience.tell(
+        f"Waiting for the worker of connector {name} ({owner.living(storage) or 'unknown'}) to {wanted.kind}, "
+        f"{limit} at most (--timeout); Ctrl-C takes the request back."
+    )
+    until_ms = clock.now_ms() + round(patience.seconds * 1000)
+    with _ended_by_signals():
+        left = requests.leave(storage, wanted.kind, wanted.asked_ms, wanted.topic, wanted.partition, until_ms)
+        try:
+            answer = _awaited(storage, left, patience.seconds, clock)
+        except BaseException:
+            patience.tell(_taken_back(storage, left))
+            raise
+    if answer is None:
+        end = _taken_back(storage, left)
+        answer = requests.answered(storage, left.id)
+        if answer is None or answer == requests.WITHDRAWN:
+            message = f"The worker of connector {name} did not answer `{wanted.kind}` in {limit}."
+            raise UnreachableError(message, f"{end} See its log; --timeout SECONDS waits longer.")
+    if not answer.ok:
+        raise KeyfoldError(answer.message, answer.action)
+    return answer.result
+
+
+def _awaited(storage: Storage, request: Request, seconds: float, clock: Clock) -> Answer | None:
+    """The answer, or None when the time is over."""
+    deadline = clock.monotonic() + seconds
+    never = threading.Event()
+    while (answer := requests.answered(storage, request.id)) is None and clock.monotonic() < deadline:
+        clock.wait(POLL_SECONDS, never)
+    return answer
+
+
+def _taken_back(storage: Storage, request: Request) -> str:
+    """Takes `request` back, and says whether that was in time."""
+    with suppress(StorageError):
+        if requests.withdraw(storage, request.id):
+            return "The request was taken back: no worker will carry it out."
+        return f"The worker has begun it, and goes on with `{request.kind}`."
+    return "The request could not be taken back; a worker drops it by itself once its time is over."
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """SIGTERM, and the end of the terminal, end the block as an exception, as Ctrl-C does."""
+    mine = threading.current_thread() is threading.main_thread()
+    numbers = (signal.SIGTERM, signal.SIGHUP) if mine else ()
+    before = {number: signal.signal(number, _leave) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _leave(number: int, _frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)

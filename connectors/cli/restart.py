@@ -1,0 +1,27 @@
+"""`keyfold restart`: has a live worker start a connector again."""
+
+from __future__ import annotations
+
+from connectors.cli.options import (
+    ConnectorArgument,
+    TimeoutOption,
+    WorkerOption,
+    patience,
+    worker_of,
+)
+from connectors.cli.output import say
+from connectors.patience import TIMEOUT_S
+
+
+def restart(connector: ConnectorArgument, timeout: TimeoutOption = TIMEOUT_S, worker: WorkerOption = None) -> None:
+    """Has the worker that runs a connector start it again, also where it FAILED, and waits until it runs.
+
+    It goes on with the settings that the worker has read; SIGHUP to the worker reads changed files.
+    """
+    config = worker_of(worker)
+    from connectors.config.load import load_connector
+    from connectors.operations import restart_connector
+
+    settings = load_connector(connector, config).config
+    restart_connector(config, settings, patience(timeout))
+    say(f"Connector {settings.name} was started again, and is RUNNING.")

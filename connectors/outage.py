@@ -1,0 +1,51 @@
+"""Whether what a connector lost is there again, asked while it waits for its restart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from connectors.config.connector import ConnectorConfig
+from connectors.config.worker import WorkerConfig
+from connectors.errors import NoAnswerError
+from connectors.kafka.reach import reach_all
+from connectors.kafka.settings import ClientSettings
+
+ASK_S: Final = 2.0
+"""How long one question to the brokers waits; those that need longer are found by the next life."""
+
+_log = structlog.get_logger()
+
+
+class Outage:
+    """One of those whom a connector needs (brokers, store): `ask` says whether it answers; `silent`, that it did not.
+
+    It is asked until it has answered. One that answers at the first question was not what the connector failed for.
+    """
+
+    def __init__(self, ask: Callable[[], bool], *, silent: bool) -> None:
+        self._ask = ask
+        self._silent = silent
+        self._answered = False
+
+    def is_over(self) -> bool:
+        """True once: when it was silent, and answers now."""
+        if self._answered:
+            return False
+        self._answered = self._ask()
+        self._silent |= not self._answered
+        return self._answered and self._silent
+
+
+def brokers_answer(worker: WorkerConfig, connector: ConnectorConfig) -> bool:
+    """Whether the brokers let every client of `connector` in: what its next life would ask first."""
+    try:
+        reach_all(connector.name, ClientSettings.of(worker, connector), ASK_S)
+    except NoAnswerError:
+        return False
+    except Exception as error:  # noqa: BLE001  # the next life fails with it, and says so
+        _log.debug("brokers could not be asked", exc_info=error)
+        return False
+    return True
