@@ -13,6 +13,7 @@ from compactor.catalog import Catalog
 from compactor.errors import CatalogError, StorageError
 from compactor.failpoints import hit
 from compactor.storage import Storage
+from connectors import removal
 from connectors.clock import SystemClock
 from connectors.config.connector import ConnectorConfig
 from connectors.gateway import KafkaGateway
@@ -52,11 +53,13 @@ def take_over(
     not what the catalog knows, SourceMissingError, UnreachableError, StorageError, CatalogError.
     """
     reach_all(connector.name, clients, REACH_S)  # nobody is fenced for a broker that is away
+    removal.refuse_begun(storage, connector.name)
     catalog = Catalog.open(storage, connector.name)
     _refuse_other(catalog, storage, known)
     catalog.require("offset", "key", "partition")
     catalog.take_over(str(owner.here()), now_ms, _pause)
     hit("takeover.epoch")
+    removal.refuse_begun(storage, connector.name)  # who deletes looks for our epoch after that file is written
     _fence(catalog, connector, clients, tasks_max, now_ms)
     gateway = KafkaGateway(connector, clients, Admin(clients.admin()), storage)
     found = gateway.discover(catalog.state)
@@ -78,7 +81,8 @@ def _refuse_other(catalog: Catalog, storage: Storage, known: str | None) -> None
         raise StorageError(
             f"{storage.location} has no catalog, though this worker has worked on catalog {known} there.",
             "See whether the disk of storage.location is mounted, or restore the folder; nothing was written there. "
-            "To begin anew, start the worker again.",
+            "Where it is lost, stop the worker, remove what is left with keyfold delete CONNECTOR.json --outputs, and "
+            "start it again.",
         )
     raise CatalogError(
         f"{storage.location} holds catalog {catalog.state.catalog_id} of connector {connector}; this worker has "
