@@ -49,8 +49,8 @@ def take_over(
     """Owns `connector`, whose folder is `storage`, and adds its topics as they are now.
 
     Where a catalog `known` was there before, no other one is taken, nor made: its disk may be away. Raises
-    FencedError where another took over at the same time, OutputError and SourceChangedError where topics are
-    not what the catalog knows, SourceMissingError, UnreachableError, StorageError, CatalogError.
+    FencedError where another took over at the same time, OutputError, SourceChangedError and DataLossError where
+    topics are not what the catalog knows, SourceMissingError, UnreachableError, StorageError, CatalogError.
     """
     reach_all(connector.name, clients, REACH_S)  # nobody is fenced for a broker that is away
     removal.refuse_begun(storage, connector.name)
@@ -65,6 +65,8 @@ def take_over(
     found = gateway.discover(catalog.state)
     hit("takeover.topics")
     catalog.commit(lambda _: found, now_ms)
+    aside = gateway.look_into(catalog.state)
+    catalog.commit(lambda _: aside, now_ms)
     _log.info("taken over", epoch=catalog.epoch, topics=sorted(catalog.state.topics))
     return Owned(catalog, gateway)
 
