@@ -157,7 +157,7 @@ class Pipeline:
     def _life(self, owned: Owned) -> Life:
         settings, (catalog, gateway) = engine_settings(self._connector), owned
         isolation, shelf = Isolation(self._storage, catalog), _shelf(self._connector)
-        engine = Engine(self._spark, self._storage, catalog, gateway, settings, isolation)
+        engine = Engine(self._spark, self._storage, catalog, gateway, settings, isolation, self._clock.now_ms)
         snapshots = Snapshots(self._spark, isolation, gateway, settings, shelf, engine.uncertain)
         cleaner = Cleaner(self._spark, isolation, settings, engine.counters, engine.uncertain, self._clock.now_ms)
         upkeep = Upkeep(cleaner, snapshots, engine.counters, isolation)

@@ -177,8 +177,9 @@ def carry_out(storage: Storage, plan: Plan, group: str, admin: Admin, location: 
     if plan.with_outputs:
         there = admin.describe([one.topic for one in plan.outputs])
         admin.delete_topics([one.topic for one in plan.outputs if _is_there(one, there)])
-        for path in plan.snapshots if location is not None else ():
-            _remove_snapshot(location, path)
+        if location is not None:
+            for path in plan.snapshots:
+                _remove_snapshot(location, path)
     admin.delete_group(group)
     for folder in FOLDERS:
         storage.delete_folder(folder)

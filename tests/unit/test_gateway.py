@@ -181,7 +181,7 @@ def two(**closed: str) -> State:
     return replace(STATE, topics=topics, logs=logs)
 
 
-def beside(t: TopicInfo | None, bounds: tuple[int, int] = (0, 10), **named: str) -> KafkaGateway:
+def beside(t: TopicInfo | None, bounds: tuple[int, int] = (0, 10), named: Mapping[str, str] = BOTH) -> KafkaGateway:
     """The gateway of a connector of both topics, where `u` is sound and the brokers have `t` so."""
     made = gateway({}, None, **{**BOTH, **named})
     admin: Any = made._admin
@@ -203,7 +203,7 @@ def test_a_recreated_topic_among_others_is_set_aside_alone() -> None:
     assert beside(None).discover(two(t=aside.RECREATED)) == (CloseTopic(topic="t", reason=DELETED),)
     assert beside(ANEW).look_into(two()) == (CloseTopic(topic="t", reason=aside.RECREATED),)
     with pytest.raises(SourceChangedError, match="was recreated"):
-        beside(ANEW, **{"topics.regex": "t"}).discover(two(u=UNNAMED))
+        beside(ANEW, named={"topics.regex": "t"}).discover(two(u=UNNAMED))
 
 
 @pytest.mark.parametrize(
@@ -220,10 +220,10 @@ def test_a_recreated_topic_among_others_is_set_aside_alone() -> None:
 def test_a_log_that_does_not_go_on_sets_its_topic_aside(bounds: tuple[int, int], loss: str, kind: str | None) -> None:
     """At a take-over, by what the brokers say of its ends; where no other topic is left, the connector is FAILED."""
     expected = (CloseTopic(topic="t", reason=kind),) if kind else ()
-    assert beside(SAME, bounds, **{"on.data.loss": loss}).look_into(two()) == expected
+    assert beside(SAME, bounds, {"on.data.loss": loss}).look_into(two()) == expected
     if kind:
         with pytest.raises((SourceChangedError, DataLossError)):
-            beside(SAME, bounds, **{"on.data.loss": loss, "topics.regex": "t"}).look_into(two())
+            beside(SAME, bounds, {"on.data.loss": loss, "topics.regex": "t"}).look_into(two())
 
 
 def test_what_was_set_aside_is_not_read_on_when_it_looks_sound_again() -> None:
@@ -232,8 +232,8 @@ def test_what_was_set_aside_is_not_read_on_when_it_looks_sound_again() -> None:
         assert beside(SAME).discover(two(t=kind)) == ()
         assert beside(SAME).look_into(two(t=kind)) == ()
     skipping = {"on.data.loss": "skip"}
-    assert beside(SAME, **skipping).discover(two(t=aside.TRUNCATED)) == ()
-    assert beside(SAME, **skipping).discover(two(t=aside.LOST)) == (ReopenTopic(topic="t"),)
+    assert beside(SAME, named=skipping).discover(two(t=aside.TRUNCATED)) == ()
+    assert beside(SAME, named=skipping).discover(two(t=aside.LOST)) == (ReopenTopic(topic="t"),)
     assert beside(SAME).discover(two(t=DELETED)) == (ReopenTopic(topic="t"),)
 
 
