@@ -18,14 +18,14 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from compactor import shelf, snapshot
+from compactor import shelf
 from compactor.catalog import Catalog
 from compactor.errors import CatalogError, FencedError
 from compactor.position import Position
 from compactor.record import TopicPartition
 from compactor.state import State
 from compactor.storage import FileInfo, MissingFileError, Storage
-from connectors import status
+from connectors import shelved, status
 from connectors.config.connector import ConnectorConfig
 from connectors.config.topics import select
 from connectors.errors import ConnectorError
@@ -48,13 +48,13 @@ class Output(Struct, frozen=True, order=True):
 class Plan(Struct, frozen=True, kw_only=True):
     """What is removed: the content of deleting.json.
 
-    `outputs` are output topics that hold what this connector published, `snapshots` paths below snapshot.location;
-    `with_outputs`: whether both go. `catalog_id` is None where nothing tells it.
+    `catalogs` are the ids of its catalog and of those that its positions were committed for; `outputs` the output
+    topics that hold what it published, `snapshots` paths below snapshot.location; `with_outputs`: whether both go.
     """
 
     format: int = 1
     connector: str
-    catalog_id: str | None = None
+    catalogs: tuple[str, ...] = ()
     buckets: int = 0
     outputs: tuple[Output, ...] = ()
     snapshots: tuple[str, ...] = ()
@@ -97,8 +97,10 @@ def refuse_begun(storage: Storage, connector: str) -> None:
         )
 
 
-def survey(storage: Storage, connector: ConnectorConfig, admin: Admin, *, with_outputs: bool) -> Found:
-    """What there is of `connector`, whose folder is `storage`; nothing is changed.
+def survey(
+    storage: Storage, connector: ConnectorConfig, admin: Admin, location: Storage | None, *, with_outputs: bool
+) -> Found:
+    """What there is of `connector`, whose folder is `storage` and whose snapshots are in `location`; changes nothing.
 
     Raises UnreachableError, NotAllowedError, StorageError; CatalogError where the folder is another connector's.
     """
@@ -110,16 +112,18 @@ def survey(storage: Storage, connector: ConnectorConfig, admin: Admin, *, with_o
     known = {*_published(state), *_written(names, held), *(begun.outputs if begun else ())}
     there = admin.describe({*names.values(), *(one.topic for one in known)})
     ours = {one for one in known if _is_there(one, there)}
+    writers = {position.catalog_id for position in held.values() if position.catalog_id}
+    catalogs = {*writers, *filter(None, (state.catalog_id,)), *(begun.catalogs if begun else ())}
+    snapshots = {*(one.path for one in state.snapshots), *(begun.snapshots if begun else ())}
     plan = Plan(
         connector=connector.name,
-        catalog_id=state.catalog_id or (begun.catalog_id if begun else None),
+        catalogs=tuple(sorted(catalogs)),
         buckets=max(state.buckets, begun.buckets if begun else 0),
         outputs=tuple(sorted(ours)),
-        snapshots=tuple(sorted({*(one.path for one in state.snapshots), *(begun.snapshots if begun else ())})),
+        snapshots=tuple(sorted({*snapshots, *shelved.of_catalogs(location, connector.name, catalogs)})),
         with_outputs=with_outputs or (begun is not None and begun.with_outputs),
     )
     files = [info for info in _files(storage) if info.path != _LOCK]
-    writers = {position.catalog_id for position in held.values() if position.catalog_id}
     return Found(
         plan=plan,
         files=len(files),
@@ -127,7 +131,7 @@ def survey(storage: Storage, connector: ConnectorConfig, admin: Admin, *, with_o
         has_catalog=bool(state.catalog_id),
         group=admin.has_group(connector.group_id),
         positions=len(held),
-        strangers=tuple(sorted(writers - {plan.catalog_id})),
+        strangers=tuple(sorted(writers - {state.catalog_id, *(begun.catalogs if begun else ())})),
         others=tuple(sorted(there.keys() - {one.topic for one in ours})),
         damage=damage,
         begun=begun is not None,
@@ -178,8 +182,7 @@ def carry_out(storage: Storage, plan: Plan, group: str, admin: Admin, location: 
         there = admin.describe([one.topic for one in plan.outputs])
         admin.delete_topics([one.topic for one in plan.outputs if _is_there(one, there)])
         if location is not None:
-            for path in plan.snapshots:
-                _remove_snapshot(location, path)
+            shelved.remove(location, plan.connector, plan.snapshots, plan.catalogs)
     admin.delete_group(group)
     for folder in FOLDERS:
         storage.delete_folder(folder)
@@ -259,12 +262,3 @@ def _written(names: Mapping[str, str], held: Mapping[TopicPartition, Position]) 
 
 def _is_there(output: Output, there: Mapping[str, TopicInfo]) -> bool:
     return output.topic in there and there[output.topic].id == output.id
-
-
-def _remove_snapshot(location: Storage, path: str) -> None:
-    """The snapshot at `path`, and LATEST where it names that one."""
-    folder, _, name = path.rpartition("/")
-    latest = f"{folder}/{snapshot.LATEST}"
-    snapshot.remove(location, path)
-    if location.exists(latest) and location.read(latest).strip() == name.encode():
-        location.delete(latest)

@@ -30,6 +30,7 @@ def delete(
 ) -> None:
     """Removes a connector's storage folder and consumer group; says what, and asks. Source topics are never touched."""
     config = worker_of(worker)
+    from compactor.location import open_storage
     from connectors.config.load import load_connector
     from connectors.kafka.admin import Admin
     from connectors.kafka.reach import reach_all
@@ -43,14 +44,15 @@ def delete(
     _refuse_living(storage, settings.name)
     clients = ClientSettings.of(config, settings)
     reach_all(settings.name, clients, REACH_S)
-    found = survey(storage, settings, Admin(clients.admin()), with_outputs=outputs)
+    location = None if settings.snapshot_path is None else open_storage(str(settings.snapshot_path))
+    found = survey(storage, settings, Admin(clients.admin()), location, with_outputs=outputs)
     if found.nothing:
         say(f"There is nothing to delete of connector {settings.name} in {storage.location} and on the brokers.")
         return
     say("\n".join(_told(found, settings, storage.location)))
     if not yes:
         _ask()
-    _remove(storage, settings, clients, found)
+    _remove(storage, location, settings, clients, found)
     say(f"Connector {settings.name} is deleted.")
 
 
@@ -73,9 +75,10 @@ def _ask() -> None:
         raise UsageError("Nothing was removed: the answer was not yes.")
 
 
-def _remove(storage: Storage, settings: ConnectorConfig, clients: ClientSettings, found: Found) -> None:
+def _remove(
+    storage: Storage, location: Storage | None, settings: ConnectorConfig, clients: ClientSettings, found: Found
+) -> None:
     from compactor import owner
-    from compactor.location import open_storage
     from connectors import removal
     from connectors.kafka.admin import Admin
     from connectors.sinks.changelog import fence_all
@@ -87,8 +90,7 @@ def _remove(storage: Storage, settings: ConnectorConfig, clients: ClientSettings
         catalog = removal.fence(storage, settings.name, str(owner.here()), SystemClock().now_ms())
         fence_all(clients, [settings.transactional_id(bucket) for bucket in range(found.plan.buckets)])
         removal.begin(storage, found.plan, catalog)
-        shelf = None if settings.snapshot_path is None else open_storage(str(settings.snapshot_path))
-        removal.carry_out(storage, found.plan, settings.group_id, Admin(clients.admin()), shelf)
+        removal.carry_out(storage, found.plan, settings.group_id, Admin(clients.admin()), location)
     finally:
         lock.release()
 
@@ -123,7 +125,7 @@ def _left(found: Found, settings: ConnectorConfig) -> Iterator[str]:
     for name in found.others:
         yield f"  topic {name}: nothing shows that this connector published it"
     if not found.has_catalog and settings.snapshot_location is not None:
-        yield f"  snapshots in {settings.snapshot_location}/{settings.name}: nothing says whose they are"
+        yield f"  snapshots in {settings.snapshot_location}/{settings.name} that do not say whose they are"
     if settings.dead_letter_topic is not None:
         yield f"  dead letter topic {settings.dead_letter_topic}, which others may use too"
 

@@ -83,7 +83,7 @@ def _partition(one: PartitionDescription) -> tuple[object, ...]:
 def _topics_aside(topics: tuple[TopicDescription, ...]) -> Iterator[str]:
     """The topics that are set aside, each with what can be done about it."""
     for one in topics:
-        if one.closed in aside.KINDS:
+        if one.closed is not None and one.closed in aside.KINDS:
             yield f"Set aside: topic {one.topic}, {aside.KINDS[one.closed]}; neither read nor published any more."
             yield f"  {aside.advice(one.closed)}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,11 +12,12 @@ import pytest
 from compactor.actions import AddPartition, AddSnapshot, AddTopic, Append, PlanFold, Publish
 from compactor.catalog import Catalog
 from compactor.errors import CatalogError, FencedError, StorageError
+from compactor.local import LocalStorage
 from compactor.log import OutputPoint, Run
 from compactor.position import Position, encode
 from compactor.record import TopicPartition
 from compactor.testing import FailingStorage, MemoryStorage
-from connectors import removal
+from connectors import removal, shelved
 from connectors.config.connector import ConnectorConfig
 from connectors.errors import ConnectorError, UnreachableError
 from connectors.kafka.admin import TopicInfo
@@ -78,9 +80,9 @@ def position(catalog_id: str, output_id: str = "id-o") -> Held:
 class World:
     """Connector c, which has published topic t up to 7 and taken a snapshot of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
         self.storage = MemoryStorage()
-        self.shelf = MemoryStorage()
+        self.shelf = LocalStorage(str(folder))
         catalog = Catalog.open(self.storage, "c")
         catalog.take_over("a:1", 1)
         catalog.commit(
@@ -111,7 +113,7 @@ class World:
 
     def found(self, *, outputs: bool = True, storage: Any = None) -> Found:
         admin: Any = self.brokers
-        return removal.survey(storage or self.storage, CONFIG, admin, with_outputs=outputs)
+        return removal.survey(storage or self.storage, CONFIG, admin, self.shelf, with_outputs=outputs)
 
     def delete(self, *, outputs: bool = True, storage: Any = None) -> None:
         """What the command does once it was told to go on."""
@@ -124,8 +126,8 @@ class World:
 
 
 @pytest.fixture
-def world() -> World:
-    return World().published()
+def world(tmp_path: Path) -> World:
+    return World(tmp_path).published()
 
 
 def test_all_of_a_connector_goes_and_nothing_else(world: World) -> None:
@@ -211,9 +213,22 @@ def test_where_the_storage_is_lost_the_positions_say_what_was_ours(world: World)
     assert world.brokers.group is None
 
 
-def test_an_output_that_the_connector_never_published_to_is_not_its_own() -> None:
+def test_snapshots_that_say_whose_they_are_go_with_a_lost_storage(world: World) -> None:
+    """By the catalog that they name, as the positions do; the folder is free for the next catalog then."""
+    lost, marked = world.catalog.state.catalog_id, msgspec.json.encode({"catalog_id": world.catalog.state.catalog_id})
+    world.storage = MemoryStorage()
+    world.shelf.write(f"c/{shelved.MARK}", marked)
+    world.shelf.write(f"c/t/begun/{shelved.MARK}", marked)
+    world.shelf.write(f"{SNAPSHOT}/manifest.json", marked)
+    world.shelf.write("c/t/20261121T000000Z-theirs/_manifest.json", b'{"catalog_id": "another"}')
+    assert (world.found().plan.catalogs, world.found().plan.snapshots) == ((lost,), (SNAPSHOT, "c/t/begun"))
+    world.delete()
+    assert (world.shelf.list("c"), world.shelf.list("c/t")) == (["t"], ["20261121T000000Z-theirs"])
+
+
+def test_an_output_that_the_connector_never_published_to_is_not_its_own(tmp_path: Path) -> None:
     """A connector that FAILED because the output is another's does not take it along."""
-    world = World()
+    world = World(tmp_path)
     world.brokers.group = None
     assert (world.found().plan.outputs, world.found().others) == ((), (OUT,))
 
