@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -39,12 +39,20 @@ class Changelog:
     """The published side of one connector: where each partition stands, and what is sent next.
 
     What the group holds is read once after a take-over and again after anything went wrong; between, this
-    worker is the only one that moves it, and every publish checks that before it sends.
+    worker is the only one that moves it, and every publish checks that before it sends. `clock_ms` is for the log: how
+    long a publish took; nothing is decided by it.
     """
 
     def __init__(
-        self, spark: SparkSession, storage: Storage, catalog: Catalog, outside: Outside, isolation: Isolation
+        self,
+        spark: SparkSession,
+        storage: Storage,
+        catalog: Catalog,
+        outside: Outside,
+        isolation: Isolation,
+        clock_ms: Callable[[], int] | None = None,
     ) -> None:
+        self._clock_ms = clock_ms
         self._isolation = isolation
         self._sending = Sending(spark, storage, outside, isolation)
         self._storage = storage
@@ -120,13 +128,31 @@ class Changelog:
         if not targets:
             return ()
         hit("publish.plan")
+        began_ms = self._clock_ms() if self._clock_ms else None
         state = self._catalog.commit(lambda state: _plans(state, targets, now_ms), now_ms)
         sent = self._sending.send(state, _bucket_plans(state, targets), settings)
         hit("publish.before-commit")
         self._catalog.commit(lambda _: _publishes(sent), now_ms)
         hit("publish.after-commit")
         self._remember(sent, now_ms)
+        self._tell(sent, began_ms)
         return sent
+
+    def _tell(self, sent: Sequence[Sent], began_ms: int | None) -> None:
+        """One line for a publish that moved records; one that only commits positions again is none."""
+        moved = [one for one in sent if one.records or one.dead_letters]
+        if not moved:
+            return
+        _log.debug(
+            "published",
+            way=self._sending.way,
+            partitions=len(moved),
+            records=sum(one.records for one in moved),
+            bytes=sum(one.bytes for one in moved),
+            dead_letters=sum(one.dead_letters for one in moved),
+            transactions=sum(one.transactions for one in moved),
+            ms=self._clock_ms() - began_ms if self._clock_ms and began_ms is not None else None,
+        )
 
     def _resolve(self, now_ms: int) -> None:
         """Before step 5: what the group holds, made sense of; the catalog catches up where it lags behind."""

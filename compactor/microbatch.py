@@ -56,13 +56,14 @@ class Engine:
         outside: Outside,
         settings: EngineSettings,
         isolation: Isolation,
+        clock_ms: Callable[[], int] | None = None,
     ) -> None:
         self.counters = Counters()
         self._storage = storage
         self._catalog = catalog
         self._outside = outside
         self._settings = settings
-        self._changelog = Changelog(spark, storage, catalog, outside, isolation)
+        self._changelog = Changelog(spark, storage, catalog, outside, isolation, clock_ms)
         self._turn = threading.RLock()
         self._closed = False
         self._sending = False

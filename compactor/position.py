@@ -31,6 +31,10 @@ from compactor.state import Topic
 
 FORMAT: Final = 1
 _NEW_NAME: Final = "go on under a new connector name with a new output topic"
+_OVER: Final = (
+    "remove what is left of this connector, its output as well, with keyfold delete CONNECTOR.json --outputs: the "
+    "next run begins anew"
+)
 
 
 class Position(Struct, frozen=True, kw_only=True):
@@ -150,7 +154,8 @@ def _check_ours(topic: Topic, catalog_id: str, position: Position, where: str) -
         raise PositionError(
             f"{where}: the committed position {position.offset} belongs to catalog {position.catalog_id}, "
             f"this connector's catalog is {catalog_id}.",
-            f"Point storage.location at the catalog that wrote it, or {_NEW_NAME}.",
+            "Point storage.location at the folder of that catalog, or restore it from a backup. Where it is lost, "
+            f"{_OVER}.",
         )
     if position.output_id != topic.output_id:
         raise PositionError(
@@ -212,7 +217,7 @@ def _check_tail(log: PartitionLog, topic: Topic, last: int, held: str) -> None:
         raise PositionError(
             f"{held}, the catalog has not begun to publish, but {topic.output}-{log.partition} already holds source "
             f"offset {last}.",
-            f"Restore the catalog that published it, or {_NEW_NAME}.",
+            f"Restore the catalog that published it; or {_anew(topic)}.",
         )
     if last >= log.folded_end:
         raise PositionError(
@@ -222,6 +227,11 @@ def _check_tail(log: PartitionLog, topic: Topic, last: int, held: str) -> None:
         )
 
 
+def _anew(topic: Topic) -> str:
+    """The catalog has published nothing: it can go, and the next one names its output anew."""
+    return f"delete topic {topic.output}, or set another output.topic, and then run keyfold delete CONNECTOR.json"
+
+
 def _blind(log: PartitionLog, topic: Topic, held: str) -> PositionError:
     """Records that do not say where they come from: only a position of ours could tell what was sent already."""
     records = f"the records in {topic.output}-{log.partition} do not name source offsets of {log.tp}"
@@ -229,7 +239,7 @@ def _blind(log: PartitionLog, topic: Topic, held: str) -> PositionError:
         return PositionError(
             f"{held}, the catalog has not begun to publish, but {records}: all may have been published already.",
             "Restore the storage folder and the group's offsets that belong to this output; or, where nothing of it is "
-            f"needed, delete {topic.output} and start again; or {_NEW_NAME}.",
+            f"needed, {_anew(topic)}.",
         )
     return PositionError(
         f"{held}, the catalog has published up to {log.published}, and {records} (output.source.headers.enable=false).",

@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 
 
 class Sending:
-    """Carries plans out, in one of three ways."""
+    """Carries plans out, in one of three ways; `way` names the last one, for the log."""
 
     def __init__(self, spark: SparkSession, storage: Storage, outside: Outside, isolation: Isolation) -> None:
         self._spark = spark
         self._storage = storage
         self._outside = outside
         self._isolation = isolation
+        self.way = ""
         self._fallback = TaskFallback("publishing", isolation.stopping.is_set)
 
     def send(self, state: State, plans: Sequence[BucketPlan], settings: EngineSettings) -> tuple[Sent, ...]:
@@ -36,11 +37,13 @@ class Sending:
         if room.local(settings.publish_local_records).holds(slices):
             files = localfold.load(self._storage, slices)
             if files is not None:
+                self.way = "local"
                 local = self._outside.local_publisher(state, self._isolation.stopping.is_set)
                 return publishlocal.send(files, due, plans, local)
             return self._folded_by_spark(state, due, plans)  # what is damaged in a file only Spark reads around
         if not self._fallback.tasks:
             return self._folded_by_spark(state, due, plans)
+        self.way = "tasks"
         sent, left = publishtasks.send(self._spark, self._storage, due, plans, self._outside.publisher(state))
         return (*sent, *self._folded_by_spark(state, due, left)) if left else sent
 
@@ -50,6 +53,7 @@ class Sending:
 
     def _folded_by_spark(self, state: State, due: Sequence[Due], plans: Sequence[BucketPlan]) -> tuple[Sent, ...]:
         """What of `due` belongs to `plans`."""
+        self.way = "spark"
         buckets = {plan.bucket for plan in plans}
         own = [one for one in due if one.bucket in buckets]
         publisher = self._outside.publisher(state)

@@ -11,6 +11,7 @@ import structlog
 
 from compactor.actions import AddPartition, AddTopic, AnyAction, CloseTopic, ReopenTopic
 from compactor.batch import RangeRead
+from compactor.errors import PublishInterruptedError
 from compactor.log import PartitionLog
 from compactor.position import Position, Tail, Unknown
 from compactor.publish import Publisher
@@ -19,7 +20,7 @@ from compactor.state import State, Topic
 from compactor.storage import Storage
 from connectors.config.connector import ConnectorConfig
 from connectors.config.topics import matches, missing, select
-from connectors.errors import NotAllowedError, OutputError, SourceChangedError, SourceMissingError
+from connectors.errors import NotAllowedError, OutputError, SourceMissingError, UnreachableError
 from connectors.kafka import gone
 from connectors.kafka.admin import Admin, TopicInfo
 from connectors.kafka.settings import ClientSettings
@@ -28,6 +29,7 @@ from connectors.sinks import output_topic, tail
 from connectors.sinks.changelog import ChangelogPublisher, fence_all
 from connectors.sinks.local import LocalPublisher, Sessions
 from connectors.sinks.positions import read_positions
+from connectors.source.aside import Aside, is_aside, of_id, of_log, refuse_all
 
 DELETED: Final = "deleted"
 UNNAMED: Final = "no longer named"
@@ -61,6 +63,7 @@ class KafkaGateway:
         self._admin = admin
         self._storage = storage
         self._warned: set[str] = set()
+        self._told: set[str] = set()
         self._sessions = Sessions()
         self._retry = NEVER
         self._stopped: Callable[[], bool] = lambda: False
@@ -82,14 +85,30 @@ class KafkaGateway:
         self._ensure_dead_letters()
         found = self._described(state)
         known = state.topics
-        closed = [
-            CloseTopic(topic=name, reason=DELETED if matches(self._connector, name) else UNNAMED)
-            for name, topic in known.items()
-            if name not in found and topic.closed is None
-        ]
-        self._check([(topic, found[name]) for name, topic in known.items() if name in found])
-        reopened = [ReopenTopic(topic=name) for name, topic in known.items() if topic.closed and name in found]
-        return (*closed, *reopened, *self._grow(state, found.values()))
+        aside = self._aside(known, found)
+        refuse_all(aside, found)
+        sound = {name: info for name, info in found.items() if name not in aside}
+        closed = [CloseTopic(topic=name, reason=why) for name in known if (why := self._gone(known[name], found))]
+        self._check([known[name] for name in known if name in sound])
+        reopened = [ReopenTopic(topic=name) for name, topic in known.items() if topic.closed and name in sound]
+        return (*closed, *self._set_aside(state, aside), *reopened, *self._grow(state, sound.values()))
+
+    def look_into(self, state: State) -> tuple[AnyAction, ...]:
+        """The rest of step T3: source topics that cannot be read on are set aside.
+
+        They are another one by their id, end below our position, or have lost what we have not read. Where the
+        brokers do not say, that is for reading to find out. Raises SourceChangedError and DataLossError where no
+        other topic is left.
+        """
+        found = self._admin.describe(name for name in state.topics if matches(self._connector, name))
+        aside = self._aside(state.topics, found)
+        asked = [log for log in state.logs if log.topic in found and log.topic not in aside]
+        starts, ends = self._bounds([log.tp for log in asked])
+        for log in asked:
+            one = of_log(self._connector.name, log, starts.get(log.tp), ends.get(log.tp), skip_lost=self._skips)
+            aside |= {log.topic: one} if one else {}
+        refuse_all(aside, found)
+        return tuple(self._set_aside(state, aside))
 
     @_again("topics of a batch")
     def admit(self, state: State, reads: Sequence[RangeRead]) -> tuple[AnyAction, ...]:
@@ -99,8 +118,9 @@ class KafkaGateway:
             {read.tp.topic for read in reads if read.tp not in known and matches(self._connector, read.tp.topic)}
         )
         found = self._admin.describe(names)
-        self._check([(state.topics[name], found[name]) for name in names if name in state.topics and name in found])
-        return self._grow(state, found.values(), {read.tp: read.lo for read in reversed(reads)})
+        sound = {name: info for name, info in found.items() if name not in self._aside(state.topics, found)}
+        self._check([state.topics[name] for name in sound if name in state.topics])
+        return self._grow(state, sound.values(), {read.tp: read.lo for read in reversed(reads)})
 
     @_again("ends of the source")
     def ends(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
@@ -178,7 +198,7 @@ class KafkaGateway:
 
     def _described(self, state: State) -> dict[str, TopicInfo]:
         """The topics that the connector names and that exist."""
-        open_ = (topic.topic for topic in state.topics.values() if topic.closed is None)
+        open_ = (topic.topic for topic in state.topics.values() if topic.closed is None or is_aside(topic))
         known = {name for name in open_ if matches(self._connector, name)}
         named = self._connector.topics or select(self._connector, self._admin.list_topics())
         found = gone.described(self._admin.describe, known.union(named), known=known)
@@ -190,17 +210,52 @@ class KafkaGateway:
             )
         return found
 
-    def _check(self, there: Sequence[tuple[Topic, TopicInfo]]) -> None:
-        """Source and output topics must be those that the catalog knows, by id, and outputs still fit to be one."""
-        for topic, info in there:
-            if info.id != topic.topic_id:
-                raise SourceChangedError(
-                    f"Connector {self._connector.name}: source topic {topic.topic} was recreated: its id was "
-                    f"{topic.topic_id} and is {info.id}.",
-                    "Its offsets mean something else now: go on under a new connector name and a new output topic.",
-                )
+    def _gone(self, topic: Topic, found: Mapping[str, TopicInfo]) -> str | None:
+        """Why a topic is to be closed that is not among those that are named and exist; None where it is not to be."""
+        if topic.topic in found or topic.closed in (DELETED, UNNAMED):
+            return None
+        if matches(self._connector, topic.topic):
+            return DELETED
+        return None if is_aside(topic) else UNNAMED
+
+    def _aside(self, known: Mapping[str, Topic], found: Mapping[str, TopicInfo]) -> dict[str, Aside]:
+        """Those of the topics `found` that are not what the catalog knows, or are set aside already."""
+        there = (
+            of_id(self._connector.name, known[name], info.id, skip_lost=self._skips)
+            for name, info in found.items()
+            if name in known
+        )
+        return {one.topic: one for one in there if one is not None}
+
+    @property
+    def _skips(self) -> bool:
+        return self._connector.on_data_loss == "skip"
+
+    def _set_aside(self, state: State, aside: Mapping[str, Aside]) -> list[AnyAction]:
+        """Closes the topics of `aside`; each is told once in a life."""
+        for name in sorted(aside.keys() - self._told):
+            _log.error("source topic set aside, the others go on", topic=name, error=str(aside[name].error))
+        self._told |= aside.keys()
+        return [
+            CloseTopic(topic=name, reason=one.kind)
+            for name, one in aside.items()
+            if state.topics[name].closed != one.kind
+        ]
+
+    def _bounds(
+        self, partitions: Sequence[TopicPartition]
+    ) -> tuple[Mapping[TopicPartition, int], Mapping[TopicPartition, int]]:
+        """Log starts and last stable offsets; none where the brokers do not say."""
+        try:
+            return self._admin.starts(partitions), self._admin.ends(partitions)
+        except (UnreachableError, PublishInterruptedError):
+            return {}, {}
+
+    def _check(self, topics: Sequence[Topic]) -> None:
+        """The outputs of `topics` must be those that the catalog knows, by id, and still fit to be one."""
+        for topic in topics:
             self._check_name(topic)
-        outputs = {topic.output: topic for topic, _ in there if topic.output is not None}
+        outputs = {topic.output: topic for topic in topics if topic.output is not None}
         found = gone.described(self._admin.describe, outputs, known=outputs)
         for topic in outputs.values():
             self._check_id(topic, found)
@@ -222,7 +277,8 @@ class KafkaGateway:
             what = "was deleted" if info is None else f"was recreated (its id was {topic.output_id}, now {info.id})"
             raise OutputError(
                 f"Connector {self._connector.name}: output topic {output} {what}; what was published is gone.",
-                "Use a new connector name, which publishes everything anew.",
+                "Remove what is left with keyfold delete CONNECTOR.json, after which the next run publishes everything "
+                "anew; or use a new connector name.",
             )
 
     def _check_settings(self, outputs: Mapping[str, Topic]) -> None:

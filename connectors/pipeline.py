@@ -33,15 +33,18 @@ from connectors.background import VACUUM_GRACE_MS, Background, Rhythm
 from connectors.breakable import Breakable
 from connectors.clock import Clock
 from connectors.config.connector import ConnectorConfig
+from connectors.config.topics import matches
 from connectors.config.worker import WorkerConfig
 from connectors.ending import Ending
 from connectors.engine_settings import engine_settings
 from connectors.kafka.settings import ClientSettings
 from connectors.life import Life
 from connectors.progress import Observer
+from connectors.source import aside
 from connectors.stopping import Stop
 from connectors.stores import connector_storage
 from connectors.takeover import Owned, take_over
+from connectors.topic_fault import setting_aside
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -105,7 +108,7 @@ class Pipeline:
             return
         with ExitStack() as stack:
             life = self.begin(stack, known)
-            with _fenced_first(life.owned.catalog, stop):
+            with _fenced_first(life.owned.catalog, stop), setting_aside(life.owned, self._clock.now_ms):
                 self._live(life, stack, stop, once=once)
 
     def _live(self, life: Life, stack: ExitStack, stop: Stop, *, once: bool) -> None:
@@ -160,7 +163,7 @@ class Pipeline:
     def _life(self, owned: Owned) -> Life:
         settings, (catalog, gateway) = engine_settings(self._connector), owned
         isolation, shelf = Isolation(self._storage, catalog), _shelf(self._connector)
-        engine = Engine(self._spark, self._storage, catalog, gateway, settings, isolation)
+        engine = Engine(self._spark, self._storage, catalog, gateway, settings, isolation, self._clock.now_ms)
         snapshots = Snapshots(self._spark, isolation, gateway, settings, shelf, engine.uncertain)
         cleaner = Cleaner(self._spark, isolation, settings, engine.counters, engine.uncertain, self._clock.now_ms)
         upkeep = Upkeep(cleaner, snapshots, engine.counters, isolation)
@@ -287,6 +290,7 @@ class Pipeline:
         name, now = self._connector.name, self._clock.now_ms
         self._observer.stage(name, "publishing, folding")
         steps: tuple[tuple[str, Callable[[], object]], ...] = (
+            ("look at topics", lambda: life.engine.commit(life.owned.gateway.discover, now())),
             ("publish", lambda: life.engine.finish(now())),
             ("fold", lambda: life.upkeep.round(now())),
             ("snapshot", lambda: life.upkeep.snapshot(now())),
@@ -297,6 +301,7 @@ class Pipeline:
                 return
         self._show(life.engine)
         life.upkeep.check_whole()
+        aside.check(name, life.owned.catalog.state, partial(matches, self._connector))
 
     def _breakable(self, what: str, step: Callable[[], object]) -> Breakable:
         return Breakable(self._spark, f"{what}-{self._connector.name}", lambda _: step())

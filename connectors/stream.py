@@ -12,6 +12,7 @@ from compactor import ingest
 from compactor.state import State
 from connectors.config.connector import ConnectorConfig
 from connectors.kafka.settings import ClientSettings
+from connectors.source import aside
 from connectors.source.datasource import KafkaSource
 from connectors.source.intake import encode as encode_intake
 from connectors.source.offsets import TopicOffsets, encode
@@ -66,7 +67,7 @@ def source_options(
         "tasks.max": str(tasks_max),
         "on.data.loss": connector.on_data_loss,
         "intake": encode_intake(intake),
-        **_selection(connector),
+        **_selection(connector, aside.names(state)),
     }
     if connector.max_offsets_per_trigger is not None:
         options["max.offsets.per.trigger"] = str(connector.max_offsets_per_trigger)
@@ -81,12 +82,13 @@ def starts(state: State) -> dict[str, TopicOffsets]:
     }
 
 
-def _selection(connector: ConnectorConfig) -> dict[str, str]:
+def _selection(connector: ConnectorConfig, left_out: frozenset[str]) -> dict[str, str]:
+    """What the source reads: never the topics `left_out`."""
     if connector.topics is not None:
-        return {"topics": json.dumps(connector.topics)}
-    dead = [connector.dead_letter_topic] if connector.dead_letter_topic else []
+        return {"topics": json.dumps([name for name in connector.topics if name not in left_out])}
+    dead = {connector.dead_letter_topic} if connector.dead_letter_topic else set()
     return {
         "topics.regex": connector.topics_regex or "",
         "output.topic": connector.output_topic_template,
-        "exclude": json.dumps(dead),
+        "exclude": json.dumps(sorted(dead | left_out)),
     }

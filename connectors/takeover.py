@@ -13,6 +13,7 @@ from compactor.catalog import Catalog
 from compactor.errors import CatalogError, StorageError
 from compactor.failpoints import hit
 from compactor.storage import Storage
+from connectors import removal
 from connectors.clock import SystemClock
 from connectors.config.connector import ConnectorConfig
 from connectors.gateway import KafkaGateway
@@ -48,20 +49,24 @@ def take_over(
     """Owns `connector`, whose folder is `storage`, and adds its topics as they are now.
 
     Where a catalog `known` was there before, no other one is taken, nor made: its disk may be away. Raises
-    FencedError where another took over at the same time, OutputError and SourceChangedError where topics are
-    not what the catalog knows, SourceMissingError, UnreachableError, StorageError, CatalogError.
+    FencedError where another took over at the same time, OutputError, SourceChangedError and DataLossError where
+    topics are not what the catalog knows, SourceMissingError, UnreachableError, StorageError, CatalogError.
     """
     reach_all(connector.name, clients, REACH_S)  # nobody is fenced for a broker that is away
+    removal.refuse_begun(storage, connector.name)
     catalog = Catalog.open(storage, connector.name)
     _refuse_other(catalog, storage, known)
     catalog.require("offset", "key", "partition")
     catalog.take_over(str(owner.here()), now_ms, _pause)
     hit("takeover.epoch")
+    removal.refuse_begun(storage, connector.name)  # who deletes looks for our epoch after that file is written
     _fence(catalog, connector, clients, tasks_max, now_ms)
     gateway = KafkaGateway(connector, clients, Admin(clients.admin()), storage)
     found = gateway.discover(catalog.state)
     hit("takeover.topics")
     catalog.commit(lambda _: found, now_ms)
+    aside = gateway.look_into(catalog.state)
+    catalog.commit(lambda _: aside, now_ms)
     _log.info("taken over", epoch=catalog.epoch, topics=sorted(catalog.state.topics))
     return Owned(catalog, gateway)
 
@@ -78,7 +83,8 @@ def _refuse_other(catalog: Catalog, storage: Storage, known: str | None) -> None
         raise StorageError(
             f"{storage.location} has no catalog, though this worker has worked on catalog {known} there.",
             "See whether the disk of storage.location is mounted, or restore the folder; nothing was written there. "
-            "To begin anew, start the worker again.",
+            "Where it is lost, stop the worker, remove what is left with keyfold delete CONNECTOR.json --outputs, and "
+            "start it again.",
         )
     raise CatalogError(
         f"{storage.location} holds catalog {catalog.state.catalog_id} of connector {connector}; this worker has "

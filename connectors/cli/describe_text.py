@@ -8,6 +8,7 @@ from typing import Final
 
 from connectors.cli.description import Description, PartitionDescription, TopicDescription, WorkerStatus
 from connectors.cli.output import table
+from connectors.source import aside
 
 _PARTITIONS: Final = (
     *("TOPIC", "PARTITION", "SOURCE END", "INGESTED", "PUBLISHED", "LAG", "CLEAN END"),
@@ -26,8 +27,8 @@ def text(description: Description, now_ms: int, location: str) -> str:
         sections.append([_topics(description.topics)])
     if description.partitions:
         sections.append([_partitions(description.partitions)])
-    if aside := list(_aside(description.partitions)):
-        sections.append(aside)
+    if held := [*_topics_aside(description.topics), *_aside(description.partitions)]:
+        sections.append(held)
     return "\n\n".join("\n".join(section) for section in sections)
 
 
@@ -95,6 +96,14 @@ def _partition(one: PartitionDescription) -> tuple[object, ...]:
 def _fold(one: PartitionDescription) -> str:
     """The verdict in a word; where only what is not published yet could be folded, that is what it waits for."""
     return _UNPUBLISHED if one.fold.reason in _IDLE and one.lag else one.fold.reason
+
+
+def _topics_aside(topics: tuple[TopicDescription, ...]) -> Iterator[str]:
+    """The topics that are set aside, each with what can be done about it."""
+    for one in topics:
+        if one.closed is not None and one.closed in aside.KINDS:
+            yield f"Set aside: topic {one.topic}, {aside.KINDS[one.closed]}; neither read nor published any more."
+            yield f"  {aside.advice(one.closed)}"
 
 
 def _aside(partitions: tuple[PartitionDescription, ...]) -> Iterator[str]:

@@ -30,7 +30,8 @@ def kafka(
 ) -> None:
     """Runs Apache Kafka on 127.0.0.1 until SIGINT or SIGTERM; prints `listening on 127.0.0.1:PORT` when ready.
 
-    A port that is in use, or a broker that ends by itself, is an error with exit code 4.
+    A port that is in use, or a broker that ends by itself, is an error with exit code 4; a folder in which another
+    broker runs one with exit code 3.
     """
     from connectors.kafka.embedded import EmbeddedKafka
 

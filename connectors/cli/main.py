@@ -17,6 +17,7 @@ from connectors import logging_setup
 from connectors.cli import exits
 from connectors.cli.analyze import analyze
 from connectors.cli.clean import clean
+from connectors.cli.delete import delete
 from connectors.cli.demo import demo
 from connectors.cli.describe import describe
 from connectors.cli.dump import dump
@@ -113,6 +114,7 @@ for command in (
     release,
     restart,
     snapshot,
+    delete,
     tail,
     kafka,
     failpoints,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection
+from confluent_kafka import Consumer, ConsumerGroupState, IsolationLevel, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as Partition
 from confluent_kafka.admin import (
     AdminClient,
@@ -21,7 +21,7 @@ from confluent_kafka.admin import (
 from msgspec import Struct
 
 from compactor.record import TopicPartition
-from connectors.errors import CHECK_BROKERS, UnreachableError
+from connectors.errors import CHECK_BROKERS, ConnectorError, UnreachableError
 from connectors.kafka import groups
 from connectors.kafka.consumers import Setting
 from connectors.kafka.failures import MISSING, SETTLING, cause, typed
@@ -114,6 +114,59 @@ class Admin:
             f"Topic {topic} cannot be given {partitions} partitions",
             lambda _: f"Alter on topic {topic}",
         )
+
+    def delete_topics(self, names: Sequence[str]) -> None:
+        """Removes topics with all their records, and waits until the brokers do not know them any more."""
+        for name, future in (self._client.delete_topics(list(names)) if names else {}).items():
+            try:
+                future.result(self._deadline_s * 2)
+            except KafkaException as error:
+                if cause(error).code() not in MISSING:
+                    raise self._typed(error, f"Topic {name} cannot be deleted", f"Delete on topic {name}") from error
+        until = time.monotonic() + self._deadline_s
+        while left := self.describe(names):
+            if time.monotonic() >= until:
+                raise UnreachableError(f"Topic {min(left)} is still there after it was deleted.", CHECK_BROKERS)
+            time.sleep(_PAUSE_S)
+
+    def has_group(self, group: str) -> bool:
+        """Whether the brokers know the consumer group `group`."""
+        found = self._of_group(
+            lambda: self._client.describe_consumer_groups([group], request_timeout=self._deadline_s)[group],
+            f"Group {group} cannot be described",
+            f"Describe on group {group}",
+        )
+        return found is not None and found.state != ConsumerGroupState.DEAD
+
+    def delete_group(self, group: str) -> None:
+        """Removes a consumer group with its positions; one that is not there is fine.
+
+        Raises ConnectorError where it has members.
+        """
+        self._of_group(
+            lambda: self._client.delete_consumer_groups([group], request_timeout=self._deadline_s)[group],
+            f"Group {group} cannot be deleted",
+            f"Delete on group {group}",
+        )
+
+    def _of_group(self, ask: Callable[[], Future[T]], doing: str, right: str) -> T | None:
+        """What is answered of a group, None where there is none; asked again while its coordinator is settling."""
+        until = time.monotonic() + self._deadline_s
+        while True:
+            try:
+                return ask().result(self._deadline_s * 2)
+            except KafkaException as error:
+                code = cause(error).code()
+                if code == KafkaError.GROUP_ID_NOT_FOUND:
+                    return None
+                if code == KafkaError.NON_EMPTY_GROUP:
+                    raise ConnectorError(
+                        f"{doing}: it has members, which keyfold's consumers never are.",
+                        "Stop the consumer or the Kafka Connect sink of that name, then try again.",
+                    ) from error
+                if code not in SETTLING or time.monotonic() >= until:
+                    raise self._typed(error, doing, right) from error
+            time.sleep(_PAUSE_S)
 
     def topic_config(self, name: str) -> dict[str, str]:
         """The topic's settings in effect, defaults included."""

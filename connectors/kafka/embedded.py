@@ -20,8 +20,11 @@ from typing import Final, Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from compactor import owner
+from compactor.local import LocalStorage
+from compactor.owner import OwnerLock
 from connectors.class_archive import sharing
-from connectors.errors import UnreachableError
+from connectors.errors import ConfigError, UnreachableError
 from connectors.kafka.artifacts import ensure_kafka
 from connectors.kafka.embedded_config import HOST, Layout, server_properties, write_files
 from connectors.kafka.java import find_java
@@ -66,6 +69,7 @@ class EmbeddedKafka:
         self._process: subprocess.Popen[bytes] | None = None
         self._lifeline: subprocess.Popen[bytes] | None = None
         self._log_start = 0
+        self._lock = OwnerLock(LocalStorage(str(self._layout.root)))
 
     @property
     def bootstrap(self) -> str:
@@ -93,17 +97,22 @@ class EmbeddedKafka:
         """Starts the broker and returns once a client has seen it; formats a new data directory first.
 
         Raises UnreachableError when the port is in use, or when the broker ends or is not there in time;
-        the message then shows the end of its log.
+        the message then shows the end of its log. Raises ConfigError when another broker runs in the directory.
         """
         assert not self.running, "the broker is running already"
         for _ in range(_PORT_ATTEMPTS):
+            self._claim()
             port = self._port or free_port()
             try:
                 self._start_on(port)
             except _PortTakenError:
                 continue
+            except BaseException:
+                self._lock.release()
+                raise
             self._port = port
             return self
+        self._lock.release()
         raise UnreachableError(
             f"Port {port} of {HOST} is in use.", "Give another --port, or none to have a free one chosen."
         )
@@ -220,6 +229,16 @@ class EmbeddedKafka:
             self._lifeline.kill()
             self._lifeline.communicate()
         self._lifeline = self._process = None
+        self._lock.release()
+
+    def _claim(self) -> None:
+        """The directory, until the broker has ended: a second one would replace the first one's settings."""
+        storage = LocalStorage(str(self._layout.root))
+        if not self._lock.claim(owner.here()):
+            raise ConfigError(
+                f"A broker runs in {self._layout.root} already: that of process {owner.living(storage)}.",
+                "Stop it, or give another --data-dir.",
+            )
 
 
 def free_port() -> int:

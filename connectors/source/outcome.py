@@ -22,7 +22,10 @@ from connectors.errors import (
     UnreachableError,
 )
 
-NEW_NAME: Final = "Go on under a new connector name; the state of this one stays as it is."
+NEW_NAME: Final = (
+    "Start over: keyfold delete CONNECTOR.json --outputs removes what was kept and published, and the next run begins "
+    "anew. Or go on under a new connector name and a new output topic; the state of this one stays as it is."
+)
 
 
 class Standing(msgspec.Struct, frozen=True):

@@ -73,11 +73,9 @@ def known(start: Offsets, topics: Mapping[str, Topic]) -> dict[TopicPartition, i
     }
 
 
-def check_ids(connector: str, start: Offsets, topics: Mapping[str, Topic]) -> None:
-    """Raises SourceChangedError where a topic of `start` has another id now."""
-    for name in sorted(start.keys() & topics.keys()):
-        if start[name].id != topics[name].id:
-            raise outcome.recreated(connector, name, start[name].id, topics[name].id)
+def recreated(start: Offsets, topics: Mapping[str, Topic]) -> frozenset[str]:
+    """The topics of `start` that have another id now."""
+    return frozenset(name for name in start.keys() & topics.keys() if start[name].id != topics[name].id)
 
 
 def advance(

@@ -16,7 +16,7 @@ import structlog
 from compactor.record import TopicPartition
 from connectors.errors import CHECK_BROKERS, UnreachableError
 from connectors.kafka import gone
-from connectors.source import plan
+from connectors.source import outcome, plan
 from connectors.source.cluster import Answers, Cluster, NoAnswerError
 from connectors.source.offsets import Offsets, TopicOffsets
 from connectors.source.options import SourceOptions
@@ -55,6 +55,7 @@ class Planner:
         self._idle_at = float("-inf")
         self._pinned: _Pinned | None = None
         self._missing: frozenset[str] = frozenset()
+        self._others: frozenset[str] = frozenset()
         self.ends: dict[str, TopicOffsets] | None = None
 
     def pin(self) -> None:
@@ -90,7 +91,7 @@ class Planner:
     def _initial(self) -> dict[str, TopicOffsets]:
         topics, log_starts = (self._pinned.topics, self._pinned.log_starts) if self._pinned else (self._known(), None)
         starts = self._options.starts
-        plan.check_ids(self._options.connector, starts, topics)
+        topics = self._sound(starts, topics)
         new = {name: topics[name] for name in topics.keys() - starts.keys()}
         if log_starts is None:
             log_starts = _complete(self._cluster.log_starts(_partitions(new)))
@@ -107,12 +108,26 @@ class Planner:
 
     def _latest(self, start: Offsets, limit: int | None) -> dict[str, TopicOffsets]:
         topics = self._pinned.topics if self._pinned else self._known()
-        plan.check_ids(self._options.connector, start, topics)
+        topics = self._sound(start, topics)
         ends = self._pinned.ends if self._pinned else self._ask_ends(start, topics)
         self.ends = plan.advance(self._options.connector, start, topics, ends, None)
         moved = plan.advance(self._options.connector, start, topics, ends, limit)
         new = topics.keys() - start.keys()
         return {**moved, **self._introduce(new, topics)} if new else moved
+
+    def _sound(self, start: Offsets, topics: dict[str, Topic]) -> dict[str, Topic]:
+        """`topics` without those that are other ones than in `start`: they stay where they were, as deleted ones do.
+
+        The catalog hears of them by step T3 and its repetitions. Raises SourceChangedError where no topic is left.
+        """
+        others = plan.recreated(start, topics)
+        for name in sorted(others - self._others):
+            error = outcome.recreated(self._options.connector, name, start[name].id, topics[name].id)
+            if len(others) == len(topics):
+                raise error
+            _log.error("source topic is read no more, the others go on", topic=name, error=error.message)
+        self._others = others
+        return {name: topic for name, topic in topics.items() if name not in others}
 
     def _introduce(self, new: set[str], topics: dict[str, Topic]) -> dict[str, TopicOffsets]:
         if self._pinned:

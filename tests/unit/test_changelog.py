@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
+from structlog.testing import capture_logs
 
 from compactor import inspection, localfold, publishjob, publishlocal, publishtasks
 from compactor.actions import AddPartition, AddTopic, Append, CloseTopic, Publish, SetBuckets
@@ -18,7 +19,7 @@ from compactor.publish import BucketPlan, Sent
 from compactor.quarantine import set_aside
 from compactor.record import TopicPartition
 from compactor.settings import EngineSettings
-from compactor.testing import MemoryStorage
+from compactor.testing import Clock, MemoryStorage
 from compactor.testing_outside import MemoryOutside
 from tests.support.logs import run
 
@@ -40,7 +41,10 @@ class World:
         self.catalog.commit(lambda _: [SetBuckets(count=1), *topics, *adds, one_more], 0)
         self.isolation = Isolation(storage, self.catalog)
         self.outside = MemoryOutside(storage)
-        self.changelog = Changelog(cast("Any", None), storage, self.catalog, self.outside, self.isolation)
+        self.clock = Clock(1_000)
+        self.changelog = Changelog(
+            cast("Any", None), storage, self.catalog, self.outside, self.isolation, lambda: self.clock.advance(7)
+        )
         self.fails: Exception | None = None
         self.ways: list[str] = []
         monkeypatch.setattr(publishtasks, "send", lambda *found: ((), found[3]))
@@ -79,7 +83,15 @@ class World:
         if self.fails:
             raise self.fails
         return tuple(
-            Sent(topic=one.topic, partition=one.partition, end=one.end, output_offset=one.end)
+            Sent(
+                topic=one.topic,
+                partition=one.partition,
+                end=one.end,
+                output_offset=one.end,
+                records=one.end - one.start,
+                bytes=9,
+                transactions=1,
+            )
             for plan in plans
             for one in plan.targets
         )
@@ -178,3 +190,28 @@ def test_nothing_behind_touches_a_log_that_is_published_inside_a_folded_run(worl
     assert world.changelog.uncertain() == {log.tp}
     assert world.publish() == [0]
     assert world.changelog.uncertain() == frozenset()
+
+
+@pytest.mark.parametrize(("local", "way"), [(1_000_000, "local"), (-1, "spark")])
+def test_each_publish_that_moves_records_is_a_line_of_the_log(
+    monkeypatch: pytest.MonkeyPatch, local: int, way: str
+) -> None:
+    """At debug: how it was done, how much it was, in how many partitions and transactions, and how long it took."""
+    world = World(monkeypatch)
+    world.grow()
+    with capture_logs() as told:
+        world.publish(local=local)
+        assert world.publish(SETTINGS.position_refresh_ms, local=local)
+    assert [line for line in told if line["event"] == "published"] == [
+        {
+            "event": "published",
+            "log_level": "debug",
+            "way": way,
+            "ms": 7,
+            "dead_letters": 0,
+            "partitions": PARTITIONS,
+            "records": PARTITIONS,
+            "bytes": 9 * PARTITIONS,
+            "transactions": PARTITIONS,
+        }
+    ]

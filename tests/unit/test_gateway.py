@@ -4,20 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
-from compactor.actions import CloseTopic
+from compactor.actions import CloseTopic, ReopenTopic
+from compactor.batch import RangeRead
+from compactor.log import empty
+from compactor.record import TopicPartition
 from compactor.state import State, Topic
 from compactor.testing import MemoryStorage
 from connectors.config.connector import ConnectorConfig
-from connectors.errors import NotAllowedError, OutputError, SourceMissingError, UnreachableError
-from connectors.gateway import DELETED, KafkaGateway
+from connectors.errors import (
+    DataLossError,
+    NotAllowedError,
+    OutputError,
+    SourceChangedError,
+    SourceMissingError,
+    UnreachableError,
+)
+from connectors.gateway import DELETED, UNNAMED, KafkaGateway
 from connectors.kafka import gone
 from connectors.kafka.admin import TopicInfo
 from connectors.kafka.settings import ClientSettings
+from connectors.source import aside
 from tests.support.clocks import Clock
 
 STATE = State(
@@ -35,18 +47,27 @@ class Brokers:
     def __init__(self, late: Mapping[str, float]) -> None:
         self.late = dict(late)
         self.config = dict(FIT)
+        self.there = dict(THERE)
+        self.bounds: dict[str, tuple[int, int]] = {}
 
     def describe(self, names: Iterable[str]) -> dict[str, TopicInfo]:
-        found = {name: THERE[name] for name in names if name in THERE and self.late.get(name, 0) <= 0}
+        names = list(names)
+        found = {name: self.there[name] for name in names if name in self.there and self.late.get(name, 0) <= 0}
         for name in names:
             self.late[name] = self.late.get(name, 0) - 1
         return found
 
     def list_topics(self) -> list[str]:
-        return sorted(name for name in THERE if self.late.get(name, 0) <= 0)
+        return sorted(name for name in self.there if self.late.get(name, 0) <= 0)
 
     def topic_configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
         return dict.fromkeys(names, self.config)
+
+    def starts(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return {tp: self.bounds.get(tp.topic, (0, 10))[0] for tp in partitions}
+
+    def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return {tp: self.bounds.get(tp.topic, (0, 10))[1] for tp in partitions}
 
 
 @pytest.fixture(autouse=True)
@@ -186,3 +207,85 @@ def test_an_output_that_was_altered_is_found_at_each_look(altered: dict[str, str
 def test_what_breaks_no_promise_is_left_to_its_owner(altered: dict[str, str]) -> None:
     """What only may refuse single records is a warning, and a topic that may delete but keeps all is none."""
     assert gateway({}, altered).discover(STATE) == ()
+
+
+BOTH = {"topics.regex": "[tu]"}
+OTHER = {"u": TopicInfo("u", "id-u", 1), "u.compacted": TopicInfo("u.compacted", "id-p", 1)}
+
+
+def two(**closed: str) -> State:
+    """The catalog of topics t and u, read up to 5; `closed` says why one of them is not read."""
+    topics = {**STATE.topics, "u": Topic(topic="u", topic_id="id-u", output="u.compacted", output_id="id-p")}
+    topics = {name: replace(topic, closed=closed.get(name)) for name, topic in topics.items()}
+    logs = tuple(replace(empty(TopicPartition(name, 0), 0, 0, 0), end=5) for name in ("t", "u"))
+    return replace(STATE, topics=topics, logs=logs)
+
+
+def beside(t: TopicInfo | None, bounds: tuple[int, int] = (0, 10), named: Mapping[str, str] = BOTH) -> KafkaGateway:
+    """The gateway of a connector of both topics, where `u` is sound and the brokers have `t` so."""
+    made = gateway({}, None, **{**BOTH, **named})
+    admin: Any = made._admin
+    admin.there |= {**OTHER, "t": t} if t else OTHER
+    admin.bounds = {"t": bounds}
+    if t is None:
+        del admin.there["t"]
+    return made
+
+
+SAME, ANEW = TopicInfo("t", "id-t", 1), TopicInfo("t", "id-2", 1)
+
+
+def test_a_recreated_topic_among_others_is_set_aside_alone() -> None:
+    """It is closed, with the reason, and stays so; deleted at last, it is that. Alone it is the connector's error."""
+    assert beside(ANEW).discover(two()) == (CloseTopic(topic="t", reason=aside.RECREATED),)
+    assert beside(ANEW).discover(two(t=DELETED)) == (CloseTopic(topic="t", reason=aside.RECREATED),)
+    assert beside(ANEW).discover(two(t=aside.RECREATED)) == ()
+    assert beside(None).discover(two(t=aside.RECREATED)) == (CloseTopic(topic="t", reason=DELETED),)
+    assert beside(ANEW).look_into(two()) == (CloseTopic(topic="t", reason=aside.RECREATED),)
+    with pytest.raises(SourceChangedError, match="was recreated"):
+        beside(ANEW, named={"topics.regex": "t"}).discover(two(u=UNNAMED))
+
+
+@pytest.mark.parametrize(
+    ("bounds", "loss", "kind"),
+    [
+        ((0, 5), "fail", None),
+        ((5, 9), "fail", None),
+        ((0, 4), "fail", aside.TRUNCATED),
+        ((0, 4), "skip", aside.TRUNCATED),
+        ((6, 9), "fail", aside.LOST),
+        ((6, 9), "skip", None),
+    ],
+)
+def test_a_log_that_does_not_go_on_sets_its_topic_aside(bounds: tuple[int, int], loss: str, kind: str | None) -> None:
+    """At a take-over, by what the brokers say of its ends; where no other topic is left, the connector is FAILED."""
+    expected = (CloseTopic(topic="t", reason=kind),) if kind else ()
+    assert beside(SAME, bounds, {"on.data.loss": loss}).look_into(two()) == expected
+    if kind:
+        with pytest.raises((SourceChangedError, DataLossError)):
+            beside(SAME, bounds, {"on.data.loss": loss, "topics.regex": "t"}).look_into(two())
+
+
+def test_what_was_set_aside_is_not_read_on_when_it_looks_sound_again() -> None:
+    """A log that was cut and has grown again lacks records that nobody can tell; lost ones may be let go."""
+    for kind in (aside.TRUNCATED, aside.LOST):
+        assert beside(SAME).discover(two(t=kind)) == ()
+        assert beside(SAME).look_into(two(t=kind)) == ()
+    skipping = {"on.data.loss": "skip"}
+    assert beside(SAME, named=skipping).discover(two(t=aside.TRUNCATED)) == ()
+    assert beside(SAME, named=skipping).discover(two(t=aside.LOST)) == (ReopenTopic(topic="t"),)
+    assert beside(SAME).discover(two(t=DELETED)) == (ReopenTopic(topic="t"),)
+
+
+def test_brokers_that_do_not_tell_the_ends_set_nothing_aside() -> None:
+    """Reading finds it out: a take-over does not wait for a partition without a leader."""
+    made = beside(SAME, (0, 4))
+    admin: Any = made._admin
+    admin.ends = Mock(side_effect=UnreachableError("away"))
+    assert made.look_into(two()) == ()
+
+
+def test_a_partition_of_another_topic_is_not_taken_in() -> None:
+    """What a batch brings of a name that has passed to another topic is left out: the batch is then refused."""
+    read = RangeRead(tp=TopicPartition("t", 1), topic_id="id-t", lo=0, hi=3, start=0, records=3)
+    assert beside(replace(ANEW, partitions=2)).admit(two(), [read]) == ()

@@ -242,6 +242,22 @@ def test_a_changed_topic_is_an_error(log: tuple[int, int], topic_id: str, names:
     assert "new connector name" in caught.value.action
 
 
+def test_a_recreated_topic_among_others_is_read_no_more() -> None:
+    """It stays where it was, as a deleted one does, and the others go on; with no other left it is the error."""
+    cluster, clock = MemoryCluster(), Clock()
+    cluster.put("a", (0, 9))
+    cluster.put("b", (0, 20), topic_id="id-2")
+    source = planner(cluster, clock)
+    start = source.latest({**topic("a", 0), **topic("b", 7)}, None)
+    assert start == {**topic("a", 9), **topic("b", 7)}
+    del cluster.topics["a"]
+    cluster.put("c", (0, 3))
+    clock.sleep(100)
+    pinned = planner(cluster, Clock(), starts=json.dumps(encode(topic("b", 7))))
+    with pytest.raises(SourceChangedError, match="b was recreated"):
+        pinned.initial()
+
+
 def test_partitions_and_topics_are_picked_up_while_running() -> None:
     """A new partition is read from offset 0; a new topic is introduced at its log start, then read."""
     cluster, clock = MemoryCluster(), Clock()

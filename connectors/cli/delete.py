@@ -1,0 +1,142 @@
+"""`keyfold delete`: removes what keyfold keeps of a connector, after it has said what that is."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from connectors.cli.options import ConnectorArgument, WorkerOption, worker_of
+from connectors.cli.output import say
+from connectors.clock import SystemClock
+from connectors.errors import UsageError
+
+if TYPE_CHECKING:
+    from compactor.storage import Storage
+    from connectors.config.connector import ConnectorConfig
+    from connectors.kafka.settings import ClientSettings
+    from connectors.removal import Found
+
+OutputsOption = Annotated[
+    bool, typer.Option("--outputs", help="Also the output topics that it published, and its snapshots.")
+]
+YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+
+
+def delete(
+    connector: ConnectorArgument, outputs: OutputsOption = False, yes: YesOption = False, worker: WorkerOption = None
+) -> None:
+    """Removes a connector's storage folder and consumer group; says what, and asks. Source topics are never touched."""
+    config = worker_of(worker)
+    from compactor.location import open_storage
+    from connectors.config.load import load_connector
+    from connectors.kafka.admin import Admin
+    from connectors.kafka.reach import reach_all
+    from connectors.kafka.settings import ClientSettings
+    from connectors.removal import survey
+    from connectors.stores import connector_storage
+    from connectors.takeover import REACH_S
+
+    settings = load_connector(connector, config).config
+    storage = connector_storage(config, settings.name)
+    _refuse_living(storage, settings.name)
+    clients = ClientSettings.of(config, settings)
+    reach_all(settings.name, clients, REACH_S)
+    location = None if settings.snapshot_path is None else open_storage(str(settings.snapshot_path))
+    found = survey(storage, settings, Admin(clients.admin()), location, with_outputs=outputs)
+    if found.nothing:
+        say(f"There is nothing to delete of connector {settings.name} in {storage.location} and on the brokers.")
+        return
+    say("\n".join(_told(found, settings, storage.location)))
+    if not yes:
+        _ask()
+    _remove(storage, location, settings, clients, found)
+    say(f"Connector {settings.name} is deleted.")
+
+
+def _refuse_living(storage: Storage, name: str) -> None:
+    from compactor import owner
+
+    living = owner.living(storage)
+    if living is not None:
+        raise UsageError(
+            f"Connector {name} is run by {living} now; nothing was removed.",
+            "Stop that worker, or take the connector's file off it, then try again.",
+        )
+
+
+def _ask() -> None:
+    if not sys.stdin.isatty():
+        raise UsageError("There is no terminal to ask on; nothing was removed.", "Give --yes to go on without asking.")
+    typer.echo("Remove this? It cannot be undone. [y/N] ", nl=False)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise UsageError("Nothing was removed: the answer was not yes.")
+
+
+def _remove(
+    storage: Storage, location: Storage | None, settings: ConnectorConfig, clients: ClientSettings, found: Found
+) -> None:
+    from compactor import owner
+    from connectors import removal
+    from connectors.kafka.admin import Admin
+    from connectors.sinks.changelog import fence_all
+
+    lock = owner.OwnerLock(storage)
+    if not lock.claim(owner.here()):
+        _refuse_living(storage, settings.name)
+    try:
+        catalog = removal.fence(storage, settings.name, str(owner.here()), SystemClock().now_ms())
+        fence_all(clients, [settings.transactional_id(bucket) for bucket in range(found.plan.buckets)])
+        removal.begin(storage, found.plan, catalog)
+        removal.carry_out(storage, found.plan, settings.group_id, Admin(clients.admin()), location)
+    finally:
+        lock.release()
+
+
+def _told(found: Found, settings: ConnectorConfig, folder: str) -> Iterator[str]:
+    """What is removed, what is left, and what a person should know before saying yes."""
+    plan = found.plan
+    if found.begun:
+        yield f"An earlier delete of connector {settings.name} was not finished; this one finishes it."
+    yield f"Of connector {settings.name} this removes:"
+    yield f"  {folder}: catalog, runs, checkpoint, requests ({found.files:,} files, {found.bytes:,} bytes)"
+    yield f"  consumer group {settings.group_id}, with the positions of {found.positions:,} partitions"
+    if plan.with_outputs:
+        yield from (f"  output topic {one.topic}, with all its records" for one in plan.outputs)
+        yield from (f"  snapshot {settings.snapshot_location}/{path}" for path in plan.snapshots)
+    left = list(_left(found, settings))
+    if left:
+        yield "It leaves, beside the source topics:"
+        yield from left
+    yield from _warnings(found, settings, folder)
+
+
+def _left(found: Found, settings: ConnectorConfig) -> Iterator[str]:
+    plan = found.plan
+    if not plan.with_outputs:
+        yield from (
+            f"  output topic {one.topic}: a connector that begins anew refuses to publish into it; delete it "
+            "(--outputs), or set another output.topic"
+            for one in plan.outputs
+        )
+        yield from (f"  snapshot {settings.snapshot_location}/{path}" for path in plan.snapshots)
+    for name in found.others:
+        yield f"  topic {name}: nothing shows that this connector published it"
+    if not found.has_catalog and settings.snapshot_location is not None:
+        yield f"  snapshots in {settings.snapshot_location}/{settings.name} that do not say whose they are"
+    if settings.dead_letter_topic is not None:
+        yield f"  dead letter topic {settings.dead_letter_topic}, which others may use too"
+
+
+def _warnings(found: Found, settings: ConnectorConfig, folder: str) -> Iterator[str]:
+    if found.damage is not None:
+        yield f"The catalog cannot be read: {found.damage}"
+    elif not found.has_catalog and not found.begun:
+        yield f"There is no catalog in {folder}: if a disk has to be mounted there, mount it first."
+    for stranger in found.strangers:
+        yield (
+            f"Positions of group {settings.group_id} were committed for catalog {stranger}, which is not in {folder}. "
+            f"If a worker elsewhere runs a connector {settings.name} on these brokers, they are its: do not go on then."
+        )

@@ -1,0 +1,37 @@
+"""A life of a connector that ends because one of its source topics cannot be read on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+from compactor.errors import KeyfoldError
+from compactor.faults import unwrap
+from connectors.errors import DataLossError, SourceAsideError, SourceChangedError
+from connectors.source import aside
+from connectors.takeover import Owned
+
+NEXT: Final = "It is set aside, and the connector is started again to go on with its other topics."
+
+
+@contextmanager
+def setting_aside(owned: Owned, now_ms: Callable[[], int]) -> Iterator[None]:
+    """Whatever fails inside for a source topic's sake: that topic is set aside, if there are others.
+
+    Then it is a SourceAsideError, which the next life gets over. Where a look at the topics finds nothing wrong any
+    more (a log that was cut has grown again), the error stays what it is, and an operator decides.
+    """
+    catalog, before = owned.catalog, owned.catalog.state
+    try:
+        yield
+    except Exception as failed:
+        found = unwrap(failed)
+        if not isinstance(found, SourceChangedError | DataLossError):
+            raise
+        with suppress(KeyfoldError):  # then the first error is the one to tell
+            found_out = owned.gateway.look_into(catalog.refresh())
+            catalog.commit(lambda _: found_out, now_ms())
+        if aside.names(catalog.state) <= aside.names(before):
+            raise
+        raise SourceAsideError(found.message, NEXT) from failed

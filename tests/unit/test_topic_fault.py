@@ -1,0 +1,84 @@
+"""A life that ends for one source topic's sake sets that topic aside, and the next goes on with the others."""
+
+from __future__ import annotations
+
+import json
+from unittest.mock import Mock
+
+import pytest
+
+from compactor.actions import AddTopic, CloseTopic
+from compactor.catalog import Catalog
+from compactor.errors import KeyfoldError
+from compactor.faults import tag
+from compactor.ingest import Intake
+from compactor.runfile import RunTarget
+from compactor.testing import MemoryStorage
+from connectors.config.connector import ConnectorConfig
+from connectors.errors import DataLossError, SourceAsideError, SourceChangedError, UnreachableError
+from connectors.kafka.settings import ClientSettings
+from connectors.source import aside
+from connectors.state import restarts
+from connectors.stream import source_options
+from connectors.takeover import Owned
+from connectors.topic_fault import setting_aside
+from tests.support.catalogs import NOW
+
+
+@pytest.fixture
+def catalog() -> Catalog:
+    """One that knows topics t and u."""
+    made = Catalog.open(MemoryStorage(), "c")
+    made.take_over("a:1", NOW)
+    made.commit(
+        lambda _: [AddTopic(topic=name, topic_id=f"id-{name}", output=None, output_id=None) for name in "tu"], NOW
+    )
+    return made
+
+
+def fail(catalog: Catalog, error: Exception, *found: CloseTopic) -> BaseException:
+    """What a life that fails with `error` ends with, where a look at the topics finds `found`."""
+    owned = Owned(catalog, Mock(look_into=lambda _: found))
+    with pytest.raises(Exception) as raised, setting_aside(owned, lambda: NOW):  # noqa: PT011
+        raise error
+    return raised.value
+
+
+@pytest.mark.parametrize("kind", [SourceChangedError, DataLossError])
+def test_the_topic_is_set_aside_and_the_connector_started_again(catalog: Catalog, kind: type[KeyfoldError]) -> None:
+    """Also where the error comes back from a task as Spark's text."""
+    found = fail(
+        catalog, RuntimeError(f"from Spark: {tag(kind('t is gone'))}"), CloseTopic(topic="t", reason=aside.LOST)
+    )
+    assert isinstance(found, SourceAsideError)
+    assert restarts(found)
+    assert "t is gone" in found.message
+    assert aside.names(catalog.state) == {"t"}
+
+
+def test_where_nothing_can_be_found_an_operator_decides(catalog: Catalog) -> None:
+    """A log that has grown again meanwhile may lack records; what is no topic's fault is none of this."""
+    error = SourceChangedError("t was cut")
+    assert fail(catalog, error) is error
+    assert not restarts(error)
+    away = UnreachableError("away")
+    assert fail(catalog, away, CloseTopic(topic="t", reason=aside.LOST)) is away
+    assert aside.names(catalog.state) == set()
+
+
+@pytest.mark.parametrize("named", [{"topics": "t,u"}, {"topics.regex": "t|u"}])
+def test_the_source_never_reads_what_is_set_aside(catalog: Catalog, named: dict[str, str]) -> None:
+    """Neither from its end nor as a topic that is new."""
+    catalog.commit(lambda _: [CloseTopic(topic="t", reason=aside.TRUNCATED)], NOW)
+    settings = {"name": "c", "connector.class": "keyfold.CompactedTopic", **named}
+    target = RunTarget(storage=MemoryStorage(), prefix="p", max_bytes=1)
+    intake = Intake(target=target, keyed=True, folds=True)
+    config = ConnectorConfig.model_validate(settings)
+    options = source_options(config, ClientSettings({}, {}, {}), catalog.state, 1, intake)
+    if "topics" in named:
+        assert json.loads(options["topics"]) == ["u"]
+    else:
+        assert json.loads(options["exclude"]) == ["t"]
+    with pytest.raises(SourceAsideError, match="t \\(truncated"):
+        aside.check("c", catalog.state, lambda _: True)
+    aside.check("c", catalog.state, lambda name: name != "t")
