@@ -17,7 +17,7 @@ import pyarrow as pa
 from compactor import footers, record
 from compactor.reading import Slice
 from compactor.storage import MissingFileError, Storage
-from compactor.wants import Want, files_of, wants_of
+from compactor.wants import Want, files_of, wide_wants
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -61,7 +61,7 @@ def scan(spark: SparkSession, storage: Storage, slices: Sequence[Slice]) -> Data
     """
     for file in files_of(slices).values():
         footers.check(storage, file)
-    wanted = wants_of(slices)
+    wanted = wide_wants(slices)
     alike: dict[frozenset[Want], list[str]] = {}
     for path, wants in wanted.items():
         alike.setdefault(frozenset(wants), []).append(path)

@@ -48,7 +48,7 @@ _MOST: Final = np.iinfo(np.int64).max
 """No smaller than any value."""
 
 _TEXT: Final = ("topic", "path", "sha256", "footer", "first_rejected_reason")
-_FILE: Final = tuple(RunFile.__struct_fields__)
+_FILE: Final = tuple(name for name in RunFile.__struct_fields__ if name != "entire")
 _OWN: Final = tuple(name for name in Part.__struct_fields__ if name != "file")
 
 PARTS: Final = pa.schema([pa.field(name, pa.string() if name in _TEXT else pa.int64()) for name in (*_OWN, *_FILE)])
@@ -66,8 +66,8 @@ def rows_of(parts: Iterable[Part]) -> list[dict[str, Any]]:
 
 
 def from_row(row: dict[str, Any]) -> Part:
-    """The part that a row of PARTS stands for."""
-    file = RunFile(**{name: row[name] for name in _FILE})
+    """The part that a row of PARTS stands for: all that its file holds of the partition."""
+    file = RunFile(**{name: row[name] for name in _FILE}, entire=True)
     return Part(file=file, **{name: row[name] for name in _OWN})
 
 

@@ -37,9 +37,12 @@ def _counted(storage: Storage, log: PartitionLog, run: Run, start: int, end: int
 
 def _part(storage: Storage, extent: Extent) -> Iterator[Part]:
     """What of a file lies in the extent; nothing where that holds no record."""
-    found = [part for batch in read_extent(storage, extent) for part in parts_of(extent.file.path, batch)]
+    file = extent.file
+    found = [part for batch in read_extent(storage, extent) for part in parts_of(file.path, batch)]
     if found:
-        yield completed(reduce(joined, found), extent.file.file_bytes, extent.file.sha256, extent.file.footer)
+        entire = file.entire and extent.start <= file.first and file.last < extent.end
+        part = completed(reduce(joined, found), file.file_bytes, file.sha256, file.footer)
+        yield replace(part, file=replace(part.file, entire=entire))
 
 
 def _rest(run: Run, below: Run, start: int) -> Run | None:
@@ -60,11 +63,11 @@ def _rest(run: Run, below: Run, start: int) -> Run | None:
 
 
 def _left(file: RunFile, below: RunFile | None, start: int) -> RunFile:
+    cut = replace(file, first=max(file.first, start), entire=file.entire and start <= file.first)
     if below is None:
-        return replace(file, first=max(file.first, start))
+        return cut
     return replace(
-        file,
-        first=max(file.first, start),
+        cut,
         records=file.records - below.records,
         bytes=file.bytes - below.bytes,
         keyless=file.keyless - below.keyless,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from typing import NamedTuple
@@ -43,17 +43,30 @@ def in_order(slices: Iterable[Slice]) -> tuple[str, ...] | None:
 
 
 def wants_of(slices: Sequence[Slice]) -> dict[str, list[Want]]:
-    """What is wanted of each file.
+    """What is wanted of each file."""
+    return _by_file(slices, lambda _, extent: (extent.start, extent.end))
 
-    Where that is all of a partition's records, wider bounds say it as well, so that most files are alike.
+
+def wide_wants(slices: Sequence[Slice]) -> dict[str, list[Want]]:
+    """The same, in the bounds of the whole slice where those say it too: so most files are alike to who reads many.
+
+    They do for a file that holds nothing but what is counted of it; the rest of another may be a neighbour's as well.
     """
+    return _by_file(slices, _widened)
+
+
+def _widened(part: Slice, extent: Extent) -> tuple[int, int]:
+    file = extent.file
+    start = part.start if file.entire and file.first >= extent.start else extent.start
+    end = part.end if file.entire and file.last < extent.end else extent.end
+    return start, end
+
+
+def _by_file(slices: Sequence[Slice], bounds: Callable[[Slice, Extent], tuple[int, int]]) -> dict[str, list[Want]]:
     found: dict[str, list[Want]] = {}
     for log, part in enumerate(slices):
         for extent in part.extents:
-            lowest, highest = _room(part, extent)
-            start = extent.start if extent.file.first < extent.start else lowest
-            end = extent.end if extent.file.last >= extent.end else highest
-            found.setdefault(extent.file.path, []).append(Want(log, part.tp, start, end))
+            found.setdefault(extent.file.path, []).append(Want(log, part.tp, *bounds(part, extent)))
     return {path: list(_apart(wants)) for path, wants in found.items()}
 
 
@@ -69,14 +82,3 @@ def _apart(wants: Iterable[Want]) -> Iterator[Want]:
             last = last._replace(end=max(last.end, want.end))
     if last is not None:
         yield last
-
-
-def _room(part: Slice, extent: Extent) -> tuple[int, int]:
-    """How far the bounds of `extent` may be widened: up to the rewritten runs beside it.
-
-    A file that was counted in parts (`Restate`) may hold records which such a run has replaced.
-    """
-    rewritten = [run for run in part.runs if run.level != 0]
-    lowest = max((run.end for run in rewritten if run.end <= extent.start), default=part.start)
-    highest = min((run.start for run in rewritten if run.start >= extent.end), default=part.end)
-    return lowest, highest

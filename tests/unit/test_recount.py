@@ -1,18 +1,30 @@
 from __future__ import annotations
 
+from collections.abc import Iterable
+from pathlib import Path
+
 import pyarrow as pa
+import pyarrow.parquet as pq
 from msgspec.structs import replace
 
-from compactor import record
+from compactor import localfold, record, twopass
 from compactor.actions import AddPartition, Append, Publish
 from compactor.append import level0
 from compactor.dirt import across_bounds, dirt
+from compactor.local import LocalStorage
 from compactor.log import empty
+from compactor.reading import Slice, whole
+from compactor.readwants import of_file
 from compactor.record import TopicPartition
 from compactor.recount import restated
+from compactor.room import KeyRoom
 from compactor.runfile import RunTarget, write
 from compactor.state import State, apply
 from compactor.testing import MemoryStorage
+from compactor.twopass import Logs
+from compactor.wants import in_order, wide_wants
+from tests.support import engine
+from tests.support.engine import ingested, log_of, new_state, read_all, row
 from tests.support.kept import rows_of, run_of
 
 
@@ -43,3 +55,37 @@ def test_a_run_is_counted_again_where_nothing_lies_below() -> None:
         state = apply(state, [restated(storage, log, run) for run in across_bounds(log)])
         found = dirt(state.logs[0])
         assert (found.records, found.head, found.unsure, found.held) == (head, 2 * head, 0, 2 * (8 - head))
+
+
+def test_what_an_overlap_has_brought_twice_is_read_once_after_a_recount(tmp_path: Path) -> None:
+    """A file holds what its run was cut by: whichever way it is read, that is not taken from it as well."""
+    storage, state = LocalStorage(str(tmp_path)), new_state({0: 0})
+    for lo, hi in ((0, 4), (2, 8)):
+        rows = [row(0, at, b"k%d" % at, b"v", rejected="odd" if at % 3 else None) for at in range(lo, hi)]
+        state = ingested(storage, state, [read_all(rows, {0: (lo, hi)})])
+    state = engine.published(state, {0: 8})
+    (across,) = across_bounds(log_of(state))
+    assert (across.start, across.end, across.files[0].first) == (4, 8, 2)
+    part = whole(log_of(apply(state, [restated(storage, log_of(state), across)])))
+    logs = Logs(storage=storage, slices=[part], paths=in_order([part]) or ())
+    files = localfold.load(storage, [part])
+    folded = twopass.latest(storage, [part], KeyRoom(100, 10_000))
+    assert files is not None
+    assert folded is not None
+    assert _offsets(twopass.every(logs)) == [*range(8)]
+    assert _offsets(folded) == [*range(8)]
+    assert _offsets(localfold.batches(localfold.latest(files, [part]))) == [*range(8)]
+    assert sorted(_wide(storage, part)) == [*range(8)]
+
+
+def _offsets(batches: Iterable[pa.RecordBatch]) -> list[int]:
+    return [offset for batch in batches for offset in batch["offset"].to_pylist()]
+
+
+def _wide(storage: LocalStorage, part: Slice) -> list[int]:
+    """The offsets that Spark's fold reads of `part`."""
+    found: list[int] = []
+    for path, wants in wide_wants([part]).items():
+        with storage.open_input(path) as source, pq.ParquetFile(source) as opened:
+            found += _offsets(of_file(opened, wants, ["offset"]))
+    return found

@@ -24,6 +24,14 @@ def once_wrong(way: Way) -> dict[str, list[steps.Any]]:
             Tick(),
             Fold(),
         ],
+        "what an overlap has brought twice is counted anew, and read twice": [
+            Restart(Settings(way=way)),
+            Ingest((Rec(0, b"a", b"so large that what comes next is clean enough"),)),
+            Fold(),
+            Ingest((Rec(0, b"b", b"1"), Rec(0, b"c", b"2"))),
+            Ingest((Rec(0, b"d", b"so large that it hangs on these bytes whether a fold is due"),), again=2),
+            Round(),
+        ],
         "an overlapping batch that was counted anew is read from its file's beginning": [
             Restart(Settings(ratio=1.0, max_lag=400, way=way)),
             Ingest(tuple(Rec(0, key, b"1") for key in (b"a", b"b", b"c", b"d"))),

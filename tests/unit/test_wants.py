@@ -1,0 +1,38 @@
+"""What is wanted of files: exactly, and in bounds that make most files alike."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from compactor.log import Run, RunFile
+from compactor.reading import between
+from compactor.wants import Want, wants_of, wide_wants
+from tests.support.logs import TP, file, log, run
+
+
+def entire(first: int, last: int, path: str) -> RunFile:
+    """A file that holds nothing but these offsets."""
+    return replace(file(first, last, 9, path=path), entire=True)
+
+
+CUT = replace(file(8, 9, 9, path="cut"), entire=False)
+RUNS = (run(0, 4, [entire(1, 2, "a")]), run(4, 8, [entire(2, 7, "over")]), run(8, 12, [CUT]))
+PARTS = (run(0, 3, [file(1, 2, 9, path="a")]), run(3, 6, [file(3, 5, 9, path="a")]))
+
+
+@pytest.mark.parametrize(
+    ("runs", "exact", "wide"),
+    [
+        (RUNS, {"a": (1, 4), "over": (4, 8), "cut": (8, 11)}, {"a": (1, 11), "over": (4, 11), "cut": (8, 11)}),
+        (PARTS, {"a": (1, 6)}, {"a": (1, 6)}),
+    ],
+    ids=["neighbours", "one file in two runs"],
+)
+def test_wants_are_wide_only_where_a_file_holds_nothing_else(
+    runs: tuple[Run, ...], exact: dict[str, tuple[int, int]], wide: dict[str, tuple[int, int]]
+) -> None:
+    """Beyond its run nothing is asked of a file that reaches over it, or that was counted anew within it."""
+    part = between(log(*runs), 1, min(11, runs[-1].end))
+    assert wants_of([part]) == {path: [Want(0, TP, *bounds)] for path, bounds in exact.items()}
+    assert wide_wants([part]) == {path: [Want(0, TP, *bounds)] for path, bounds in wide.items()}
