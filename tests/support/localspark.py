@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pyspark import cloudpickle
 
 from compactor import localfold, parts, runfile
-from compactor.fold import LOG
+from compactor.fold import LOG, SCAN
 from compactor.footers import DamagedFileError
 from compactor.parts import Part
 from compactor.publish import BucketPlan, Due, Publisher, Sent, complete
@@ -19,6 +19,7 @@ from compactor.reading import Slice
 from compactor.record import RUN
 from compactor.rewriteplan import RewritePlan
 from compactor.storage import Storage
+from compactor.wants import wide_wants
 from tests.support.localframe import LocalRow
 
 Work = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -85,7 +86,9 @@ def _scan(storage: Storage, slices: Sequence[Slice]) -> pa.Table:
     files = localfold.load(storage, slices)
     if files is None:
         raise DamagedFileError("A file is not what was written.", "No history damages one.")
-    return localfold._scan(files, slices).sort_by([(LOG, "ascending"), ("offset", "ascending")])
+    found = [one for path, wants in wide_wants(slices).items() for one in localfold._of_bytes(files[path], wants)]
+    read = pa.Table.from_batches(found, SCAN)
+    return read.sort_by([(LOG, "ascending"), ("offset", "ascending")])
 
 
 def _latest(storage: Storage, slices: Sequence[Slice]) -> pa.Table:

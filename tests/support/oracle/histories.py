@@ -151,6 +151,7 @@ class _Chance:
             again=self._of((0, 0, 0, 4)),
             tasks=self._of((1, 1, 2)),
             on_spark=self._of((False,) * 5 + (True,)),
+            tail=self._of((0, 0, 0, 0, 0, 3)),
         )
 
     def _advance(self) -> Advance:

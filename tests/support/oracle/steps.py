@@ -86,7 +86,8 @@ class Settings(NamedTuple):
 class Ingest(NamedTuple):
     """Records come, and a micro-batch takes what is there, at most `most` offsets of a partition.
 
-    It begins `again` offsets below the log's end. `tasks` read it; on Spark, or in this process for its speed.
+    It begins `again` offsets below the log's end. `tasks` read it; on Spark, or in this process for its speed. Behind
+    the last record of each partition that has one the source goes on for `tail` offsets without any.
     """
 
     records: tuple[Rec, ...]
@@ -94,6 +95,7 @@ class Ingest(NamedTuple):
     again: int = 0
     tasks: int = 1
     on_spark: bool = False
+    tail: int = 0
 
 
 class Tick(NamedTuple):

@@ -9,6 +9,7 @@ from typing import Final
 from unittest import mock
 
 from compactor import foldjob, foldtasks, publishjob, publishtasks
+from compactor.rewriteplan import RewritePlan
 from compactor.room import KeyRoom, Room
 from tests.support import localspark
 from tests.support.oracle.steps import Way
@@ -16,6 +17,12 @@ from tests.support.oracle.steps import Way
 NOTHING: Final = Room(0, 0)
 ONE_KEY_EACH: Final = KeyRoom(2, 1 << 20, classes=256)
 """Two tasks hold one key each; where keys differ and fall into one class even so, Spark's fold has them."""
+
+
+def _left(_spark: object, _storage: object, what: RewritePlan) -> tuple[None, ...]:
+    """As `foldtasks.rewrite` answers where a task has room for nothing."""
+    return (None,) * len(what.slices)
+
 
 LIMITS: Final = {
     Way.MEMORY: (),
@@ -25,7 +32,7 @@ LIMITS: Final = {
         (publishtasks, "KEYS", ONE_KEY_EACH),
         (foldtasks, "KEYS", ONE_KEY_EACH),
     ),
-    Way.SPARK: ((publishtasks, "READ", NOTHING), (foldtasks, "RECORDS", 0)),
+    Way.SPARK: ((publishtasks, "READ", NOTHING), (foldtasks, "rewrite", _left)),
 }
 
 

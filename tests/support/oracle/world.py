@@ -153,6 +153,7 @@ class World:
     def _ingest(self, life: Life, step: Ingest, now_ms: int) -> None:
         for rec in step.records:
             self.source.add(rec, now_ms)
+        self.source.end_in_holes(step.tail)
         ranges = {}
         known = life.catalog.state.by_partition()
         for tp, end in self.source.ends.items():
