@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test faults soak conformance bench bench-quick clean
+.PHONY: help setup demo test histories mutants faults soak conformance bench bench-quick clean
 
 help: ## Lists the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -73,6 +73,13 @@ faults: setup ## Tries every fault at every step, then 100 random kills (FAULT_K
 
 soak: setup ## Runs a worker under a steady load for an hour (MINUTES=60) and tells what grew: build/soak.
 	@$(BIN)/python -m tests.faults.soak --minutes $(or $(MINUTES),60) --into build/soak
+
+histories: setup ## Holds the engine against plain dicts over histories by chance (SEEDS=0-199 STEPS=40); names the seed that fails.
+	@PYTHONHASHSEED=0 $(BIN)/python -m tests.support.oracle --seeds $(or $(SEEDS),0-199) --steps $(or $(STEPS),40)
+
+mutants: setup ## Changes the rules one by one and tells which changes no test notices (MODULES=due,dirt for some): build/mutants.
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt mutmut
+	@$(BIN)/python -m tests.support.mutants $(MODULES)
 
 conformance: setup ## Compares keyfold with Kafka's own cleaner over 200 workloads (SEEDS=17 for one alone).
 	CONFORMANCE_SEEDS=$(or $(SEEDS),0-199) $(BIN)/pytest -v tests/conformance

@@ -182,8 +182,11 @@ class Cleaner:
         return folded
 
     def _counted(self, logs: Sequence[PartitionLog], now_ms: int, *, asked: bool) -> list[PartitionLog]:
-        """`logs`, their runs across published counted anew where records without a key go: each is told of once."""
-        unsure = [log for log in logs if any(run.keyless for run in across_bounds(log))]
+        """`logs`, their runs across published counted anew where that is told: records without a key, each once.
+
+        Who asked for a fold is told how much it had below its end, to the byte.
+        """
+        unsure = [log for log in logs if any(asked or run.keyless for run in across_bounds(log))]
         if not unsure:
             return list(logs)
         self._isolation.run(unsure, lambda logs: self._recount(logs, now_ms), now_ms, asked=asked)

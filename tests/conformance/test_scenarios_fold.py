@@ -18,6 +18,8 @@ from tests.support.cleaning import Kept, by_spark
 from tests.support.engine import Row, row
 from tests.support.kafka import wait_until
 from tests.support.logs import DAY
+from tests.support.oracle import ways
+from tests.support.oracle.steps import Way
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -239,6 +241,14 @@ def same_murmur3(spark: SparkSession) -> tuple[bytes, bytes]:
     return bytes(one), bytes(other)
 
 
+@pytest.fixture(params=[Way.MEMORY, Way.SPARK], ids=["tasks", "Spark"])
+def each_way(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Tasks fold by themselves, then Spark does."""
+    with ways.taken(request.param, local=False):
+        yield
+
+
+@pytest.mark.usefixtures("each_way")
 def test_scenario_25_collision_and_stats(spark: SparkSession, kept_of: KeptOf) -> None:
     """Keys with one hash stay apart, and a fold's figures are exact: read 5, written 2, rejected 0, next offset 5."""
     pairs = (*SAME_MD5, *same_murmur3(spark))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from types import ModuleType
 
 import pytest
 from msgspec.structs import replace
@@ -118,12 +119,15 @@ def in_memory(storage: LocalStorage, part: Slice, keep: Keep) -> list[Row]:
     return keep.of_batch(batch).select(record.RUN.names).to_pylist()
 
 
-def test_a_second_fold_drops_what_a_first_has_stamped(spark: SparkSession, storage: LocalStorage) -> None:
-    """On batches as `tombstones.fate` has it of one tombstone; what has a value never gets a horizon."""
+@pytest.mark.parametrize("fold", [foldtasks, foldjob], ids=["tasks", "Spark"])
+def test_a_second_fold_drops_what_a_first_has_stamped(
+    spark: SparkSession, storage: LocalStorage, fold: ModuleType
+) -> None:
+    """As `tombstones.fate` has it of one tombstone, whatever the retention is by then; a value never gets a horizon."""
     state = filled(storage)
     slices = [between(log, 0, 60) for log in state.logs]
     first = Keep(horizons=(700, 700, 700), now_ms=NOW)
-    (stamped, *_) = foldtasks.rewrite(spark, storage, rewriting(storage, "1-a", slices, first))
+    (stamped, *_) = fold.rewrite(spark, storage, rewriting(storage, "1-a", slices, first))
     assert stamped
     rows = content(storage, slices[0], stamped)
     tombstones = [one for one in rows if one["value"] is None]
@@ -134,7 +138,7 @@ def test_a_second_fold_drops_what_a_first_has_stamped(spark: SparkSession, stora
     again = [Slice(tp=slices[0].tp, start=0, end=60, runs=(run,))]
     for now_ms, gone in ((699, False), (700, True)):
         keep = Keep(horizons=(9000,), now_ms=now_ms)
-        (found,) = foldtasks.rewrite(spark, storage, rewriting(storage, f"1-{now_ms}", again, keep))
+        (found,) = fold.rewrite(spark, storage, rewriting(storage, f"1-{now_ms}", again, keep))
         assert found
         kept = content(storage, again[0], found)
         assert (fate(700, now_ms) is Fate.DROP) is gone

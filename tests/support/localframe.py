@@ -18,13 +18,15 @@ class LocalFrame:
         self._tasks = tasks
         self._intake = intake
 
-    def collect(self) -> list[_Row]:
+    def collect(self) -> list[LocalRow]:
         """The rows that the tasks yield."""
         batches = (pa.RecordBatch.from_pylist([*rows], schema=SOURCE) for rows in self._tasks)
-        return [_Row(row) for batch in batches for one in written([batch], self._intake) for row in one.to_pylist()]
+        return [LocalRow(row) for batch in batches for one in written([batch], self._intake) for row in one.to_pylist()]
 
 
-class _Row:
+class LocalRow:
+    """A row of Spark's."""
+
     def __init__(self, fields: dict[str, Any]) -> None:
         self._fields = fields
 

@@ -1,47 +1,102 @@
-"""As much of Spark as jobs of numbered tasks ask for (`compactor.sparktasks`), worked off in this process."""
+"""As much of Spark as the engine asks for behind reading, in this process: what takes Spark 100 ms takes 2."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import cloudpickle
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from compactor import localfold, parts, runfile
+from compactor.fold import LOG, SCAN
+from compactor.footers import DamagedFileError
+from compactor.parts import Part
+from compactor.publish import BucketPlan, Due, Publisher, Sent, complete
+from compactor.reading import Slice
+from compactor.record import RUN
+from compactor.rewriteplan import RewritePlan
+from compactor.storage import Storage
+from compactor.wants import wide_wants
+from tests.support.localframe import LocalRow
+
+Work = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-def local_spark() -> SparkSession:
-    """Runs tasks one after the other, in the process of the test; knows no SQL."""
-    return cast("SparkSession", _Spark())
+class LocalSpark:
+    """A session whose only jobs are those of numbered tasks (`compactor.sparktasks`)."""
 
+    def __init__(self, cores: int = 2) -> None:
+        self.sparkContext = SimpleNamespace(defaultParallelism=cores)
 
-class _Spark:
-    sparkContext = SimpleNamespace(defaultParallelism=2)  # noqa: N815 - Spark's name
-
-    def range(self, start: int, end: int, _step: int, _partitions: int) -> _Numbers:
-        return _Numbers(range(start, end))
+    def range(self, start: int, end: int, step: int, partitions: int) -> _Numbers:
+        """The numbers from `start` to `end`, each in a partition of its own."""
+        assert (step, partitions) == (1, end - start)
+        return _Numbers(start, end)
 
 
 class _Numbers:
-    def __init__(self, numbers: range) -> None:
-        self._numbers = numbers
-        self._task: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]] = iter
+    def __init__(self, start: int, end: int) -> None:
+        self._numbers = range(start, end)
+        self._work: bytes | None = None
 
-    def mapInArrow(self, task: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]], _ddl: str) -> _Numbers:  # noqa: N802 - Spark's name
-        self._task = task
+    def mapInArrow(self, work: Work, _schema: str) -> _Numbers:  # noqa: N802 - Spark's name
+        self._work = cloudpickle.dumps(work)  # type: ignore[no-untyped-call]  # a task has copies of what it was given, as on Spark
         return self
 
-    def collect(self) -> list[_Row]:
-        """The rows of all tasks."""
-        batches = (pa.RecordBatch.from_pydict({"id": [number]}) for number in self._numbers)
-        return [_Row(row) for batch in batches for found in self._task([batch]) for row in found.to_pylist()]
+    def collect(self) -> list[LocalRow]:
+        assert self._work is not None
+        found: list[LocalRow] = []
+        for number in self._numbers:
+            work = cast("Work", cloudpickle.loads(self._work))
+            numbers = pa.RecordBatch.from_pydict({"id": [number]})
+            found.extend(LocalRow(row) for batch in work(iter([numbers])) for row in batch.to_pylist())
+        return found
 
 
-class _Row:
-    def __init__(self, fields: dict[str, Any]) -> None:
-        self._fields = fields
+def rewrite(_spark: Any, storage: Storage, what: RewritePlan) -> tuple[tuple[Part, ...], ...]:
+    """Stands for `foldjob.rewrite`."""
+    found = _latest(storage, what.slices) if what.keep.by_key else _scan(storage, what.slices)
+    kept = (what.keep.of_batch(batch).select(RUN.names) for batch in found.to_batches())
+    written = runfile.write((piece for batch in kept for piece in runfile.cut(batch)), what.target, what.failpoint)
+    return parts.by_slice(what.slices, list(written))
 
-    def asDict(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        return self._fields
+
+def send(
+    _spark: Any,
+    storage: Storage,
+    due: Sequence[Due],
+    plans: Sequence[BucketPlan],
+    _buckets: int,
+    publisher: Publisher,
+) -> tuple[Sent, ...]:
+    """Stands for `publishjob.send`."""
+    found = _latest(storage, [one.slice for one in due])
+    sent: list[Sent] = []
+    for plan in plans:
+        mine = [log for log, one in enumerate(due) if one.bucket == plan.bucket]
+        own = found.filter(pc.is_in(found[LOG], pa.array(mine, pa.int32())))
+        sent.extend(publisher.publish(plan, localfold.batches(own)))
+    return complete(plans, sent)
+
+
+def _scan(storage: Storage, slices: Sequence[Slice]) -> pa.Table:
+    files = localfold.load(storage, slices)
+    if files is None:
+        raise DamagedFileError("A file is not what was written.", "No history damages one.")
+    found = [one for path, wants in wide_wants(slices).items() for one in localfold._of_bytes(files[path], wants)]
+    read = pa.Table.from_batches(found, SCAN)
+    return read.sort_by([(LOG, "ascending"), ("offset", "ascending")])
+
+
+def _latest(storage: Storage, slices: Sequence[Slice]) -> pa.Table:
+    """What `fold.latest` gives, found as it finds it: the largest offset of each key, then all rows that have one."""
+    read = _scan(storage, slices)
+    rows = read.select([LOG, "key", "rejected", "offset"]).to_pylist()
+    alone = [one["offset"] if one["rejected"] is not None else None for one in rows]
+    keys = [(one[LOG], one["key"], rejected) for one, rejected in zip(rows, alone, strict=True)]
+    last = dict(zip(keys, (one["offset"] for one in rows), strict=True))  # offsets rise
+    wanted = {(key[0], offset) for key, offset in last.items()}
+    return read.filter(pa.array([(one[LOG], one["offset"]) in wanted for one in rows], pa.bool_()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from compactor.local import LocalStorage
 from compactor.snapshots import Snapshots
@@ -12,7 +12,10 @@ from compactor.testing import MemoryStorage
 from compactor.testing_outside import MemoryOutside
 from tests.support.cleaning import Kept
 from tests.support.engine import row
-from tests.support.localspark import local_spark
+from tests.support.localspark import LocalSpark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "snapshots.md"
 CHOICE: Final = "Which one, and for how long"
@@ -34,7 +37,7 @@ def recipes() -> dict[str, list[str]]:
 
 def snapshots(folder: Path) -> Path:
     """The folder of topic `customers` that the page shows, below `folder`: ann is a, bob is b, old is deleted."""
-    kept = Kept(local_spark(), folder / "store")
+    kept = Kept(cast("SparkSession", LocalSpark()), folder / "store")
     rows = [(b"ann", b"before"), (b"bob", b"b"), (b"old", b"x"), (b"ann", b"a"), (b"old", None)]
     kept.ingest([row(0, offset, *pair) for offset, pair in enumerate(rows)])
     kept.publish()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from compactor.dirt import dirt
 from compactor.due import verdict, worthwhile
 from compactor.log import PartitionLog
 from compactor.policy import CompactionPolicy, FoldPolicy
@@ -16,6 +17,9 @@ T0 = 100 * DAY
 POLICY = CompactionPolicy()
 NEVER_BY_RATIO = replace(POLICY, min_cleanable_dirty_ratio=1.0)
 MAX_LAG = replace(NEVER_BY_RATIO, min_compaction_lag_ms=HOUR, max_compaction_lag_ms=6 * HOUR)
+
+DIRTY = log(run(0, 10, 5, arrived=T0 + HOUR, oldest=T0))
+STAMPED = base(10, 9, tombstones=1, horizons=1, next_horizon=T0 + 2 * DAY)
 
 
 def judge(kept: PartitionLog, now_ms: int = T0, policy: CompactionPolicy = POLICY, fold: FoldPolicy = FOLD) -> Verdict:
@@ -239,3 +243,43 @@ def test_no_reason_is_without_words(reason: Reason) -> None:
 def test_a_time_that_never_comes_is_never(at: int | None, text: str) -> None:
     """Kafka's largest long stands for never."""
     assert moment(at) == text
+
+
+@pytest.mark.parametrize(
+    ("kept", "policy", "due"),
+    [
+        pytest.param(DIRTY, MAX_LAG, T0 + 6 * HOUR + 1, id="by its oldest record, before its turn"),
+        pytest.param(DIRTY, POLICY, T0 + HOUR + DAY, id="by its turn, from the arrival of its oldest run"),
+        pytest.param(
+            replace(DIRTY, last_full_fold_ms=T0 - DAY), MAX_LAG, T0, id="by its turn, from its last full fold"
+        ),
+        pytest.param(replace(DIRTY, last_full_fold_ms=T0), POLICY, T0 + DAY, id="without a maximal lag"),
+        pytest.param(log(clean=base(10, 9, tombstones=1), folded_ms=T0), POLICY, T0 + DAY, id="to stamp a tombstone"),
+        pytest.param(log(clean=STAMPED, folded_ms=T0), POLICY, T0 + 2 * DAY, id="to drop one, not before its horizon"),
+        pytest.param(log(clean=STAMPED, folded_ms=T0 + 3 * DAY), POLICY, T0 + 4 * DAY, id="nor before its turn"),
+        pytest.param(log(clean=base(10, 9), folded_ms=T0), POLICY, None, id="never, with nothing to do"),
+        pytest.param(log(), POLICY, None, id="never, without a run"),
+    ],
+)
+def test_a_verdict_says_from_when_on_a_log_is_due_by_time(
+    kept: PartitionLog, policy: CompactionPolicy, due: int | None
+) -> None:
+    """The earlier of max.compaction.lag.ms and fold.full.interval.ms, where there will be anything to do."""
+    assert judge(kept, T0, policy).due_ms == due
+
+
+def test_an_overdue_log_waits_since_its_oldest_record_was_too_old() -> None:
+    """Its turn may have been earlier; the order among overdue logs goes by max.compaction.lag.ms."""
+    kept = replace(DIRTY, last_full_fold_ms=T0 - 3 * DAY)
+    found = judge(kept, T0 + 7 * HOUR, MAX_LAG)
+    assert (found.reason, found.due_ms) == (Reason.OVERDUE, T0 + 6 * HOUR + 1)
+    assert judge(kept, T0, MAX_LAG).due_ms == T0 - 2 * DAY
+    assert judge(kept, T0, POLICY, replace(FOLD, full_interval_ms=-1)).due_ms is None
+
+
+def test_a_log_that_may_not_be_folded_is_still_described() -> None:
+    """Its dirt and the limit are shown beside why it is left alone."""
+    found = verdict(DIRTY, POLICY, FOLD, T0, Reason.BUSY)
+    assert found == Verdict(tp=DIRTY.tp, reason=Reason.BUSY, dirt=dirt(DIRTY), limit=0.5)
+    broken = replace(DIRTY, clean_end=7)
+    assert judge(broken).tp == broken.tp

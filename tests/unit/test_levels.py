@@ -97,3 +97,13 @@ def test_a_job_takes_many_logs_up_to_its_budget() -> None:
     assert picked(109) == [1, 0]
     assert picked(0) == [1]
     assert due_merges([], FOLD, held, 9) == ()
+
+
+@pytest.mark.parametrize(
+    ("kept", "end"), [(row(1, 1), 20), (row(5, 5, level=1), 20), (row(1), None), (row(5, level=1), None)]
+)
+@pytest.mark.parametrize("least", [1, 2])
+def test_two_runs_are_the_fewest_that_are_merged(kept: PartitionLog, end: int | None, least: int) -> None:
+    """Also where fewer are allowed: one run alone would be rewritten as itself for ever."""
+    found = due_merge(kept, FoldPolicy(level0_files=least, tier_runs=least))
+    assert (found.runs[-1].end if found else None) == end

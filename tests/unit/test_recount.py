@@ -89,3 +89,22 @@ def _wide(storage: LocalStorage, part: Slice) -> list[int]:
         with storage.open_input(path) as source, pq.ParquetFile(source) as opened:
             found += _offsets(of_file(opened, wants, ["offset"]))
     return found
+
+
+def test_what_is_counted_in_parts_is_the_whole() -> None:
+    """Records, bytes, tombstones and rejected ones of both parts, though only the one below is read."""
+    storage = MemoryStorage()
+    found = [
+        {"key": b"a", "value": None},
+        {"key": None, "value": b"123"},
+        {"key": b"bb", "value": b"1"},
+        {"key": b"c", "value": None},
+        {"key": None, "value": b"4567"},
+        {"key": b"d", "value": None},
+    ]
+    run = run_of(storage, rows_of("t", 0, 0, found))
+    log = replace(empty(TopicPartition("t", 0), 0, 0, None), end=6, folded_end=3, published=3, runs=(run,))
+    below, above = restated(storage, log, run).runs
+    assert (below.start, below.end, above.start, above.end) == (0, 3, 3, 6)
+    assert (below.records, below.bytes, below.tombstones, below.rejected) == (3, 7, 1, 1)
+    assert (above.records, above.bytes, above.tombstones, above.rejected) == (3, 6, 2, 1)

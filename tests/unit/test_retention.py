@@ -42,9 +42,12 @@ CLEANED = replace(log(clean=base(20, 0)), base=replace(base(20, 0), files=FILES,
         pytest.param(raw(OLD, OLD, YOUNG, OLD), 20, id="rule 67: stops at the first that does not qualify"),
         pytest.param(raw(YOUNG, OLD), 0, id="rule 67: from the old end"),
         pytest.param(raw(OLD, OLD, OLD, published=25), 20, id="rule 67: never past published"),
+        pytest.param(raw(OLD, OLD, OLD, published=19), 10, id="rule 67: nor the segment whose last record is at it"),
         pytest.param(raw(OLD, OLD, published=0), 0, id="rule 67: nothing published"),
         pytest.param(raw(OLD, OLD), 20, id="rule 68: all of it, the only value of a key too (E9)"),
         pytest.param(raw(-1, YOUNG), 0, id="without a timestamp by arrival"),
+        pytest.param(raw(0, YOUNG), 10, id="timestamp 0 is one"),
+        pytest.param(log(run(0, 10, [file(0, 14, 9, newest_ms=OLD)], arrived=NOW)), 10, id="a file that is cut above"),
         pytest.param(raw(10**15, YOUNG), 0, id="a stamp in the future by arrival"),
         pytest.param(CLEANED, 10, id="the files of the base run are its segments"),
         pytest.param(log(), 0, id="an empty log"),
@@ -52,7 +55,8 @@ CLEANED = replace(log(clean=base(20, 0)), base=replace(base(20, 0), files=FILES,
 )
 def test_time_takes_whole_segments_from_the_old_end(kept: PartitionLog, start: int, policy: CompactionPolicy) -> None:
     """testLogsWithSegmentsToDeleteShouldConsiderCleanupPolicyCompactDeleteLogs, and the same for raw runs."""
-    assert retained(kept, policy, NOW).start == start
+    found = retained(kept, policy, NOW)
+    assert (found.tp, found.start) == (kept.tp, start)
 
 
 def test_a_stamp_in_the_future_expires_by_its_arrival() -> None:

@@ -17,6 +17,7 @@ from compactor.local import LocalStorage
 from compactor.log import PartitionLog, Run, empty
 from compactor.record import TopicPartition
 from compactor.runfile import RunTarget
+from compactor.storage import Storage
 from compactor.testing import MemoryStorage
 from tests.support.engine import Row, row
 
@@ -27,7 +28,7 @@ def batch(rows: Sequence[Row]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(list(rows), schema=record.RUN)
 
 
-def target(storage: MemoryStorage, max_bytes: int = 1 << 27) -> RunTarget:
+def target(storage: Storage, max_bytes: int = 1 << 27) -> RunTarget:
     return RunTarget(storage=storage, prefix="1-j", max_bytes=max_bytes)
 
 
@@ -152,18 +153,21 @@ def test_no_row_group_lies_around_another_partition_of_its_file(
     assert any(len(one) > 1 for path in {part.file.path for part in found} for one in spread(storage, path).groups)
 
 
-def test_a_damaged_page_concerns_no_more_than_share_its_row_group(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_page_concerns_no_more_than_share_its_row_group(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """Of twenty small partitions whose task had to write two of them early, those two, whose page it is."""
     monkeypatch.setattr(runfile, "TASK_BYTES", 18_000)
-    storage = MemoryStorage()
+    storage = LocalStorage(str(tmp_path))
     order = [0, 19, *range(1, 19)]
     rows = [batch([row(p, 0, b"k", b"%d" % p + b"v" * (12_000 if p in (0, 19) else 900))]) for p in order]
     found = list(runfile.write(rows, target(storage), "x"))
     flipped = bytearray(storage.read(found[0].file.path))
     flipped[200] ^= 0xFF  # in the values of the first row group
     storage.write(found[0].file.path, bytes(flipped))
-    whole = [reading.Extent(tp=part.tp, file=part.file, start=0, end=1) for part in found]
-    damaged = [extent.tp.partition for extent in whole if inspection._read(storage, extent)]
+    runs = [Run(start=0, end=1, level=0, files=(part.file,), records=1, bytes=part.file.bytes) for part in found]
+    slices = [reading.Slice(tp=part.tp, start=0, end=1, runs=(run,)) for part, run in zip(found, runs, strict=True)]
+    damaged = [one.tp.partition for one, why in zip(slices, inspection.damage(storage, slices), strict=True) if why]
     assert damaged == [0, 19]
 
 

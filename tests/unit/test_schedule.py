@@ -13,7 +13,7 @@ LOG = replace(empty(TopicPartition("t", 0), 0, 0, None), end=100, folded_end=10,
 
 @pytest.mark.parametrize(
     ("lag", "young", "expected"),
-    [(0, 50, 100), (5, 50, 50), (5, None, 100), (5, 10, 10), (5, 3, 10)],
+    [(0, 50, 100), (1, 50, 50), (5, 50, 50), (5, None, 100), (5, 10, 10), (5, 3, 10)],
 )
 def test_publishable_is_the_first_young_record_or_the_end(lag: int, young: int | None, expected: int) -> None:
     """Without a lag all is publishable; with one, what is below the first record inside it."""
@@ -35,6 +35,8 @@ def test_a_backlog_is_read_before_it_is_folded(backlog_end: int | None, bootstra
     """Nothing more is publishable until the ends of the first sight are ingested, unless bootstrap.fold is off."""
     log = replace(LOG, backlog_end=backlog_end)
     assert publishable(log, CompactionPolicy(), 0, lambda _: None, bootstrap_fold=bootstrap_fold) == expected
+    if bootstrap_fold:
+        assert publishable(log, CompactionPolicy(), 0, lambda _: None) == expected
 
 
 def test_nothing_is_looked_for_where_all_is_folded() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import duckdb
 import pandas as pd
@@ -18,7 +19,10 @@ from compactor.testing import MemoryStorage
 from compactor.testing_outside import MemoryOutside
 from tests.support.cleaning import Kept
 from tests.support.engine import Row, row
-from tests.support.localspark import local_spark
+from tests.support.localspark import LocalSpark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 NOW = 1_795_228_200_123
 NAME = "20261121T023000Z-ab12cd"
@@ -26,7 +30,7 @@ NAME = "20261121T023000Z-ab12cd"
 
 def _kept(folder: Path, rows: list[Row]) -> Kept:
     """A connector whose records are folded and published."""
-    kept = Kept(local_spark(), folder / "store")
+    kept = Kept(cast("SparkSession", LocalSpark()), folder / "store")
     kept.ingest(rows)
     kept.publish()
     kept.cleaner.fold(0)

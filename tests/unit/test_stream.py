@@ -62,10 +62,21 @@ def test_a_topic_that_was_closed_at_take_over_is_read_from_the_catalogs_end(
     assert [(one.lo, one.hi) for one in found if one.topic == "t"] == [(4, 8)]
 
 
-def test_a_closed_topic_that_is_another_one_when_it_is_back_is_an_error(tmp_path: Path) -> None:
+def test_a_closed_topic_that_is_another_one_when_it_is_back_is_left_out(tmp_path: Path) -> None:
     """Its offsets mean something else: none of its records goes behind those of the old one."""
     brokers = Brokers()
     source = planner(brokers, tmp_path, topics="t,b")
+    start = source.initial()
+    brokers.put("t", (0, 8), topic_id="id-2")
+    brokers.clock.sleep(10)
+    end = source.latest(source.latest(start, None), None)
+    assert {one.topic for one in plan.ranges("c", start, end)} == {"b"}
+
+
+def test_a_closed_topic_that_is_another_one_when_it_is_back_is_an_error_where_it_is_alone(tmp_path: Path) -> None:
+    """There is nothing else to go on with."""
+    brokers = Brokers()
+    source = planner(brokers, tmp_path, topics="t")
     start = source.initial()
     brokers.put("t", (0, 8), topic_id="id-2")
     brokers.clock.sleep(10)

@@ -37,12 +37,6 @@ def test_the_horizon_counts_from_the_fold(last: int | None, retention: int, now:
     assert horizon(log(folded_ms=last), CompactionPolicy(delete_retention_ms=retention), now) == expected
 
 
-def test_a_changed_retention_moves_no_horizon() -> None:
-    """Rule 45: what is stamped stays, whatever delete.retention.ms says later: it is not even asked."""
-    assert fate(1000, 500) is Fate.KEEP
-    assert fate(1000, 1000) is Fate.DROP
-
-
 @pytest.mark.parametrize(
     ("next_horizon", "now", "expected"), [(None, 10**15, False), (50, 49, False), (50, 50, True), (50, 51, True)]
 )

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 from compactor import localfold, record, twopass
 from compactor.errors import FoldError
@@ -89,3 +90,16 @@ def test_offsets_that_fall_are_not_sent(storage: LocalStorage, monkeypatch: pyte
     assert found is not None
     with pytest.raises(FoldError, match="do not rise"):
         list(found)
+
+
+@pytest.mark.parametrize("off", [-1, 1])
+def test_what_is_read_is_compared_with_what_the_catalog_counts(storage: LocalStorage, off: int) -> None:
+    """One record fewer, or one more, than a file was written with is a defect, though every checksum is right."""
+    part = filled(storage)[0]
+    run = part.runs[0]
+    miscounted = replace(run, files=(replace(run.files[0], records=run.files[0].records + off), *run.files[1:]))
+    logs = one_log(storage, replace(part, start=0, end=40, runs=(miscounted, *part.runs[1:])))
+    with pytest.raises(FoldError, match=rf"has read 40 of {40 + off} records of t-0"):
+        twopass.last(logs, ROOM)
+    with pytest.raises(FoldError, match=rf"has read 40 of {40 + off} records of t-0"):
+        list(twopass.every(logs))

@@ -36,3 +36,12 @@ def test_wants_are_wide_only_where_a_file_holds_nothing_else(
     part = between(log(*runs), 1, min(11, runs[-1].end))
     assert wants_of([part]) == {path: [Want(0, TP, *bounds)] for path, bounds in exact.items()}
     assert wide_wants([part]) == {path: [Want(0, TP, *bounds)] for path, bounds in wide.items()}
+
+
+def test_parts_of_a_file_that_meet_are_wanted_once() -> None:
+    """A file that was counted in parts is read once; parts with something between them stay two, and so do slices."""
+    low, high, far = (run(lo, hi, [file(lo, hi - 1, 3, path="one")]) for lo, hi in ((4, 7), (7, 10), (12, 14)))
+    assert wants_of([between(log(low, high), 0, 20)]) == {"one": [Want(0, TP, 4, 10)]}
+    assert wants_of([between(log(low, far), 0, 20)]) == {"one": [Want(0, TP, 4, 7), Want(0, TP, 12, 14)]}
+    both = [between(log(low, high), 0, 7), between(log(low, high), 7, 10)]
+    assert wants_of(both) == {"one": [Want(0, TP, 4, 7), Want(1, TP, 7, 10)]}

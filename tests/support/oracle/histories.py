@@ -1,10 +1,10 @@
-"""Histories by chance, as hypothesis strategies: what is dangerous is frequent in them."""
+"""Histories by chance: what is dangerous is frequent in them, and the same number gives the same history."""
 
 from __future__ import annotations
 
-from typing import Final
-
-from hypothesis import strategies as st
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Final, TypeVar
 
 from compactor.policy import FOREVER
 from compactor.testing_publisher import Fault, Step
@@ -26,7 +26,10 @@ from tests.support.oracle.steps import (
     Tamper,
     Tick,
     Vacuum,
+    Way,
 )
+
+T = TypeVar("T")
 
 KEYS: Final = (b"a", b"b", b"", b"\x00", b"\xff\xfe", b"a", b"b", None)
 VALUES: Final = (b"1", b"2", None, b"", None, b"\x00\xff", b"a longer value than the others")
@@ -36,19 +39,31 @@ MOMENTS: Final = (0, 0, 0, -100, -200, -500, -2000, 100, 5000)
 
 FIXED: Final = (0, -1, 1, 1 << 62)
 LEAPS: Final = (100, 200, 300, 500, 1000, 2000, -300, 70_000)
+WAYS: Final = (Way.MEMORY, Way.PASSES, Way.CLASSES, Way.SPARK)
 
-WHILE_CLEANING: Final = ("clean.before-commit", "merge.before-commit", "retain.before-commit")
+WHILE_CLEANING: Final = ("clean.write", "clean.before-commit", "merge.before-commit", "retain.before-commit")
 WHILE_TAKEN: Final = ("clean.before-commit", "snapshot.write", "snapshot.manifest", "snapshot.before-latest")
 WHILE_PUBLISHING: Final = ("ingest.before-commit", "publish.plan", "publish.before-commit")
+KEEPING: Final[tuple[tuple[Plain, tuple[str, ...]], ...]] = (
+    (Fold(), WHILE_CLEANING[:2]),
+    (Fold(), WHILE_CLEANING[:2]),
+    (Round(), WHILE_CLEANING),
+    (Snapshot(), WHILE_TAKEN),
+)
+"""What the thread behind publishing does, and where it is while others do something."""
+
+CLEANING: Final = ("clean.write", "clean.before-commit", "clean.after-commit", "merge.write", "merge.before-commit")
+PUBLISHING: Final = ("publish.plan", "publish.before-commit", "publish.after-commit", "catalog.create")
 SIMPLE: Final[tuple[tuple[Plain, tuple[str, ...]], ...]] = (
-    (Round(), ("retain.before-commit", "merge.before-commit", "clean.before-commit", "clean.after-commit")),
-    (Snapshot(), ("clean.before-commit", "snapshot.write", "snapshot.manifest", "snapshot.before-latest")),
-    (Tick(), ("publish.plan", "publish.before-commit", "publish.after-commit", "catalog.create")),
+    (Round(), ("retain.before-commit", *CLEANING)),
+    (Snapshot(), WHILE_TAKEN),
+    (Tick(), PUBLISHING),
     (Vacuum(), ("vacuum.delete",)),
 )
 """Steps, and where they can be broken off."""
 
 TAKING: Final = (
+    "ingest.write",
     "ingest.before-commit",
     "ingest.after-commit",
     "publish.plan",
@@ -58,125 +73,123 @@ TAKING: Final = (
 """The same of a micro-batch."""
 
 
-@st.composite
-def recs(draw: st.DrawFn) -> Rec:
-    fixed = draw(st.sampled_from((False,) * 7 + (True,)))
-    return Rec(
-        place=draw(st.sampled_from((0, 0, 1, 2, 3, 4))),
-        key=draw(st.sampled_from(KEYS)),
-        value=draw(st.sampled_from(VALUES)),
-        time=draw(st.sampled_from(FIXED if fixed else MOMENTS)),
-        fixed=fixed,
-        hole=draw(st.sampled_from((0, 0, 0, 0, 2))),
-        headers=draw(st.sampled_from(HEADERS)),
-    )
+def history(number: int, length: int) -> list[steps.Any]:
+    """The history of this number: so many steps, after one that says how the connector is configured."""
+    chance = _Chance(number)
+    return [Restart(chance.settings()), *(chance.step() for _ in range(length))]
 
 
-@st.composite
-def ingests(draw: st.DrawFn) -> Ingest:
-    return Ingest(
-        records=tuple(draw(st.lists(recs(), min_size=3, max_size=16))),
-        most=draw(st.sampled_from((1000, 1000, 1000, 2))),
-        again=draw(st.sampled_from((0, 0, 0, 4))),
-        tasks=draw(st.sampled_from((1, 1, 2))),
-        on_spark=draw(st.sampled_from((False, False, False, False, False, True))),
-    )
+class _Chance:
+    """Draws what can happen."""
 
+    def __init__(self, number: int) -> None:
+        self._random = Random(number)
+        self._kinds: tuple[tuple[int, Callable[[], steps.Any]], ...] = (
+            (2, Tick),
+            (8, self._ingest),
+            (7, self._advance),
+            (4, Round),
+            (1, Fold),
+            (2, Snapshot),
+            (1, Vacuum),
+            (2, self._restart),
+            (1, self._tamper),
+            (2, self._failing),
+            (2, self._crash),
+            (3, self._meanwhile),
+            (1, self._beside),
+        )
+        self._weights = [weight for weight, _ in self._kinds]
 
-@st.composite
-def settings(draw: st.DrawFn) -> Settings:
-    deletes = draw(st.sampled_from((False, False, True)))
-    return Settings(
-        lag=draw(st.sampled_from((0, 0, 200, 500))),
-        max_lag=draw(st.sampled_from((FOREVER, 500))),
-        ratio=draw(st.sampled_from((0.5, 1.0, 1.0, 0.0))),
-        delete_retention=draw(st.sampled_from((300, 0, 100_000))),
-        retention_ms=draw(st.sampled_from((-1, 0, 200, 1000))) if deletes else None,
-        retention_bytes=draw(st.sampled_from((-1, -1, 20, 100))) if deletes else -1,
-        segment_bytes=draw(st.sampled_from((1 << 27, 16))),
-        level0=draw(st.sampled_from((2, 3, 32))),
-        tiers=draw(st.sampled_from((2, 10))),
-        interval=draw(st.sampled_from((-1, 500))),
-        buckets=draw(st.sampled_from((1, 2))),
-        most=draw(st.sampled_from((100, 1, 2))),
-        local=draw(st.sampled_from((1_000, 1_000, -1))),
-    )
+    def step(self) -> steps.Any:
+        """One step."""
+        ((_, made),) = self._random.choices(self._kinds, self._weights)
+        return made()
 
+    def settings(self) -> Settings:
+        """What a life is configured with."""
+        deletes = self._of((False, False, True))
+        return Settings(
+            lag=self._of((0, 0, 200, 500)),
+            max_lag=self._of((FOREVER, 500)),
+            ratio=self._of((0.5, 1.0, 1.0, 0.0)),
+            delete_retention=self._of((300, 0, 100_000)),
+            retention_ms=self._of((-1, 0, 200, 1000)) if deletes else None,
+            retention_bytes=self._of((-1, -1, 20, 100)) if deletes else -1,
+            segment_bytes=self._of((1 << 27, 16)),
+            level0=self._of((2, 3, 32)),
+            tiers=self._of((2, 10)),
+            interval=self._of((-1, 500)),
+            buckets=self._of((1, 2)),
+            most=self._of((100, 1, 2)),
+            local=self._of((1_000, -1)),
+            way=self._of(WAYS),
+        )
 
-def advances() -> st.SearchStrategy[Advance]:
-    return st.sampled_from(LEAPS).map(Advance)
+    def _of(self, choice: Sequence[T]) -> T:
+        return self._random.choice(choice)
 
+    def _some(self, least: int, most: int, made: Callable[[], T]) -> tuple[T, ...]:
+        return tuple(made() for _ in range(self._random.randint(least, most)))
 
-def restarts() -> st.SearchStrategy[Restart]:
-    return st.builds(Restart, st.one_of(st.none(), settings()))
+    def _rec(self) -> Rec:
+        fixed = self._of((False,) * 7 + (True,))
+        return Rec(
+            place=self._of((0, 0, 1, 2, 3, 4)),
+            key=self._of(KEYS),
+            value=self._of(VALUES),
+            time=self._of(FIXED if fixed else MOMENTS),
+            fixed=fixed,
+            hole=self._of((0, 0, 0, 0, 2)),
+            headers=self._of(HEADERS),
+        )
 
+    def _ingest(self) -> Ingest:
+        return Ingest(
+            records=self._some(3, 16, self._rec),
+            most=self._of((1000, 1000, 1000, 2)),
+            again=self._of((0, 0, 0, 4)),
+            tasks=self._of((1, 1, 2)),
+            on_spark=self._of((False,) * 5 + (True,)),
+            tail=self._of((0, 0, 0, 0, 0, 3)),
+        )
 
-def tampers() -> st.SearchStrategy[Tamper]:
-    return st.builds(Tamper, st.sampled_from(range(len(PARTITIONS))), st.sampled_from((None, None, 0, 2)))
+    def _advance(self) -> Advance:
+        return Advance(self._of(LEAPS))
 
+    def _restart(self) -> Restart:
+        return Restart(self._of((None, self.settings())))
 
-def failings() -> st.SearchStrategy[Failing]:
-    transaction = st.sampled_from((1, 2, 2, 3))
-    faults = st.builds(
-        Fault, step=st.sampled_from(Step), transaction=transaction, dies=st.sampled_from((False, False, True))
-    )
-    return st.builds(Failing, st.one_of(ingests(), ingests(), st.just(Tick())), faults)
+    def _tamper(self) -> Tamper:
+        return Tamper(self._of(range(len(PARTITIONS))), self._of((None, None, 0, 2)))
 
+    def _failing(self) -> Failing:
+        fault = Fault(
+            step=self._of(tuple(Step)), transaction=self._of((1, 2, 2, 3)), dies=self._of((False, False, True))
+        )
+        choice: tuple[Ingest | Tick, ...] = (self._ingest(), self._ingest(), Tick())
+        return Failing(self._of(choice), fault)
 
-@st.composite
-def crashes(draw: st.DrawFn) -> At:
-    step, points = draw(st.sampled_from(((None, TAKING), (None, TAKING), (None, TAKING), *SIMPLE)))
-    step = draw(ingests()) if step is None else step
-    return At(step, draw(st.sampled_from(points)), CRASH, nth=draw(st.sampled_from((1, 1, 1, 2))))
+    def _crash(self) -> At:
+        taking: tuple[tuple[Plain, tuple[str, ...]], ...] = ((self._ingest(), TAKING),) * 3
+        step, points = self._of((*taking, *SIMPLE))
+        return At(step, self._of(points), CRASH, nth=self._of((1, 1, 1, 2)))
 
+    def _meanwhile(self) -> At:
+        """The threads of a connector beside each other: one publishes, the other folds. Or another owner comes."""
+        other = self._some(1, 3, self._coming)
+        if self._of((False, False, False, True)):
+            other = (self._restart(), *other)
+        step, points = self._of(KEEPING)
+        return At(step, self._of(points), other)
 
-@st.composite
-def meanwhile(draw: st.DrawFn) -> At:
-    """The threads of a connector beside each other: one publishes, the other folds. Or another owner comes."""
-    other: tuple[Plain, ...] = tuple(
-        draw(st.lists(st.one_of(ingests(), advances(), st.just(Tick())), min_size=1, max_size=3))
-    )
-    if draw(st.sampled_from((False, False, False, True))):
-        other = (draw(restarts()), *other)
-    if draw(st.booleans()):
-        return At(Fold(), "clean.before-commit", other)
-    if draw(st.booleans()):
-        return At(Round(), draw(st.sampled_from(WHILE_CLEANING)), other)
-    return At(Snapshot(), draw(st.sampled_from(WHILE_TAKEN)), other)
+    def _coming(self) -> Plain:
+        choice: tuple[Plain, ...] = (self._ingest(), self._advance(), Tick())
+        return self._of(choice)
 
-
-@st.composite
-def beside(draw: st.DrawFn) -> At:
-    """While a micro-batch is taken in and published, the other thread folds, or another owner comes."""
-    point = draw(st.sampled_from(WHILE_PUBLISHING))
-    choice: list[Plain] = [Fold(), Round(), Snapshot(), Restart()]
-    if point != "publish.plan":
-        choice.append(Vacuum())
-    other = draw(st.lists(st.sampled_from(choice), min_size=1, max_size=2))
-    return At(draw(ingests()), point, tuple(other))
-
-
-def step() -> st.SearchStrategy[steps.Any]:
-    """One step; the first of these is what hypothesis thinks the simplest."""
-    kinds: list[st.SearchStrategy[steps.Any]] = [
-        *[st.just(Tick())] * 2,
-        *[ingests()] * 8,
-        *[advances()] * 7,
-        *[st.just(Round())] * 4,
-        st.just(Fold()),
-        *[st.just(Snapshot())] * 2,
-        st.just(Vacuum()),
-        *[restarts()] * 2,
-        tampers(),
-        *[failings()] * 2,
-        *[crashes()] * 2,
-        *[meanwhile()] * 3,
-        beside(),
-    ]
-    return st.sampled_from(range(len(kinds))).flatmap(lambda number: kinds[number])
-
-
-@st.composite
-def histories(draw: st.DrawFn, length: int) -> list[steps.Any]:
-    """Histories of so many steps, after one that says how the connector is configured."""
-    return [draw(settings().map(Restart)), *draw(st.lists(step(), min_size=length, max_size=length))]
+    def _beside(self) -> At:
+        """While a micro-batch is taken in and published, the other thread folds, or another owner comes."""
+        point = self._of(WHILE_PUBLISHING)
+        choice: tuple[Plain, ...] = (Fold(), Round(), Snapshot(), Restart(), Vacuum())
+        other = self._some(1, 2, lambda: self._of(choice[:-1] if point == "publish.plan" else choice))
+        return At(self._ingest(), point, other)

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 class Oracle:
-    """One connector from its first life on."""
+    """One connector from its first life on. `spark` None: what stands for it in this process."""
 
-    def __init__(self, spark: SparkSession, folder: Path) -> None:
+    def __init__(self, spark: SparkSession | None, folder: Path) -> None:
         self.world = World(spark, folder)
         self.model = Model(self.world.source)
         self._dumps = kept.Dumps(self.world.storage)

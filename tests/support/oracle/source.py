@@ -27,6 +27,11 @@ class Source:
         )
         self.ends[tp] = offset + 1
 
+    def end_in_holes(self, width: int) -> None:
+        """Every partition that has a record ends so many offsets behind where it ended."""
+        for tp, rows in self.rows.items():
+            self.ends[tp] += width if rows else 0
+
     def between(self, tp: TopicPartition, start: int, end: int) -> list[Row]:
         """The records of the offsets [start, end)."""
         return [one for one in self.rows[tp] if start <= one["offset"] < end]

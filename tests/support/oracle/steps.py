@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
 
 from compactor.policy import FOREVER, CompactionPolicy, FoldPolicy
@@ -35,8 +36,17 @@ class Rec(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
+class Way(Enum):
+    """How tasks fold: their limits are so small that it is the first of these which still can."""
+
+    MEMORY = "all records in memory"
+    PASSES = "two passes, all keys in memory"
+    CLASSES = "two passes for each class of keys"
+    SPARK = "Spark's fold"
+
+
 class Settings(NamedTuple):
-    """What a life of the connector is configured with."""
+    """What a life of the connector is configured with, and how much its tasks hold."""
 
     lag: int = 0
     max_lag: int = FOREVER
@@ -51,6 +61,7 @@ class Settings(NamedTuple):
     buckets: int = 1
     most: int = 100
     local: int = 1_000
+    way: Way = Way.MEMORY
 
     @property
     def policy(self) -> CompactionPolicy:
@@ -75,7 +86,8 @@ class Settings(NamedTuple):
 class Ingest(NamedTuple):
     """Records come, and a micro-batch takes what is there, at most `most` offsets of a partition.
 
-    It begins `again` offsets below the log's end. `tasks` read it; on Spark, or in this process for its speed.
+    It begins `again` offsets below the log's end. `tasks` read it; on Spark, or in this process for its speed. Behind
+    the last record of each partition that has one the source goes on for `tail` offsets without any.
     """
 
     records: tuple[Rec, ...]
@@ -83,6 +95,7 @@ class Ingest(NamedTuple):
     again: int = 0
     tasks: int = 1
     on_spark: bool = False
+    tail: int = 0
 
 
 class Tick(NamedTuple):

@@ -28,7 +28,8 @@ from compactor.testing_outside import MemoryOutside
 from compactor.upkeep import Upkeep
 from tests.support.engine import source_frame
 from tests.support.localframe import LocalFrame
-from tests.support.oracle import steps
+from tests.support.localspark import LocalSpark
+from tests.support.oracle import steps, ways
 from tests.support.oracle.source import Source
 from tests.support.oracle.steps import (
     BASE_MS,
@@ -69,13 +70,13 @@ class _Strict(Isolation):
 
 
 class World:
-    """A connector, its surroundings, and what was done to them.
+    """A connector, its surroundings, and what was done to them. `spark` None: what stands for it in this process.
 
     `settings` are those of each epoch; `tampered` the partitions whose position somebody else has touched; `times`
     all times that the clock has shown since a step began.
     """
 
-    def __init__(self, spark: SparkSession, folder: Path) -> None:
+    def __init__(self, spark: SparkSession | None, folder: Path) -> None:
         self.source = Source()
         self.clock = Clock(BASE_MS)
         self.storage = LocalStorage(str(folder / "store" / CONNECTOR))
@@ -86,14 +87,16 @@ class World:
         self.times = {BASE_MS}
         self._moved = False
         self._batches = 0
-        self._spark = spark
+        self._local = spark is None
+        self._spark = spark or cast("SparkSession", LocalSpark())
         self.life = self._begin(Settings())
 
     def perform(self, step: steps.Any) -> bool:
         """Does `step`; whether it came to its end undisturbed. What nobody could foresee is raised."""
         life = self.life
         try:
-            return self._perform(step)
+            with ways.taken(life.settings.way, local=self._local):
+                return self._perform(step)
         except Exception as error:
             if not self._foreseen(error, step, life):
                 raise
@@ -150,6 +153,7 @@ class World:
     def _ingest(self, life: Life, step: Ingest, now_ms: int) -> None:
         for rec in step.records:
             self.source.add(rec, now_ms)
+        self.source.end_in_holes(step.tail)
         ranges = {}
         known = life.catalog.state.by_partition()
         for tp, end in self.source.ends.items():
@@ -160,8 +164,9 @@ class World:
         found = self.source.read(ranges, step.tasks)
         self._batches += 1
         intake = life.engine.intake.of_batch(self._batches, now_ms)
-        local = None if step.on_spark else cast("DataFrame", LocalFrame(found, intake))
-        life.engine.take(local or source_frame(self._spark, intake, *found), now_ms)
+        on_spark = step.on_spark and not self._local
+        frame = source_frame(self._spark, intake, *found) if on_spark else cast("DataFrame", LocalFrame(found, intake))
+        life.engine.take(frame, now_ms)
 
     def _announce(self, tp: TopicPartition) -> None:
         """The source topic is there, with the records that it has."""

@@ -1,0 +1,103 @@
+"""`make histories`: histories by chance, each from its seed, held against the promises.
+
+    python -m tests.support.oracle --seeds 0-199 --steps 40
+
+ends with 1 at the first history that breaks a promise or fails, and says which steps are enough for that.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import re
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from multiprocessing import get_context
+from typing import Final, NamedTuple
+
+import structlog
+
+from tests.support.oracle import steps
+from tests.support.oracle.histories import history
+from tests.support.oracle.runs import failure, shortened
+
+_ENUM: Final = re.compile(r"<(\w+\.\w+): [^>]*>")
+"""A member of an enum as its repr has it, and by its name."""
+
+
+class Ran(NamedTuple):
+    """How the history of a seed went; `failure` is None where every promise held."""
+
+    seed: int
+    failure: str | None
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The exit code: 0 where all promises held, 1 where one did not."""
+    told = _arguments(arguments)
+    began = time.monotonic()
+    print(f"{len(told.seeds)} histories of {told.steps} steps, {told.processes} at a time", flush=True)
+    for number, ran in enumerate(_ran(told.seeds, told.steps, told.processes), start=1):
+        if ran.failure is not None:
+            _tell(ran, told.steps)
+            return 1
+        if number % 10 == 0 or number == len(told.seeds):
+            seconds = time.monotonic() - began
+            print(f"{number} of {len(told.seeds)} kept every promise, to seed {ran.seed}, {seconds:.0f} s", flush=True)
+    return 0
+
+
+def _arguments(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.support.oracle", description="Histories by chance.")
+    parser.add_argument("--seeds", type=_range, default=range(200), help="0-199, or 17 for one alone")
+    parser.add_argument("--steps", type=int, default=40, help="the length of each history")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="so many beside each other")
+    return parser.parse_args(arguments)
+
+
+def _range(text: str) -> range:
+    first, _, last = text.partition("-")
+    found = range(int(first), int(last or first) + 1)
+    if not found:
+        raise argparse.ArgumentTypeError(f"{text} holds no seed: write FIRST-LAST, as in 0-199")
+    return found
+
+
+def _ran(seeds: Iterable[int], length: int, processes: int) -> Iterator[Ran]:
+    """By seed, so that the first that fails is the same each time."""
+    work = ((seed, length) for seed in seeds)
+    if processes == 1:
+        yield from map(_run, work)
+        return
+    with get_context("spawn").Pool(processes) as pool:
+        yield from pool.imap(_run, work)
+
+
+def _run(work: tuple[int, int]) -> Ran:
+    _quiet()
+    seed, length = work
+    return Ran(seed, failure(history(seed, length)))
+
+
+def _quiet() -> None:
+    """What the engine logs of steps that fail on purpose is no news here."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+
+
+def _tell(ran: Ran, length: int) -> None:
+    print(f"\nseed {ran.seed}: {ran.failure}", flush=True)
+    print(f"\nAgain: make histories SEEDS={ran.seed} STEPS={length}\nLooking for fewer steps that fail …", flush=True)
+    _quiet()
+    print("\n".join(["These are enough:", *_lines(shortened(history(ran.seed, length)))]), flush=True)
+
+
+def _lines(found: Iterable[steps.Any]) -> Iterator[str]:
+    yield "["
+    yield from (_ENUM.sub(r"\1", f"    {step!r},") for step in found)
+    yield "]"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

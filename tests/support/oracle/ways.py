@@ -1,0 +1,53 @@
+"""Each way of folding on a few records: limits of tasks so small that it is taken."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Final
+from unittest import mock
+
+from compactor import foldjob, foldtasks, publishjob, publishtasks
+from compactor.rewriteplan import RewritePlan
+from compactor.room import KeyRoom, Room
+from tests.support import localspark
+from tests.support.oracle.steps import Way
+
+NOTHING: Final = Room(0, 0)
+ONE_KEY_EACH: Final = KeyRoom(2, 1 << 20, classes=256)
+"""Two tasks hold one key each; where keys differ and fall into one class even so, Spark's fold has them."""
+
+
+def _left(_spark: object, _storage: object, what: RewritePlan) -> tuple[None, ...]:
+    """As `foldtasks.rewrite` answers where a task has room for nothing."""
+    return (None,) * len(what.slices)
+
+
+LIMITS: Final = {
+    Way.MEMORY: (),
+    Way.PASSES: ((publishtasks, "TASKS", NOTHING),),
+    Way.CLASSES: (
+        (publishtasks, "TASKS", NOTHING),
+        (publishtasks, "KEYS", ONE_KEY_EACH),
+        (foldtasks, "KEYS", ONE_KEY_EACH),
+    ),
+    Way.SPARK: ((publishtasks, "READ", NOTHING), (foldtasks, "rewrite", _left)),
+}
+
+
+def _end(_code: int) -> None:
+    raise RuntimeError("Python worker exited unexpectedly (crashed)")
+
+
+@contextmanager
+def taken(way: Way, *, local: bool) -> Iterator[None]:
+    """Folds go this way; with `local` without Spark."""
+    with ExitStack() as stack:
+        for module, name, limit in LIMITS[way]:
+            stack.enter_context(mock.patch.object(module, name, limit))
+        if local:
+            stack.enter_context(mock.patch.object(foldjob, "rewrite", localspark.rewrite))
+            stack.enter_context(mock.patch.object(publishjob, "send", localspark.send))
+            stack.enter_context(mock.patch.object(os, "_exit", _end))
+        yield
