@@ -154,8 +154,10 @@ def test_scenario_14_tombstone_then_value(kept_of: KeptOf, follower_of: Follower
 
 
 @contextmanager
-def room_for_one_key(spark: SparkSession) -> Iterator[None]:
-    """Spark's hash aggregates give up after one key, and its sorters after two rows: both go on from disk.
+def room_for_one_key(spark: SparkSession, rows: int = 2) -> Iterator[None]:
+    """Spark's hash aggregates give up after one key, and its sorters after so many rows: both go on from disk.
+
+    Each time that a sorter gives up costs 2 MiB of the heap while it is merged with the others.
 
     The first is a setting of Spark's own tests that a session takes; the second each task reads from the environment
     that it shares with the driver here.
@@ -165,7 +167,7 @@ def room_for_one_key(spark: SparkSession) -> Iterator[None]:
     assert spark._jvm is not None
     environment = spark._jvm.org.apache.spark.SparkEnv.get().conf()
     spark.conf.set(aggregates, "1,1")
-    environment.set(sorters, "2")
+    environment.set(sorters, str(rows))
     try:
         yield
     finally:
@@ -194,6 +196,7 @@ def test_scenario_17_memory_cap(spark: SparkSession, kept_of: KeptOf, monkeypatc
             passes.append([offset for offset, _, _ in small.rows()])
         assert passes == [[1, 2, 3, 4], [2, 3, 4], [3, 4]]
         wait_until(lambda: spilled(spark) > before, "Spark has told of what was spilled")
+    with room_for_one_key(spark, 40):
         small.ingest([{**one, "offset": one["offset"] + 5} for one in rows])
         small.publish()
         small.cleaner.fold(0)
