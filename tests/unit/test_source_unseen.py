@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, Message
 
 from compactor.record import TopicPartition
+from connectors.errors import UnreachableError
 from connectors.kafka.consumers import Clients
-from connectors.source import unseen
-from connectors.source.plan import Range
+from connectors.source import progress, reader, unseen
+from connectors.source.options import parse
+from connectors.source.plan import Bundle, Range
 from connectors.source.progress import Cursor
+from connectors.source.testing import MemoryCluster
 from connectors.source.unseen import nothing_left
 
 HI = 7
@@ -75,3 +80,57 @@ def test_where_nobody_waits_no_consumer_is_made(monkeypatch: pytest.MonkeyPatch)
     """It would cost a connection."""
     monkeypatch.setattr(unseen, "Consumer", None)
     assert nothing_left(Clients("c", {}), []) == frozenset()
+
+
+class Stuck:
+    """A session whose consumer is given nothing, and whose position stays where it was."""
+
+    admin = None
+
+    def __init__(self) -> None:
+        self.consumer = self
+
+    def assign(self, partitions: list[Any]) -> None: ...
+
+    def pause(self, partitions: list[Any]) -> None: ...
+
+    def consume(self, _count: int, _timeout: float) -> list[Message]:
+        return []
+
+    def position(self, partitions: list[Any]) -> list[Any]:
+        return partitions
+
+
+@pytest.fixture
+def stuck(monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
+    """Brokers on which topic t ends at HI, and a reader that is stuck below it and looks often."""
+
+    @contextmanager
+    def borrowed(_: Clients) -> Iterator[Stuck]:
+        yield Stuck()
+
+    cluster = MemoryCluster()
+    cluster.put("t", (0, HI), topic_id="id")
+    monkeypatch.setattr(reader, "borrowed", borrowed)
+    monkeypatch.setattr(reader, "KafkaCluster", lambda *_: cluster)
+    for module in (reader, progress):
+        monkeypatch.setattr(module, "LOOK_S", 0.001)
+    return cluster
+
+
+@pytest.mark.parametrize("empty", [True, False])
+def test_a_range_whose_rest_holds_nothing_is_finished(
+    stuck: MemoryCluster, monkeypatch: pytest.MonkeyPatch, *, empty: bool
+) -> None:
+    """It is stated to its end, with the records that it had; another one is waited for, and then an error."""
+    found = frozenset([TopicPartition("t", 0)]) if empty else frozenset()
+    monkeypatch.setattr(reader, "nothing_left", lambda _, cursors: found & {cursor.key for cursor in cursors})
+    config = {"consumer.config": '{"bootstrap.servers": "127.0.0.1:1"}', "topics": '["t"]', "ranges": "true"}
+    read = reader.read(Bundle((Range("t", "id", 0, 5, HI),)), parse({**config, "read.timeout.ms": "200"}))
+    if not empty:
+        with pytest.raises(UnreachableError, match="no progress on t-0 at offset 5"):
+            list(read)
+        return
+    (statement,) = [row["range"] for batch in read for row in batch.to_pylist()]
+    assert statement == {"topic_id": "id", "lo": 5, "hi": HI, "start": 5, "records": 0}
+    assert stuck.requests > 0
