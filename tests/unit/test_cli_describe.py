@@ -13,11 +13,14 @@ from compactor.location import open_storage
 from compactor.log import Gap, PartitionLog, Quarantined, Run
 from compactor.owner import OwnerLock, here
 from compactor.policy import CompactionPolicy
+from compactor.record import TopicPartition
 from compactor.settings import EngineSettings
 from compactor.shelf import Trouble
 from compactor.state import State, apply
-from connectors.cli import describe_text, description
+from connectors.cli import describe_text, description, source_ends
 from connectors.cli.describe_text import text
+from connectors.cli.source_ends import Ends
+from connectors.source import aside
 from connectors.state import Backoff, Status, running
 from connectors.status import StatusFile
 from tests.support.cli import NAME, connector_file, invoke, keep, row, storage_of, worker_file
@@ -257,3 +260,22 @@ def test_a_failed_connector_shows_error_and_restart(said: dict[str, object], lin
         "No snapshot since 1970-01-01T00:00:00Z, 2 failed: No space left.",
         "  tried again at 1970-01-01T00:01:00Z; everything else goes on",
     ]
+
+
+def test_a_topic_that_is_set_aside_is_shown_with_what_can_be_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a topic of its name ends now is not asked: it says nothing of our offsets."""
+    asked: list[list[TopicPartition]] = []
+
+    def ends(_worker: object, _connector: object, tps: list[TopicPartition]) -> Ends:
+        asked.append(tps)
+        return Ends({}, None)
+
+    monkeypatch.setattr(source_ends, "source_ends", ends)
+    keep(tmp_path, [row(0, b"k", b"v")], [CloseTopic(topic="orders", reason=aside.RECREATED)])
+    shown = invoke("describe", connector_file(tmp_path), "--worker", worker_file(tmp_path)).stdout
+    assert "no: recreated" in shown
+    assert "Set aside: topic orders, another topic has its name now, by its id" in shown
+    assert "a connector of its own" in shown
+    assert asked == [[]]
