@@ -23,7 +23,7 @@ CHECKPOINT_EVERY: Final = 50
 
 RESTORE: Final = (
     "See whether storage.location is mounted and complete; if it is, restore the connector's folder from a backup, or "
-    "start under a new connector name."
+    "start over: keyfold delete CONNECTOR.json --outputs, and the next run begins anew."
 )
 UPGRADE: Final = "Run a keyfold that is at least as new as the one that wrote it."
 

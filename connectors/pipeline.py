@@ -196,7 +196,8 @@ class Pipeline:
     def _expect(self, owned: Owned, *, once: bool) -> None:
         """How many offsets `--once` has before it, for whoever watches; a running connector has no end."""
         if once:
-            logs = owned.catalog.state.by_partition()
+            state = owned.catalog.state
+            logs = {log.tp: log for log in state.logs if state.topics[log.topic].closed is None}
             ends = owned.gateway.ends(logs)
             self._total = sum(max(0, end - logs[tp].end) for tp, end in ends.items())
 

@@ -125,7 +125,7 @@ class Planner:
             error = outcome.recreated(self._options.connector, name, start[name].id, topics[name].id)
             if len(others) == len(topics):
                 raise error
-            _log.error("source topic is read no more, the others go on", topic=name, error=error.message)
+            _log.warning("source topic is read no more, the others go on", topic=name, reason=error.message)
         self._others = others
         return {name: topic for name, topic in topics.items() if name not in others}
 

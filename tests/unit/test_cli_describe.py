@@ -13,14 +13,16 @@ from compactor.location import open_storage
 from compactor.log import Gap, PartitionLog, Quarantined, Run
 from compactor.owner import OwnerLock, here
 from compactor.policy import CompactionPolicy
+from compactor.record import TopicPartition
 from compactor.settings import EngineSettings
 from compactor.shelf import Trouble
 from compactor.state import State, apply
-from connectors.cli import describe_text, description
+from connectors.cli import describe_text, description, source_ends
 from connectors.cli.describe import describing
 from connectors.cli.describe_text import text
 from connectors.cli.source_ends import Ends
 from connectors.config.load import load_connector
+from connectors.source import aside
 from connectors.state import Status, running
 from connectors.status import StatusFile
 from tests.support.cli import NAME, connector_file, invoke, keep, row, storage_of, worker_file
@@ -319,3 +321,22 @@ def test_what_the_broker_refused_shows_no_secret(tmp_path: Path) -> None:
     ends = Ends({}, "GET https://user:hunter2@host/token?client_secret=hunter2 failed")
     found = describing(catalog, storage_of(tmp_path), config, ends, 0)
     assert found.broker_error == "GET https://[hidden]@host/token?client_secret=[hidden] failed"
+
+
+def test_a_topic_that_is_set_aside_is_shown_with_what_can_be_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a topic of its name ends now is not asked: it says nothing of our offsets."""
+    asked: list[list[TopicPartition]] = []
+
+    def ends(_worker: object, _connector: object, tps: list[TopicPartition]) -> Ends:
+        asked.append(tps)
+        return Ends({}, None)
+
+    monkeypatch.setattr(source_ends, "source_ends", ends)
+    keep(tmp_path, [row(0, b"k", b"v")], [CloseTopic(topic="orders", reason=aside.RECREATED)])
+    shown = invoke("describe", connector_file(tmp_path), "--worker", worker_file(tmp_path)).stdout
+    assert "no: recreated" in shown
+    assert "Set aside: topic orders, another topic has its name now, by its id" in shown
+    assert "a connector of its own" in shown
+    assert asked == [[]]

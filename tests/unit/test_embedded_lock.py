@@ -14,6 +14,16 @@ from connectors.kafka import embedded
 from connectors.kafka.embedded import EmbeddedKafka
 
 
+@pytest.fixture(autouse=True)
+def _no_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has the directory comes no further than to its first file."""
+
+    def fails(*_: object) -> None:
+        raise OSError("no Java")
+
+    monkeypatch.setattr(embedded, "write_files", fails)
+
+
 def test_a_second_broker_does_not_touch_the_directory_of_a_live_one(tmp_path: Path) -> None:
     """It names the directory and the process, and leaves every file as it is; the exit code is 3."""
     first = owner.OwnerLock(LocalStorage(str(tmp_path)))
@@ -30,13 +40,8 @@ def test_a_second_broker_does_not_touch_the_directory_of_a_live_one(tmp_path: Pa
     assert [path.name for path in tmp_path.iterdir()] == [owner.NAME]
 
 
-def test_a_start_that_fails_gives_the_directory_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_that_fails_gives_the_directory_back(tmp_path: Path) -> None:
     """The next one takes it."""
-
-    def fails(*_: object) -> None:
-        raise OSError("no Java")
-
-    monkeypatch.setattr(embedded, "write_files", fails)
     for _ in range(2):
         with pytest.raises(OSError, match="no Java"):
             EmbeddedKafka(tmp_path).start()

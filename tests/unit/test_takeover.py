@@ -9,8 +9,9 @@ import pytest
 
 from compactor.catalog import Catalog
 from compactor.errors import CatalogError, KeyfoldError, StorageError
-from compactor.testing import MemoryStorage
-from connectors import takeover
+from compactor.testing import FailingStorage, MemoryStorage
+from connectors import removal, takeover
+from connectors.errors import ConnectorError
 from connectors.takeover import take_over
 from tests.support.catalogs import NOW, owned
 
@@ -45,3 +46,17 @@ def test_another_one_is_neither_taken_nor_made(again: Any, *, other: bool, error
         again(storage, "gone-1")
     assert Catalog.open(storage, "c").version == before.version
     assert error.retriable is not other
+
+
+def test_what_is_being_deleted_is_not_taken_over(again: Any) -> None:
+    """Neither where that has begun before, nor where it begins beside the take-over: then after T1 it is found."""
+    storage = MemoryStorage()
+    storage.write(removal.NAME, b"{}")
+    with pytest.raises(ConnectorError, match="is being deleted"):
+        again(storage, None)
+    assert storage.list("catalog") == []
+    beside = MemoryStorage()
+    meanwhile = FailingStorage(beside)
+    meanwhile.before("create", lambda: beside.write(removal.NAME, b"{}"), "catalog")
+    with pytest.raises(ConnectorError, match="is being deleted"):
+        again(meanwhile, None)
