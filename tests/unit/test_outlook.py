@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -30,18 +31,24 @@ def seen(
     return outlook(one, settings, NOW, closed=closed, first_young=first_young)
 
 
+HEAD = log(run(0, 20, 9), published=5)
+UNREAD = replace(HEAD, backlog_end=30)
+READ = replace(HEAD, backlog_end=20)
+
+
 @pytest.mark.parametrize(
-    ("found", "end", "hold"),
+    ("one", "told", "end", "hold"),
     [
-        (seen(log(run(0, 20, 9), published=5), young=12), 12, Hold.LAG),
-        (seen(log(run(0, 20, 9), published=5), young=None), 20, None),
-        (seen(log(run(0, 20, 9), published=5), young=5), 5, Hold.LAG),
-        (seen(log(run(0, 20, 9), published=15), young=15), 15, Hold.LAG),
-        (seen(log(run(0, 20, 9), published=5), CompactionPolicy(), young=5), 20, None),
-        (seen(log(run(0, 20, 9), published=5), young=12, closed=True), 5, Hold.CLOSED),
-        (seen(replace(log(run(0, 20, 9), published=5), backlog_end=30)), 5, Hold.BACKLOG),
-        (seen(replace(log(run(0, 20, 9), published=5), backlog_end=30), young=12, bootstrap=False), 12, Hold.LAG),
-        (seen(replace(log(run(0, 20, 9), published=5), folded_end=8), young=5), 8, Hold.LAG),
+        (HEAD, {"young": 12}, 12, Hold.LAG),
+        (HEAD, {"young": None}, 20, None),
+        (HEAD, {"young": 5}, 5, Hold.LAG),
+        (log(run(0, 20, 9), published=15), {"young": 15}, 15, Hold.LAG),
+        (HEAD, {"policy": CompactionPolicy(), "young": 5}, 20, None),
+        (HEAD, {"young": 12, "closed": True}, 5, Hold.CLOSED),
+        (UNREAD, {}, 5, Hold.BACKLOG),
+        (READ, {"young": 12}, 12, Hold.LAG),
+        (UNREAD, {"young": 12, "bootstrap": False}, 12, Hold.LAG),
+        (replace(HEAD, folded_end=8), {"young": 5}, 8, Hold.LAG),
     ],
     ids=[
         "up to the first young record",
@@ -51,12 +58,14 @@ def seen(
         "no lag",
         "a closed topic",
         "an unread backlog",
+        "a backlog that is read",
         "a backlog that is not waited for",
         "a fold that was begun",
     ],
 )
-def test_a_fold_ends_where_publishing_may(found: Outlook, end: int, hold: Hold | None) -> None:
+def test_a_fold_ends_where_publishing_may(one: PartitionLog, told: dict[str, Any], end: int, hold: Hold | None) -> None:
     """As if everything due had been published, never below what is; what is held back has its reason."""
+    found = seen(one, **told)
     assert (found.end, found.hold, found.log.published) == (end, hold, end)
 
 
