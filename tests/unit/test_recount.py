@@ -94,7 +94,7 @@ def _wide(storage: LocalStorage, part: Slice) -> list[int]:
 def test_what_is_counted_in_parts_is_the_whole() -> None:
     """Records, bytes, tombstones and rejected ones of both parts, though only the one below is read."""
     storage = MemoryStorage()
-    found = [
+    found: list[engine.Row] = [
         {"key": b"a", "value": None},
         {"key": None, "value": b"123"},
         {"key": b"bb", "value": b"1"},
