@@ -75,7 +75,8 @@ def settings(
     """
     named: dict[str, Setting] = {"client.id": f"connector-producer-{name}", "transactional.id": name}
     batch = min(int(config.get("batch.size", LARGEST_BATCH)), largest_message)
-    queue: dict[str, Setting] = {QUEUE: -(-max(QUEUE_BYTES, largest_record) // 1024)}
+    beyond = largest_record if largest_record > QUEUE_BYTES else 0  # and room for what is around it
+    queue: dict[str, Setting] = {QUEUE: -(-(QUEUE_BYTES + beyond) // 1024)}
     return {**DEFAULTS, **queue, **config, "batch.size": max(1, batch), **named, **PINNED}
 
 

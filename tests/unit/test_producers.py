@@ -15,8 +15,8 @@ from connectors.kafka.producers import QUEUE, QUEUE_BYTES, settings, takes
     [
         ({}, 0, 32 << 10),
         ({}, QUEUE_BYTES, 32 << 10),
-        ({}, QUEUE_BYTES + 1, (32 << 10) + 1),
-        ({}, 1_000_000_000, 976_563),
+        ({}, QUEUE_BYTES + 1, (64 << 10) + 1),
+        ({}, 1_000_000_000, 976_563 + (32 << 10)),
         ({QUEUE: 7}, 1_000_000_000, 7),
     ],
 )
