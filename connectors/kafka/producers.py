@@ -30,7 +30,10 @@ PINNED: Final[dict[str, Setting]] = {
 
 QUEUE: Final = "queue.buffering.max.kbytes"
 QUEUE_BYTES: Final = 32 << 20
-"""A short queue: what a slow broker has not taken must not wait here beyond the transaction's time."""
+"""A short queue: what a slow broker has not taken must not wait here beyond the transaction's time.
+
+It is no default of all clients, as a larger record needs more, and only what somebody has set is left as it is.
+"""
 
 DEFAULTS: Final[dict[str, Setting]] = {
     "linger.ms": 20,
@@ -38,7 +41,6 @@ DEFAULTS: Final[dict[str, Setting]] = {
     # max.message.bytes counts what is compressed: a record that fits into the source because of it must fit here too.
     "compression.type": "lz4",
     "queue.buffering.max.messages": 200_000,
-    QUEUE: QUEUE_BYTES >> 10,  # more for a record that is larger: `settings`
     # The topic's own max.message.bytes decides, not librdkafka's 1,000,000.
     "message.max.bytes": 1_000_000_000,
     # Everything that goes wrong is raised; librdkafka's lines would only repeat it without the connector's name.
@@ -75,7 +77,8 @@ def settings(
     """
     named: dict[str, Setting] = {"client.id": f"connector-producer-{name}", "transactional.id": name}
     batch = min(int(config.get("batch.size", LARGEST_BATCH)), largest_message)
-    queue: dict[str, Setting] = {QUEUE: -(-max(QUEUE_BYTES, largest_record) // 1024)}
+    beyond = largest_record if largest_record > QUEUE_BYTES else 0  # and room for what is around it
+    queue: dict[str, Setting] = {QUEUE: -(-(QUEUE_BYTES + beyond) // 1024)}
     return {**DEFAULTS, **queue, **config, "batch.size": max(1, batch), **named, **PINNED}
 
 

@@ -224,7 +224,7 @@ class Session:
 
     def setting(self, name: str) -> Setting:
         """A setting of the producer."""
-        return self._clients.producer.get(name, DEFAULTS[name])
+        return self._clients.producer.get(name, DEFAULTS.get(name, ""))
 
     def give_up(self) -> None:
         """Lets the producer go."""

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 
+from connectors.config.connector import ConnectorConfig
+from connectors.config.worker import WorkerConfig
 from connectors.kafka.producers import QUEUE, QUEUE_BYTES, settings, takes
+from connectors.kafka.settings import ClientSettings
 
 
 @pytest.mark.parametrize(
@@ -15,8 +19,8 @@ from connectors.kafka.producers import QUEUE, QUEUE_BYTES, settings, takes
     [
         ({}, 0, 32 << 10),
         ({}, QUEUE_BYTES, 32 << 10),
-        ({}, QUEUE_BYTES + 1, (32 << 10) + 1),
-        ({}, 1_000_000_000, 976_563),
+        ({}, QUEUE_BYTES + 1, (64 << 10) + 1),
+        ({}, 1_000_000_000, 976_563 + (32 << 10)),
         ({QUEUE: 7}, 1_000_000_000, 7),
     ],
 )
@@ -51,3 +55,12 @@ def test_librdkafka_takes_a_record_that_fits_into_its_queue(largest: int) -> Non
         producer.produce("t", bytes(QUEUE_BYTES + 9))
     producer.purge()
     producer.flush(5)
+
+
+@pytest.mark.parametrize(("given", "kbytes"), [({}, None), ({"producer.override.buffer.memory": "2048"}, "2")])
+def test_only_what_somebody_has_set_bounds_the_queue(given: dict[str, str], kbytes: str | None) -> None:
+    """Of a connector's own settings: a queue that comes from keyfold may grow with a record."""
+    worker: dict[str, Any] = {"bootstrap.servers": "h:1"}
+    connector = {"name": "c", "connector.class": "CompactedTopic", "topics": "t", **given}
+    producer = ClientSettings.of(WorkerConfig(**worker), ConnectorConfig.model_validate(connector)).producer()
+    assert producer.get(QUEUE) == kbytes
