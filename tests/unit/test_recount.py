@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -94,7 +95,7 @@ def _wide(storage: LocalStorage, part: Slice) -> list[int]:
 def test_what_is_counted_in_parts_is_the_whole() -> None:
     """Records, bytes, tombstones and rejected ones of both parts, though only the one below is read."""
     storage = MemoryStorage()
-    found = [
+    found: list[dict[str, Any]] = [
         {"key": b"a", "value": None},
         {"key": None, "value": b"123"},
         {"key": b"bb", "value": b"1"},
