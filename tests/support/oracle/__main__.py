@@ -8,30 +8,20 @@ ends with 1 at the first history that breaks a promise or fails, and says which 
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import re
 import sys
 import time
 from collections.abc import Iterable, Iterator
 from multiprocessing import get_context
-from typing import Final, NamedTuple
-
-import structlog
+from typing import Final
 
 from tests.support.oracle import steps
 from tests.support.oracle.histories import history
-from tests.support.oracle.runs import failure, shortened
+from tests.support.oracle.runs import Ran, quiet, ran, shortened
 
 _ENUM: Final = re.compile(r"<(\w+\.\w+): [^>]*>")
 """A member of an enum as its repr has it, and by its name."""
-
-
-class Ran(NamedTuple):
-    """How the history of a seed went; `failure` is None where every promise held."""
-
-    seed: int
-    failure: str | None
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -39,13 +29,13 @@ def main(arguments: list[str] | None = None) -> int:
     told = _arguments(arguments)
     began = time.monotonic()
     print(f"{len(told.seeds)} histories of {told.steps} steps, {told.processes} at a time", flush=True)
-    for number, ran in enumerate(_ran(told.seeds, told.steps, told.processes), start=1):
-        if ran.failure is not None:
-            _tell(ran, told.steps)
+    for number, one in enumerate(_ran(told.seeds, told.steps, told.processes), start=1):
+        if one.failure is not None:
+            _tell(one, told.steps)
             return 1
         if number % 10 == 0 or number == len(told.seeds):
             seconds = time.monotonic() - began
-            print(f"{number} of {len(told.seeds)} kept every promise, to seed {ran.seed}, {seconds:.0f} s", flush=True)
+            print(f"{number} of {len(told.seeds)} kept every promise, to seed {one.seed}, {seconds:.0f} s", flush=True)
     return 0
 
 
@@ -69,28 +59,17 @@ def _ran(seeds: Iterable[int], length: int, processes: int) -> Iterator[Ran]:
     """By seed, so that the first that fails is the same each time."""
     work = ((seed, length) for seed in seeds)
     if processes == 1:
-        yield from map(_run, work)
+        yield from map(ran, work)
         return
     with get_context("spawn").Pool(processes) as pool:
-        yield from pool.imap(_run, work)
+        yield from pool.imap(ran, work)
 
 
-def _run(work: tuple[int, int]) -> Ran:
-    _quiet()
-    seed, length = work
-    return Ran(seed, failure(history(seed, length)))
-
-
-def _quiet() -> None:
-    """What the engine logs of steps that fail on purpose is no news here."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-
-
-def _tell(ran: Ran, length: int) -> None:
-    print(f"\nseed {ran.seed}: {ran.failure}", flush=True)
-    print(f"\nAgain: make histories SEEDS={ran.seed} STEPS={length}\nLooking for fewer steps that fail …", flush=True)
-    _quiet()
-    print("\n".join(["These are enough:", *_lines(shortened(history(ran.seed, length)))]), flush=True)
+def _tell(one: Ran, length: int) -> None:
+    quiet()
+    print(f"\nseed {one.seed}: {one.failure}", flush=True)
+    print(f"\nAgain: make histories SEEDS={one.seed} STEPS={length}\nLooking for fewer steps that fail …", flush=True)
+    print("\n".join(["These are enough:", *_lines(shortened(history(one.seed, length)))]), flush=True)
 
 
 def _lines(found: Iterable[steps.Any]) -> Iterator[str]:

@@ -2,16 +2,39 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+import structlog
 
 from tests.support.oracle import steps
+from tests.support.oracle.histories import history as made
 from tests.support.oracle.oracle import Oracle
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+class Ran(NamedTuple):
+    """How the history of a seed went; `failure` is None where every promise held."""
+
+    seed: int
+    failure: str | None
+
+
+def ran(work: tuple[int, int]) -> Ran:
+    """Runs the history of a seed and a length, in silence. It stands here for spawned processes to import it."""
+    quiet()
+    seed, length = work
+    return Ran(seed, failure(made(seed, length)))
+
+
+def quiet() -> None:
+    """What the engine logs of steps that fail on purpose is no news here."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
 
 def run(history: Sequence[steps.Any], spark: SparkSession | None = None) -> None:
