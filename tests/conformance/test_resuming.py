@@ -47,7 +47,8 @@ def test_no_time_is_promised_where_retention_takes_what_was_just_sent(
     name = new_topic_name("o")
     config = output(cleaning_broker, name, **{"cleanup.policy": "compact,delete", **settings})
     stamp = round(time.time() * 1000) - age_ms
-    produce(cleaning_broker.bootstrap, name, [ToSend(0, b"k%d" % at, bytes(1500), (), stamp) for at in range(5)])
+    for at in range(5):  # a batch each: several would be larger than a segment
+        produce(cleaning_broker.bootstrap, name, [ToSend(0, b"k%d" % at, bytes(1500), (), stamp)])
     wait_until(lambda: log_start(cleaning_broker, name) > 0, "the first segment is gone")
     assert resume_safe_ms(config) == 0
 
