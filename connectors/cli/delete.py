@@ -124,7 +124,7 @@ def _left(found: Found, settings: ConnectorConfig) -> Iterator[str]:
         yield from (f"  snapshot {settings.snapshot_location}/{path}" for path in plan.snapshots)
     for name in found.others:
         yield f"  topic {name}: nothing shows that this connector published it"
-    if not found.has_catalog and settings.snapshot_location is not None:
+    if (found.strangers or not found.has_catalog) and settings.snapshot_location is not None:
         yield f"  snapshots in {settings.snapshot_location}/{settings.name} that do not say whose they are"
     if settings.dead_letter_topic is not None:
         yield f"  dead letter topic {settings.dead_letter_topic}, which others may use too"
