@@ -10,6 +10,7 @@ import structlog
 
 from compactor import inspection, quarantine
 from compactor.actions import AnyAction
+from compactor.briefly import briefly
 from compactor.brokenoff import broken_off, of_its_process
 from compactor.catalog import Catalog
 from compactor.commits import DamagedError
@@ -61,7 +62,7 @@ class Isolation:
         except Exception as error:
             if self.stopping.is_set() or not _concerns_logs(error):
                 raise
-            _log.warning("fold failed, looking for the cause", logs=len(logs), error=str(error))
+            _log.warning("fold failed, looking for the cause", logs=len(logs), error=briefly(error))
             return self._narrowed(logs, job, now_ms, error, asked=asked)
         for log in logs:
             self._failed.pop(log.tp, None)
@@ -114,10 +115,9 @@ class Isolation:
         return bad
 
     def _systemic(self, error: Exception, logs: int) -> FoldFailedError:
-        first = (str(error).splitlines() or [type(error).__name__])[0]
         return FoldFailedError(
             f"Connector {self.catalog.state.connector}: the folds of {logs} partitions failed, each by itself, and all "
-            f"their files are sound: {first}",
+            f"their files are sound: {briefly(error)}",
             "See whether Spark has room (spark.local.dir, memory), and the worker's log; nothing was changed.",
         )
 
@@ -179,17 +179,17 @@ class Isolation:
         for log, error in failed:
             self._failed_once(log, error, now_ms)
         for log, error in failed if asked else ():
-            where = f"Connector {self.catalog.state.connector}: the fold of {log.tp} failed: {error}"
+            where = f"Connector {self.catalog.state.connector}: the fold of {log.tp} failed: {briefly(error)}"
             raise FoldFailedError(where, "See the worker's log; nothing was changed.") from error
 
     def _failed_once(self, log: PartitionLog, error: Exception, now_ms: int) -> None:
         """A log that fails alone, with sound files, is set aside once that has happened often enough."""
         count = self._failed.pop(log.tp, 0) + 1
-        _log.error("fold failed", topic=log.topic, partition=log.partition, times=count, error=str(error))
+        _log.error("fold failed", topic=log.topic, partition=log.partition, times=count, error=briefly(error))
         if count < PATIENCE:
             self._failed[log.tp] = count
         else:
-            self._commit([quarantine.set_aside(log, str(error), now_ms)], now_ms)
+            self._commit([quarantine.set_aside(log, briefly(error), now_ms)], now_ms)
 
     def _commit(self, actions: Sequence[AnyAction], now_ms: int) -> None:
         if actions:

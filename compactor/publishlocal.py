@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import structlog
 
 from compactor import localfold
+from compactor.briefly import briefly
 from compactor.errors import FencedError
 from compactor.fold import LOG
 from compactor.localfold import Files
@@ -44,7 +45,7 @@ def _raise_failure(answers: Sequence[Future[Sequence[Sent]]]) -> None:
     first = next((error for error in failures if isinstance(error, FencedError)), failures[0])
     for error in failures:
         if error is not first:
-            _log.warning("another bucket's publish failed too", error=str(error))
+            _log.warning("another bucket's publish failed too", error=briefly(error))
     raise first
 
 

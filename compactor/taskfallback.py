@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import structlog
 
+from compactor.briefly import briefly
 from compactor.brokenoff import of_its_process
 from compactor.errors import KeyfoldError
 
@@ -37,7 +38,7 @@ class TaskFallback:
         _log.warning(
             "tasks given up for Spark's fold, which is slower, until the next start",
             work=self._work,
-            error=str(error),
+            error=briefly(error),
             action="Where the system has ended the process for its memory (see its log), give the machine more.",
         )
         self._given_up = True

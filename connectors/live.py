@@ -27,8 +27,6 @@ _FIXED: Final = 12
 """Columns of the spinner, the time and the gaps."""
 _END: Final = "\0"
 _DRAINED_S: Final = 1.0
-_NOISE: Final = ("WARNING: Using incubator modules",)
-"""What every start of Spark's JVM says, and nobody can act on."""
 
 
 class Display(Progress):
@@ -153,7 +151,7 @@ def _print_lines(source: int, console: Console, drained: threading.Event, over: 
     with os.fdopen(source, encoding="utf-8", errors="replace") as lines:
         for line in lines:
             text, end, _ = line.rstrip("\n").partition(_END)
-            if (text or not end) and not text.startswith(_NOISE):
+            if text or not end:
                 with suppress(OSError):
                     console.print(Text.from_ansi(text))
             if end:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from connectors.class_archive import sharing
 from connectors.config.spark_settings import PINNED
 from connectors.errors import SparkGoneError
+from connectors.jvm_stderr import quietly
 from connectors.kafka.java import find_java
 from connectors.spark_handover import Handover
 from connectors.spark_home import JARS, ensure_home
@@ -81,9 +82,12 @@ def hand_over(master: str, settings: Mapping[str, str], environment: MutableMapp
 def create(master: str, settings: Mapping[str, str]) -> SparkSession:
     """The running session, or a new one on `master` with `settings`, as `prepare` gives them, after `hand_over`."""
     from pyspark.core.context import SparkContext
+    from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
-    SparkContext._ensure_initialized()  # without a SparkConf, which would go on the JVM's command line
+    if SparkContext._gateway is None:
+        with quietly() as stderr:  # without a SparkConf, which would go on the JVM's command line
+            SparkContext._ensure_initialized(gateway=launch_gateway(popen_kwargs={"stderr": stderr}))
     builder = SparkSession.builder.master(master).appName(_NAME)
     for key, value in settings.items():
         builder = builder.config(key, value)

@@ -11,7 +11,9 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from compactor.briefly import briefly
 from compactor.errors import FencedError, KeyfoldError
+from connectors.config.secrets import printable_text
 
 
 class ConnectorState(StrEnum):
@@ -78,7 +80,7 @@ def failed(status: Status, error: BaseException, backoff: Backoff, now_ms: int, 
     """The connector FAILED with `error`; it is started again by itself only where waiting can help, and not `once`."""
     failures = status.failures + 1
     restart = now_ms + backoff.delay_ms(failures) if restarts(error) and not once else None
-    text = str(error) or type(error).__name__
+    text = printable_text(briefly(error))
     return Status(state=ConnectorState.FAILED, error=text, failures=failures, next_restart_ms=restart)
 
 

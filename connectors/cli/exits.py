@@ -14,6 +14,7 @@ import traceback
 import structlog
 import typer
 
+from compactor.briefly import briefly
 from compactor.errors import KeyfoldError
 from connectors.config.secrets import printable_text
 from connectors.errors import EXIT_INTERRUPTED, EXIT_OK, exit_code
@@ -41,10 +42,9 @@ def told(error: Exception) -> str:
     if isinstance(error, KeyfoldError):
         parts = (("error", error.message), ("next", error.action))
         return "\n".join(_paragraph(name, text) for name, text in parts if text)
-    kind = type(error).__name__
-    first = (str(error).strip().splitlines() or ["no message"])[0]
+    kind, said = type(error).__name__, briefly(error) if str(error).strip() else "no message"
     advice = "Run it again with log.level=debug (or KEYFOLD_LOG_LEVEL=debug) for the traceback."
-    return f"{_paragraph('error', f'{kind}: {first}')}\n{_paragraph('next', advice)}"
+    return f"{_paragraph('error', f'{kind}: {said}')}\n{_paragraph('next', advice)}"
 
 
 def _paragraph(name: str, text: str) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from compactor.briefly import without_plan
 from connectors.config.properties import parse_properties
 from connectors.errors import ConfigError
 
@@ -30,6 +31,7 @@ _IN_TEXT: Final = re.compile(
     r"(?!\[hidden\])(?P<value>\$\{[^}]*\}|\\\"(?:(?!\\\").)*\\\"|'[^']*'|\"[^\"]*\"|[^\s;}]+)",
     re.IGNORECASE,
 )
+_PEM: Final = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)
 _USERINFO: Final = re.compile(r"(://)(?:[^/@\s\"']+|[^/@:\s\"']*:(?!\d{1,5}/)[^@\s\"']*)@")
 _QUERY: Final = re.compile(r"(?P<url>[a-z][a-z0-9+.-]*://[^\s\"'<>?#]*)(?P<query>[?#][^\s\"'<>]*)", re.IGNORECASE)
 _PARAMETER: Final = re.compile(r"(?<==)[^&;#]+")
@@ -115,8 +117,8 @@ def printable(key: str, text: str) -> str:
 
 
 def printable_text(text: str) -> str:
-    """Any text as it may be printed: what stands in it for secrets is hidden, as `NAME=VALUE` and inside URLs."""
-    return _IN_TEXT.sub(_hidden, without_urls_secrets(text))
+    """Any text as it may be printed: secrets in it are hidden (`NAME=VALUE`, URLs, keys), Spark's plans left out."""
+    return _IN_TEXT.sub(_hidden, without_urls_secrets(_PEM.sub(HIDDEN, without_plan(text))))
 
 
 def without_urls_secrets(text: str) -> str:

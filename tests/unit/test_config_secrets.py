@@ -122,6 +122,7 @@ def test_masked() -> None:
         "GET https://host/x?a=literal failed",
         "https://user:lit/literal@host refused",
         "kafka://literal@host",
+        "{ssl.key.pem=-----BEGIN PRIVATE KEY-----\nliteral\n-----END PRIVATE KEY-----}",
     ],
 )
 def test_no_text_shows_a_secret(text: str) -> None:

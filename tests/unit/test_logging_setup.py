@@ -121,6 +121,18 @@ def test_secrets_in_tracebacks_are_masked(capsys: pytest.CaptureFixture[str]) ->
     assert "hunter2" not in line
 
 
+@pytest.mark.parametrize("style", ["json", "console"])
+def test_a_plan_of_sparks_is_never_logged(capsys: pytest.CaptureFixture[str], style: str) -> None:
+    """Neither as an error's text nor in its traceback: it is kilobytes, and shows the options of a source."""
+    logging_setup.configure("debug", style)
+    error = RuntimeError("it failed\n=== Streaming Query ===\nLogical Plan:\nkeyfold {sasl.username=marker}")
+    _log.error("connector FAILED", error=str(error))
+    _log.debug("what failed", exc_info=error)
+    line = capsys.readouterr().err
+    assert "it failed" in line
+    assert "marker" not in line
+
+
 def test_a_key_of_a_record_is_no_secret(capsys: pytest.CaptureFixture[str]) -> None:
     """Words that only resemble a secret's name stay readable."""
     logging_setup.configure("info", "json")

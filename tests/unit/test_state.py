@@ -54,3 +54,9 @@ def test_a_failed_connector_says_when_it_is_started_again() -> None:
 def test_what_waiting_cannot_help_is_not_tried_again(error: Exception, *, again: bool) -> None:
     """Retriable errors and unknown ones are; a fenced connector never is."""
     assert restarts(error) is again
+
+
+def test_an_error_is_shown_without_secrets_and_plans() -> None:
+    """What `describe` and the log show of a failure is a line or two, whatever a library has put into its text."""
+    error = ValueError("sasl.password=hunter2 is refused\n=== Streaming Query ===\nLogical Plan: keyfold")
+    assert failed(Status(), error, BACKOFF, 0).error == "sasl.password=[hidden] is refused"
