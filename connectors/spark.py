@@ -87,7 +87,8 @@ def create(master: str, settings: Mapping[str, str]) -> SparkSession:
 
     if SparkContext._gateway is None:
         with quietly() as stderr:  # without a SparkConf, which would go on the JVM's command line
-            SparkContext._ensure_initialized(gateway=launch_gateway(popen_kwargs={"stderr": stderr}))
+            gateway = launch_gateway(popen_kwargs={"stderr": stderr})  # type: ignore[no-untyped-call]  # PySpark's own
+            SparkContext._ensure_initialized(gateway=gateway)
     builder = SparkSession.builder.master(master).appName(_NAME)
     for key, value in settings.items():
         builder = builder.config(key, value)
