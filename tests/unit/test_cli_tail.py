@@ -83,4 +83,4 @@ def test_no_broker_is_exit_code_4(tmp_path: Any, monkeypatch: pytest.MonkeyPatch
     result = invoke("tail", "orders", "--worker", worker_file(tmp_path))
     assert (result.exit_code, result.stdout) == (4, "")
     assert "Connection refused" in result.stderr
-    assert "next: Check that the brokers of bootstrap.servers are up" in result.stderr
+    assert "next: Start the brokers, or correct bootstrap.servers." in result.stderr
