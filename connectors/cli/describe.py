@@ -42,6 +42,7 @@ def describing(catalog: Catalog, storage: Storage, connector: ConnectorConfig, e
     from compactor import shelf
     from connectors import status
     from connectors.cli import description
+    from connectors.config.secrets import printable_text
     from connectors.engine_settings import engine_settings
 
     return description.Description(
@@ -51,7 +52,7 @@ def describing(catalog: Catalog, storage: Storage, connector: ConnectorConfig, e
         catalog_version=catalog.version,
         owner=_owner(catalog, storage),
         status=description.status(status.read(storage), now_ms),
-        broker_error=ends.error,
+        broker_error=printable_text(ends.error) if ends.error else None,
         snapshots=shelf.noted(storage),
         topics=description.topics(catalog.state),
         partitions=description.partitions(catalog.state, ends.offsets, engine_settings(connector), now_ms),

@@ -17,7 +17,10 @@ from compactor.settings import EngineSettings
 from compactor.shelf import Trouble
 from compactor.state import State, apply
 from connectors.cli import describe_text, description
+from connectors.cli.describe import describing
 from connectors.cli.describe_text import text
+from connectors.cli.source_ends import Ends
+from connectors.config.load import load_connector
 from connectors.state import Backoff, Status, running
 from connectors.status import StatusFile
 from tests.support.cli import NAME, connector_file, invoke, keep, row, storage_of, worker_file
@@ -257,3 +260,12 @@ def test_a_failed_connector_shows_error_and_restart(said: dict[str, object], lin
         "No snapshot since 1970-01-01T00:00:00Z, 2 failed: No space left.",
         "  tried again at 1970-01-01T00:01:00Z; everything else goes on",
     ]
+
+
+def test_what_the_broker_refused_shows_no_secret(tmp_path: Path) -> None:
+    """What librdkafka says of a broker may quote an address with a password in it."""
+    catalog = keep(tmp_path, [row(0, b"a", b"1")])
+    config = load_connector(connector_file(tmp_path)).config
+    ends = Ends({}, "GET https://user:hunter2@host/token?client_secret=hunter2 failed")
+    found = describing(catalog, storage_of(tmp_path), config, ends, 0)
+    assert found.broker_error == "GET https://[hidden]@host/token?client_secret=[hidden] failed"
