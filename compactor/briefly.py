@@ -1,4 +1,4 @@
-"""What an error says on a line or two: Spark's own texts go on with its plan, the source's options and Java's trace."""
+"""What an error says on a line or two: Spark's own texts go on with its plan and Java's trace."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def briefly(error: BaseException) -> str:
 
 
 def without_plan(text: str) -> str:
-    """`text` without the plans of Spark's in it: they are kilobytes, and show the options of a source."""
+    """`text` without the plans of Spark's in it: they are kilobytes, and may show the options of a source."""
     return _PLAN.sub("", text)
 
 

@@ -1,4 +1,4 @@
-"""What Spark's exceptions say of a failed query: its plan, and the options of its source."""
+"""What Spark's exceptions say of a failed query: more than a person wants to read, and its plan."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def test_secrets_in_tracebacks_are_masked(capsys: pytest.CaptureFixture[str]) ->
 
 @pytest.mark.parametrize("style", ["json", "console"])
 def test_a_plan_of_sparks_is_never_logged(capsys: pytest.CaptureFixture[str], style: str) -> None:
-    """Neither as an error's text nor in its traceback: it is kilobytes, and shows the options of a source."""
+    """Neither as an error's text nor in its traceback: it is kilobytes, and may show the options of a source."""
     logging_setup.configure("debug", style)
     error = RuntimeError("it failed\n=== Streaming Query ===\nLogical Plan:\nkeyfold {sasl.username=marker}")
     _log.error("connector FAILED", error=str(error))
