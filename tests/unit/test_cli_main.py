@@ -13,7 +13,7 @@ from tests.support.cli import ROOT, connector_file, environment, execute, invoke
 
 QUICK_S = 2.0
 COMMANDS = (
-    *("run", "validate", "describe", "analyze", "dump", "clean", "release", "snapshot"),
+    *("run", "validate", "describe", "analyze", "dump", "clean", "release", "snapshot", "restart", "delete"),
     *("kafka", "tail", "failpoints", "demo", "version"),
 )
 
