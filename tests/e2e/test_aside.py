@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -51,13 +52,16 @@ def test_one_recreated_topic_among_several(spark: SparkSession, place: Place, mo
     assert [state.topics[name].closed for name in names] == [None, aside.RECREATED, None]
     assert (second.published(), first.caught_up(), first.breaches()) == (before, True, [])
 
-    with place.running(spark):
+    # Where the planner hears of it before anything is read, the life goes on; else the next one does.
+    with suppress(SourceAsideError), place.running(spark):
         produce(place.bootstrap, names[0], some_records(3, 100))
         wait_until(first.caught_up, "the first topic is published", 60)
         made_anew(place, names[2])
         wait_until(lambda: place.state().topics[names[2]].closed == aside.RECREATED, "the third is set aside", 60)
-        produce(place.bootstrap, names[0], some_records(4, 100))
-        wait_until(first.caught_up, "the first topic goes on", 60)
+    produce(place.bootstrap, names[0], some_records(4, 100))
+    with pytest.raises(SourceAsideError, match=rf"{names[1]} \(recreated.*{names[2]} \(recreated"):
+        place.once(spark)
+    assert first.caught_up()
     assert first.breaches() == []
 
     made_anew(place, names[0])
