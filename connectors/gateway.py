@@ -29,7 +29,7 @@ from connectors.sinks import output_topic, tail
 from connectors.sinks.changelog import ChangelogPublisher, fence_all
 from connectors.sinks.local import LocalPublisher, Sessions
 from connectors.sinks.positions import read_positions
-from connectors.source.aside import Aside, is_aside, of_id, of_log, refuse_all
+from connectors.source.aside import Aside, advice, is_aside, of_id, of_log, refuse_all
 
 DELETED: Final = "deleted"
 UNNAMED: Final = "no longer named"
@@ -234,7 +234,10 @@ class KafkaGateway:
     def _set_aside(self, state: State, aside: Mapping[str, Aside]) -> list[AnyAction]:
         """Closes the topics of `aside`; each is told once in a life."""
         for name in sorted(aside.keys() - self._told):
-            _log.error("source topic set aside, the others go on", topic=name, error=str(aside[name].error))
+            one = aside[name]
+            _log.error(
+                "source topic set aside, the others go on", topic=name, error=f"{one.error.message} {advice(one.kind)}"
+            )
         self._told |= aside.keys()
         return [
             CloseTopic(topic=name, reason=one.kind)

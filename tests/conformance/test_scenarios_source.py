@@ -218,7 +218,8 @@ def test_scenario_16_null_key(ran: Ran) -> None:
     assert f"topic {topic}, partition {KEYLESS}, offset 1 cannot be folded: null key" in ran.refused.message
     assert "errors.tolerance=all" in ran.refused.action
     (letter,) = consume_all(ran.place.bootstrap, dead_letters(topic))
-    assert (letter.key, letter.value, letter.timestamp_ms) == (None, b"v", BASE_MS)
+    assert (letter.key, letter.value) == (None, b"v")
+    assert letter.timestamp_ms > BASE_MS  # letters age from their arrival
     assert (ran.counts["records_rejected"], ran.counts["dead_letters"]) == (1, 1)
     assert ran.output(KEYLESS) == ran.kept(KEYLESS) == [(0, b"k", b"v"), (2, b"", b"v")]
 
