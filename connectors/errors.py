@@ -4,7 +4,7 @@ KeyfoldError (compactor.errors)
 ├── UsageError                    2  the command line makes no sense
 ├── ConfigError                   3  a worker or connector file is wrong
 ├── UnreachableError              4  broker did not answer in time; retriable
-│   └── NoAnswerError                no broker has let a client in, before anything was asked of it
+│   └── NoConnectionError            no broker has let a client in, and nothing was asked of it yet
 ├── ConnectorError                1  a connector FAILED; an operator decides
 │   ├── SourceMissingError           a named source topic does not exist (yet); retriable
 │   ├── DataLossError                source records are gone before they were read (on.data.loss)
@@ -50,8 +50,8 @@ class UnreachableError(KeyfoldError):
     retriable = True
 
 
-class NoAnswerError(UnreachableError):
-    """No broker has let a client in: nothing was asked of them yet."""
+class NoConnectionError(UnreachableError):
+    """No broker took a client's connection, or let it log in; nothing was asked of it yet."""
 
 
 class ConnectorError(KeyfoldError):

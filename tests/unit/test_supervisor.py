@@ -22,7 +22,7 @@ from compactor.testing import Clock
 from connectors import spark as sparks
 from connectors import status, supervisor
 from connectors.config.load import load_connector, load_worker
-from connectors.errors import EXIT_FAILED, NoAnswerError, SparkGoneError, exit_code
+from connectors.errors import EXIT_FAILED, NoConnectionError, SparkGoneError, exit_code
 from connectors.progress import NullObserver
 from connectors.status import StatusFile
 from connectors.stopping import Stop
@@ -33,7 +33,7 @@ from tests.support.cli import NAME, connector_file, worker_file
 AWAY = StorageError("The store is away.")
 
 
-BROKERS = NoAnswerError("The brokers are away.")
+BROKERS = NoConnectionError("The brokers are away.")
 Moment = Callable[[float], None]
 
 
