@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from compactor.verdict import Reason
 from connectors.cli.description import Description, PartitionDescription, TopicDescription, WorkerStatus
 from connectors.cli.output import table
 from connectors.source import aside
@@ -16,7 +17,7 @@ _PARTITIONS: Final = (
 )
 
 _STARTED_AGAIN: Final = ("RUNNING", "RESTARTING")
-_IDLE: Final = ("nothing to do", "tombstones wait")
+_IDLE: Final = (Reason.NOTHING.value, Reason.TOMBSTONES.value)
 _UNPUBLISHED: Final = "waits for publish"
 
 
