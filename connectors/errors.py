@@ -34,6 +34,10 @@ EXIT_FENCED = 5
 EXIT_INTERRUPTED = 130
 
 CHECK_BROKERS: Final = "Check that the brokers of bootstrap.servers are up and can be reached."
+PUBLISH_ANEW: Final = (
+    "Remove what is left with keyfold delete CONNECTOR.json, after which the next run publishes everything anew; or "
+    "use a new connector name."
+)
 
 
 class UsageError(KeyfoldError):
