@@ -138,7 +138,7 @@ def settle(shelf: Storage, state: State) -> None:
 
 
 def remove(shelf: Storage, path: str) -> None:
-    """Removes the snapshot at `path`, complete or not: its manifest first, the mark of whose it is last."""
+    """Removes the snapshot at `path`, complete or not: its manifest first, its mark last."""
     for name in manifest.NAMES:
         shelf.delete(f"{path}/{name}")
     shelf.delete_folder(f"{path}/data")

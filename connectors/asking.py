@@ -1,4 +1,4 @@
-"""Asking the worker that runs a connector, and waiting for its answer: no longer than somebody waits for it."""
+"""Asks the worker that runs a connector, waits for its answer, and takes the request back when the wait ends."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ POLL_SECONDS: Final = 0.2
 
 
 def ask(storage: Storage, name: str, wanted: Request, patience: Patience, clock: Clock) -> dict[str, Any]:
-    """What the worker of connector `name` answers to `wanted`, whose id it gives.
+    """Leaves `wanted` as a request, under an id of its own, and gives what the worker of connector `name` answers.
 
     Raises KeyfoldError with the worker's words where it refuses, UnreachableError where it does not answer in time.
-    However this ends, the request is taken back; one that the worker has begun goes on there, and that is told.
+    Without an answer the request is taken back; one that the worker has begun goes on there, which is said.
     """
     limit = f"{patience.seconds:g} s"
     patience.tell(

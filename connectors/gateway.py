@@ -232,7 +232,7 @@ class KafkaGateway:
         return self._connector.on_data_loss == "skip"
 
     def _set_aside(self, state: State, aside: Mapping[str, Aside]) -> list[AnyAction]:
-        """Closes the topics of `aside`; each is told once in a life."""
+        """Closes the topics of `aside`; logs each once in a life."""
         for name in sorted(aside.keys() - self._told):
             _log.error("source topic set aside, the others go on", topic=name, error=str(aside[name].error))
         self._told |= aside.keys()

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 POLL_S: Final = 1.0
 """How often a connector that waits for its restart looks at requests and at the store."""
 ASK_EVERY_S: Final = 2.0
-"""How often brokers that do not answer are asked again: with a take-over less than 5 s pass, as operators are told."""
+"""How often brokers that do not answer are asked again; with a take-over within the 5 s of docs/reliability.md."""
 
 _log = structlog.get_logger()
 

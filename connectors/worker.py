@@ -223,7 +223,7 @@ class Worker:
             self._supervisor(found).start(spark, once=once)
 
     def _go_on(self, name: str, *, once: bool) -> None:
-        """A connector whose file says what it said before: only one that is FAILED is started again."""
+        """What a reload does with a connector whose file has not changed: starts it again only where it is FAILED."""
         supervisor = self._supervisors[name]
         if supervisor.has_failed() and not once:
             _log.info("connector file unchanged, FAILED: started again", connector=name)

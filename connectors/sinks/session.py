@@ -216,7 +216,7 @@ class Session:
         self.kept = False
 
     def has_room(self, size: int) -> bool:
-        """Whether the producer takes a record of `size` bytes; if not, it does once the session is opened again."""
+        """Whether the producer takes a record of `size` bytes; if not, the next `open` makes one that does."""
         if takes(self._clients.producer, self._largest_record, size):
             return True
         self._largest_record = size
