@@ -106,23 +106,24 @@ def survey(
     Raises UnreachableError, NotAllowedError, StorageError; CatalogError where the folder is another connector's.
     """
     begun = _begun(storage)
+    before = begun or Plan(connector=connector.name)
     state, damage = _state(storage, connector.name)
     sources = _sources(admin, connector, state)
     held = _positions(admin, connector, sources)
     names = {topic: name for topic in sources if (name := _output(connector, state, topic)) is not None}
-    known = {*_published(state), *_written(names, held), *(begun.outputs if begun else ())}
+    known = {*_published(state), *_written(names, held), *before.outputs}
     there = admin.describe({*names.values(), *(one.topic for one in known)})
     ours = {one for one in known if _is_there(one, there)}
     writers = {position.catalog_id for position in held.values() if position.catalog_id}
-    catalogs = {*writers, *filter(None, (state.catalog_id,)), *(begun.catalogs if begun else ())}
-    snapshots = {*(one.path for one in state.snapshots), *(begun.snapshots if begun else ())}
+    catalogs = {*writers, *filter(None, (state.catalog_id,)), *before.catalogs}
+    snapshots = {*(one.path for one in state.snapshots), *before.snapshots}
     plan = Plan(
         connector=connector.name,
         catalogs=tuple(sorted(catalogs)),
-        buckets=max(state.buckets, begun.buckets if begun else 0),
+        buckets=max(state.buckets, before.buckets),
         outputs=tuple(sorted(ours)),
         snapshots=tuple(sorted({*snapshots, *shelved.of_catalogs(location, connector.name, catalogs)})),
-        with_outputs=with_outputs or (begun is not None and begun.with_outputs),
+        with_outputs=with_outputs or before.with_outputs,
     )
     files = [info for info in _files(storage) if info.path != owner.NAME]
     return Found(
@@ -132,7 +133,7 @@ def survey(
         has_catalog=bool(state.catalog_id),
         group=admin.has_group(connector.group_id),
         positions=len(held),
-        strangers=tuple(sorted(writers - {state.catalog_id, *(begun.catalogs if begun else ())})),
+        strangers=tuple(sorted(writers - {state.catalog_id, *before.catalogs})),
         others=tuple(sorted(there.keys() - {one.topic for one in ours})),
         damage=damage,
         begun=begun is not None,
