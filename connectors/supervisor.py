@@ -69,7 +69,7 @@ class Supervisor:
         self._again = threading.Event()
         self._once = False
         self._turn = threading.Lock()
-        self._gives_up = False
+        self._needs_operator = False
         self._pipeline: Pipeline | None = None
         self._catalog: Catalog | None = None
         self._began_ms: int | None = None
@@ -124,7 +124,7 @@ class Supervisor:
 
     def is_alive(self) -> bool:
         """Whether the connector still runs, or will be started again by itself."""
-        return self._thread.is_alive() and not self._gives_up
+        return self._thread.is_alive() and not self._needs_operator
 
     def has_failed(self) -> bool:
         """Whether it is FAILED and can be started again, by itself or not."""
@@ -167,7 +167,7 @@ class Supervisor:
             if self._stop.is_set():
                 life.ask(patient=self._stop.patient, break_at=self._stop.break_at)
         self.error = None
-        self._gives_up = False
+        self._needs_operator = False
         self._began_ms = self._clock.now_ms()
         self.hold()
         self._desk.begin_restarts()
@@ -218,9 +218,9 @@ class Supervisor:
         """Waits after a failure; True once the connector is to be started again, False where it is not."""
         if isinstance(self.error, FencedError | SparkGoneError):  # nothing of it is ours, or can run here, any more
             return False
-        self._gives_up = self._status.next_restart_ms is None and not self._starts_at_once()
+        self._needs_operator = self._status.next_restart_ms is None and not self._starts_at_once()
         if not (self._starts_at_once() or self._wait()):
-            if not self._gives_up:  # it was to be started again: being stopped meanwhile is a clean end
+            if not self._needs_operator:  # it was to be started again: being stopped meanwhile is a clean end
                 self.error = None
                 self._show(state.stopped(self._status))
             return False
@@ -236,7 +236,7 @@ class Supervisor:
         """
         outages = self._outages()
         left = self._backoff.delay_ms(self._status.failures) / 1000
-        until = None if self._gives_up else self._clock.monotonic() + left
+        until = None if self._needs_operator else self._clock.monotonic() + left
         while until is None or (left := until - self._clock.monotonic()) > 0:
             if self._clock.wait(POLL_S if until is None else min(left, POLL_S), self._life):
                 return self._starts_at_once()
@@ -245,7 +245,7 @@ class Supervisor:
             self._desk.refuse(self._failure())
             self._look_for_restart()
             if self._owner_due.ready(self._name) and self._newer_owner():
-                return True  # to be told so
+                return True  # the caller asks again, and ends with the error
             if self._outages_due.ready(self._name) and any(outage.is_over() for outage in outages):
                 _log.info("what did not answer answers again, the connector is started")
                 return True
@@ -256,7 +256,7 @@ class Supervisor:
 
         Brokers that the connector failed for count as silent already: they may be back before the first question.
         """
-        if self._gives_up:
+        if self._needs_operator:
             return ()
         brokers = Outage(self._brokers_answer, silent=isinstance(self.error, NoConnectionError))
         store = Outage(lambda: self._show(self._status), silent=not self._show(self._status))
