@@ -247,7 +247,7 @@ class Supervisor:
             if self._owner_due.ready(self._name) and self._newer_owner():
                 return True  # the caller asks again, and ends with the error
             if self._outages_due.ready(self._name) and any(outage.is_over() for outage in outages):
-                _log.info("what did not answer answers again, the connector is started")
+                _log.info("outage is over, starting the connector")
                 return True
         return True
 
