@@ -21,7 +21,8 @@ class Bunch(Struct, frozen=True):
 def bunches(slices: Sequence[Slice], target: int, cores: int, most_records: int) -> tuple[Bunch, ...]:
     """Whole slices by number, in bunches of about `target` bytes (less where cores would be idle otherwise).
 
-    A bunch has `most_records` at most; a slice of more is one by itself. In none is what has no order of its files.
+    A bunch has `most_records` at most; a slice with more is a bunch by itself. A slice whose files have no order in
+    which its offsets rise is in no bunch.
     """
     files = [[extent.file for extent in one.extents] for one in slices]
     sizes = [sum(file.bytes for file in own) for own in files]

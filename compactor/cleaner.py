@@ -182,9 +182,10 @@ class Cleaner:
         return folded
 
     def _counted(self, logs: Sequence[PartitionLog], now_ms: int, *, asked: bool) -> list[PartitionLog]:
-        """`logs`, their runs across published counted anew where that is told: records without a key, each once.
+        """`logs`, whose runs across `published` are counted anew where counts below it are needed.
 
-        Who asked for a fold is told how much it had below its end, to the byte.
+        That is where a run has records without a key, as each of them is counted as rejected once; and where somebody
+        `asked` for the fold, as its result says to the byte how much there was below its end.
         """
         unsure = [log for log in logs if any(asked or run.keyless for run in across_bounds(log))]
         if not unsure:

@@ -113,12 +113,14 @@ class FoldFailedError(FoldError):
 
 
 class SnapshotError(KeyfoldError):
-    """A snapshot cannot be taken as it was asked for, until somebody changes something; nothing else is concerned.
+    """A snapshot cannot be taken until somebody changes something; nothing but snapshots is concerned.
 
     `topics` are those that it concerns; None: all of the connector.
     """
 
-    topics: frozenset[str] | None = None
+    def __init__(self, message: str, action: str = "", topics: frozenset[str] | None = None) -> None:
+        super().__init__(message, action)
+        self.topics = topics
 
 
 class QuarantinedError(KeyfoldError):

@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 RECORDS: Final = 16_000_000
-"""The records that bunches of all tasks of a machine have together: of more, keys would go to disk, which small logs
-can be spared. A log of more is a bunch by itself."""
+"""How many records the bunches that a machine's tasks work on have together: with more, keys might go to disk.
+
+A log that has more records is a bunch by itself.
+"""
 
 _BUNCH: Final = "bunch"
 _LEFT: Final = "left"
@@ -38,9 +40,9 @@ _ANSWERS: Final = pa.schema([*parts.PARTS, pa.field(_BUNCH, pa.int32()), pa.fiel
 
 
 def rewrite(spark: SparkSession, storage: Storage, what: RewritePlan) -> tuple[tuple[Part, ...] | None, ...]:
-    """The parts that were written of each slice, as `foldjob.rewrite` gives them; None for those that it is left to.
+    """The parts that were written of each slice, as `foldjob.rewrite` gives them; None for slices left to Spark's fold.
 
-    Left is what has more keys than memory and disk of a task have room for, and whatever lies in a file that is not,
+    Those are slices with more keys than a task has room for, in memory and on disk, and slices of which a file is not,
     byte for byte, what was written. Raises StorageError, FoldError.
     """
     damaged = _damaged(spark, storage, what)
@@ -50,7 +52,7 @@ def rewrite(spark: SparkSession, storage: Storage, what: RewritePlan) -> tuple[t
 
 
 def _damaged(spark: SparkSession, storage: Storage, what: RewritePlan) -> set[str]:
-    """The paths of files that are not what was written: each is read once, also where several tasks need it."""
+    """The paths of files that are not what was written. Each file is read once, also where several tasks need it."""
     cores = spark.sparkContext.defaultParallelism
     files = sorted(files_of(what.slices).values(), key=lambda file: file.file_bytes)
     pace = Pace.shared(what.limit, cores)
@@ -63,7 +65,7 @@ def _damaged(spark: SparkSession, storage: Storage, what: RewritePlan) -> set[st
 
 
 def _by_tasks(spark: SparkSession, storage: Storage, what: RewritePlan) -> tuple[tuple[Part, ...] | None, ...]:
-    """As `rewrite` gives it, of files that are what was written."""
+    """The same, of slices whose files are all sound."""
     cores = spark.sparkContext.defaultParallelism
     tasks = max(1, min(cores, len(what.slices)))
     plan = bunches(what.slices, what.target.max_bytes, cores, RECORDS // tasks)

@@ -26,7 +26,7 @@ T = TypeVar("T")
 Rows = dict[TopicPartition, int]
 
 ENDED: Final = 8
-"""So many processes may end of one file; what is not read of it by then counts as damaged: publishing waits."""
+"""How many processes may end while they read one file. After that all that was not read counts as damaged."""
 
 ENDS: Final = "reading it ends the reader"
 
@@ -56,10 +56,10 @@ def damage(storage: Storage, parts: Iterable[Slice], stopping: Callable[[], bool
 
 
 class _Inspector:
-    """Looks at each file and row group once, whoever needs it: somebody waits, and a thousand partitions share a file.
+    """Reads each file and row group once, however many partitions need it: publishing waits meanwhile.
 
-    What reads Parquet may end the process that it is in where a page's header is damaged: so that is another one, which
-    lives as long as it is not ended.
+    A damaged page header may end the process that reads it: so pages are read in a child process, and in another one
+    after that has ended.
     """
 
     def __init__(self, storage: Storage, stopping: Callable[[], bool]) -> None:
@@ -93,7 +93,7 @@ class _Inspector:
             raise StoppedError(f"{tp}: a stop came while its files were read.", "They are read again after a start.")
 
     def _whole(self, file: RunFile) -> StorageError | bool:
-        """Whether `file` is what was written; the error where that can be told of none of it."""
+        """Whether `file` is, byte for byte, what was written; the error where it is gone or its footer is damaged."""
         if file.path not in self._files:
             try:
                 footers.check(self._storage, file)
@@ -175,18 +175,18 @@ def _read_from(storage: Storage) -> None:
 
 @lru_cache(maxsize=1)
 def _opened(path: str) -> pq.ParquetFile:
-    """A file that stays open until the next one: a footer that tells of a thousand row groups takes its time."""
+    """Opens a file, which stays open until the next one: to parse a footer of a thousand row groups takes long."""
     return pq.ParquetFile(_STORE[0].open_input(path), page_checksum_verification=True)
 
 
 def _bounds(path: str) -> list[Bounds]:
-    """Those of each row group of a file, whose footer is what was written."""
+    """The bounds of each row group of a file whose footer is sound."""
     file = _opened(path)
     return [bounds_of(file.metadata.row_group(group)) for group in range(file.num_row_groups)]
 
 
 def _rows(path: str, group: int) -> Rows:
-    """How many rows a row group has of each partition; all of it is read, and must be as much as its footer says."""
+    """How many rows a row group has of each partition. Reads all of it; ValueError where rows are missing."""
     found: Counter[TopicPartition] = Counter()
     told = _opened(path).metadata.row_group(group).num_rows
     for batch in _opened(path).iter_batches(row_groups=[group]):

@@ -1,4 +1,4 @@
-"""Keys told apart by their hash, so that some of them are looked at at a time: recursive (Grace) hash partitioning."""
+"""Classes of keys by hash, so that one class at a time is looked at: recursive (Grace) hash partitioning."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 _PIECE: Final = 65_536
-"""Of so many keys at a time there are Python objects: those of all keys that are held would take as much again."""
+"""How many keys are Python objects at a time: objects of all keys would take as much memory again."""
 
 
 class KeyClass(NamedTuple):

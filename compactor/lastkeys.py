@@ -1,7 +1,7 @@
 """Which of many rows are the last of their key, found with some of the keys in memory, however many there are.
 
-Kafka's cleaner takes what its offset map holds and begins anew behind it. Here what would be too much goes to disk, by
-classes of keys (`keyclasses`), and each class comes after the other: what one of them holds is no other's business.
+Kafka's cleaner fills its offset map and begins another pass where it is full. Here keys that do not fit go to disk by
+classes (`keyclasses`), and the classes are looked at one after the other: no two have a key in common.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _HELD: Final = pa.schema([pa.field(LOG, pa.int32()), pa.field("key", pa.binary()
 
 
 def last_of_keys(batches: Iterable[pa.RecordBatch], room: KeyRoom) -> pa.BooleanArray | None:
-    """Of every row of `batches` whether it is in `fold.latest`: the last of its key, or rejected; by number.
+    """Whether each row of `batches` is in `fold.latest` (the last of its key, or rejected): one bit a row, in order.
 
-    Rows are told by their slice (`fold.LOG`) and COLUMNS, those of a slice by offset. Beside keys a bit of each row is
-    held. None where even a class has too many keys. Raises OSError where the disk has no room for what is spilled.
+    `batches` have the number of the slice (`fold.LOG`) and COLUMNS; rows of a slice come by offset. In memory are keys
+    and one bit a row. None where even the smallest class has too many keys. Raises OSError where the disk is full.
     """
     rejected, left = _Rejected(), list[_Waiting]()
     try:
@@ -61,14 +61,14 @@ _Waiting = tuple[KeyClass, Spilled]
 
 
 class _Rejected:
-    """A bit for each row, in order: whether it was rejected."""
+    """Numbers the rows, and keeps for each, in order, whether it was rejected."""
 
     def __init__(self) -> None:
         self.count = 0
         self._found: list[pa.BooleanArray] = [pa.array([], pa.bool_())]
 
     def rest(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows (_HELD) of the next batch that are not, each with its number."""
+        """The rows (_HELD) of the next batch that were not rejected, each with its number."""
         rows = pa.array(np.arange(self.count, self.count + batch.num_rows))
         self.count += batch.num_rows
         found = pa.RecordBatch.from_arrays([batch[LOG], batch["key"], rows], schema=_HELD)
@@ -77,7 +77,7 @@ class _Rejected:
         return found.filter(pc.invert(rejected)) if rejected.true_count else found
 
     def bits(self) -> NDArray[np.uint8]:
-        """As Arrow keeps them, the first in the lowest place; what was noted is let go."""
+        """The bits as Arrow packs them, the first row in the lowest bit. Ends it: what was kept is released."""
         (_, data), self._found = pa.concat_arrays(self._found).buffers(), []
         return np.frombuffer(data or b"", np.uint8)[: -(-self.count // 8)].copy()
 
@@ -88,7 +88,7 @@ def _mark(bits: NDArray[np.uint8], rows: NDArray[np.int64]) -> None:
 
 
 class _Keys:
-    """The keys of one class with the last row of each; what its class has too much of goes to `left`, by halves."""
+    """The keys of one class with the last row of each; where there are too many, half of the class goes to `left`."""
 
     def __init__(self, part: KeyClass, room: KeyRoom, left: list[_Waiting]) -> None:
         self._part = part

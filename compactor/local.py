@@ -4,8 +4,8 @@ A file is written under a temporary name in its own folder, fsynced, and then gi
 must not exist (rename would replace, and `O_EXCL` would show a file that is still being written), by a rename
 where it may. The folder is fsynced after that. Anything that can be mounted and has hard links will do.
 
-What is made is for the account that makes it, and nobody else: records lie in it. Others may read a store that is
-shared with them, by the mode of a folder that somebody made for it.
+Only the account that makes a file may read it, as records lie in it; where a store is shared, also the accounts that
+may read a folder which somebody has made for it.
 """
 
 # ruff: noqa: D102 - `Storage` says what each method gives
@@ -31,7 +31,7 @@ TEMPORARY: Final = ".tmp-"
 
 _OWNER: Final = 0o700
 _READABLE: Final = 0o055
-"""What of a folder's mode lets others read; that lets them write goes on to nothing."""
+"""The bits of a folder's mode that let others read; their right to write is never passed on."""
 _FILE: Final = 0o666
 
 _NO_FOLDER: Final = "A file stands where a folder should be: choose another storage.location, or move that file."
@@ -57,7 +57,7 @@ _ACTIONS: Final = {
 class LocalStorage:
     """`root` and what is below it; a relative root counts from the current folder at the time of the call.
 
-    Who may read the folder `readers` may read what is written; None: nobody but this account.
+    The accounts that may read the folder `readers` may read what is written; None: only this account.
     """
 
     def __init__(self, root: str, readers: str | None = None) -> None:

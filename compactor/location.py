@@ -15,8 +15,8 @@ _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 def open_storage(location: str, *, shared: bool = False) -> Storage:
     """The storage at `location`, a path or a `file:` URL; its folder is made with the first file.
 
-    What is made there is for this account alone; where it is `shared`, for whoever may read the folder `location`,
-    which is made for this account alone where it is absent. Raises StorageError for any other scheme.
+    Only this account may read what is made there; where it is `shared`, also the accounts that may read the folder
+    `location` (none, where keyfold makes that folder). Raises StorageError for any other scheme.
     """
     scheme = _SCHEME.match(location)
     if scheme is None:

@@ -25,8 +25,8 @@ class RunFile(Struct, frozen=True, kw_only=True):
     `newest_ms` is their largest timestamp, `footer` the length and checksum of the file's Parquet footer
     (`compactor.footers`); None where the file was written before that was kept. `keyless` counts those that have no
     key and were not rejected: only a raw copy has them; 0 where the file was written before they were counted.
-    `entire`: the file holds nothing of the partition but this; False where it was counted anew within bounds, or where
-    nobody knows, as the file was written before that was kept.
+    `entire`: all that the file holds of the partition is counted here. False where it was counted anew within bounds,
+    or where the file was written before that was kept.
     """
 
     path: str

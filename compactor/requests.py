@@ -4,9 +4,9 @@
     requests/<id>.begun.json   who was first: a worker that carries it out (`begin`), or the asker (`withdraw`)
     requests/<id>.done.json    the answer; made exclusively by `answer`
 
-So each request has one answer, and what its asker has taken back is never carried out. A worker that dies between the
-two files leaves the request to the next one, which carries it out again: what is asked for must bear that. A request
-whose asker ended without a word is taken back for him once his time is over (`pending`).
+So each request has one answer, and one that its asker has taken back is never carried out. Where a worker dies between
+`begun` and `done`, the next one carries the request out again: what is asked for must bear that. A request whose asker
+ended without taking it back is withdrawn once its time is over (`pending`).
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ from compactor.storage import FileInfo, MissingFileError, Storage
 
 FOLDER: Final = "requests"
 GRACE_MS: Final = 30_000
-"""So much may the clocks of asker and worker differ."""
+"""How far the clocks of asker and worker may be apart."""
 _ASKED: Final = ".json"
 _BEGUN: Final = ".begun.json"
+_CARRIED_OUT: Final = b'{"withdrawn":false}'
+_TAKEN_BACK: Final = b'{"withdrawn":true}'
 _DONE: Final = ".done.json"
 
 
@@ -73,7 +75,7 @@ def leave(
 def pending(storage: Storage, now_ms: int) -> tuple[Request, ...]:
     """The requests without an answer, the oldest first. Raises StorageError.
 
-    One that cannot be read is answered so; one whose time is over is taken back, as nobody waits for it.
+    A request that cannot be read is answered with that; one whose time is over is withdrawn, as nobody waits for it.
     """
     names = set(storage.list(FOLDER))
     asked = sorted(name for name in names if name.endswith(_ASKED) and not name.endswith((_DONE, _BEGUN)))
@@ -87,10 +89,10 @@ def pending(storage: Storage, now_ms: int) -> tuple[Request, ...]:
 
 def begin(storage: Storage, request_id: str) -> bool:
     """Whether a request is the worker's to carry out; False where its asker has taken it back. Raises StorageError."""
-    if storage.create(_begun(request_id), msgspec.json.encode({"withdrawn": False})):
+    if storage.create(_begun(request_id), _CARRIED_OUT):
         return True
     try:
-        withdrawn = b"true" in storage.read(_begun(request_id))
+        withdrawn = storage.read(_begun(request_id)) == _TAKEN_BACK
     except MissingFileError:  # the vacuum has removed it, with its answer
         return False
     if withdrawn:  # by an asker who had no time to say so
@@ -118,12 +120,12 @@ def withdraw(storage: Storage, request_id: str) -> bool:
 
     Raises StorageError.
     """
-    first = storage.create(_begun(request_id), msgspec.json.encode({"withdrawn": True}))
+    first = storage.create(_begun(request_id), _TAKEN_BACK)
     return first and answer(storage, request_id, WITHDRAWN)
 
 
 def answered_before(storage: Storage, before_ms: int) -> list[FileInfo]:
-    """The files of requests that were answered before `before_ms`, the answer of each as the last."""
+    """The files of requests that were answered before `before_ms`, of each request the answer last."""
     files = {info.path: info for info in storage.walk(FOLDER)}
     old = [info for info in files.values() if info.path.endswith(_DONE) and info.modified_ms < before_ms]
     stems = [info.path.removesuffix(_DONE) for info in old]

@@ -31,11 +31,10 @@ SHARED_BYTES: Final = 64 << 10
 """A partition's buffer of less shares a row group with its neighbours."""
 
 SHARED_GROUP_BYTES: Final = 1 << 20
-"""So much a shared row group has at most."""
+"""How many bytes a shared row group has at most."""
 
 SHARING: Final = 16
-"""So many partitions share a row group at most: who reads one of them reads the others too, and what is damaged
-concerns them all."""
+"""How many partitions share a row group at most: to read one of them is to read all, and damage concerns all."""
 
 _LOOSE: Final = 4 << 20
 """A slice that keeps so many bytes of other rows alive is copied."""
@@ -131,7 +130,10 @@ class _Writer:
         return self._buffers[tp].bytes >= SHARED_BYTES
 
     def _groups(self) -> list[list[TopicPartition]]:
-        """All that waits, by row group. Between partitions that share one lies no other that is known by now."""
+        """The partitions that wait to be written, by row group.
+
+        Between those that share a row group lies no other partition that has come so far.
+        """
         groups: list[list[TopicPartition]] = []
         room = 0
         for tp in sorted({*self._buffers, *self._parts}):
@@ -151,8 +153,8 @@ class _Writer:
     def _flush_all(self, groups: Sequence[Sequence[TopicPartition]]) -> Iterator[Part]:
         """Writes `groups`, a row group each. No other partition of a file lies within the bounds of a row group.
 
-        So what of it is damaged concerns nobody else. Where a partition comes first after its neighbours have been
-        written together, it is in another file than they.
+        So damage in a row group concerns no other partition. A partition that first comes after the neighbours on both
+        sides were written together goes into another file.
         """
         if self._are_around(sorted({tp for tps in groups for tp in tps} - self._parts.keys())):
             yield from self._close()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Sending:
-    """Carries plans out, in one of three ways; `way` names the last one, for the log."""
+    """Carries plans out, in one of three ways; `way` names the one that was taken last, for the log."""
 
     def __init__(self, spark: SparkSession, storage: Storage, outside: Outside, isolation: Isolation) -> None:
         self._spark = spark

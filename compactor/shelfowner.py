@@ -1,8 +1,8 @@
 """Whose snapshots lie in a folder of the snapshot location, which several catalogs may share.
 
-The folder of a connector has the mark of one catalog: its owner alone takes snapshots there and moves LATEST. Each
-snapshot's own folder has the mark of who began it, before its first data file: without that, or a manifest that names
-the catalog, nobody removes it.
+The folder of a connector has the mark of one catalog: only that catalog's owner takes snapshots there and moves LATEST.
+The folder of each snapshot gets the mark of its catalog before its first data file: a snapshot without that mark, or a
+manifest that names the catalog, is never removed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ UNKNOWN: Final = "?"
 
 
 class Mark(Struct, frozen=True, kw_only=True):
-    """Whose a folder is: a catalog, and for people where it was when it made the mark."""
+    """Which catalog a folder belongs to; `storage` is where that catalog was when it made the mark, for people."""
 
     format_version: int = 1
     catalog_id: str
@@ -37,7 +37,7 @@ def mark(shelf: Storage, folder: str, state: State, storage: Storage) -> None:
 
 
 def claim(shelf: Storage, state: State, storage: Storage) -> None:
-    """Makes the connector's folder its catalog's, if it is nobody's. Raises SnapshotError where it is another's."""
+    """Marks the connector's folder as its catalog's if it has no mark. Raises SnapshotError where it is another's."""
     folder = state.connector
     found = _marked(shelf, folder)
     if found is None and not shelf.create(f"{folder}/{NAME}", _mark(state, storage)):
@@ -59,7 +59,10 @@ def owns(shelf: Storage, state: State) -> bool:
 
 
 def catalog_of(shelf: Storage, path: str) -> str | None:
-    """The id of the catalog whose the snapshot at `path` is, complete or not; None where nothing tells."""
+    """The id of the catalog that the folder `path` belongs to, a connector's or a snapshot's, complete or not.
+
+    By its mark; where it has none, by its manifest. None where neither can be read, or names a catalog.
+    """
     if (found := _marked(shelf, path)) is not None:
         return None if found.catalog_id == UNKNOWN else found.catalog_id
     try:

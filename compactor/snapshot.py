@@ -2,7 +2,7 @@
 
 The base runs are the table already: their files are copied without tombstones and without a shuffle.
 Order of making: mark, data, manifest, catalog commit, LATEST; of removing: the manifest first, the mark last. So nobody
-ever finds a manifest whose files are not all there, nor data of which nothing tells whose they are.
+ever finds a manifest whose files are not all there, nor data without the mark of its catalog.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class Extra(Struct, frozen=True, kw_only=True):
     strings: frozenset[str] = frozenset()
 
 
-class Standing(Struct, frozen=True, kw_only=True):
-    """What is to become of the snapshots in a topic's folder that its catalog does not name.
+class Unreferenced(Struct, frozen=True, kw_only=True):
+    """The snapshots in a topic's folder that its catalog does not name.
 
-    `gone` are those to be removed, by id, each with why; `others` those of which nothing tells that they are ours.
+    `removable` are this catalog's own: why each may go, by id. `others` are the ids of all that nothing shows to be.
     """
 
-    gone: dict[str, str]
+    removable: dict[str, str]
     others: tuple[str, ...]
 
 
@@ -120,10 +120,10 @@ def expired(state: State, topic: str, keep: int) -> tuple[DropSnapshot, ...]:
 
 
 def settle(shelf: Storage, state: State) -> None:
-    """Lets LATEST and `current` of every topic be of its newest snapshot: who committed one may have died or slept.
+    """Makes LATEST and `current` of every topic lead to its newest snapshot: who committed it may have died before.
 
-    Only of one that is there: a catalog that was restored may name some that a later one has dropped. Nothing in a
-    folder that is not the catalog's.
+    A snapshot that is not there any more is passed over: a restored catalog may name some that a later one has dropped.
+    In a folder that is another catalog's nothing is changed.
     """
     if not state.snapshots or not shelfowner.owns(shelf, state):
         return
@@ -138,7 +138,7 @@ def settle(shelf: Storage, state: State) -> None:
 
 
 def remove(shelf: Storage, path: str) -> None:
-    """Removes the snapshot at `path`, complete or not: its manifest first, the mark of whose it is last."""
+    """Removes the snapshot at `path`, complete or not: its manifest first, its mark last."""
     for name in manifest.NAMES:
         shelf.delete(f"{path}/{name}")
     shelf.delete_folder(f"{path}/data")
@@ -150,31 +150,33 @@ def standing(shelf: Storage, state: State, topic: str) -> tuple[str, ...]:
     return tuple(name for name in shelf.list(f"{state.connector}/{topic}") if _ID.fullmatch(name))
 
 
-def judge(shelf: Storage, state: State, topic: str, before: Collection[str], dropped: Collection[str] = ()) -> Standing:
-    """Which of the snapshots `before` of `topic` may go: those of this catalog that it does not name.
+def unreferenced(
+    shelf: Storage, state: State, topic: str, before: Collection[str], dropped: Collection[str] = ()
+) -> Unreferenced:
+    """Which of the snapshots `before` (ids) of `topic` the catalog does not name, and which of these are its own.
 
-    `before` was standing before the owner's last commit, which took the ids `dropped` out of the catalog: so none of it
-    can be a newer owner's, who may have taken over since. What the catalog named is its own; else the mark or the
-    manifest tells whose a snapshot is.
+    `before` was listed before the owner's last commit, which took the ids `dropped` out of the catalog: so none of it
+    can be a newer owner's, who may have taken over since. What the catalog named is its own; of any other snapshot the
+    mark, else the manifest, says whose it is.
     """
     named = {one.id for one in state.snapshots if one.topic == topic}
-    gone: dict[str, str] = {}
+    removable: dict[str, str] = {}
     others: list[str] = []
     for name in before:
         path = f"{state.connector}/{topic}/{name}"
         if name in dropped:
-            gone[name] = "beyond snapshot.retention.count"
+            removable[name] = "beyond snapshot.retention.count"
         elif name not in named and shelfowner.catalog_of(shelf, path) != state.catalog_id:
             others.append(name)
         elif name not in named:
             complete = manifest.path_of(shelf, path) is not None
-            gone[name] = "the catalog does not name it" if complete else "it was never completed"
-    return Standing(gone=gone, others=tuple(others))
+            removable[name] = "the catalog does not name it" if complete else "it was never completed"
+    return Unreferenced(removable=removable, others=tuple(others))
 
 
 def others(shelf: Storage, state: State, topic: str) -> tuple[str, ...]:
-    """The ids of the snapshots in the folder of `topic` that are not of this catalog: nothing touches them."""
-    return judge(shelf, state, topic, standing(shelf, state, topic)).others
+    """The ids of the snapshots in the folder of `topic` that are not this catalog's: they stay as they are."""
+    return unreferenced(shelf, state, topic, standing(shelf, state, topic)).others
 
 
 def _check_counts(connector: str, topic: str, logs: Sequence[PartitionLog], written: Manifest) -> None:

@@ -31,8 +31,8 @@ _log = structlog.get_logger()
 class Snapshots:
     """What is made of base runs; nothing at all without a `location` for snapshots.
 
-    What that location refuses is a ShelfError, and what only an operator can mend is a SnapshotError: they concern no
-    log, and nothing but snapshots.
+    What that location refuses is a ShelfError, what only an operator can mend is a SnapshotError. Either holds up
+    snapshots and nothing else: folds and publishing go on.
     """
 
     def __init__(
@@ -64,7 +64,10 @@ class Snapshots:
         return self._shelf is not None and bool(self._due(self._catalog.state, now_ms))
 
     def _due(self, state: State, now_ms: int) -> list[str]:
-        """The topics to take snapshots of by the clock: all, once one is due; one that fails alone is tried alone."""
+        """The topics of which snapshots are to be taken by the clock: all topics together, once one of them is due.
+
+        A topic that has failed alone is left out of that: it is taken when it is due itself and its wait is over.
+        """
         interval, topics = self._settings.snapshot_interval_ms, self._topics(state)
         if interval < 0:
             return []
@@ -79,7 +82,7 @@ class Snapshots:
     def failed(self, error: ShelfError | SnapshotError, now_ms: int) -> None:
         """One that was due failed at `now_ms`: they wait, longer each time, until one succeeds; `describe` shows it.
 
-        Only those of the topics that it concerns, where it says so.
+        Where `error` names topics, only those of these topics wait.
         """
         alone = error.topics if isinstance(error, SnapshotError) else None
         self._troubled = None if alone is None else alone | (self._troubled or frozenset())
@@ -111,8 +114,8 @@ class Snapshots:
     def take(self, now_ms: int, *, asked: bool = True) -> tuple[AddSnapshot, ...]:
         """Steps 15 to 17 for every topic that has a base run: its vector is where those end.
 
-        Where nobody `asked` for it, for those that are due. Raises SnapshotError where some of them cannot be taken,
-        after all others; where none can, before anything is written.
+        Where nobody `asked` for them, only for the topics that are due. Raises SnapshotError where the location is
+        another catalog's, before anything is written; and where topics cannot be taken, after all others were.
         """
         if self._shelf is None:
             return ()
@@ -130,8 +133,7 @@ class Snapshots:
                 refused[topic] = error
         self._worked({one.topic for one in found})
         for first in refused.values():
-            first.topics = frozenset(refused)
-            raise first
+            raise SnapshotError(first.message, first.action, frozenset(refused)) from first
         return tuple(found)
 
     def _worked(self, topics: Collection[str]) -> None:
@@ -185,7 +187,7 @@ class Snapshots:
         _log.info("snapshot taken", topic=topic, id=taken.id, records=taken.records, bytes=taken.bytes)
         hit("snapshot.before-latest")
         state = self._catalog.refresh()
-        with _later("LATEST may name an older snapshot, and what may go be there still", taken):
+        with _later("LATEST may name an older snapshot, and old snapshots may still be there", taken):
             self._lead(shelf, state, taken)
             self._sweep(shelf, state, topic, before, named - _ids(state, topic))
         return taken
@@ -198,9 +200,9 @@ class Snapshots:
                 snapshot.set_current(shelf, taken)
 
     def _sweep(self, shelf: Shelf, state: State, topic: str, before: Collection[str], dropped: Collection[str]) -> None:
-        """Removes what may go; of what is another's it says, once in a life, that it stays."""
-        found = snapshot.judge(shelf, state, topic, before, dropped)
-        for name, why in found.gone.items():
+        """Removes what may go; logs once in a life of each snapshot of another catalog that it stays."""
+        found = snapshot.unreferenced(shelf, state, topic, before, dropped)
+        for name, why in found.removable.items():
             self._remove(shelf, state, topic, name, why)
         for name in found.others:
             if (topic, name) not in self._named:

@@ -1,6 +1,6 @@
-"""Rows that wait on disk, as they do not fit into memory: in a file without a name, where Spark's own plans spill.
+"""Rows that do not fit into memory, in a file without a name in Spark's folder for spilled data.
 
-So nothing stays of it, however the process ends.
+Without a name nothing of it stays, however the process ends.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _LOCAL_DIRS: Final = "SPARK_LOCAL_DIRS"
 """Spark names its folders (`spark.local.dir`) to its Python processes by this variable, with commas."""
 
 _GATHERED: Final = 1 << 20
-"""Rows wait for so many bytes of their like: many small messages would take their time."""
+"""Rows are gathered to so many bytes before they are written: many small Arrow messages are slow."""
 
 
 class Spilled:

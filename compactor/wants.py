@@ -48,9 +48,9 @@ def wants_of(slices: Sequence[Slice]) -> dict[str, list[Want]]:
 
 
 def wide_wants(slices: Sequence[Slice]) -> dict[str, list[Want]]:
-    """The same, in the bounds of the whole slice where those say it too: so most files are alike to who reads many.
+    """The same, in the bounds of the whole slice where they mean the same: then many files have equal wants.
 
-    They do for a file that holds nothing but what is counted of it; the rest of another may be a neighbour's as well.
+    They mean the same for a file that is counted in full (`entire`). The rest of any other may belong to another run.
     """
     return _by_file(slices, _widened)
 

@@ -1,11 +1,10 @@
-"""Asking the worker that runs a connector, and waiting for its answer: no longer than somebody waits for it."""
+"""Asks the worker that runs a connector, waits for its answer, and takes the request back when the wait ends."""
 
 from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from types import FrameType
 from typing import Any, Final
 
@@ -16,15 +15,16 @@ from compactor.storage import Storage
 from connectors.clock import Clock
 from connectors.errors import UnreachableError
 from connectors.patience import Patience
+from connectors.signals import handled
 
 POLL_SECONDS: Final = 0.2
 
 
 def ask(storage: Storage, name: str, wanted: Request, patience: Patience, clock: Clock) -> dict[str, Any]:
-    """What the worker of connector `name` answers to `wanted`, whose id it gives.
+    """Leaves `wanted` as a request, under an id of its own, and gives what the worker of connector `name` answers.
 
     Raises KeyfoldError with the worker's words where it refuses, UnreachableError where it does not answer in time.
-    However this ends, the request is taken back; one that the worker has begun goes on there, and that is told.
+    Without an answer the request is taken back; one that the worker has begun goes on there, which is said.
     """
     limit = f"{patience.seconds:g} s"
     patience.tell(
@@ -32,7 +32,7 @@ def ask(storage: Storage, name: str, wanted: Request, patience: Patience, clock:
         f"{limit} at most (--timeout); Ctrl-C takes the request back."
     )
     until_ms = clock.now_ms() + round(patience.seconds * 1000)
-    with _ended_by_signals():
+    with handled({signal.SIGTERM: _leave, signal.SIGHUP: _leave}):
         left = requests.leave(storage, wanted.kind, wanted.asked_ms, wanted.topic, wanted.partition, until_ms)
         try:
             answer = _awaited(storage, left, patience.seconds, clock)
@@ -68,18 +68,6 @@ def _taken_back(storage: Storage, request: Request) -> str:
     return "The request could not be taken back; a worker drops it by itself once its time is over."
 
 
-@contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """SIGTERM, and the end of the terminal, end the block as an exception, as Ctrl-C does."""
-    mine = threading.current_thread() is threading.main_thread()
-    numbers = (signal.SIGTERM, signal.SIGHUP) if mine else ()
-    before = {number: signal.signal(number, _leave) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 def _leave(number: int, _frame: FrameType | None) -> None:
+    """SIGTERM, and the end of the terminal, end a wait as an exception, as Ctrl-C does."""
     raise SystemExit(128 + number)

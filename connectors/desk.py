@@ -1,6 +1,7 @@
-"""Requests that no life of a connector can answer: `restart`, whatever it does, and all others while it is FAILED.
+"""Requests that no life of a connector can answer: `restart` at any time, and every other one while it is FAILED.
 
-The store may be what it failed for: nothing here raises StorageError, and who asked is answered at the next look.
+The connector may have failed because of the store: nothing here raises StorageError, and what the store refuses is
+tried again at the next look.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _log = structlog.get_logger()
 
 
 class Desk:
-    """The requests of one connector, as its supervisor meets them."""
+    """The requests of one connector that its supervisor answers."""
 
     def __init__(self, storage: Storage, clock: Clock) -> None:
         self._storage = storage
@@ -36,20 +37,20 @@ class Desk:
         return any(request.kind == RESTART and request.id not in self._taken for request in self._pending())
 
     def begin_restarts(self) -> None:
-        """A life begins: it is what every `restart` up to now asked for."""
+        """Begins every `restart` that waits: the life that starts now is what they ask for."""
         with suppress(StorageError):
             restarts = [request for request in self._pending() if request.kind == RESTART]
             self._taken |= {one.id: None for one in restarts if requests.begin(self._storage, one.id)}
 
     def restarted(self, answer: Answer) -> None:
-        """What came of the restarts that have begun."""
+        """Answers the restarts that have begun with what came of them."""
         for one in tuple(self._taken):
             with suppress(StorageError):
                 requests.answer(self._storage, one, answer)
                 self._taken.pop(one, None)
 
     def refuse(self, answer: Answer) -> None:
-        """Everything but a restart is answered so."""
+        """Answers every request but restarts with `answer`."""
         for one in self._pending():
             if one.kind != RESTART:
                 with suppress(StorageError):

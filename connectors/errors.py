@@ -4,7 +4,7 @@ KeyfoldError (compactor.errors)
 ├── UsageError                    2  the command line makes no sense
 ├── ConfigError                   3  a worker or connector file is wrong
 ├── UnreachableError              4  broker did not answer in time; retriable
-│   └── NoAnswerError                no broker has let a client in, before anything was asked of it
+│   └── NoConnectionError            no broker has let a client in, and nothing was asked of it yet
 ├── ConnectorError                1  a connector FAILED; an operator decides
 │   ├── SourceMissingError           a named source topic does not exist (yet); retriable
 │   ├── DataLossError                source records are gone before they were read (on.data.loss)
@@ -34,6 +34,10 @@ EXIT_FENCED = 5
 EXIT_INTERRUPTED = 130
 
 CHECK_BROKERS: Final = "Check that the brokers of bootstrap.servers are up and can be reached."
+PUBLISH_ANEW: Final = (
+    "Remove what is left with keyfold delete CONNECTOR.json, after which the next run publishes everything anew; or "
+    "use a new connector name."
+)
 
 
 class UsageError(KeyfoldError):
@@ -50,8 +54,8 @@ class UnreachableError(KeyfoldError):
     retriable = True
 
 
-class NoAnswerError(UnreachableError):
-    """No broker has let a client in: nothing was asked of them yet."""
+class NoConnectionError(UnreachableError):
+    """No broker took a client's connection, or let it log in; nothing was asked of it yet."""
 
 
 class ConnectorError(KeyfoldError):

@@ -20,7 +20,7 @@ from compactor.state import State, Topic
 from compactor.storage import Storage
 from connectors.config.connector import ConnectorConfig
 from connectors.config.topics import matches, missing, select
-from connectors.errors import NotAllowedError, OutputError, SourceMissingError, UnreachableError
+from connectors.errors import PUBLISH_ANEW, NotAllowedError, OutputError, SourceMissingError, UnreachableError
 from connectors.kafka import gone
 from connectors.kafka.admin import Admin, TopicInfo
 from connectors.kafka.settings import ClientSettings
@@ -96,8 +96,8 @@ class KafkaGateway:
     def look_into(self, state: State) -> tuple[AnyAction, ...]:
         """The rest of step T3: source topics that cannot be read on are set aside.
 
-        They are another one by their id, end below our position, or have lost what we have not read. Where the
-        brokers do not say, that is for reading to find out. Raises SourceChangedError and DataLossError where no
+        They have another id, end below our position, or have lost records that were not read. What the brokers do not
+        say is found out by reading. Raises SourceChangedError and DataLossError where no
         other topic is left.
         """
         found = self._admin.describe(name for name in state.topics if matches(self._connector, name))
@@ -184,7 +184,7 @@ class KafkaGateway:
         return ChangelogPublisher.of(self._connector, self._clients, self._storage, state)
 
     def _ensure_dead_letters(self) -> None:
-        """Makes the dead letter topic; where there is one that may lose its records at once, that is told once."""
+        """Makes the dead letter topic; warns once of one that exists and may lose its records at once."""
         name = self._connector.dead_letter_topic
         if name is None:
             return
@@ -211,7 +211,7 @@ class KafkaGateway:
         return found
 
     def _gone(self, topic: Topic, found: Mapping[str, TopicInfo]) -> str | None:
-        """Why a topic is to be closed that is not among those that are named and exist; None where it is not to be."""
+        """Why `topic` is to be closed now: it was deleted, or is no longer named. None where it stays as it is."""
         if topic.topic in found or topic.closed in (DELETED, UNNAMED):
             return None
         if matches(self._connector, topic.topic):
@@ -219,7 +219,7 @@ class KafkaGateway:
         return None if is_aside(topic) else UNNAMED
 
     def _aside(self, known: Mapping[str, Topic], found: Mapping[str, TopicInfo]) -> dict[str, Aside]:
-        """Those of the topics `found` that are not what the catalog knows, or are set aside already."""
+        """The topics of `found` that are set aside, or have to be, by name: their ids are not those of the catalog."""
         there = (
             of_id(self._connector.name, known[name], info.id, skip_lost=self._skips)
             for name, info in found.items()
@@ -232,7 +232,7 @@ class KafkaGateway:
         return self._connector.on_data_loss == "skip"
 
     def _set_aside(self, state: State, aside: Mapping[str, Aside]) -> list[AnyAction]:
-        """Closes the topics of `aside`; each is told once in a life."""
+        """Closes the topics of `aside`; logs each once in a life."""
         for name in sorted(aside.keys() - self._told):
             one = aside[name]
             _log.error(
@@ -280,8 +280,7 @@ class KafkaGateway:
             what = "was deleted" if info is None else f"was recreated (its id was {topic.output_id}, now {info.id})"
             raise OutputError(
                 f"Connector {self._connector.name}: output topic {output} {what}; what was published is gone.",
-                "Remove what is left with keyfold delete CONNECTOR.json, after which the next run publishes everything "
-                "anew; or use a new connector name.",
+                PUBLISH_ANEW,
             )
 
     def _check_settings(self, outputs: Mapping[str, Topic]) -> None:

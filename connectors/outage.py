@@ -9,20 +9,21 @@ import structlog
 
 from connectors.config.connector import ConnectorConfig
 from connectors.config.worker import WorkerConfig
-from connectors.errors import NoAnswerError
+from connectors.errors import NoConnectionError
 from connectors.kafka.reach import reach_all
 from connectors.kafka.settings import ClientSettings
 
 ASK_S: Final = 2.0
-"""How long one question to the brokers waits; those that need longer are found by the next life."""
+"""How long one question to the brokers waits; those that need longer count as silent."""
 
 _log = structlog.get_logger()
 
 
 class Outage:
-    """One of those whom a connector needs (brokers, store): `ask` says whether it answers; `silent`, that it did not.
+    """The silence of brokers or store: `ask` asks once whether they answer, `silent` says that they did not before.
 
-    It is asked until it has answered. One that answers at the first question was not what the connector failed for.
+    They are asked until they have answered. Those that answer the first question were never silent: the connector
+    failed for something else.
     """
 
     def __init__(self, ask: Callable[[], bool], *, silent: bool) -> None:
@@ -31,7 +32,7 @@ class Outage:
         self._answered = False
 
     def is_over(self) -> bool:
-        """True once: when it was silent, and answers now."""
+        """True once: when they were silent, and answer now."""
         if self._answered:
             return False
         self._answered = self._ask()
@@ -43,7 +44,7 @@ def brokers_answer(worker: WorkerConfig, connector: ConnectorConfig) -> bool:
     """Whether the brokers let every client of `connector` in: what its next life would ask first."""
     try:
         reach_all(connector.name, ClientSettings.of(worker, connector), ASK_S)
-    except NoAnswerError:
+    except NoConnectionError:
         return False
     except Exception as error:  # noqa: BLE001  # the next life fails with it, and says so
         _log.debug("brokers could not be asked", exc_info=error)

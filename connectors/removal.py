@@ -2,12 +2,12 @@
 
     1  every older owner is fenced (T1 and T2 of docs/protocol.md), where there is a catalog
     2  deleting.json says what is being removed: from here on no worker takes the connector over
-    3  output topics and snapshots, if they are to go
-    4  the consumer group
-    5  the connector's folder, deleting.json last
+    3  output topics and snapshots are removed, if they are to go
+    4  the consumer group is removed
+    5  the connector's folder is removed, deleting.json last
 
-Ended anywhere, the next `keyfold delete` goes on with what deleting.json says. What is known of a connector whose
-storage is lost is what its committed positions say: which catalog wrote them, and for which output topic.
+Wherever it is broken off, the next `keyfold delete` goes on with what deleting.json says. Of a connector whose storage
+is lost only its committed positions tell: which catalog wrote them, and for which output topic.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from compactor import shelf
+from compactor import commits, owner, requests, shelf
 from compactor.catalog import Catalog
 from compactor.errors import CatalogError, FencedError
+from compactor.jobs import RUNS
 from compactor.position import Position
 from compactor.record import TopicPartition
 from compactor.state import State
 from compactor.storage import FileInfo, MissingFileError, Storage
+from compactor.vacuum import CHECKPOINTS
 from connectors import shelved, status
 from connectors.config.connector import ConnectorConfig
 from connectors.config.topics import select
@@ -33,9 +35,8 @@ from connectors.kafka.admin import Admin, TopicInfo
 from connectors.sinks.positions import read_positions
 
 NAME: Final = "deleting.json"
-FOLDERS: Final = ("catalog", "runs", "checkpoint", "requests")
-_LOCK: Final = "owner.lock"
-_FILES: Final = (status.NAME, shelf.NOTE, _LOCK)
+FOLDERS: Final = (commits.FOLDER, RUNS, CHECKPOINTS, requests.FOLDER)
+_FILES: Final = (status.NAME, shelf.NOTE, owner.NAME)
 
 
 class Output(Struct, frozen=True, order=True):
@@ -105,25 +106,26 @@ def survey(
     Raises UnreachableError, NotAllowedError, StorageError; CatalogError where the folder is another connector's.
     """
     begun = _begun(storage)
+    before = begun or Plan(connector=connector.name)
     state, damage = _state(storage, connector.name)
     sources = _sources(admin, connector, state)
     held = _positions(admin, connector, sources)
     names = {topic: name for topic in sources if (name := _output(connector, state, topic)) is not None}
-    known = {*_published(state), *_written(names, held), *(begun.outputs if begun else ())}
+    known = {*_published(state), *_written(names, held), *before.outputs}
     there = admin.describe({*names.values(), *(one.topic for one in known)})
     ours = {one for one in known if _is_there(one, there)}
     writers = {position.catalog_id for position in held.values() if position.catalog_id}
-    catalogs = {*writers, *filter(None, (state.catalog_id,)), *(begun.catalogs if begun else ())}
-    snapshots = {*(one.path for one in state.snapshots), *(begun.snapshots if begun else ())}
+    catalogs = {*writers, *filter(None, (state.catalog_id,)), *before.catalogs}
+    snapshots = {*(one.path for one in state.snapshots), *before.snapshots}
     plan = Plan(
         connector=connector.name,
         catalogs=tuple(sorted(catalogs)),
-        buckets=max(state.buckets, begun.buckets if begun else 0),
+        buckets=max(state.buckets, before.buckets),
         outputs=tuple(sorted(ours)),
         snapshots=tuple(sorted({*snapshots, *shelved.of_catalogs(location, connector.name, catalogs)})),
-        with_outputs=with_outputs or (begun is not None and begun.with_outputs),
+        with_outputs=with_outputs or before.with_outputs,
     )
-    files = [info for info in _files(storage) if info.path != _LOCK]
+    files = [info for info in _files(storage) if info.path != owner.NAME]
     return Found(
         plan=plan,
         files=len(files),
@@ -131,15 +133,15 @@ def survey(
         has_catalog=bool(state.catalog_id),
         group=admin.has_group(connector.group_id),
         positions=len(held),
-        strangers=tuple(sorted(writers - {state.catalog_id, *(begun.catalogs if begun else ())})),
+        strangers=tuple(sorted(writers - {state.catalog_id, *before.catalogs})),
         others=tuple(sorted(there.keys() - {one.topic for one in ours})),
         damage=damage,
         begun=begun is not None,
     )
 
 
-def fence(storage: Storage, connector: str, owner: str, now_ms: int) -> Catalog | None:
-    """Steps T1: owns the catalog that is to be removed, so that whoever still works on it commits nothing more.
+def fence(storage: Storage, connector: str, by: str, now_ms: int) -> Catalog | None:
+    """T1 of step 1: takes the catalog over for `by`, so that its owner until now commits nothing more.
 
     None where there is none, or it cannot be read. Raises FencedError, StorageError.
     """
@@ -147,7 +149,7 @@ def fence(storage: Storage, connector: str, owner: str, now_ms: int) -> Catalog 
         catalog = Catalog.open(storage, connector)
         if not catalog.version:
             return None
-        catalog.take_over(owner, now_ms)
+        catalog.take_over(by, now_ms)
     except FencedError:
         raise
     except CatalogError:
@@ -187,10 +189,10 @@ def carry_out(storage: Storage, plan: Plan, group: str, admin: Admin, location: 
     for folder in FOLDERS:
         storage.delete_folder(folder)
     for name in _FILES:
-        if name != _LOCK:  # it is held
+        if name != owner.NAME:  # it is held
             storage.delete(name)
     storage.delete(NAME)
-    if {info.path for info in storage.walk("")} <= {_LOCK}:  # what keyfold did not make stays
+    if {info.path for info in storage.walk("")} <= {owner.NAME}:  # what keyfold did not make stays
         storage.delete_folder("")
 
 

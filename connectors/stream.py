@@ -75,7 +75,7 @@ def source_options(
 
 
 def starts(state: State) -> dict[str, TopicOffsets]:
-    """The next offset to read of every partition; of closed topics too, as one that is back is gone on with."""
+    """The next offset to read of every partition; of closed topics too: one that comes back is read on from there."""
     return {
         name: TopicOffsets(topic.topic_id, {log.partition: log.end for log in state.logs if log.topic == name})
         for name, topic in state.topics.items()

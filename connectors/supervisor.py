@@ -24,10 +24,10 @@ from connectors.clock import Clock
 from connectors.config.connector import ConnectorConfig
 from connectors.config.worker import WorkerConfig
 from connectors.desk import RUNNING, Desk
-from connectors.errors import NoAnswerError, SparkGoneError
+from connectors.errors import NoConnectionError, SparkGoneError
 from connectors.outage import Outage, brokers_answer
-from connectors.pipeline import Pipeline
-from connectors.progress import Observer
+from connectors.pipeline import FENCE_CHECK_MS, Pipeline
+from connectors.progress import Observer, Throttle
 from connectors.state import Backoff, ConnectorState, Status
 from connectors.status import StatusFile
 from connectors.stopping import Stop
@@ -39,10 +39,9 @@ if TYPE_CHECKING:
     from compactor.catalog import Catalog
 
 POLL_S: Final = 1.0
-"""How often whoever waits for a restart looks at requests, and at the store."""
+"""How often a connector that waits for its restart looks at requests and at the store."""
 ASK_EVERY_S: Final = 2.0
-"""How often brokers that do not answer are asked again; below FENCE_CHECK_S, and a take-over fits into what is left."""
-FENCE_CHECK_S: Final = 5.0
+"""How often brokers that do not answer are asked again; with a take-over within the 5 s of docs/reliability.md."""
 
 _log = structlog.get_logger()
 
@@ -70,11 +69,13 @@ class Supervisor:
         self._again = threading.Event()
         self._once = False
         self._turn = threading.Lock()
-        self._gives_up = False
+        self._needs_operator = False
         self._pipeline: Pipeline | None = None
         self._catalog: Catalog | None = None
         self._began_ms: int | None = None
-        self._due: dict[str, float] = {}
+        self._requests_due = Throttle(clock, POLL_S)
+        self._owner_due = Throttle(clock, FENCE_CHECK_MS / 1000)
+        self._outages_due = Throttle(clock, ASK_EVERY_S)
 
     def hold(self) -> None:
         """Takes the connector's lock, so that commands find a worker here from before Spark has started.
@@ -123,7 +124,7 @@ class Supervisor:
 
     def is_alive(self) -> bool:
         """Whether the connector still runs, or will be started again by itself."""
-        return self._thread.is_alive() and not self._gives_up
+        return self._thread.is_alive() and not self._needs_operator
 
     def has_failed(self) -> bool:
         """Whether it is FAILED and can be started again, by itself or not."""
@@ -159,14 +160,14 @@ class Supervisor:
         return False
 
     def _begin(self) -> Stop:
-        """Everything as it is at the beginning of a life; how that life is told to end."""
+        """Resets what belongs to one life and takes the lock; gives the Stop by which that life is told to end."""
         with self._turn:
             self._again.clear()
             life = self._life = Stop()
             if self._stop.is_set():
                 life.ask(patient=self._stop.patient, break_at=self._stop.break_at)
         self.error = None
-        self._gives_up = False
+        self._needs_operator = False
         self._began_ms = self._clock.now_ms()
         self.hold()
         self._desk.begin_restarts()
@@ -198,7 +199,7 @@ class Supervisor:
         self._status = state.running(self._status, worked=worked)
         self._file.write(self._status, self._clock.now_ms(), counters, self._began_ms)
         self._desk.restarted(RUNNING)
-        if self._is_time("requests", POLL_S):
+        if self._requests_due.ready(self._name):
             self._look_for_restart()
 
     def _look_for_restart(self) -> None:
@@ -217,9 +218,9 @@ class Supervisor:
         """Waits after a failure; True once the connector is to be started again, False where it is not."""
         if isinstance(self.error, FencedError | SparkGoneError):  # nothing of it is ours, or can run here, any more
             return False
-        self._gives_up = self._status.next_restart_ms is None and not self._starts_at_once()
+        self._needs_operator = self._status.next_restart_ms is None and not self._starts_at_once()
         if not (self._starts_at_once() or self._wait()):
-            if not self._gives_up:  # it was to be started again: being stopped meanwhile is a clean end
+            if not self._needs_operator:  # it was to be started again: being stopped meanwhile is a clean end
                 self.error = None
                 self._show(state.stopped(self._status))
             return False
@@ -231,11 +232,11 @@ class Supervisor:
     def _wait(self) -> bool:
         """True once the time is over, what was away is back, or a restart was asked for; False where it was stopped.
 
-        Meanwhile whoever asks is to see that somebody still waits, and is answered.
+        Meanwhile it writes the status and answers requests, so that commands see a worker that waits.
         """
         outages = self._outages()
         left = self._backoff.delay_ms(self._status.failures) / 1000
-        until = None if self._gives_up else self._clock.monotonic() + left
+        until = None if self._needs_operator else self._clock.monotonic() + left
         while until is None or (left := until - self._clock.monotonic()) > 0:
             if self._clock.wait(POLL_S if until is None else min(left, POLL_S), self._life):
                 return self._starts_at_once()
@@ -243,28 +244,28 @@ class Supervisor:
             self.hold()
             self._desk.refuse(self._failure())
             self._look_for_restart()
-            if self._is_time("owner", FENCE_CHECK_S) and self._newer_owner():
-                return True  # to be told so
-            if self._is_time("outages", ASK_EVERY_S) and any(outage.is_over() for outage in outages):
-                _log.info("what did not answer answers again, the connector is started")
+            if self._owner_due.ready(self._name) and self._newer_owner():
+                return True  # the caller asks again, and ends with the error
+            if self._outages_due.ready(self._name) and any(outage.is_over() for outage in outages):
+                _log.info("outage is over, starting the connector")
                 return True
         return True
 
     def _outages(self) -> tuple[Outage, ...]:
-        """Who is asked while it waits; nobody where it waits for an operator.
+        """Brokers and store, which are asked while it waits; none where it waits for an operator.
 
-        The brokers' silence counts from the failure on where that was it: they may be back before the first question.
+        Brokers that the connector failed for count as silent already: they may be back before the first question.
         """
-        if self._gives_up:
+        if self._needs_operator:
             return ()
-        brokers = Outage(self._brokers_answer, silent=isinstance(self.error, NoAnswerError))
+        brokers = Outage(self._brokers_answer, silent=isinstance(self.error, NoConnectionError))
         store = Outage(lambda: self._show(self._status), silent=not self._show(self._status))
         return brokers, store
 
     def _newer_owner(self) -> FencedError | None:
         """The error that ends this connector here, where another worker has taken it over meanwhile.
 
-        A take-over of our own whose answer was lost is no other's.
+        None where the newer epoch is our own: a take-over that was committed, but whose answer was lost.
         """
         try:
             if self._catalog is not None:
@@ -276,19 +277,11 @@ class Supervisor:
         return None
 
     def _failure(self) -> Answer:
-        """What is told to whoever asks something of a connector that is FAILED."""
+        """The answer to every request while the connector is FAILED."""
         at_ms = self._status.next_restart_ms
         when = "" if at_ms is None else f", and is started again at {moment(at_ms)} or before"
         action = "Mend what the error names, then `keyfold restart` starts it." if at_ms is None else "Try again then."
         return Answer(ok=False, message=f"Connector {self._name} is FAILED{when}: {self._status.error}", action=action)
-
-    def _is_time(self, what: str, period_s: float) -> bool:
-        """True at first, and then once in each period."""
-        now = self._clock.monotonic()
-        if now < self._due.get(what, now):
-            return False
-        self._due[what] = now + period_s
-        return True
 
 
 def _ended(name: str) -> Answer:

@@ -1,4 +1,4 @@
-"""A life of a connector that ends because one of its source topics cannot be read on."""
+"""Sets a source topic aside when reading it has ended a life of its connector."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ NEXT: Final = "It is set aside, and the connector is started again to go on with
 
 @contextmanager
 def setting_aside(owned: Owned, now_ms: Callable[[], int]) -> Iterator[None]:
-    """Whatever fails inside for a source topic's sake: that topic is set aside, if there are others.
+    """Where the block fails because of a source topic, sets that topic aside if the connector has others.
 
-    Then it is a SourceAsideError, which the next life gets over. Where a look at the topics finds nothing wrong any
-    more (a log that was cut has grown again), the error stays what it is, and an operator decides.
+    Then raises SourceAsideError: the next life goes on without the topic. Where a look at the topics finds nothing
+    wrong any more (a log that was cut has grown again), the error stays what it is, and an operator decides.
     """
     catalog, before = owned.catalog, owned.catalog.state
     try:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Final
@@ -22,6 +22,7 @@ from connectors.kafka.reach import reach_all
 from connectors.kafka.settings import ClientSettings
 from connectors.progress import Observer
 from connectors.reaching import Reaching
+from connectors.signals import handled
 from connectors.spark_start import SparkStart
 from connectors.supervisor import Supervisor
 from connectors.takeover import REACH_S
@@ -37,8 +38,6 @@ STEP_SHARE: Final = 0.6
 """The part of task.shutdown.graceful.timeout.ms in which a step may still end; the rest is for breaking it off."""
 LEAST_SECONDS: Final = 1.0
 """Spark has this long at least to close, however long the connectors took."""
-
-Handler = Callable[[int, FrameType | None], None]
 
 
 class Worker:
@@ -76,7 +75,7 @@ class Worker:
         SIGHUP restarts the connectors whose files have changed, and those that are FAILED.
         """
         wanted = {signal.SIGTERM: self._on_stop, signal.SIGINT: self._on_stop, signal.SIGHUP: self._on_reload}
-        with _handlers(wanted):
+        with handled(wanted):
             for file in self._files.values():
                 self._supervisor(file).hold()
             try:
@@ -223,7 +222,7 @@ class Worker:
             self._supervisor(found).start(spark, once=once)
 
     def _go_on(self, name: str, *, once: bool) -> None:
-        """A connector whose file says what it said before: only one that is FAILED is started again."""
+        """What a reload does with a connector whose file has not changed: starts it again only where it is FAILED."""
         supervisor = self._supervisors[name]
         if supervisor.has_failed() and not once:
             _log.info("connector file unchanged, FAILED: started again", connector=name)
@@ -256,15 +255,3 @@ def outcome(found: Iterable[BaseException | None]) -> int:
     if errors.EXIT_FENCED in codes:
         return errors.EXIT_FENCED
     return codes.pop() if len(codes) == 1 else errors.EXIT_FAILED
-
-
-@contextmanager
-def _handlers(wanted: Mapping[signal.Signals, Handler]) -> Iterator[None]:
-    """Signal handlers for a while; none outside the main thread, where Python allows none."""
-    mine = threading.current_thread() is threading.main_thread()
-    before = {number: signal.signal(number, handler) for number, handler in wanted.items()} if mine else {}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from connectors.removal import Found
 
 OutputsOption = Annotated[
-    bool, typer.Option("--outputs", help="Also the output topics that it published, and its snapshots.")
+    bool, typer.Option("--outputs", help="Also remove the output topics that it published, and its snapshots.")
 ]
 YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 

@@ -6,17 +6,19 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from compactor.verdict import Reason
 from connectors.cli.description import Description, PartitionDescription, TopicDescription, WorkerStatus
 from connectors.cli.output import table
 from connectors.source import aside
+from connectors.state import ConnectorState
 
 _PARTITIONS: Final = (
     *("TOPIC", "PARTITION", "SOURCE END", "INGESTED", "PUBLISHED", "LAG", "CLEAN END"),
     *("RUNS", "RECORDS", "BYTES", "DIRTY", "TOMBSTONES", "REJECTED", "LOST", "FOLD"),
 )
 
-_STARTED_AGAIN: Final = ("RUNNING", "RESTARTING")
-_IDLE: Final = ("nothing to do", "tombstones wait")
+_STARTED_AGAIN: Final = (ConnectorState.RUNNING, ConnectorState.RESTARTING)
+_IDLE: Final = (Reason.NOTHING.value, Reason.TOMBSTONES.value)
 _UNPUBLISHED: Final = "waits for publish"
 
 

@@ -33,7 +33,7 @@ from connectors.cli.version import package, version
 
 
 def _flags_alone(params: list[Any]) -> list[Any]:
-    """`params`, of which help shows flags without a type: they take no value."""
+    """`params`, changed so that help shows no type beside flags: they take no value."""
     for param in params:
         if getattr(param, "is_flag", False) and param.metavar is None:
             param.metavar = ""
@@ -99,7 +99,7 @@ def prepare(version: VersionOption = False) -> None:  # its callback has answere
 
 
 def _help(command: Callable[..., None]) -> str:
-    """What its docstring says to a person: not what it raises, which is a programmer's."""
+    """The help text of `command`: its docstring without the paragraph on what it raises."""
     paragraphs = (inspect.getdoc(command) or "").split("\n\n")
     return "\n\n".join(each for each in paragraphs if not each.startswith("Raises "))
 

@@ -84,4 +84,4 @@ def warn_of_variables() -> None:
     from connectors.config.environment import strange
 
     for sentence in strange(os.environ):
-        _log.warning("unknown variable in the environment", variable=sentence)
+        _log.warning("unknown variable in the environment", reason=sentence)

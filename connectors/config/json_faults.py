@@ -27,7 +27,7 @@ _NOT_JSON: Final = {
 
 
 def sentence(error: json.JSONDecodeError) -> str:
-    """`line L, column C: this is not JSON: …`, counted from 1; the place is that of what has to be changed."""
+    """`line L, column C: this is not JSON: …`, counted from 1; the place is where the text has to be changed."""
     text = error.doc
     start = _BLANK.match(text, error.pos).end()  # type: ignore[union-attr]  # it matches anything
     at, said = _told(error, start) if text.strip() else (0, "the file is empty")

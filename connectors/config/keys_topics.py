@@ -100,8 +100,8 @@ PACE: Final = group(
         "on.data.loss",
         one_of("fail", "skip"),
         "fail",
-        "When records are gone from the source before they were read: `fail` makes the connector FAILED; "
-        "`skip` counts them and goes on behind them.",
+        "When records are gone from the source before they were read: `fail` sets the topic aside, or makes the "
+        "connector FAILED where it has no other topic; `skip` counts them and goes on behind them.",
     ),
 )
 

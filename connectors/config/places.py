@@ -1,4 +1,4 @@
-"""Whether this machine has what the files name: folders that can be written to. It is tried, not guessed."""
+"""Whether the folders that the files name can be made and written to on this machine: it is tried, not guessed."""
 
 from __future__ import annotations
 

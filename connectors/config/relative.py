@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from connectors.config.key import Key
-from connectors.config.kinds import LOCATION, OPTIONAL_LOCATION
+from connectors.config.kinds import LOCATION, OPTIONAL_LOCATION, Kind
 from connectors.config.locations import local_path
 from connectors.config.secrets import resolve
 
@@ -42,7 +42,7 @@ def _anchored(name: str, value: Any, keys: Mapping[str, Key], folder: Path) -> A
 def _place(name: str, keys: Mapping[str, Key]) -> Callable[[str], Path] | None:
     """How the path in the setting `name` is read; None where it holds none."""
     if name in keys:
-        return _PLACES.get(keys[name].kind.allowed)
+        return _PLACES.get(keys[name].kind)
     return _clients_file if _FAMILIES.match(name) and name.endswith(_FILES) else None
 
 
@@ -58,10 +58,7 @@ def _clients_file(text: str) -> Path:
     return Path(text)
 
 
-_PLACES: Final[dict[str, Callable[[str], Path]]] = {
-    LOCATION.allowed: local_path,
-    OPTIONAL_LOCATION.allowed: _optional,
-}
+_PLACES: Final[dict[Kind, Callable[[str], Path]]] = {LOCATION: local_path, OPTIONAL_LOCATION: _optional}
 
 
 def _from(text: str, folder: Path, place: Callable[[str], Path]) -> str:

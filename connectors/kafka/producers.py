@@ -32,7 +32,7 @@ QUEUE: Final = "queue.buffering.max.kbytes"
 QUEUE_BYTES: Final = 32 << 20
 """A short queue: what a slow broker has not taken must not wait here beyond the transaction's time.
 
-It is no default of all clients, as a larger record needs more, and only what somebody has set is left as it is.
+It is not among DEFAULTS: it grows with the largest record, unless the connector's settings say how large it is.
 """
 
 DEFAULTS: Final[dict[str, Setting]] = {
@@ -62,7 +62,10 @@ def transactional_id(connector: str, bucket: int) -> str:
 
 
 def takes(config: Mapping[str, Setting], largest_record: int, size: int) -> bool:
-    """Whether the queue of a producer with such `settings` takes a record of `size` bytes, or no other would."""
+    """Whether a producer made for `largest_record` (bytes) can stay for a record of `size` bytes.
+
+    Its queue has room for that; or `config` says how large the queue is, and no other producer would have more.
+    """
     return QUEUE in config or size <= max(QUEUE_BYTES, largest_record)
 
 
@@ -72,8 +75,8 @@ def settings(
     """Everything for the producer of the transactional id `name`.
 
     `largest_message`: the smallest max.message.bytes of the topics that it writes to. librdkafka does not
-    split a batch that the broker finds too large, so none may become larger than that. `largest_record`: in bytes, what
-    one record has at most, uncompressed: librdkafka refuses one that is larger than its whole queue.
+    split a batch that the broker finds too large, so none may become larger than that. `largest_record`: bytes of
+    the largest record, uncompressed: librdkafka refuses a record that is larger than its whole queue.
     """
     named: dict[str, Setting] = {"client.id": f"connector-producer-{name}", "transactional.id": name}
     batch = min(int(config.get("batch.size", LARGEST_BATCH)), largest_message)

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
 from connectors.config.librdkafka import ClientKind
-from connectors.errors import NoAnswerError
+from connectors.errors import NoConnectionError
 from connectors.kafka.consumers import Setting
 from connectors.kafka.failures import cause
 from connectors.kafka.settings import ClientSettings
@@ -66,7 +66,7 @@ class Heard:
 def reach_all(connector: str, clients: ClientSettings, deadline_s: float) -> None:
     """Makes sure that the brokers answer admin clients, consumers and producers; one question where all log in alike.
 
-    Raises NoAnswerError, within two seconds where they refuse to let one in or nothing listens.
+    Raises NoConnectionError, within two seconds where they refuse to let one in or nothing listens.
     """
     kinds: dict[ClientKind, dict[str, Setting]] = {
         "admin": clients.admin(),
@@ -82,7 +82,10 @@ def reach_all(connector: str, clients: ClientSettings, deadline_s: float) -> Non
 
 
 def reach(kind: ClientKind, config: Mapping[str, Setting], deadline_s: float, where: str = "") -> None:
-    """Makes sure that the brokers answer a client with `config`. Raises NoAnswerError, which begins with `where`."""
+    """Makes sure that the brokers answer a client with `config`.
+
+    Raises NoConnectionError, whose message begins with `where`.
+    """
     client, heard = listening(config)
     try:
         first_answer(client, heard, deadline_s)
@@ -116,20 +119,20 @@ def first_answer(client: AdminClient, heard: Heard, deadline_s: float) -> Cluste
         wait *= 2
 
 
-def refused(error: KafkaError, kind: ClientKind, bootstrap: str, where: str) -> NoAnswerError:
+def refused(error: KafkaError, kind: ClientKind, bootstrap: str, where: str) -> NoConnectionError:
     """What `error` means to an operator of a client of this kind."""
     said = _STATE.sub("", error.str()).rstrip(".?")
     if error.code() in _CHECKS:
         check = _CHECKS[error.code()].format(kind=kind)
-        return NoAnswerError(
+        return NoConnectionError(
             f"{where}{bootstrap} does not let the {kind} client in: {said}.",
             f"Check {check} (worker file), and {kind}.override.* (connector file).",
         )
     if error.code() == KafkaError._ALL_BROKERS_DOWN:
-        return NoAnswerError(
+        return NoConnectionError(
             f"{where}Nothing listens at {bootstrap}: {said}.", "Start the brokers, or correct bootstrap.servers."
         )
-    return NoAnswerError(
+    return NoConnectionError(
         f"{where}{bootstrap} did not answer the {kind} client: {said}.",
         "Check that the brokers of bootstrap.servers are up and can be reached, and that "
         f"{kind}.security.protocol is that of their listener.",

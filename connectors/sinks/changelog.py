@@ -105,7 +105,7 @@ class ChangelogPublisher(Struct, frozen=True, kw_only=True):
 
 
 class _Transactions:
-    """Those of one plan, with one session."""
+    """The transactions of one plan, in one session."""
 
     def __init__(self, publisher: ChangelogPublisher, session: Session, ledger: Ledger) -> None:
         self._session = session
@@ -136,7 +136,7 @@ class _Transactions:
             raise explained(error, group) from error
 
     def _sent(self, group: Sequence[Piece]) -> int:
-        """A new transaction where nobody answered before the commit of one was asked for (errors.retry.*).
+        """Sends `group` in one transaction; in another one where no broker answered before its commit (errors.retry.*).
 
         Steps 6 and 7 come first: they abort what is left of it, and prove that nothing of it took effect. So they
         do where a kept producer turns out to be shut out, or forgotten by the brokers.

@@ -38,7 +38,7 @@ class Piece(Struct, frozen=True, kw_only=True):
         return int(self.batch["offset"][-1].as_py()) + 1
 
     def largest(self, above: int) -> int:
-        """The bytes of its largest record; 0 where it is not `above` so many."""
+        """The bytes of its largest record, key, value and headers; 0 where no record has more than `above` bytes."""
         found = int(sizes(self.batch).max()) if self.bytes > above else 0
         return found if found > above else 0
 

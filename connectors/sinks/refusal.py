@@ -124,7 +124,10 @@ def _to_change(output: str | None) -> str:
 
 
 def explained(error: UnreachableError, group: Sequence[Piece]) -> UnreachableError:
-    """`error`, which sending `group` came to, with a cause that nobody else tells of: brokers hang up on too much."""
+    """`error`, which sending `group` ended with, and the record beyond REQUEST_BYTES that may be why.
+
+    A broker hangs up on a request that is too large, without an answer.
+    """
     large = next((piece for piece in group if piece.largest(REQUEST_BYTES)), None)
     if large is None:
         return error

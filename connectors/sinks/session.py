@@ -17,7 +17,7 @@ from compactor.failpoints import hit
 from compactor.publish import BucketPlan
 from compactor.record import TopicPartition
 from compactor.storage import Storage
-from connectors.errors import OutputError, UnreachableError
+from connectors.errors import PUBLISH_ANEW, OutputError, UnreachableError
 from connectors.kafka import gone, groups
 from connectors.kafka.admin import Admin, TopicInfo, chunks, group_id
 from connectors.kafka.consumers import Setting
@@ -216,7 +216,7 @@ class Session:
         self.kept = False
 
     def has_room(self, size: int) -> bool:
-        """Whether the producer takes a record of `size` bytes; if not, it does once the session is opened again."""
+        """Whether the producer takes a record of `size` bytes; if not, the next `open` makes one that does."""
         if takes(self._clients.producer, self._largest_record, size):
             return True
         self._largest_record = size
@@ -252,8 +252,9 @@ class Session:
                 )
             if found[name].id != ours:
                 raise OutputError(
-                    f"{self.bucket}: output topic {name} was recreated: its id was {ours}, is {found[name].id}.",
-                    "What was published is gone: go on under a new connector name.",
+                    f"{self.bucket}: output topic {name} was recreated (its id was {ours}, now {found[name].id}); what "
+                    "was published is gone.",
+                    PUBLISH_ANEW,
                 )
         return {name: replace(found[name], leaderless=0) for name in names}
 

@@ -1,7 +1,7 @@
 """Which source topics are set aside while the connector goes on with its others: pure decisions.
 
 A topic that is set aside is closed in the catalog: it is not read and not published, and what is kept of it stays.
-Where it is the only topic that is left to read, the connector is FAILED instead.
+Where no other topic is left to read, the connector is FAILED instead.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ def names(state: State) -> frozenset[str]:
 
 
 def of_id(connector: str, topic: Topic, found_id: str, *, skip_lost: bool) -> Aside | None:
-    """What the id that a topic has now says of it.
+    """Why `topic` has to be set aside, by the id that it has now; None where its id is that of the catalog.
 
-    One that was set aside stays so, whatever its log looks like now: what it lacks nobody can tell any more. Only lost
-    records may be let go (on.data.loss=skip).
+    A topic that was set aside stays so, whatever its log looks like now: what it lacks cannot be told any more. Only
+    lost records may be skipped (on.data.loss=skip).
     """
     if found_id != topic.topic_id:
         return Aside(topic.topic, RECREATED, outcome.recreated(connector, topic.topic, topic.topic_id, found_id))
@@ -64,7 +64,7 @@ def of_id(connector: str, topic: Topic, found_id: str, *, skip_lost: bool) -> As
 def of_log(
     connector: str, log: PartitionLog, log_start: int | None, log_end: int | None, *, skip_lost: bool
 ) -> Aside | None:
-    """What the log start and the last stable offset of a partition say of its topic, as far as they are known."""
+    """Why the topic of `log` has to be set aside, by log start and last stable offset as far as they are known."""
     if log_end is not None and log_end < log.end:
         return Aside(log.topic, TRUNCATED, outcome.below(connector, log.tp, log.end, log_end))
     if log_start is not None and log_start > log.end and not skip_lost:
@@ -79,7 +79,7 @@ def refuse_all(aside: Mapping[str, Aside], found: Collection[str]) -> None:
 
 
 def error(connector: str, found: Iterable[tuple[str, str]]) -> SourceAsideError:
-    """What is set aside, (topic, kind) by topic, and what can be done about it."""
+    """The error that names the topics that are set aside, `found` as (topic, kind), with what can be done."""
     every = sorted(found)
     told = "; ".join(f"{topic} ({kind}: {KINDS[kind]})" for topic, kind in every)
     return SourceAsideError(

@@ -22,7 +22,7 @@ from connectors.errors import (
     UnreachableError,
 )
 
-NEW_NAME: Final = (
+START_OVER: Final = (
     "Start over: keyfold delete CONNECTOR.json --outputs removes what was kept and published, and the next run begins "
     "anew. Or go on under a new connector name and a new output topic; the state of this one stays as it is."
 )
@@ -104,7 +104,7 @@ def recreated(connector: str, topic: str, ours: str, theirs: str) -> SourceChang
     """The topic of that name is another one now."""
     return SourceChangedError(
         f"Connector {connector}: source topic {topic} was recreated: its id is {theirs}, our offsets count in {ours}.",
-        NEW_NAME,
+        START_OVER,
     )
 
 
@@ -113,7 +113,7 @@ def below(connector: str, partition: TopicPartition, ours: int, log_end: int) ->
     return SourceChangedError(
         f"Connector {connector}: the log of {partition} ends at offset {log_end}, below our position {ours}: "
         "records were taken back.",
-        NEW_NAME,
+        START_OVER,
     )
 
 

@@ -1,8 +1,8 @@
-"""Whether the rest of a range holds anything that a reader would be given.
+"""Whether the rest of a range holds anything that a read_committed consumer is given.
 
-Records of an aborted transaction are dropped by librdkafka, and no position passes them before something behind them is
-delivered, a marker or a record. Right below a transaction that is still open nothing is. A consumer that was just made,
-and has no other assignment, says so: its event of the end stands in its queue behind all that comes before.
+librdkafka drops records of an aborted transaction, and its position passes them only with the next marker or record
+behind them. Right below a transaction that is still open there is none. A consumer that was just made, with no other
+assignment, shows that nothing is left: its end-of-partition event comes behind all that it delivers.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _POLL_S: Final = 0.1
 
 
 def nothing_left(clients: Clients, cursors: Iterable[Cursor]) -> frozenset[TopicPartition]:
-    """Those of `cursors` between whose position and end a read_committed reader is given nothing.
+    """The partitions of `cursors` between whose position and end a read_committed consumer is given nothing.
 
-    Only those of which that is shown within some seconds: another one may be just the same.
+    Only those for which that is shown within _ASKED_S; of the others nothing is known.
     """
     waiting = {cursor.key: cursor for cursor in cursors}
     found: set[TopicPartition] = set()

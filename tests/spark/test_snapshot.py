@@ -120,9 +120,9 @@ def test_latest_follows_and_what_the_catalog_does_not_name_goes(
     assert [one.id for one in drops] == [names[1]]
     before = snapshot.standing(shelf, state, "t")
     shelf.write(f"c/t/{names[0]}x/_manifest.json", b"a newer owner's, made since")
-    found = snapshot.judge(shelf, apply(state, drops), "t", before, [names[1]])
-    assert found.gone == {names[0]: "the catalog does not name it", names[1]: "beyond snapshot.retention.count"}
-    for name in found.gone:
+    found = snapshot.unreferenced(shelf, apply(state, drops), "t", before, [names[1]])
+    assert found.removable == {names[0]: "the catalog does not name it", names[1]: "beyond snapshot.retention.count"}
+    for name in found.removable:
         snapshot.remove(shelf, f"c/t/{name}")
     shelf.delete_folder(f"c/t/{names[0]}x")
     assert shelf.list("c/t") == [names[2], "LATEST", "notes"]

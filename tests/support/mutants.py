@@ -39,7 +39,7 @@ class Score(NamedTuple):
 
     @property
     def row(self) -> str:
-        """A row of the table in docs/reliability.md."""
+        """A row of the table that is printed at the end."""
         other = self.total - self.killed - len(self.survived) - len(self.untested)
         share = 100 * self.killed / self.total if self.total else 100
         counts = (self.total, self.killed, len(self.survived), len(self.untested), other)

@@ -60,7 +60,7 @@ def test_which_logs_a_task_rewrites(
 
 
 def test_a_bunch_holds_no_more_records_than_it_may() -> None:
-    """However few bytes they have: the keys of what does not fit into memory are read again and again."""
+    """However few bytes they have: more records may have more keys than fit into memory."""
     slices = [part(n, ("a", 1), records=4) for n in range(3)]
     found = bunches(slices, 8 * MIB, cores=64, most_records=8)
     assert [one.logs for one in found] == [(0, 1), (2,)]

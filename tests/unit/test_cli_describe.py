@@ -112,17 +112,7 @@ def test_what_the_cleaner_would_do_is_shown_and_who_is_set_aside() -> None:
 )
 def test_where_records_wait_to_be_published_there_is_something_to_do(end: int | None, word: str) -> None:
     """Beside a lag the fold waits for it; where the lag is unknown nothing is said of it."""
-    log = PartitionLog(
-        topic="t",
-        partition=0,
-        bucket=0,
-        start=0,
-        end=10,
-        folded_end=10,
-        published=10,
-        clean_end=10,
-        base=_run(0, 10, 9, level=-1),
-    )
+    log = _log(10, _run(0, 10, 9, level=-1))
     ends = {} if end is None else {log.tp: end}
     (shown,) = description.partitions(State(logs=(log,)), ends, SETTINGS, 0)
     assert shown.fold.reason == "nothing to do"

@@ -9,7 +9,7 @@ import pytest
 
 from connectors import outage
 from connectors.config.load import load_connector, load_worker
-from connectors.errors import NoAnswerError
+from connectors.errors import NoConnectionError
 from connectors.outage import Outage, brokers_answer
 from tests.support.cli import connector_file, worker_file
 
@@ -31,7 +31,7 @@ def test_an_outage_is_over_once_who_was_silent_answers(silent: bool, answers: li
 
 
 @pytest.mark.parametrize(
-    ("found", "answer"), [(None, True), (NoAnswerError("Refused."), False), (ValueError("A defect."), False)]
+    ("found", "answer"), [(None, True), (NoConnectionError("Refused."), False), (ValueError("A defect."), False)]
 )
 def test_brokers_are_asked_what_the_next_life_asks_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: Exception | None, answer: bool

@@ -116,6 +116,7 @@ def test_a_store_that_refuses_the_lock_does_not_end_a_connector(running: Running
     running.lock.claim.side_effect = StorageError("Full.")
     running.catalog.refresh.side_effect = running.stop.ask
     running.watch()
+    assert running.lock.claim.called
 
 
 def test_spark_is_told_of_a_failure_in_few_words(running: Running) -> None:

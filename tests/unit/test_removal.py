@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
+from compactor import manifest, shelfowner
 from compactor.actions import AddPartition, AddSnapshot, AddTopic, Append, PlanFold, Publish
 from compactor.catalog import Catalog
 from compactor.errors import CatalogError, FencedError, StorageError
@@ -17,15 +18,17 @@ from compactor.log import OutputPoint, Run
 from compactor.position import Position, encode
 from compactor.record import TopicPartition
 from compactor.testing import FailingStorage, MemoryStorage
-from connectors import removal, shelved
+from connectors import removal
 from connectors.config.connector import ConnectorConfig
 from connectors.errors import ConnectorError, UnreachableError
 from connectors.kafka.admin import TopicInfo
 from connectors.kafka.groups import Held
 from connectors.removal import NAME, Found, Output
+from tests.unit.test_manifest import FULL
 
 OUT = "t.compacted"
 SNAPSHOT = "c/t/20261121T000000Z-a1"
+THEIRS = "c/t/20261121T000000Z-theirs"
 CONFIG = ConnectorConfig.model_validate(
     {"name": "c", "connector.class": "keyfold.CompactedTopic", "topics": "t", "snapshot.location": "s"}
 )
@@ -105,7 +108,7 @@ class World:
         )
         self.catalog.commit(lambda _: [Append(**tp, start=0, end=7, run=run)], 1)
         self.catalog.commit(lambda _: [PlanFold(**tp, end=7), Publish(**tp, end=7, output=OutputPoint(7, 9)), taken], 1)
-        for name in (SNAPSHOT, "c/t/20261121T000000Z-theirs"):
+        for name in (SNAPSHOT, THEIRS):
             self.shelf.write(f"{name}/data/1.parquet", b"rows")
             self.shelf.write(f"{name}/manifest.json", b"{}")
         self.shelf.write("c/t/LATEST", SNAPSHOT[4:].encode() + b"\n")
@@ -189,7 +192,7 @@ def test_a_worker_that_takes_over_before_it_begins_stops_it(world: World) -> Non
     begun = FailingStorage(empty)
     begun.before("write", lambda: Catalog.open(empty, "c").take_over("worker:3", 3), NAME)
     with pytest.raises(FencedError):
-        removal.begin(begun, msgspec.structs.replace(found.plan, connector="c"), None)
+        removal.begin(begun, replace(found.plan, connector="c"), None)
     assert not empty.exists(NAME)
 
 
@@ -215,12 +218,13 @@ def test_where_the_storage_is_lost_the_positions_say_what_was_ours(world: World)
 
 def test_snapshots_that_say_whose_they_are_go_with_a_lost_storage(world: World) -> None:
     """By the catalog that they name, as the positions do; the folder is free for the next catalog then."""
-    lost, marked = world.catalog.state.catalog_id, msgspec.json.encode({"catalog_id": world.catalog.state.catalog_id})
+    state = world.catalog.state
+    lost = state.catalog_id
+    for folder in ("c", "c/t/begun"):
+        shelfowner.mark(world.shelf, folder, state, world.storage)
     world.storage = MemoryStorage()
-    world.shelf.write(f"c/{shelved.MARK}", marked)
-    world.shelf.write(f"c/t/begun/{shelved.MARK}", marked)
-    world.shelf.write(f"{SNAPSHOT}/manifest.json", marked)
-    world.shelf.write("c/t/20261121T000000Z-theirs/_manifest.json", b'{"catalog_id": "another"}')
+    for path, catalog_id in ((f"{SNAPSHOT}/manifest.json", lost), (f"{THEIRS}/_manifest.json", "another")):
+        world.shelf.write(path, manifest.encode(replace(FULL, catalog_id=catalog_id)))
     assert (world.found().plan.catalogs, world.found().plan.snapshots) == ((lost,), (SNAPSHOT, "c/t/begun"))
     world.delete()
     assert (world.shelf.list("c"), world.shelf.list("c/t")) == (["t"], ["20261121T000000Z-theirs"])

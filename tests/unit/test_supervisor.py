@@ -22,7 +22,7 @@ from compactor.testing import Clock
 from connectors import spark as sparks
 from connectors import status, supervisor
 from connectors.config.load import load_connector, load_worker
-from connectors.errors import EXIT_FAILED, NoAnswerError, SparkGoneError, exit_code
+from connectors.errors import EXIT_FAILED, NoConnectionError, SparkGoneError, exit_code
 from connectors.progress import NullObserver
 from connectors.status import StatusFile
 from connectors.stopping import Stop
@@ -33,7 +33,7 @@ from tests.support.cli import NAME, connector_file, worker_file
 AWAY = StorageError("The store is away.")
 
 
-BROKERS = NoAnswerError("The brokers are away.")
+BROKERS = NoConnectionError("The brokers are away.")
 Moment = Callable[[float], None]
 
 
@@ -227,7 +227,7 @@ def test_what_an_operator_must_see_to_waits_for_him(ground: Ground) -> None:
     seen: list[tuple[bool, bool]] = []
 
     def look(now: float) -> None:
-        seen.append((is_alive(ground.storage), ground.one._gives_up))
+        seen.append((is_alive(ground.storage), ground.one._needs_operator))
         if now > 300:
             ground.one.ask_to_stop()
 
@@ -279,7 +279,7 @@ def test_a_restart_that_fails_says_so(ground: Ground) -> None:
 def test_a_running_connector_is_restarted_on_request(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its life ends as with any stop, and another begins at once; that is no failure."""
     seen: list[bool] = []
-    monkeypatch.setattr(ground.one, "_newer_owner", lambda: seen.append(ground.one._gives_up))
+    monkeypatch.setattr(ground.one, "_newer_owner", lambda: seen.append(ground.one._needs_operator))
     lives = ground.run((5_000, AWAY), during=lambda: ground.ask("restart"))
     assert seen == [False]  # a worker whose connectors have all given up ends
     assert _pauses(lives, 5_000) == [0]
