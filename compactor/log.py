@@ -122,6 +122,7 @@ class PartitionLog(OfPartition, Struct, frozen=True, kw_only=True):
     `last_full_fold_ms` is the latest time that a full fold was given; None: none yet. `quarantine`: it is set aside.
     `ahead_ms` is when sending began of what is above `published`, `behind_ms` a time not later than when sending began
     of what is above `clean_end`: from then on a follower of the output may be past them. None: nothing above was sent.
+    `begun`: a fold of it was planned, so the output may hold records of it; older versions did not write that.
     """
 
     topic: str
@@ -142,6 +143,12 @@ class PartitionLog(OfPartition, Struct, frozen=True, kw_only=True):
     ahead_ms: int | None = None
     behind_ms: int | None = None
     quarantine: Quarantined | None = None
+    begun: bool = False
+
+    @property
+    def may_be_sent(self) -> bool:
+        """Whether the output may hold records of it, as far as the catalog knows; retention changes nothing in that."""
+        return self.begun or self.folded_end > self.start or self.output is not None
 
     @property
     def paths(self) -> frozenset[str]:
@@ -177,8 +184,8 @@ def plan(log: PartitionLog, folded_end: int, at_ms: int | None = None) -> Partit
     """`log` with a fold up to `folded_end` decided at `at_ms`: no later fold may end below it."""
     ahead_ms = log.ahead_ms if log.ahead_ms is not None else at_ms
     behind_ms = log.behind_ms if log.behind_ms is not None else at_ms
-    planned = replace(log, folded_end=max(log.folded_end, folded_end), ahead_ms=ahead_ms, behind_ms=behind_ms)
-    return checked(planned)
+    folded_end = max(log.folded_end, folded_end)
+    return checked(replace(log, folded_end=folded_end, ahead_ms=ahead_ms, behind_ms=behind_ms, begun=True))
 
 
 def publish(log: PartitionLog, end: int, output: OutputPoint | None) -> PartitionLog:

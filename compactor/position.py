@@ -213,7 +213,7 @@ def _held(position: Position | None) -> str:
 
 def _check_tail(log: PartitionLog, topic: Topic, last: int, held: str) -> None:
     """What the output holds has to be something that the catalog knows it began to send."""
-    if log.folded_end == log.start and log.output is None:  # by retention the start may have come up to it
+    if not log.may_be_sent:
         raise PositionError(
             f"{held}, the catalog has not begun to publish, but {topic.output}-{log.partition} already holds source "
             f"offset {last}.",
@@ -235,7 +235,7 @@ def _anew(topic: Topic) -> str:
 def _blind(log: PartitionLog, topic: Topic, held: str) -> PositionError:
     """Records that do not say where they come from: only a position of ours could tell what was sent already."""
     records = f"the records in {topic.output}-{log.partition} do not name source offsets of {log.tp}"
-    if log.folded_end == log.start and log.output is None:
+    if not log.may_be_sent:
         return PositionError(
             f"{held}, the catalog has not begun to publish, but {records}: all may have been published already.",
             "Restore the storage folder and the group's offsets that belong to this output; or, where nothing of it is "

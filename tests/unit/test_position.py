@@ -7,9 +7,12 @@ from typing import Any, NoReturn
 import pytest
 from msgspec.structs import replace
 
+from compactor import log as logs
+from compactor import rewrite
 from compactor.errors import PositionError
 from compactor.log import OutputPoint, PartitionLog
 from compactor.position import Position, Resolved, Tail, Unknown, decode, encode, resolve
+from compactor.record import TopicPartition
 from compactor.state import Topic
 
 OURS = "catalog-1"
@@ -178,3 +181,12 @@ def test_metadata_of_a_newer_format_is_refused() -> None:
     """A position that a newer version wrote is not guessed at."""
     with pytest.raises(PositionError, match="format 2"):
         decode(5, '{"keyfold":2,"catalog":"x"}')
+
+
+def test_a_log_of_which_retention_took_all_that_was_sent_has_begun() -> None:
+    """Also where the catalog never heard of the commit: a lost position is found again behind the last record."""
+    filled = logs.append(logs.empty(TopicPartition("t", 0), 0, 10, None), 10, 50, None, None)
+    sent = logs.publish(logs.plan(filled, 50), 50, None)
+    emptied = rewrite.retain(sent, 50)
+    assert (emptied.folded_end, emptied.output) == (emptied.start, None)
+    assert resolve(emptied, TOPIC, OURS, None, lambda: 49) == at(50, None)
