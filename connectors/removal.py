@@ -243,11 +243,12 @@ def _output(connector: ConnectorConfig, state: State, topic: str) -> str | None:
 
 
 def _published(state: State) -> Iterator[Output]:
-    """The outputs of which the catalog knows that something was sent, or may have been.
+    """The outputs of which the catalog knows that something was sent.
 
-    One that it only names may be another connector's, which is why this one never got further.
+    One that it only names, or began a fold for (`PlanFold`, before step 7), may be another connector's, which is why
+    this one never got further; what was sent of such a fold has its position.
     """
-    sent = {log.topic for log in state.logs if log.folded_end > log.start or log.output is not None}
+    sent = {log.topic for log in state.logs if log.published > log.start or log.output is not None}
     for topic in state.topics.values():
         if topic.topic in sent and topic.output is not None and topic.output_id is not None:
             yield Output(topic.output, topic.output_id)

@@ -233,6 +233,18 @@ def test_an_output_that_the_connector_never_published_to_is_not_its_own(tmp_path
     assert (world.found().plan.outputs, world.found().others) == ((), (OUT,))
 
 
+def test_an_output_in_which_a_publish_found_another_connector_is_not_its_own(tmp_path: Path) -> None:
+    """The catalog learns of a fold before step 7 looks at the output: nothing was sent of it, and no position kept."""
+    world = World(tmp_path)
+    world.brokers.group = None
+    tp: dict[str, Any] = {"topic": "t", "partition": 0}
+    run = Run(start=0, end=7, level=0, files=(), records=7, bytes=70, tombstones=0, rejected=0)
+    world.catalog.commit(lambda _: [Append(**tp, start=0, end=7, run=run), PlanFold(**tp, end=7)], 1)
+    assert (world.found().plan.outputs, world.found().others) == ((), (OUT,))
+    world.delete()
+    assert OUT in world.brokers.topics
+
+
 def test_a_catalog_that_cannot_be_read_is_no_hindrance(world: World) -> None:
     """It is said, and goes like the rest; one of another connector is left alone."""
     for info in world.storage.walk("catalog"):
