@@ -2,8 +2,8 @@
 
     1  every older owner is fenced (T1 and T2 of docs/protocol.md), where there is a catalog
     2  deleting.json says what is being removed: from here on no worker takes the connector over
-    3  output topics and snapshots, if they are to go
-    4  the consumer group
+    3  the consumer group, which is refused where somebody else is in it
+    4  output topics and snapshots, if they are to go
     5  the connector's folder, deleting.json last
 
 Ended anywhere, the next `keyfold delete` goes on with what deleting.json says. What is known of a connector whose
@@ -178,12 +178,12 @@ def carry_out(storage: Storage, plan: Plan, group: str, admin: Admin, location: 
 
     Raises UnreachableError, NotAllowedError, ConnectorError, StorageError: then the next delete goes on.
     """
+    admin.delete_group(group)
     if plan.with_outputs:
         there = admin.describe([one.topic for one in plan.outputs])
         admin.delete_topics([one.topic for one in plan.outputs if _is_there(one, there)])
         if location is not None:
             shelved.remove(location, plan.connector, plan.snapshots, plan.catalogs)
-    admin.delete_group(group)
     for folder in FOLDERS:
         storage.delete_folder(folder)
     for name in _FILES:

@@ -177,6 +177,16 @@ def test_a_delete_that_was_broken_off_is_finished_by_the_next(world: World, refu
     assert world.shelf.list("c/t") == ["20261121T000000Z-theirs"]
 
 
+def test_a_group_that_somebody_is_in_keeps_the_outputs(world: World) -> None:
+    """A Kafka Connect sink of the same name has the same group: that is found before anything else goes."""
+    world.brokers.refuses = "delete_group"
+    with pytest.raises(UnreachableError):
+        world.delete()
+    assert (OUT in world.brokers.topics, world.shelf.exists("c/t/LATEST")) == (True, True)
+    world.delete()
+    assert OUT not in world.brokers.topics
+
+
 def test_a_worker_that_takes_over_before_it_begins_stops_it(world: World) -> None:
     """Either the worker finds that a delete has begun, or the delete finds the worker's epoch: then nothing goes."""
     found = world.found()

@@ -88,8 +88,8 @@ def test_a_changed_file_may_not_take_what_is_another_connectors(tmp_path: Path, 
         (tmp_path / folder).mkdir()
     files = [connector_file(tmp_path / name, name=name, topics=name) for name in ("one", "two")]
     worker = Worker(config, [load_connector(one, config) for one in files], SystemClock(), NullObserver(), Mock())
-    worker._supervisors = {"one": Mock(), "two": Mock()}
-    before = dict(worker._supervisors)
+    before = {name: Mock() for name in ("one", "two")}
+    worker._supervisors |= before
     connector_file(tmp_path / "one", name="two", topics="one")
     if swapped:
         connector_file(tmp_path / "two", name="one", topics="two")
