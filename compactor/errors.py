@@ -31,10 +31,11 @@ class KeyfoldError(Exception):
 
     `message` says what happened and where (connector, topic, partition, offset); `action` says what the
     operator can do next, one sentence. `retriable` is True where the same call may succeed later without
-    anybody changing anything.
+    anybody changing anything. `topic` is the source topic that it is about, where that decides what is done next.
     """
 
     retriable: ClassVar[bool] = False
+    topic: str | None = None
 
     def __init__(self, message: str, action: str = "") -> None:
         super().__init__(message, action)

@@ -30,6 +30,7 @@ class _Payload(Struct, frozen=True):
     kinds: list[str]
     message: str
     action: str
+    topic: str | None = None
 
 
 @contextmanager
@@ -60,7 +61,7 @@ def unwrapping() -> Iterator[None]:
 def tag(error: KeyfoldError) -> str:
     """The line that stands for `error` in a text."""
     kinds = [kind.__name__ for kind in type(error).__mro__ if issubclass(kind, KeyfoldError)]
-    payload = msgspec.json.encode(_Payload(kinds, error.message, error.action))
+    payload = msgspec.json.encode(_Payload(kinds, error.message, error.action, error.topic))
     return MARK + base64.b64encode(payload).decode()
 
 
@@ -102,6 +103,7 @@ def _made(payload: _Payload) -> KeyfoldError:
     kind = next((known[name] for name in payload.kinds if name in known), KeyfoldError)
     error = kind.__new__(kind)
     KeyfoldError.__init__(error, payload.message, payload.action)
+    error.topic = payload.topic
     return error
 
 

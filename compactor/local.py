@@ -219,6 +219,13 @@ class _FileLock:
                 os.ftruncate(self._descriptor, 0)
                 os.pwrite(self._descriptor, data, 0)
 
+    def stands(self) -> bool:
+        with _told("look at", self._file) as file:
+            try:
+                return self._descriptor is not None and os.path.samestat(os.fstat(self._descriptor), file.stat())
+            except FileNotFoundError:
+                return False
+
     def release(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)

@@ -44,6 +44,8 @@ class OwnerLock:
 
     def claim(self, owner: Owner) -> bool:
         """Takes the lock if it is free, and says who holds it; False while another does. Raises StorageError."""
+        if self._lock is not None and not self._lock.stands():
+            self.release()
         self._lock = self._lock or self._storage.lock(NAME)
         if self._lock is None:
             return False

@@ -48,6 +48,10 @@ class Lock(Protocol):
         """What `Storage.locked_by` answers from now on."""
         ...
 
+    def stands(self) -> bool:
+        """Whether it is what others find at its path: a folder may have been moved, or a disk unmounted, under it."""
+        ...
+
     def release(self) -> None:
         """Gives the lock back; a second time is fine."""
         ...

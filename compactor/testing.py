@@ -144,6 +144,9 @@ class _MemoryLock:
         if self._held:
             self._locks[self._name] = data
 
+    def stands(self) -> bool:
+        return self._held
+
     def release(self) -> None:
         if self._held:
             self._locks.pop(self._name, None)

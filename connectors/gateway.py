@@ -29,7 +29,7 @@ from connectors.sinks import output_topic, tail
 from connectors.sinks.changelog import ChangelogPublisher, fence_all
 from connectors.sinks.local import LocalPublisher, Sessions
 from connectors.sinks.positions import read_positions
-from connectors.source.aside import Aside, advice, is_aside, of_id, of_log, refuse_all
+from connectors.source.aside import CUT_DELETED, TRUNCATED, Aside, advice, is_aside, of_id, of_log, refuse_all
 
 DELETED: Final = "deleted"
 UNNAMED: Final = "no longer named"
@@ -100,7 +100,8 @@ class KafkaGateway:
         say is found out by reading. Raises SourceChangedError and DataLossError where no
         other topic is left.
         """
-        found = self._admin.describe(name for name in state.topics if matches(self._connector, name))
+        named = [name for name in state.topics if matches(self._connector, name)]
+        found = gone.described(self._admin.describe, named, known=self._awaited(state))
         aside = self._aside(state.topics, found)
         asked = [log for log in state.logs if log.topic in found and log.topic not in aside]
         starts, ends = self._bounds([log.tp for log in asked])
@@ -198,8 +199,7 @@ class KafkaGateway:
 
     def _described(self, state: State) -> dict[str, TopicInfo]:
         """The topics that the connector names and that exist."""
-        open_ = (topic.topic for topic in state.topics.values() if topic.closed is None or is_aside(topic))
-        known = {name for name in open_ if matches(self._connector, name)}
+        known = self._awaited(state)
         named = self._connector.topics or select(self._connector, self._admin.list_topics())
         found = gone.described(self._admin.describe, known.union(named), known=known)
         absent = [name for name in missing(self._connector, found) if name not in state.topics]
@@ -210,12 +210,17 @@ class KafkaGateway:
             )
         return found
 
+    def _awaited(self, state: State) -> set[str]:
+        """The topics of which one answer that they are not there is not enough."""
+        open_ = (topic.topic for topic in state.topics.values() if topic.closed is None or is_aside(topic))
+        return {name for name in open_ if matches(self._connector, name)}
+
     def _gone(self, topic: Topic, found: Mapping[str, TopicInfo]) -> str | None:
         """Why `topic` is to be closed now: it was deleted, or is no longer named. None where it stays as it is."""
-        if topic.topic in found or topic.closed in (DELETED, UNNAMED):
+        if topic.topic in found or topic.closed in (DELETED, CUT_DELETED, UNNAMED):
             return None
         if matches(self._connector, topic.topic):
-            return DELETED
+            return CUT_DELETED if topic.closed == TRUNCATED else DELETED
         return None if is_aside(topic) else UNNAMED
 
     def _aside(self, known: Mapping[str, Topic], found: Mapping[str, TopicInfo]) -> dict[str, Aside]:

@@ -2,8 +2,8 @@
 
     1  every older owner is fenced (T1 and T2 of docs/protocol.md), where there is a catalog
     2  deleting.json says what is being removed: from here on no worker takes the connector over
-    3  output topics and snapshots are removed, if they are to go
-    4  the consumer group is removed
+    3  the consumer group is removed, which is refused where somebody else is in it
+    4  output topics and snapshots are removed, if they are to go
     5  the connector's folder is removed, deleting.json last
 
 Wherever it is broken off, the next `keyfold delete` goes on with what deleting.json says. Of a connector whose storage
@@ -180,12 +180,12 @@ def carry_out(storage: Storage, plan: Plan, group: str, admin: Admin, location: 
 
     Raises UnreachableError, NotAllowedError, ConnectorError, StorageError: then the next delete goes on.
     """
+    admin.delete_group(group)
     if plan.with_outputs:
         there = admin.describe([one.topic for one in plan.outputs])
         admin.delete_topics([one.topic for one in plan.outputs if _is_there(one, there)])
         if location is not None:
             shelved.remove(location, plan.connector, plan.snapshots, plan.catalogs)
-    admin.delete_group(group)
     for folder in FOLDERS:
         storage.delete_folder(folder)
     for name in _FILES:
@@ -245,11 +245,12 @@ def _output(connector: ConnectorConfig, state: State, topic: str) -> str | None:
 
 
 def _published(state: State) -> Iterator[Output]:
-    """The outputs of which the catalog knows that something was sent, or may have been.
+    """The outputs of which the catalog knows that something was sent.
 
-    One that it only names may be another connector's, which is why this one never got further.
+    One that it only names, or began a fold for (`PlanFold`, before step 7), may be another connector's, which is why
+    this one never got further; what was sent of such a fold has its position.
     """
-    sent = {log.topic for log in state.logs if log.folded_end > log.start or log.output is not None}
+    sent = {log.topic for log in state.logs if log.published > log.start or log.output is not None}
     for topic in state.topics.values():
         if topic.topic in sent and topic.output is not None and topic.output_id is not None:
             yield Output(topic.output, topic.output_id)

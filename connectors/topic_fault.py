@@ -20,9 +20,10 @@ def setting_aside(owned: Owned, now_ms: Callable[[], int]) -> Iterator[None]:
     """Where the block fails because of a source topic, sets that topic aside if the connector has others.
 
     Then raises SourceAsideError: the next life goes on without the topic. Where a look at the topics finds nothing
-    wrong any more (a log that was cut has grown again), the error stays what it is, and an operator decides.
+    wrong any more (a log that was cut has grown again), the error stays what it is, and an operator decides; what is set
+    aside of other topics says nothing of that one.
     """
-    catalog, before = owned.catalog, owned.catalog.state
+    catalog = owned.catalog
     try:
         yield
     except Exception as failed:
@@ -32,6 +33,6 @@ def setting_aside(owned: Owned, now_ms: Callable[[], int]) -> Iterator[None]:
         with suppress(KeyfoldError):  # then the first error is the one to tell
             found_out = owned.gateway.look_into(catalog.refresh())
             catalog.commit(lambda _: found_out, now_ms())
-        if aside.names(catalog.state) <= aside.names(before):
+        if found.topic not in aside.names(catalog.state):
             raise
         raise SourceAsideError(found.message, NEXT) from failed

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from compactor.errors import KeyfoldError
+from compactor.errors import FencedError, KeyfoldError
 from connectors import errors
 from connectors import spark as sparks
 from connectors.clock import Clock
-from connectors.config.load import ConnectorFile, load_connector
+from connectors.config.faults import Fault, FaultyConfigError
+from connectors.config.load import ConnectorFile, clashes, load_connector
 from connectors.config.worker import WorkerConfig
 from connectors.kafka.reach import reach_all
 from connectors.kafka.settings import ClientSettings
@@ -206,10 +207,11 @@ class Worker:
 
     def _reload_files(self, spark: SparkSession, *, once: bool) -> None:
         for name, file in list(self._files.items()):
-            found = _read_again(file, self._config)
+            others = [one for one in self._files.values() if one.path != file.path]
+            found = _read_again(file, others, self._config)
             if found is None:
                 continue
-            if found.config == file.config:
+            if found.config == file.config or isinstance(self._supervisors[name].error, FencedError):
                 self._go_on(name, once=once)
                 continue
             _log.info("connector file changed, restarting the connector", connector=name, file=str(file.path))
@@ -222,7 +224,10 @@ class Worker:
             self._supervisor(found).start(spark, once=once)
 
     def _go_on(self, name: str, *, once: bool) -> None:
-        """What a reload does with a connector whose file has not changed: starts it again only where it is FAILED."""
+        """What a reload does with a connector whose file has not changed, or that another worker has taken over.
+
+        It starts the connector again only where it is FAILED.
+        """
         supervisor = self._supervisors[name]
         if supervisor.has_failed() and not once:
             _log.info("connector file unchanged, FAILED: started again", connector=name)
@@ -230,7 +235,7 @@ class Worker:
         elif supervisor.is_alive():
             _log.info("connector file unchanged: left running", connector=name)
         else:
-            _log.info("connector file unchanged, ended: left as it is", connector=name, error=str(supervisor.error))
+            _log.info("connector ended: left as it is", connector=name, error=str(supervisor.error))
 
 
 def _stop_spark(spark: SparkSession) -> None:
@@ -238,13 +243,30 @@ def _stop_spark(spark: SparkSession) -> None:
         spark.stop()
 
 
-def _read_again(file: ConnectorFile, worker: WorkerConfig) -> ConnectorFile | None:
-    """The file as it is now, where that is a valid one."""
+def _read_again(file: ConnectorFile, others: Sequence[ConnectorFile], worker: WorkerConfig) -> ConnectorFile | None:
+    """The file as it is now, where that is a valid one, beside what `others` say and are until now."""
     try:
-        return load_connector(file.path, worker)
+        found = load_connector(file.path, worker)
+        if found.config != file.config:
+            _refuse_clashes(found, others)
+        return found
     except KeyfoldError as error:
         _log.error("connector file is not valid any more, going on with what was read before", error=str(error))
         return None
+
+
+def _refuse_clashes(found: ConnectorFile, others: Sequence[ConnectorFile]) -> None:
+    """Raises ConfigError where `found` has the name, or an output topic, of one of `others`.
+
+    Their files count as they are now; names also as they were read, by those that still run.
+    """
+    name = found.config.name
+    until_now = (one.path for one in others if one.config.name == name)
+    faults = clashes(found.config, [one.path for one in others]) or [
+        Fault("name", f'"{name}" is that of {path} until now; start the worker again.') for path in until_now
+    ]
+    if faults:
+        raise FaultyConfigError(str(found.path), faults)
 
 
 def outcome(found: Iterable[BaseException | None]) -> int:

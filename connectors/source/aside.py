@@ -23,6 +23,8 @@ KINDS: Final[Mapping[str, str]] = {
     LOST: "records were gone before they were read",
 }
 """Why a topic is set aside, as `Topic.closed` says it, and what that means."""
+CUT_DELETED: Final = "deleted, truncated before"
+"""One that was set aside as TRUNCATED and that nobody knew for a while: should it be back, it is set aside again."""
 ADVICE: Final = (
     "Their records so far are kept and stay published. To fold what such a topic has now, give it a connector of its "
     "own, with a new name and a new output.topic; leave it out of this one's topics to be told of it no more."
@@ -44,8 +46,8 @@ def is_aside(topic: Topic) -> bool:
 
 
 def names(state: State) -> frozenset[str]:
-    """The topics that are set aside."""
-    return frozenset(name for name, topic in state.topics.items() if is_aside(topic))
+    """The topics that are set aside, or would be if they were back: the source reads none of them."""
+    return frozenset(name for name, topic in state.topics.items() if is_aside(topic) or topic.closed == CUT_DELETED)
 
 
 def of_id(connector: str, topic: Topic, found_id: str, *, skip_lost: bool) -> Aside | None:
@@ -56,8 +58,9 @@ def of_id(connector: str, topic: Topic, found_id: str, *, skip_lost: bool) -> As
     """
     if found_id != topic.topic_id:
         return Aside(topic.topic, RECREATED, outcome.recreated(connector, topic.topic, topic.topic_id, found_id))
-    if topic.closed == TRUNCATED or (topic.closed == LOST and not skip_lost):
-        return Aside(topic.topic, topic.closed, error(connector, [(topic.topic, topic.closed)]))
+    kind = TRUNCATED if topic.closed == CUT_DELETED else topic.closed
+    if kind == TRUNCATED or (kind == LOST and not skip_lost):
+        return Aside(topic.topic, kind, error(connector, [(topic.topic, kind)]))
     return None
 
 

@@ -7,7 +7,7 @@ error code of a fetch alone: a code may be old, or speak of a replica that lags.
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -63,6 +63,9 @@ def judge(topic_id: str, position: int, hi: int, standing: Standing) -> Verdict:
     return Verdict.WAIT
 
 
+_About = TypeVar("_About", bound=ConnectorError)
+
+
 class Fault(Enum):
     """What an error that librdkafka delivers in place of a record asks for."""
 
@@ -102,28 +105,31 @@ def classify(code: str) -> Fault:
 
 def recreated(connector: str, topic: str, ours: str, theirs: str) -> SourceChangedError:
     """The topic of that name is another one now."""
-    return SourceChangedError(
+    error = SourceChangedError(
         f"Connector {connector}: source topic {topic} was recreated: its id is {theirs}, our offsets count in {ours}.",
         START_OVER,
     )
+    return _of(error, topic)
 
 
 def below(connector: str, partition: TopicPartition, ours: int, log_end: int) -> SourceChangedError:
     """The log ends before a position that it once had."""
-    return SourceChangedError(
+    error = SourceChangedError(
         f"Connector {connector}: the log of {partition} ends at offset {log_end}, below our position {ours}: "
         "records were taken back.",
         START_OVER,
     )
+    return _of(error, partition.topic)
 
 
 def lost(connector: str, partition: TopicPartition, ours: int, log_start: int) -> DataLossError:
     """Records were removed before they were read."""
-    return DataLossError(
+    error = DataLossError(
         f"Connector {connector}: records of {partition} are gone before they were read: our position is offset "
         f"{ours}, the log starts at {log_start}.",
         "Set on.data.loss=skip to go on with an explicit gap, or go on under a new connector name.",
     )
+    return _of(error, partition.topic)
 
 
 def deleted(connector: str, partition: TopicPartition, ours: int, hi: int) -> DataLossError:
@@ -139,6 +145,11 @@ def missing(connector: str, partition: TopicPartition, ours: int, hi: int, stand
     if standing.topic_id is None:
         return deleted(connector, partition, ours, hi)
     return lost(connector, partition, ours, standing.log_start or 0)
+
+
+def _of(error: _About, topic: str) -> _About:
+    error.topic = topic
+    return error
 
 
 def refused(connector: str, partition: TopicPartition, ours: int, reason: str) -> NotAllowedError:

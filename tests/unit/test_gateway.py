@@ -277,6 +277,29 @@ def test_what_was_set_aside_is_not_read_on_when_it_looks_sound_again() -> None:
     assert beside(SAME).discover(two(t=DELETED)) == (ReopenTopic(topic="t"),)
 
 
+def test_a_topic_that_was_cut_is_not_read_on_after_nobody_knew_it() -> None:
+    """It is deleted then, and neither read nor reopened if it is back all the same."""
+    deleted = beside(None).discover(two(t=aside.TRUNCATED))
+    assert deleted == (CloseTopic(topic="t", reason=aside.CUT_DELETED),)
+    gone_since = two(t=aside.CUT_DELETED)
+    assert beside(None).discover(gone_since) == ()
+    assert aside.names(gone_since) == {"t"}
+    assert not aside.is_aside(gone_since.topics["t"])
+    assert beside(SAME).discover(gone_since) == (CloseTopic(topic="t", reason=aside.TRUNCATED),)
+    assert beside(SAME).look_into(gone_since) == (CloseTopic(topic="t", reason=aside.TRUNCATED),)
+
+
+def test_a_sound_topic_that_is_unknown_for_a_moment_fails_nobody_beside_one_that_is_set_aside() -> None:
+    """The rest of step T3 waits as its beginning does before it takes the one that is set aside for the only one."""
+    made = beside(ANEW)
+    admin: Any = made._admin
+    admin.late = {"u": 3}
+    assert made.look_into(two(t=aside.RECREATED)) == ()
+    admin.late = {"u": 1000}
+    with pytest.raises(SourceChangedError):
+        made.look_into(two(t=aside.RECREATED))
+
+
 def test_brokers_that_do_not_tell_the_ends_set_nothing_aside() -> None:
     """Reading finds it out: a take-over does not wait for a partition without a leader."""
     made = beside(SAME, (0, 4))

@@ -89,3 +89,19 @@ def test_lock_ends_with_a_killed_process(tmp_path: Path) -> None:
     worker.join(30)
     assert not is_alive(LocalStorage(str(tmp_path)))
     assert (tmp_path / NAME).read_bytes()
+
+
+def test_a_lock_whose_file_is_another_now_is_taken_again(tmp_path: Path) -> None:
+    """A disk that was away, or a folder that was restored: what is held there is nothing that a command sees."""
+    storage = LocalStorage(str(tmp_path / "store"))
+    lock = OwnerLock(storage)
+    assert lock.claim(here(1))
+    (tmp_path / "store").rename(tmp_path / "away")
+    assert not is_alive(storage)
+    assert lock.claim(here(1))
+    assert living(storage) == here(1)
+    first = OwnerLock(LocalStorage(str(tmp_path / "away")))
+    assert first.claim(here(2))
+    first.release()
+    lock.release()
+    assert not is_alive(storage)

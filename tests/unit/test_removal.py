@@ -180,6 +180,16 @@ def test_a_delete_that_was_broken_off_is_finished_by_the_next(world: World, refu
     assert world.shelf.list("c/t") == ["20261121T000000Z-theirs"]
 
 
+def test_a_group_that_somebody_is_in_keeps_the_outputs(world: World) -> None:
+    """A Kafka Connect sink of the same name has the same group: that is found before anything else goes."""
+    world.brokers.refuses = "delete_group"
+    with pytest.raises(UnreachableError):
+        world.delete()
+    assert (OUT in world.brokers.topics, world.shelf.exists("c/t/LATEST")) == (True, True)
+    world.delete()
+    assert OUT not in world.brokers.topics
+
+
 def test_a_worker_that_takes_over_before_it_begins_stops_it(world: World) -> None:
     """Either the worker finds that a delete has begun, or the delete finds the worker's epoch: then nothing goes."""
     found = world.found()
@@ -235,6 +245,18 @@ def test_an_output_that_the_connector_never_published_to_is_not_its_own(tmp_path
     world = World(tmp_path)
     world.brokers.group = None
     assert (world.found().plan.outputs, world.found().others) == ((), (OUT,))
+
+
+def test_an_output_in_which_a_publish_found_another_connector_is_not_its_own(tmp_path: Path) -> None:
+    """The catalog learns of a fold before step 7 looks at the output: nothing was sent of it, and no position kept."""
+    world = World(tmp_path)
+    world.brokers.group = None
+    tp: dict[str, Any] = {"topic": "t", "partition": 0}
+    run = Run(start=0, end=7, level=0, files=(), records=7, bytes=70, tombstones=0, rejected=0)
+    world.catalog.commit(lambda _: [Append(**tp, start=0, end=7, run=run), PlanFold(**tp, end=7)], 1)
+    assert (world.found().plan.outputs, world.found().others) == ((), (OUT,))
+    world.delete()
+    assert OUT in world.brokers.topics
 
 
 def test_a_catalog_that_cannot_be_read_is_no_hindrance(world: World) -> None:

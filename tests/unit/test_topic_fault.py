@@ -12,12 +12,13 @@ from compactor.catalog import Catalog
 from compactor.errors import KeyfoldError
 from compactor.faults import tag
 from compactor.ingest import Intake
+from compactor.record import TopicPartition
 from compactor.runfile import RunTarget
 from compactor.testing import MemoryStorage
 from connectors.config.connector import ConnectorConfig
 from connectors.errors import DataLossError, SourceAsideError, SourceChangedError, UnreachableError
 from connectors.kafka.settings import ClientSettings
-from connectors.source import aside
+from connectors.source import aside, outcome
 from connectors.state import restarts
 from connectors.stream import source_options
 from connectors.takeover import Owned
@@ -36,6 +37,12 @@ def catalog() -> Catalog:
     return made
 
 
+def about(topic: str, error: KeyfoldError) -> KeyfoldError:
+    """`error`, which is about `topic`."""
+    error.topic = topic
+    return error
+
+
 def fail(catalog: Catalog, error: Exception, *found: CloseTopic) -> BaseException:
     """What a life that fails with `error` ends with, where a look at the topics finds `found`."""
     owned = Owned(catalog, Mock(look_into=lambda _: found))
@@ -47,9 +54,8 @@ def fail(catalog: Catalog, error: Exception, *found: CloseTopic) -> BaseExceptio
 @pytest.mark.parametrize("kind", [SourceChangedError, DataLossError])
 def test_the_topic_is_set_aside_and_the_connector_started_again(catalog: Catalog, kind: type[KeyfoldError]) -> None:
     """Also where the error comes back from a task as Spark's text."""
-    found = fail(
-        catalog, RuntimeError(f"from Spark: {tag(kind('t is gone'))}"), CloseTopic(topic="t", reason=aside.LOST)
-    )
+    text = f"from Spark: {tag(about('t', kind('t is gone')))}"
+    found = fail(catalog, RuntimeError(text), CloseTopic(topic="t", reason=aside.LOST))
     assert isinstance(found, SourceAsideError)
     assert restarts(found)
     assert "t is gone" in found.message
@@ -64,6 +70,19 @@ def test_where_nothing_can_be_found_an_operator_decides(catalog: Catalog) -> Non
     away = UnreachableError("away")
     assert fail(catalog, away, CloseTopic(topic="t", reason=aside.LOST)) is away
     assert aside.names(catalog.state) == set()
+
+
+def test_an_operator_decides_also_while_another_topic_is_set_aside(catalog: Catalog) -> None:
+    """What is found of another topic, in this look or while the life ran, says nothing of the one that was cut."""
+    cut = outcome.below("c", TopicPartition("t", 0), 7, 3)
+    assert fail(catalog, cut, CloseTopic(topic="u", reason=aside.LOST)) is cut
+    assert fail(catalog, cut) is cut
+
+
+def test_a_topic_that_was_set_aside_while_the_life_ran_ends_it_for_the_next(catalog: Catalog) -> None:
+    """Whoever closed it, the next life leaves it out."""
+    catalog.commit(lambda _: [CloseTopic(topic="t", reason=aside.RECREATED)], NOW)
+    assert isinstance(fail(catalog, outcome.recreated("c", "t", "id-t", "other")), SourceAsideError)
 
 
 @pytest.mark.parametrize("named", [{"topics": "t,u"}, {"topics.regex": "t|u"}])

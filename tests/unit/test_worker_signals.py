@@ -9,6 +9,7 @@ from unittest.mock import Mock
 import pytest
 import structlog
 
+from compactor.errors import FencedError
 from compactor.owner import is_alive
 from connectors import spark as sparks
 from connectors import worker as workers
@@ -61,7 +62,7 @@ def test_ctrl_c_ends_a_worker_as_sigterm_does(
         (False, True, "connector file unchanged: left running", 0),
         (True, True, "connector file unchanged, FAILED: started again", 1),
         (True, False, "connector file unchanged, FAILED: started again", 1),
-        (False, False, "connector file unchanged, ended: left as it is", 0),
+        (False, False, "connector ended: left as it is", 0),
     ],
 )
 def test_sighup_says_what_it_did_with_an_unchanged_file(
@@ -77,6 +78,37 @@ def test_sighup_says_what_it_did_with_an_unchanged_file(
         worker._reload_files(cast("Any", None), once=False)
     assert [(line["event"], line["connector"]) for line in logged] == [(said, NAME)]
     assert (one.restart.call_count, one.ask_to_stop.call_count) == (restarts, 0)
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_changed_file_may_not_take_what_is_another_connectors(tmp_path: Path, swapped: bool) -> None:
+    """A name that another connector of the worker has, or had until now, is refused as at the start."""
+    config = load_worker(worker_file(tmp_path))
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+    files = [connector_file(tmp_path / name, name=name, topics=name) for name in ("one", "two")]
+    worker = Worker(config, [load_connector(one, config) for one in files], SystemClock(), NullObserver(), Mock())
+    before = {name: Mock() for name in ("one", "two")}
+    worker._supervisors |= before
+    connector_file(tmp_path / "one", name="two", topics="one")
+    if swapped:
+        connector_file(tmp_path / "two", name="one", topics="two")
+    with structlog.testing.capture_logs() as logged:
+        worker._reload_files(cast("Any", None), once=False)
+    assert worker._supervisors == before
+    assert [before[name].ask_to_stop.call_count for name in before] == [0, 0]
+    assert [line["log_level"] for line in logged if "not valid" in line["event"]] == ["error"] * (2 if swapped else 1)
+
+
+def test_a_changed_file_takes_no_connector_back(tmp_path: Path) -> None:
+    """One that another worker has taken over is its: who is to run it here starts a worker for it."""
+    config = load_worker(worker_file(tmp_path))
+    file = load_connector(connector_file(tmp_path), config)
+    worker = Worker(config, [file], SystemClock(), NullObserver(), cast("Any", None))
+    one = worker._supervisors[NAME] = Mock(error=FencedError("other:1 took it over."))
+    connector_file(tmp_path, **{"min.cleanable.dirty.ratio": "0.1"})
+    worker._reload_files(cast("Any", None), once=False)
+    assert (worker._supervisors, one.ask_to_stop.call_count) == ({NAME: one}, 0)
 
 
 def test_a_worker_holds_its_connectors_before_spark_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
