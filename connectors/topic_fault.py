@@ -20,8 +20,8 @@ def setting_aside(owned: Owned, now_ms: Callable[[], int]) -> Iterator[None]:
     """Where the block fails because of a source topic, sets that topic aside if the connector has others.
 
     Then raises SourceAsideError: the next life goes on without the topic. Where a look at the topics finds nothing
-    wrong any more (a log that was cut has grown again), the error stays what it is, and an operator decides; what is set
-    aside of other topics says nothing of that one.
+    wrong any more (a log that was cut has grown again), the error stays what it is, and an operator decides; that
+    other topics are set aside says nothing of that one.
     """
     catalog = owned.catalog
     try:
