@@ -151,15 +151,17 @@ def standing(shelf: Storage, state: State, topic: str) -> tuple[str, ...]:
 
 
 def unreferenced(
-    shelf: Storage, state: State, topic: str, before: Collection[str], dropped: Collection[str] = ()
+    shelf: Storage, state: State, topic: str, before: Collection[str], dropped: Collection[str] = (), keep: int = 0
 ) -> Unreferenced:
     """Which of the snapshots `before` (ids) of `topic` the catalog does not name, and which of these are its own.
 
     `before` was listed before the owner's last commit, which took the ids `dropped` out of the catalog: so none of it
     can be a newer owner's, who may have taken over since. What the catalog named is its own; of any other snapshot the
-    mark, else the manifest, says whose it is.
+    mark, else the manifest, says whose it is. One of its own that is complete stays while it is among the newest `keep`
+    by id: the catalog may be a restored copy, from before it was taken.
     """
     named = {one.id for one in state.snapshots if one.topic == topic}
+    newest = sorted(named.union(before), reverse=True)[:keep]
     removable: dict[str, str] = {}
     others: list[str] = []
     for name in before:
@@ -168,9 +170,10 @@ def unreferenced(
             removable[name] = "beyond snapshot.retention.count"
         elif name not in named and shelfowner.catalog_of(shelf, path) != state.catalog_id:
             others.append(name)
-        elif name not in named:
-            complete = manifest.path_of(shelf, path) is not None
-            removable[name] = "the catalog does not name it" if complete else "it was never completed"
+        elif name not in named and manifest.path_of(shelf, path) is None:
+            removable[name] = "it was never completed"
+        elif name not in named and name not in newest:
+            removable[name] = "the catalog does not name it"
     return Unreferenced(removable=removable, others=tuple(others))
 
 

@@ -201,7 +201,8 @@ class Snapshots:
 
     def _sweep(self, shelf: Shelf, state: State, topic: str, before: Collection[str], dropped: Collection[str]) -> None:
         """Removes what may go; logs once in a life of each snapshot of another catalog that it stays."""
-        found = snapshot.unreferenced(shelf, state, topic, before, dropped)
+        keep = self._settings.snapshot_retention_count
+        found = snapshot.unreferenced(shelf, state, topic, before, dropped, keep)
         for name, why in found.removable.items():
             self._remove(shelf, state, topic, name, why)
         for name in found.others:

@@ -43,6 +43,11 @@ POLL_S: Final = 1.0
 ASK_EVERY_S: Final = 2.0
 """How often brokers that do not answer are asked again; with a take-over within the 5 s of docs/reliability.md."""
 
+MEND: Final = (
+    "Mend what the error names. If that is in the connector's file, send the worker SIGHUP, which reads it again; "
+    "otherwise `keyfold restart` starts the connector."
+)
+
 _log = structlog.get_logger()
 
 
@@ -280,7 +285,7 @@ class Supervisor:
         """The answer to every request while the connector is FAILED."""
         at_ms = self._status.next_restart_ms
         when = "" if at_ms is None else f", and is started again at {moment(at_ms)} or before"
-        action = "Mend what the error names, then `keyfold restart` starts it." if at_ms is None else "Try again then."
+        action = MEND if at_ms is None else "Try again then."
         return Answer(ok=False, message=f"Connector {self._name} is FAILED{when}: {self._status.error}", action=action)
 
 

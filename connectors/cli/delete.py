@@ -125,7 +125,7 @@ def _left(found: Found, settings: ConnectorConfig) -> Iterator[str]:
     for name in found.others:
         yield f"  topic {name}: nothing shows that this connector published it"
     if (found.strangers or not found.has_catalog) and settings.snapshot_location is not None:
-        yield f"  snapshots in {settings.snapshot_location}/{settings.name} that do not say whose they are"
+        yield f"  snapshots in {settings.snapshot_location}/{settings.name} without a word of whose they are, if any"
     if settings.dead_letter_topic is not None:
         yield f"  dead letter topic {settings.dead_letter_topic}, which others may use too"
 

@@ -24,4 +24,7 @@ def restart(connector: ConnectorArgument, timeout: TimeoutOption = TIMEOUT_S, wo
 
     settings = load_connector(connector, config).config
     restart_connector(config, settings, patience(timeout))
-    say(f"Connector {settings.name} was started again, and is RUNNING.")
+    say(
+        f"Connector {settings.name} was started again under the settings that its worker has read, and is RUNNING. "
+        "SIGHUP to the worker reads a changed file."
+    )

@@ -28,9 +28,11 @@ def run(connectors: FilesArgument, once: OnceOption = False, worker: WorkerOptio
     """
     config = worker_of(worker)
     from connectors.config.load import load_connectors
+    from connectors.config.places import check_storage
     from connectors.spark_start import SparkStart
 
     files = load_connectors(connectors, config)
+    check_storage(config)
     log.info("starting", storage=str(config.storage_path.absolute()), connectors=[file.config.name for file in files])
     spark = SparkStart(config.spark_master, config.spark_settings)
     from connectors.worker import Worker  # half a second of imports, which the JVM does not wait for

@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from compactor.errors import StorageError
 from connectors.config.connector import ConnectorConfig
 from connectors.config.faults import Fault
 from connectors.config.worker import WorkerConfig
@@ -16,6 +17,12 @@ _TEMPORARY: Final = ".tmp-keyfold-"
 def storage_faults(worker: WorkerConfig) -> tuple[Fault, ...]:
     """A fault where the folder of storage.location cannot be made or written to."""
     return _faults("storage.location", worker.storage_path)
+
+
+def check_storage(worker: WorkerConfig) -> None:
+    """Raises StorageError where the folder of storage.location cannot be made or written to: nothing has begun yet."""
+    for fault in storage_faults(worker):
+        raise StorageError(f"storage.location: {fault.text}", "keyfold validate tells whether it can, without a start.")
 
 
 def snapshot_faults(connector: ConnectorConfig) -> tuple[Fault, ...]:

@@ -88,8 +88,9 @@ class Verdicts:
         if offset in mine or piece.batch["rejected"][0].is_valid:
             raise RecordRefusedError(
                 f"{where} also as a dead letter in {self._rules.dead_letters}: {refusal.reason}.",
-                f"{_to_raise(refusal) or 'Raise max.message.bytes of the dead letter topic'}, or unset "
-                "errors.deadletterqueue.topic.name to only count such records.",
+                f"{_to_raise(refusal) or _to_change(output)}; or, for a record that need not get there, raise "
+                "max.message.bytes of the dead letter topic, or unset errors.deadletterqueue.topic.name to only count "
+                "such records.",
             )
         if not self._rules.tolerate:
             raise RecordRefusedError(

@@ -109,6 +109,6 @@ def test_a_connector_that_failed_for_good_is_restarted(beside: Beside) -> None:
     """What the error named is mended by then; the worker, with its other connectors, need not end for it."""
     beside.start(CatalogError("Damaged."))
     shown = beside.command("clean", "--timeout", "30")
-    assert (shown.exit_code, "`keyfold restart` starts it" in shown.stderr) == (1, True), shown.stderr
+    assert (shown.exit_code, "`keyfold restart` starts the connector" in shown.stderr) == (1, True), shown.stderr
     assert beside.command("restart", "--timeout", "30").exit_code == 0
     assert beside.one.is_alive()

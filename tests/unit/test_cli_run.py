@@ -37,6 +37,17 @@ def test_the_folder_of_the_storage_is_said_at_the_start(tmp_path: Path, monkeypa
     assert NAME in line
 
 
+def test_a_storage_that_cannot_be_made_is_told_before_anything_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit code 4, with the key and the folder; Spark is not started for it."""
+    monkeypatch.setattr("connectors.spark_start.SparkStart", lambda *_: pytest.fail("Spark was started"))
+    worker = write_json(tmp_path / "worker.json", {"bootstrap.servers": NOBODY, "storage.location": "/proc/nope"})
+    result = invoke("run", connector_file(tmp_path), "--worker", worker)
+    assert result.exit_code == 4
+    assert 'storage.location: "/proc/nope" cannot be made in /proc' in result.stderr
+
+
 @pytest.fixture
 def no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A machine without Java."""

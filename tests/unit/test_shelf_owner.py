@@ -95,7 +95,7 @@ def test_only_what_is_provably_ours_goes(monkeypatch: pytest.MonkeyPatch, what: 
     """By the mark of its folder, or by its manifest's catalog; whatever is left is named in the log."""
     first, second = _pair(monkeypatch)
     maker = second if what.startswith("another") else first
-    name = "20250101T000000Z-aaaaaa"
+    name = "19690101T000000Z-aaaaaa"
     path = began(maker.catalog.state, first.place, maker.storage, name)
     if "complete" in what:
         first.place.write(f"{path}/{manifest.NAME}", b"{}")
@@ -114,6 +114,19 @@ def test_only_what_is_provably_ours_goes(monkeypatch: pytest.MonkeyPatch, what: 
         assert first.take(HOUR)
     assert ((name, why) in _said(logs, "snapshot removed")) is (why is not None)
     assert bool(first.place.walk(path)) is (why is None)
+
+
+def test_what_a_restored_catalog_does_not_know_stays_while_it_is_among_the_newest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A complete snapshot of its own from after the copy was made goes once as many newer ones are there."""
+    (world, _) = _pair(monkeypatch)
+    path = began(world.catalog.state, world.place, world.storage, "20250101T000000Z-aaaaaa")
+    world.place.write(f"{path}/{manifest.NAME}", b"{}")
+    assert world.take(HOUR)
+    assert world.place.exists(f"{path}/{manifest.NAME}")
+    assert world.take(1_800_000_000_000)
+    assert not world.place.walk(path)
 
 
 def test_a_removal_that_was_broken_off_is_finished_later(monkeypatch: pytest.MonkeyPatch) -> None:
