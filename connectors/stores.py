@@ -65,6 +65,7 @@ def kept_catalog(storage: Storage, connector: str) -> Catalog:
     if not catalog.state.logs:
         raise UsageError(
             f"Connector {connector} keeps nothing yet: there is no partition of it in {storage.location}.",
-            "Run it first: keyfold run CONNECTOR.json --once reads what is there now.",
+            "Run it first: keyfold run CONNECTOR.json --once reads what is there now. If it has run before, its "
+            "storage is not here: mount or restore it; docs/operating.md says what to do where it is lost.",
         )
     return catalog
