@@ -91,6 +91,17 @@ def _wide(storage: LocalStorage, part: Slice) -> list[int]:
     return found
 
 
+def test_what_a_neighbour_holds_as_well_is_counted_in_neither_part() -> None:
+    """A file that was cut where it overlaps is counted whole until then: the part above is read too, not subtracted."""
+    storage = MemoryStorage()
+    rows = rows_of("t", 0, 2, [{"key": b"%d" % offset, "value": b"v"} for offset in range(2, 8)])
+    run = replace(run_of(storage, rows), start=4)
+    log = replace(empty(TopicPartition("t", 0), 0, 0, None), end=8, folded_end=6, published=6, runs=(run,))
+    below, above = restated(storage, log, run).runs
+    assert [(one.start, one.end, one.records) for one in (below, above)] == [(4, 6, 2), (6, 8, 2)]
+    assert [file.entire for one in (below, above) for file in one.files] == [False, False]
+
+
 def test_what_is_counted_in_parts_is_the_whole() -> None:
     """Records, bytes, tombstones and rejected ones of both parts, though only the one below is read."""
     storage = MemoryStorage()

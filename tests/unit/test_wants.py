@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from compactor import wants
 from compactor.log import Run, RunFile
-from compactor.reading import between
+from compactor.reading import Extent, Slice, between
 from compactor.wants import Want, wants_of, wide_wants
 from tests.support.logs import TP, file, log, run
 
@@ -45,3 +46,22 @@ def test_parts_of_a_file_that_meet_are_wanted_once() -> None:
     assert wants_of([between(log(low, far), 0, 20)]) == {"one": [Want(0, TP, 4, 7), Want(0, TP, 12, 14)]}
     both = [between(log(low, high), 0, 7), between(log(low, high), 7, 10)]
     assert wants_of(both) == {"one": [Want(0, TP, 4, 7), Want(1, TP, 7, 10)]}
+
+
+@pytest.mark.parametrize(
+    ("holds_no_more", "first", "last", "bounds"),
+    [
+        (False, 4, 7, (4, 8)),
+        (False, 2, 9, (4, 8)),
+        (True, 4, 7, (0, 20)),
+        (True, 3, 7, (4, 20)),
+        (True, 4, 8, (0, 8)),
+    ],
+)
+def test_only_what_a_file_holds_whole_is_wanted_in_wider_bounds(
+    holds_no_more: bool, first: int, last: int, bounds: tuple[int, int]
+) -> None:
+    """On each side: where the file may hold more than is counted of it, a neighbour may hold that as well."""
+    held = replace(file(first, last, 9, path="f"), entire=holds_no_more)
+    part = Slice(tp=TP, start=0, end=20, runs=())
+    assert wants._widened(part, Extent(tp=TP, file=held, start=4, end=8)) == bounds
