@@ -41,9 +41,9 @@ class Score(NamedTuple):
     def row(self) -> str:
         """A row of the table that is printed at the end."""
         other = self.total - self.killed - len(self.survived) - len(self.untested)
-        share = 100 * self.killed / self.total if self.total else 100
+        share = 100 * self.killed // self.total if self.total else 100  # never rounded up
         counts = (self.total, self.killed, len(self.survived), len(self.untested), other)
-        return f"| `{self.module}` | {' | '.join(map(str, counts))} | {share:.0f} % |"
+        return f"| `{self.module}` | {' | '.join(map(str, counts))} | {share} % |"
 
 
 def main(modules: Sequence[str]) -> int:

@@ -17,9 +17,10 @@ from compactor.actions import (
     SetBuckets,
 )
 from compactor.errors import CatalogError, GapError
-from compactor.log import BASE, OutputPoint, PartitionLog, Run, append, empty, publish
+from compactor.log import BASE, OutputPoint, PartitionLog, Run, append, empty, publish, upper
 from compactor.record import TopicPartition
 from compactor.state import State, Topic, apply
+from tests.support.logs import file, run
 
 TP = TopicPartition("t", 0)
 BASE_RUN = Run(start=10, end=40, level=BASE, files=(), records=0, bytes=0)
@@ -125,3 +126,10 @@ def test_an_action_on_an_unknown_partition_is_refused() -> None:
     """It names the partition."""
     with pytest.raises(CatalogError, match="t-0 is not in the catalog"):
         apply(State(), [sent(20)])
+
+
+@pytest.mark.parametrize(("start", "kept"), [(10, ["a", "b"]), (14, ["a", "b"]), (15, ["b"]), (19, ["b"])])
+def test_the_upper_part_of_a_run_keeps_every_file_that_reaches_into_it(start: int, kept: list[str]) -> None:
+    """A file whose last record is the first that is kept still counts."""
+    whole = run(10, 20, [file(10, 14, 9, path="a"), file(15, 19, 9, path="b")])
+    assert [one.path for one in upper(whole, start).files] == kept
