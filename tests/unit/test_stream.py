@@ -14,6 +14,7 @@ from connectors.config.connector import ConnectorConfig
 from connectors.errors import SourceChangedError
 from connectors.kafka.settings import ClientSettings
 from connectors.source import plan
+from connectors.source.offsets import Offsets
 from connectors.source.options import parse
 from connectors.source.planner import Planner
 from connectors.source.testing import MemoryCluster
@@ -62,24 +63,26 @@ def test_a_topic_that_was_closed_at_take_over_is_read_from_the_catalogs_end(
     assert [(one.lo, one.hi) for one in found if one.topic == "t"] == [(4, 8)]
 
 
-def test_a_closed_topic_that_is_another_one_when_it_is_back_is_left_out(tmp_path: Path) -> None:
-    """Its offsets mean something else: none of its records goes behind those of the old one."""
+def recreated(folder: Path, topics: str) -> tuple[Planner, Offsets]:
+    """A planner of `topics`, where it begins, and topic t back under another id ten seconds later."""
     brokers = Brokers()
-    source = planner(brokers, tmp_path, topics="t,b")
+    source = planner(brokers, folder, topics=topics)
     start = source.initial()
     brokers.put("t", (0, 8), topic_id="id-2")
     brokers.clock.sleep(10)
+    return source, start
+
+
+def test_a_closed_topic_that_is_another_one_when_it_is_back_is_left_out(tmp_path: Path) -> None:
+    """Its offsets mean something else: none of its records goes behind those of the old one."""
+    source, start = recreated(tmp_path, "t,b")
     end = source.latest(source.latest(start, None), None)
     assert {one.topic for one in plan.ranges("c", start, end)} == {"b"}
 
 
 def test_a_closed_topic_that_is_another_one_when_it_is_back_is_an_error_where_it_is_alone(tmp_path: Path) -> None:
     """There is nothing else to go on with."""
-    brokers = Brokers()
-    source = planner(brokers, tmp_path, topics="t")
-    start = source.initial()
-    brokers.put("t", (0, 8), topic_id="id-2")
-    brokers.clock.sleep(10)
+    source, start = recreated(tmp_path, "t")
     with pytest.raises(SourceChangedError, match="t was recreated: its id is id-2"):
         source.latest(start, None)
 
