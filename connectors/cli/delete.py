@@ -61,10 +61,14 @@ def _refuse_living(storage: Storage, name: str) -> None:
 
     living = owner.living(storage)
     if living is not None:
-        raise UsageError(
-            f"Connector {name} is run by {living} now; nothing was removed.",
-            "Stop that worker, or take the connector's file off it, then try again.",
-        )
+        raise _living(name, str(living))
+
+
+def _living(name: str, who: str) -> UsageError:
+    return UsageError(
+        f"Connector {name} is run by {who} now; nothing was removed.",
+        "Stop that worker, or take the connector's file off it, then try again.",
+    )
 
 
 def _ask() -> None:
@@ -84,8 +88,8 @@ def _remove(
     from connectors.sinks.changelog import fence_all
 
     lock = owner.OwnerLock(storage)
-    if not lock.claim(owner.here()):
-        _refuse_living(storage, settings.name)
+    if not lock.claim(owner.here()):  # whoever it was may have let it go since: without it nothing is removed
+        raise _living(settings.name, str(owner.living(storage) or "another process"))
     try:
         catalog = removal.fence(storage, settings.name, str(owner.here()), SystemClock().now_ms())
         fence_all(clients, [settings.transactional_id(bucket) for bucket in range(found.plan.buckets)])

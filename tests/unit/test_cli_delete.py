@@ -98,6 +98,15 @@ def test_a_running_connector_is_not_deleted(place: Path, brokers: None) -> None:
     assert storage_of(place).exists("catalog")
 
 
+def test_nothing_is_removed_without_the_lock(place: Path, brokers: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the one who held it is gone again by the time that it is asked who that was."""
+    monkeypatch.setattr(owner.OwnerLock, "claim", lambda *_: False)
+    before = storage_of(place).walk("catalog")
+    shown = delete(place, "--yes")
+    assert (shown.exit_code, "is run by another process now" in shown.stderr) == (2, True)
+    assert storage_of(place).walk("catalog") == before
+
+
 def test_brokers_that_do_not_answer_keep_everything(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Exit code 4, and not a file is gone."""
     monkeypatch.setattr(takeover, "REACH_S", 0.3)
