@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 import structlog
 
-from compactor.counters import Counters
-from compactor.parts import Part
+from compactor.metrics import Counters
+from compactor.runs.file_stats import Part
 
 _log = structlog.get_logger()
 

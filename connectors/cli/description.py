@@ -10,15 +10,16 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from compactor import quarantine, schedule
-from compactor.actions import AddSnapshot
-from compactor.dirt import dirt
-from compactor.log import PartitionLog, Quarantined
-from compactor.record import TopicPartition
+from compactor.clean import schedule
+from compactor.clean.log_to_clean import dirt
+from compactor.clean.verdict import Verdict
+from compactor.model.actions import AddSnapshot
+from compactor.model.log import PartitionLog, Quarantined
+from compactor.model.record import TopicPartition
+from compactor.model.state import State, Topic
+from compactor.quarantine import quarantine
 from compactor.settings import EngineSettings
-from compactor.shelf import Trouble
-from compactor.state import State, Topic
-from compactor.verdict import Verdict
+from compactor.snapshot.location import Trouble
 
 FORMAT: Final = 1
 STALE_MS: Final = 30_000

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compactor.errors import RejectedRecordError
-from compactor.record import TopicPartition
+from compactor.model.record import TopicPartition
 from connectors.errors import RecordRefusedError
 from connectors.sinks.encode import TIMESTAMP, Header, Row, original_headers, rows
 from connectors.sinks.settings import Rules

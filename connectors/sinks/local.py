@@ -12,9 +12,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from compactor.publish import BucketPlan, Sent
-from connectors.sinks.changelog import ChangelogPublisher
-from connectors.sinks.session import Asking, Session
+from compactor.model.publish_plan import BucketPlan, Sent
+from connectors.sinks.producer_session import Asking, Session
+from connectors.sinks.publisher import ChangelogPublisher
 
 KEPT_S: Final = 60.0
 """What nobody has published with for so long is not kept: the brokers may have moved since."""

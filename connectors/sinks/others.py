@@ -15,14 +15,14 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Partition
 
-from compactor.publish import Target
-from compactor.record import TopicPartition
+from compactor.model.publish_plan import Target
+from compactor.model.record import TopicPartition
 from connectors.errors import OutputError
 from connectors.kafka.admin import Admin
 from connectors.kafka.consumers import Setting
-from connectors.kafka.failures import cause, typed
+from connectors.kafka.errors import cause, typed
 from connectors.sinks.encode import OFFSET, PARTITION, TOPIC
-from connectors.sinks.tail import Reader, header_pairs
+from connectors.sinks.output_reader import Reader, header_pairs
 
 _log = structlog.get_logger()
 

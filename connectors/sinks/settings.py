@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from connectors.kafka.consumers import Setting
-from connectors.retrying import NEVER, Retry
+from connectors.kafka.retry import NEVER, Retry
 
 
 class Clients(Struct, frozen=True, kw_only=True):

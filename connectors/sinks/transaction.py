@@ -13,15 +13,15 @@ from confluent_kafka import TopicPartition as Partition
 
 from compactor.errors import OutcomeUnknownError, PublishInterruptedError
 from compactor.failpoints import hit
-from compactor.position import Position, encode
-from compactor.record import TopicPartition, measure
-from connectors.kafka.failures import MISSING, REFUSED, cause, not_allowed
+from compactor.model.position import Position, encode
+from compactor.model.record import TopicPartition, measure
+from connectors.kafka.errors import MISSING, REFUSED, cause, not_allowed
 from connectors.kafka.producers import QUEUE, patiently
 from connectors.sinks import dead_letter
 from connectors.sinks import encode as encoding
-from connectors.sinks.ledger import NOTHING, Ledger, Tally
-from connectors.sinks.pieces import Piece, together
-from connectors.sinks.session import Session
+from connectors.sinks.batching import Piece, together
+from connectors.sinks.producer_session import Session
+from connectors.sinks.publish_progress import NOTHING, Ledger, Tally
 from connectors.sinks.settings import Rules
 
 _POLL_S: Final = 0.05

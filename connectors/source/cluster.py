@@ -11,10 +11,10 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCol
 from confluent_kafka import TopicPartition as Partition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from compactor.record import TopicPartition
+from compactor.model.record import TopicPartition
 from connectors.config.pattern import TopicPattern
 from connectors.kafka.ids import topic_id
-from connectors.source import outcome
+from connectors.source import source_errors as outcome
 from connectors.source.plan import Topic
 
 REQUEST_S: Final = 10.0
@@ -33,7 +33,7 @@ class Answers(msgspec.Struct, frozen=True):
 
 
 class Cluster(Protocol):
-    """The one seam to the brokers for planning; `connectors.source.testing` has its twin in memory.
+    """The one seam to the brokers for planning.
 
     What is asked without the right to know raises NotAllowedError.
     """

@@ -30,7 +30,7 @@ from typing import Any, Final
 import msgspec
 
 from compactor.errors import StorageError
-from compactor.ingest import Intake
+from compactor.ingest.ingest import Intake
 from connectors.config.pattern import TopicPattern
 from connectors.errors import ConfigError
 from connectors.kafka.consumers import Clients

@@ -12,8 +12,8 @@ from itertools import accumulate, pairwise
 
 import msgspec
 
-from compactor.record import TopicPartition
-from connectors.source import outcome
+from compactor.model.record import TopicPartition
+from connectors.source import source_errors as outcome
 from connectors.source.offsets import Offsets, TopicOffsets
 
 

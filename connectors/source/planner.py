@@ -13,10 +13,11 @@ from typing import Final, TypeVar
 import msgspec
 import structlog
 
-from compactor.record import TopicPartition
+from compactor.model.record import TopicPartition
 from connectors.errors import CHECK_BROKERS, UnreachableError
 from connectors.kafka import gone
-from connectors.source import outcome, plan
+from connectors.source import plan
+from connectors.source import source_errors as outcome
 from connectors.source.cluster import Answers, Cluster, NoAnswerError
 from connectors.source.offsets import Offsets, TopicOffsets
 from connectors.source.options import SourceOptions

@@ -22,16 +22,16 @@ from confluent_kafka import Message
 from confluent_kafka import TopicPartition as Partition
 
 from compactor.failpoints import hit
-from compactor.record import TopicPartition
+from compactor.model.record import TopicPartition
 from connectors.kafka import gone
 from connectors.kafka.consumers import Session, borrowed
-from connectors.source import outcome
+from connectors.source import source_errors as outcome
+from connectors.source.arrow_records import Slots, bounded, faulty, statements, to_arrow, whole, with_range, within
 from connectors.source.cluster import KafkaCluster, NoAnswerError
 from connectors.source.options import SourceOptions
-from connectors.source.outcome import Fault, Standing, Verdict
 from connectors.source.plan import Bundle, Topic
 from connectors.source.progress import LOOK_S, Cursor, Watch
-from connectors.source.records import Slots, bounded, faulty, statements, to_arrow, whole, with_range, within
+from connectors.source.source_errors import Fault, Standing, Verdict
 from connectors.source.unseen import nothing_left
 
 _POLL_S: Final = 0.05

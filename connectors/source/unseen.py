@@ -14,7 +14,7 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, Message
 
-from compactor.record import TopicPartition
+from compactor.model.record import TopicPartition
 from connectors.kafka.consumers import Clients
 from connectors.source.progress import Cursor
 

@@ -9,16 +9,18 @@ from typing import TypeAlias
 
 import pyarrow.parquet as pq
 
-from compactor import localfold, manifest, publishlocal
-from compactor.actions import AddSnapshot
-from compactor.local import LocalStorage
-from compactor.publish import BucketPlan, Target, due_of
-from compactor.record import TopicPartition
-from compactor.snapshot import LATEST
-from compactor.snapshots import Snapshots
-from compactor.testing import MemoryStorage
-from compactor.testing_outside import MemoryOutside
+from compactor.fold import in_memory as localfold
+from compactor.model.actions import AddSnapshot
+from compactor.model.publish_plan import BucketPlan, Target, due_of
+from compactor.model.record import TopicPartition
+from compactor.publish import publishlocal
+from compactor.snapshot import manifest
+from compactor.snapshot.snapshot import LATEST
+from compactor.snapshot.snapshots import Snapshots
+from compactor.storage.local import LocalStorage
 from tests.support.cleaning import Kept
+from tests.support.memory.broker import MemoryOutside
+from tests.support.memory.storage import MemoryStorage
 
 Rows: TypeAlias = list[tuple[int, bytes | None, bytes | None]]
 """Records as (offset, key, value)."""

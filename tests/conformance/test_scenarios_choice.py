@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from compactor import quarantine
-from compactor.dirt import Dirt, dirt
-from compactor.due import verdict
-from compactor.log import PartitionLog
+from compactor.clean.decision import verdict
+from compactor.clean.log_to_clean import Dirt, dirt
+from compactor.clean.schedule import choose, publishable, survey
+from compactor.clean.verdict import Kind, Reason
+from compactor.model.log import PartitionLog
+from compactor.model.record import TopicPartition
 from compactor.policy import CompactionPolicy, FoldPolicy
-from compactor.reading import first_young
-from compactor.record import TopicPartition
-from compactor.schedule import choose, publishable, survey
-from compactor.verdict import Kind, Reason
+from compactor.quarantine import quarantine
+from compactor.runs.reader import first_young
 from tests.support.cleaning import Kept
 from tests.support.engine import Row, row
 from tests.support.logs import HOUR, base, log, run

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from connectors.sinks import changelog
+from connectors.sinks import publisher as changelog
 from connectors.sinks.settings import Limits
 from tests.support.kafka import ToSend, consume_all, end_offsets, produce, wait_until
 from tests.support.place import PATIENCE_S, Place

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from compactor.record import TopicPartition
+from compactor.model.record import TopicPartition
+from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.kafka import admin
-from connectors.kafka.embedded import EmbeddedKafka
 from connectors.sinks.settings import Limits, Rules
 from tests.support.kafka import open_transaction, wait_until
 from tests.support.publishing import CATALOG_ID, NOW_MS, ONE_PIECE_EACH, Changelog, Rec, source_offsets

@@ -22,14 +22,14 @@ from compactor.errors import (
     PositionMovedError,
     PublishInterruptedError,
 )
-from compactor.position import Position, encode
-from compactor.publish import BucketPlan
+from compactor.model.position import Position, encode
+from compactor.model.publish_plan import BucketPlan
+from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.errors import OutputError, UnreachableError
 from connectors.kafka import gone
-from connectors.kafka.embedded import EmbeddedKafka
 from connectors.kafka.producers import fence_all, initialised, transactional_id
-from connectors.retrying import Retry
-from connectors.sinks.changelog import ChangelogPublisher
+from connectors.kafka.retry import Retry
+from connectors.sinks.publisher import ChangelogPublisher
 from connectors.sinks.settings import Limits
 from connectors.sinks.transaction import Transaction
 from tests.support.kafka import create_topic, delete_topic, open_transaction, wait_until
@@ -295,7 +295,7 @@ def test_a_position_held_by_an_open_transaction_is_waited_for(changelog: Changel
     from confluent_kafka import Consumer
     from confluent_kafka import TopicPartition as Partition
 
-    from compactor.record import TopicPartition
+    from compactor.model.record import TopicPartition
     from connectors.kafka.admin import group_id
 
     group = group_id(changelog.connector)

@@ -12,12 +12,12 @@ from confluent_kafka import Producer
 from msgspec.structs import replace
 
 from compactor.errors import FencedError, PositionMovedError
+from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.errors import OutputError, UnreachableError
-from connectors.kafka.embedded import EmbeddedKafka
 from connectors.kafka.producers import QUEUE_BYTES, fence_all, transactional_id
-from connectors.sinks.changelog import ChangelogPublisher
 from connectors.sinks.local import KEPT_S, LocalPublisher, Sessions
-from connectors.sinks.session import Asking, Bucket, Session
+from connectors.sinks.producer_session import Asking, Bucket, Session
+from connectors.sinks.publisher import ChangelogPublisher
 from connectors.sinks.settings import Clients, Limits
 from tests.support.kafka import create_topic, delete_topic, wait_until
 from tests.support.publishing import Changelog, Rec, batch, source_offsets

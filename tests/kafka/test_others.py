@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.errors import OutputError
-from connectors.kafka.embedded import EmbeddedKafka
 from connectors.sinks.settings import Limits
 from tests.support.kafka import Headers, produce, produce_transaction
 from tests.support.publishing import Changelog, Rec, source_offsets

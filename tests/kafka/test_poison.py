@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from compactor.errors import RejectedRecordError
-from compactor.publish import Target
-from compactor.record import TopicPartition
+from compactor.model.publish_plan import Target
+from compactor.model.record import TopicPartition
+from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.errors import RecordRefusedError
-from connectors.kafka.embedded import EmbeddedKafka
 from connectors.sinks.settings import Limits, Rules
 from tests.support.kafka import Read, consume_all, create_topic, wait_until
 from tests.support.publishing import NOW_MS, Changelog, Rec, source_offsets

@@ -11,16 +11,16 @@ from confluent_kafka.admin import AdminClient
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
-from compactor.log import empty
-from compactor.record import TopicPartition
-from compactor.state import State, Topic
+from compactor.model.log import empty
+from compactor.model.record import TopicPartition
+from compactor.model.state import State, Topic
 from connectors.config.connector import ConnectorConfig
 from connectors.errors import NotAllowedError
-from connectors.gateway import KafkaGateway
 from connectors.kafka import consumers
 from connectors.kafka.admin import Admin
+from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.producers import fence_all, transactional_id
-from connectors.kafka.settings import ClientSettings
+from connectors.runtime.broker import KafkaGateway
 from connectors.sinks.settings import Clients
 from connectors.source.cluster import KafkaCluster
 from connectors.source.planner import Planner

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from compactor.position import Tail, Unknown
-from compactor.record import TopicPartition
+from compactor.model.position import Tail, Unknown
+from compactor.model.record import TopicPartition
+from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.errors import UnreachableError
-from connectors.kafka.embedded import EmbeddedKafka
-from connectors.sinks import tail
+from connectors.sinks import output_reader as tail
 from connectors.sinks.settings import Rules
 from tests.support.kafka import create_topic, delete_records, open_transaction, produce, produce_transaction
 from tests.support.publishing import Changelog, Rec

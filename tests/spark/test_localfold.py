@@ -6,10 +6,11 @@ from collections.abc import Sequence
 import pytest
 from pyspark.sql import SparkSession
 
-from compactor import fold, localfold
 from compactor.errors import StorageError
-from compactor.local import LocalStorage
-from compactor.reading import Slice, between
+from compactor.fold import in_memory as localfold
+from compactor.fold import on_spark as fold
+from compactor.runs.reader import Slice, between
+from compactor.storage.local import LocalStorage
 from tests.support.engine import Row, ingested, log_of, new_state, read_all, row
 
 KEYS = [b"", b"\x00", b"a", b"ab", b"\xff", b"a" * 300, None]

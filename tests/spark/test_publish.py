@@ -8,15 +8,17 @@ import pytest
 from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
-from compactor import localfold, publish, publishjob, publishlocal, publishtasks
 from compactor.errors import FencedError, KeyfoldError
-from compactor.local import LocalStorage
-from compactor.publish import BucketPlan, Publisher, Sent
-from compactor.record import TopicPartition
-from compactor.room import READ, TASKS, KeyRoom
-from compactor.state import State
-from compactor.testing_outside import MemoryOutside
+from compactor.fold import in_memory as localfold
+from compactor.fold.memory_budget import READ, TASKS, KeyRoom
+from compactor.model import publish_plan as publish
+from compactor.model.publish_plan import BucketPlan, Publisher, Sent
+from compactor.model.record import TopicPartition
+from compactor.model.state import State
+from compactor.publish import publishjob, publishlocal, publishtasks
+from compactor.storage.local import LocalStorage
 from tests.support.engine import Row, ingested, new_state, plans, read_all, row
+from tests.support.memory.broker import MemoryOutside
 
 
 class RefusedForTestError(KeyfoldError):

@@ -8,18 +8,21 @@ import pytest
 from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
-from compactor import foldjob, foldtasks, localfold, reading, record
+from compactor.clean import foldjob, foldtasks
+from compactor.clean.record_filter import Keep
+from compactor.clean.rewriteplan import RewritePlan
+from compactor.clean.rewriter import Rewriter
+from compactor.clean.tombstones import Fate, fate
 from compactor.errors import StorageError
-from compactor.keep import Keep
-from compactor.local import LocalStorage
-from compactor.log import Run
-from compactor.parts import Part
-from compactor.reading import Slice, between
-from compactor.rewriteplan import RewritePlan
-from compactor.rewriter import Rewriter
-from compactor.room import KeyRoom
-from compactor.state import State
-from compactor.tombstones import Fate, fate
+from compactor.fold import in_memory as localfold
+from compactor.fold.memory_budget import KeyRoom
+from compactor.model import record
+from compactor.model.log import Run
+from compactor.model.state import State
+from compactor.runs import reader as reading
+from compactor.runs.file_stats import Part
+from compactor.runs.reader import Slice, between
+from compactor.storage.local import LocalStorage
 from tests.support.engine import Row, ingested, log_of, new_state, read_all, row, target
 
 KEYS = [b"", b"\x00", b"a", b"ab", b"\xff", b"a" * 300, None]

@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
-from compactor import ingest, record
-from compactor.actions import AddPartition, AddTopic, AnyAction, Create, Publish, SetBuckets, TakeOver
-from compactor.faults import tagging
-from compactor.ingest import WRITTEN, Intake, written
-from compactor.local import LocalStorage
-from compactor.log import OutputPoint, PartitionLog
-from compactor.publish import BucketPlan, Target
-from compactor.record import TopicPartition
-from compactor.runfile import RunTarget
-from compactor.state import State, apply
+from compactor.ingest import ingest
+from compactor.ingest.ingest import WRITTEN, Intake, written
+from compactor.model import record
+from compactor.model.actions import AddPartition, AddTopic, AnyAction, Create, Publish, SetBuckets, TakeOver
+from compactor.model.log import OutputPoint, PartitionLog
+from compactor.model.publish_plan import BucketPlan, Target
+from compactor.model.record import TopicPartition
+from compactor.model.state import State, apply
+from compactor.runs.writer import RunTarget
+from compactor.spark.errors import tagging
+from compactor.storage.local import LocalStorage
 from tests.support.localframe import LocalFrame
 
 if TYPE_CHECKING:

@@ -10,23 +10,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import cloudpickle
 
-from compactor import localfold, parts, runfile
-from compactor.fold import LOG, SCAN
-from compactor.footers import DamagedFileError
-from compactor.parts import Part
-from compactor.publish import BucketPlan, Due, Publisher, Sent, complete
-from compactor.reading import Slice
-from compactor.record import RUN
-from compactor.rewriteplan import RewritePlan
-from compactor.storage import Storage
-from compactor.wants import wide_wants
+from compactor.clean.rewriteplan import RewritePlan
+from compactor.fold import in_memory as localfold
+from compactor.fold.on_spark import LOG, SCAN
+from compactor.model.publish_plan import BucketPlan, Due, Publisher, Sent, complete
+from compactor.model.record import RUN
+from compactor.runs import file_stats as parts
+from compactor.runs import writer as runfile
+from compactor.runs.checksums import DamagedFileError
+from compactor.runs.file_stats import Part
+from compactor.runs.reader import Slice
+from compactor.runs.scan import wide_wants
+from compactor.storage.base import Storage
 from tests.support.localframe import LocalRow
 
 Work = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 class LocalSpark:
-    """A session whose only jobs are those of numbered tasks (`compactor.sparktasks`)."""
+    """A session whose only jobs are those of numbered tasks (`compactor.spark.tasks`)."""
 
     def __init__(self, cores: int = 2) -> None:
         self.sparkContext = SimpleNamespace(defaultParallelism=cores)

@@ -14,15 +14,15 @@ from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from compactor.catalog import Catalog
-from compactor.location import open_storage
-from compactor.state import State
+from compactor.catalog.catalog import Catalog
+from compactor.model.state import State
+from compactor.storage.location import open_storage
 from connectors.clock import SystemClock
 from connectors.config.connector import ConnectorConfig
 from connectors.config.load import load_connector, load_worker
-from connectors.pipeline import Pipeline
-from connectors.progress import NullObserver
-from connectors.stopping import Stop
+from connectors.progress.observer import NullObserver
+from connectors.runtime.cancellation import Stop
+from connectors.runtime.connector_task import Pipeline
 from tests.support.kafka import consume_all, end_offsets, wait_until
 from tests.support.promises import check
 from tests.support.quick import QUICK_START

@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from confluent_kafka import Consumer
 
-from compactor.catalog import Catalog
-from compactor.location import open_storage
-from compactor.position import Position
-from compactor.publish import BucketPlan, Sent, Target
-from compactor.record import RUN, TopicPartition
+from compactor.catalog.catalog import Catalog
+from compactor.model.position import Position
+from compactor.model.publish_plan import BucketPlan, Sent, Target
+from compactor.model.record import RUN, TopicPartition
+from compactor.storage.location import open_storage
 from connectors.kafka.admin import Admin, group_id
-from connectors.sinks.changelog import ChangelogPublisher
 from connectors.sinks.output_topic import FOREVER
 from connectors.sinks.positions import read_positions
+from connectors.sinks.publisher import ChangelogPublisher
 from connectors.sinks.settings import Clients, Limits, Rules
 from tests.support.kafka import Read, consume_all, create_topic, wait_until
 

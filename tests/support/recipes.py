@@ -6,13 +6,13 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from compactor.local import LocalStorage
-from compactor.snapshots import Snapshots
-from compactor.testing import MemoryStorage
-from compactor.testing_outside import MemoryOutside
+from compactor.snapshot.snapshots import Snapshots
+from compactor.storage.local import LocalStorage
 from tests.support.cleaning import Kept
 from tests.support.engine import row
 from tests.support.localspark import LocalSpark
+from tests.support.memory.broker import MemoryOutside
+from tests.support.memory.storage import MemoryStorage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

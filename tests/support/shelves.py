@@ -7,22 +7,23 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
-from compactor import inspection, manifest, shelfowner, snapshot
-from compactor.actions import AddPartition, AddSnapshot, AddTopic, AnyAction, Append, Publish, SetBuckets
-from compactor.catalog import Catalog
+from compactor.catalog.catalog import Catalog
 from compactor.errors import SnapshotError
-from compactor.isolation import Isolation
-from compactor.log import OutputPoint
+from compactor.model.actions import AddPartition, AddSnapshot, AddTopic, AnyAction, Append, Publish, SetBuckets
+from compactor.model.log import OutputPoint
+from compactor.model.state import State
 from compactor.policy import CompactionPolicy
+from compactor.quarantine import verify as inspection
+from compactor.quarantine.isolation import Isolation
 from compactor.settings import EngineSettings
-from compactor.shelf import ShelfError
-from compactor.snapshots import Snapshots
-from compactor.state import State
-from compactor.storage import Storage
-from compactor.testing import FailingStorage, MemoryStorage
-from compactor.testing_outside import MemoryOutside
+from compactor.snapshot import manifest, shelfowner, snapshot
+from compactor.snapshot.location import ShelfError
+from compactor.snapshot.snapshots import Snapshots
+from compactor.storage.base import Storage
 from tests.support.catalogs import clean
 from tests.support.logs import run
+from tests.support.memory.broker import MemoryOutside
+from tests.support.memory.storage import FailingStorage, MemoryStorage
 
 HOUR = 3_600_000
 SETTINGS = EngineSettings(

@@ -8,9 +8,10 @@ from contextlib import ExitStack, contextmanager
 from typing import Final
 from unittest import mock
 
-from compactor import foldjob, foldtasks, publishjob, publishtasks
-from compactor.rewriteplan import RewritePlan
-from compactor.room import KeyRoom, Room
+from compactor.clean import foldjob, foldtasks
+from compactor.clean.rewriteplan import RewritePlan
+from compactor.fold.memory_budget import KeyRoom, Room
+from compactor.publish import publishjob, publishtasks
 from tests.support import localspark
 from tests.support.oracle.steps import Way
 

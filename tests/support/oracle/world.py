@@ -10,25 +10,25 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 from unittest import mock
 
 from compactor import failpoints
-from compactor.actions import SetBuckets
-from compactor.catalog import Catalog
-from compactor.cleaner import Cleaner
+from compactor.catalog.catalog import Catalog
+from compactor.clean.cleaner import Cleaner
+from compactor.engine import Engine
 from compactor.errors import FencedError, OutcomeUnknownError, PositionMovedError, PublishInterruptedError
 from compactor.failpoints import FailpointError
-from compactor.isolation import Isolation
-from compactor.local import LocalStorage
-from compactor.log import PartitionLog
-from compactor.microbatch import Engine
-from compactor.position import Position
-from compactor.record import TopicPartition
+from compactor.maintenance import Upkeep
+from compactor.model.actions import SetBuckets
+from compactor.model.log import PartitionLog
+from compactor.model.position import Position
+from compactor.model.record import TopicPartition
+from compactor.quarantine.isolation import Isolation
 from compactor.settings import EngineSettings
-from compactor.snapshots import Snapshots
-from compactor.testing import Clock
-from compactor.testing_outside import MemoryOutside
-from compactor.upkeep import Upkeep
+from compactor.snapshot.snapshots import Snapshots
+from compactor.storage.local import LocalStorage
 from tests.support.engine import source_frame
 from tests.support.localframe import LocalFrame
 from tests.support.localspark import LocalSpark
+from tests.support.memory.broker import MemoryOutside
+from tests.support.memory.storage import Clock
 from tests.support.oracle import steps, ways
 from tests.support.oracle.source import Source
 from tests.support.oracle.steps import (
