@@ -29,7 +29,7 @@ from compactor.model.actions import AnyAction
 from compactor.model.batch import Batch, first_rejected
 from compactor.model.record import TopicPartition
 from compactor.model.state import State
-from compactor.ports import Outside
+from compactor.ports import Broker
 from compactor.publish.changelog import Changelog
 from compactor.quarantine.isolation import Isolation
 from compactor.runs.paths import RunningBatches, prefix
@@ -53,7 +53,7 @@ class Engine:
         spark: SparkSession,
         storage: Storage,
         catalog: Catalog,
-        outside: Outside,
+        outside: Broker,
         settings: EngineSettings,
         isolation: Isolation,
         clock_ms: Callable[[], int] | None = None,

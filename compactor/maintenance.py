@@ -14,14 +14,14 @@ from compactor.errors import QuarantinedError, SnapshotError
 from compactor.metrics import Counters
 from compactor.model.record import TopicPartition
 from compactor.quarantine.isolation import Isolation
-from compactor.snapshot.location import ShelfError
+from compactor.snapshot.location import SnapshotStorageError
 from compactor.snapshot.snapshots import Snapshots
 
 if TYPE_CHECKING:
     from compactor.model.actions import AddSnapshot
 
 
-class Upkeep:
+class Maintenance:
     """The kept side of one connector."""
 
     def __init__(
@@ -82,7 +82,7 @@ class Upkeep:
         """Whether snapshot.interval.ms has passed since the newest snapshot."""
         return self._snapshots.due(now_ms)
 
-    def snapshot_failed(self, error: ShelfError | SnapshotError, now_ms: int) -> None:
+    def snapshot_failed(self, error: SnapshotStorageError | SnapshotError, now_ms: int) -> None:
         """A snapshot that was due failed, by itself or for its location's sake: only snapshots wait for that."""
         self._snapshots.failed(error, now_ms)
 

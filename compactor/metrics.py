@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from compactor.model.batch import Batch
-    from compactor.model.publish_plan import Sent
+    from compactor.model.publish_plan import PublishResult
 
 
 class Counters:
@@ -49,7 +49,7 @@ class Counters:
         self.add("future_timestamps", sum(part.future for part in batch.parts))
         self.add("offsets_lost", sum(read.start - read.lo for read in batch.ranges))
 
-    def published(self, sent: Iterable[Sent]) -> None:
+    def published(self, sent: Iterable[PublishResult]) -> None:
         """Counts folds that are sent completely."""
         found = tuple(sent)
         self.add("records_published", sum(one.records for one in found))

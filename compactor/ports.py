@@ -14,7 +14,7 @@ from compactor.model.record import TopicPartition
 from compactor.model.state import State
 
 
-class Outside(Protocol):
+class Broker(Protocol):
     """Topics, positions and the changelog of one connector."""
 
     def admit(self, state: State, reads: Sequence[RangeRead]) -> tuple[AnyAction, ...]:

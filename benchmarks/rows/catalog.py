@@ -12,7 +12,7 @@ from typing import Final
 from benchmarks.harness.figure import Figure, percentile
 from benchmarks.rows.kept import TOPIC, Kept
 from benchmarks.rows.modelled import Model
-from compactor.runs.file_stats import Part
+from compactor.runs.file_stats import FileStats
 
 BATCHES: Final = 10_000
 PARTITIONS: Final = 4
@@ -60,7 +60,7 @@ def run(batches: int) -> list[float]:
         return took
 
 
-def _commit(kept: Kept, parts: Sequence[Part], end: int, now_ms: int) -> float:
+def _commit(kept: Kept, parts: Sequence[FileStats], end: int, now_ms: int) -> float:
     ends = dict.fromkeys(range(PARTITIONS), end)
     began = time.perf_counter()
     kept.append(parts, ends, now_ms)

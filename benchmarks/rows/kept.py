@@ -15,7 +15,7 @@ from compactor.model.batch import Batch, RangeRead
 from compactor.model.log import OutputPoint
 from compactor.model.record import RUN, TopicPartition
 from compactor.runs import writer as runfile
-from compactor.runs.file_stats import Part
+from compactor.runs.file_stats import FileStats
 from compactor.runs.writer import RunTarget
 from compactor.storage.local import LocalStorage
 
@@ -38,7 +38,7 @@ class Kept:
         self.catalog.commit(lambda _: (SetBuckets(count=partitions), topic, *logs), now_ms)
         self._jobs = 0
 
-    def write(self, tables: Sequence[pa.Table], max_bytes: int, now_ms: int) -> list[Part]:
+    def write(self, tables: Sequence[pa.Table], max_bytes: int, now_ms: int) -> list[FileStats]:
         """`tables` (record.RUN, by offset) as one job's files of level 0, just as ingest writes them."""
         self._jobs += 1
         prefix = f"{self.catalog.epoch}-{LEVEL0}{self._jobs}"
@@ -46,7 +46,7 @@ class Kept:
         batches = (batch for table in tables for batch in table.cast(RUN).to_batches())
         return list(runfile.write(batches, target, "ingest.write"))
 
-    def append(self, parts: Sequence[Part], ends: Mapping[int, int], now_ms: int) -> None:
+    def append(self, parts: Sequence[FileStats], ends: Mapping[int, int], now_ms: int) -> None:
         """Steps 3 and 4: `parts` continue the logs, each up to its end."""
         ranges = tuple(self._read(parts, partition, end) for partition, end in ends.items())
         batch = Batch(ranges=ranges, parts=tuple(parts))
@@ -65,7 +65,7 @@ class Kept:
         ]
         self.catalog.commit(lambda _: done, now_ms)
 
-    def _read(self, parts: Sequence[Part], partition: int, end: int) -> RangeRead:
+    def _read(self, parts: Sequence[FileStats], partition: int, end: int) -> RangeRead:
         tp = TopicPartition(TOPIC, partition)
         start = self.catalog.state.log(tp).end
         records = sum(part.file.records for part in parts if part.tp == tp)

@@ -17,7 +17,7 @@ from compactor.clean.verdict import Kind
 from compactor.model.actions import AnyAction, Clean, Merge
 from compactor.model.log import BASE, PartitionLog, Run, RunFile
 from compactor.policy import CompactionPolicy, FoldPolicy
-from compactor.runs.file_stats import Part
+from compactor.runs.file_stats import FileStats
 from connectors.runtime.maintenance_thread import VACUUM_GRACE_MS
 
 RECORD_BYTES: Final = 113
@@ -35,11 +35,13 @@ class Model:
         self._names = count()
         self._dropped: deque[tuple[int, str]] = deque()
 
-    def parts(self, number: int, partitions: int, records: int) -> list[Part]:
+    def parts(self, number: int, partitions: int, records: int) -> list[FileStats]:
         """What micro-batch `number` would have written: one file with the new records of all partitions."""
         path, first = self._path("ingest"), number * records
         return [
-            Part(topic=self._topic, partition=one, file=self._file(path, first, first + records, records, partitions))
+            FileStats(
+                topic=self._topic, partition=one, file=self._file(path, first, first + records, records, partitions)
+            )
             for one in range(partitions)
         ]
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from compactor.analyze.counting import Counting
 from compactor.analyze.effect import Analysis, PartitionAnalysis, SplitKeys, Survivors, outcome
-from compactor.analyze.preview import Census, Outlook, cuts, outlook
+from compactor.analyze.preview import FoldPreview, RangeCounts, cuts, outlook
 from compactor.model.log import PartitionLog
 from compactor.model.record import TopicPartition
 from compactor.model.state import State
@@ -100,23 +100,25 @@ def _analyze(
     return Analysis(partitions=tuple(partitions), split=split)
 
 
-Case = tuple[Sequence[Outlook], Sequence[Survivors], EngineSettings]
+Case = tuple[Sequence[FoldPreview], Sequence[Survivors], EngineSettings]
 
 
-def _partition(at: int, log: PartitionLog, census: Census, cases: Sequence[Case], now_ms: int) -> PartitionAnalysis:
+def _partition(
+    at: int, log: PartitionLog, census: RangeCounts, cases: Sequence[Case], now_ms: int
+) -> PartitionAnalysis:
     outcomes = tuple(outcome(seen[at], census, kept[at], settings, now_ms) for seen, kept, settings in cases)
     return PartitionAnalysis(
         topic=log.topic, partition=log.partition, ingested=log.end, published=log.published, outcomes=outcomes
     )
 
 
-def _outlook(storage: Storage, state: State, log: PartitionLog, settings: EngineSettings, now_ms: int) -> Outlook:
+def _outlook(storage: Storage, state: State, log: PartitionLog, settings: EngineSettings, now_ms: int) -> FoldPreview:
     young = partial(first_young, storage, log, log.folded_end)
     closed = state.topics[log.topic].closed is not None
     return outlook(log, settings, now_ms, closed=closed, first_young=young)
 
 
-def _folded(seen: Outlook) -> tuple[int, int]:
+def _folded(seen: FoldPreview) -> tuple[int, int]:
     """The offsets that the fold reads: none where there is no fold."""
     return seen.start, seen.end if seen.folds else seen.start
 

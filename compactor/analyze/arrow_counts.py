@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from compactor.analyze.counting import EXAMPLES, Fold
 from compactor.analyze.effect import Amount, Example, SplitKeys, Survivors
-from compactor.analyze.preview import Census, Count
+from compactor.analyze.preview import Count, RangeCounts
 from compactor.model import record
 from compactor.model.log import PartitionLog
 from compactor.runs.reader import read, whole
@@ -35,10 +35,10 @@ class LocalCounting:
             pa.Table.from_batches(read(self._storage, whole(log), _COLUMNS), schema=_SCHEMA) for log in self._logs
         )
 
-    def censuses(self, bounds: Sequence[tuple[int, ...]]) -> list[Census]:
+    def censuses(self, bounds: Sequence[tuple[int, ...]]) -> list[RangeCounts]:
         """As `Counting.censuses` says."""
         return [
-            Census(own, tuple(_count(_between(table, start, end)) for start, end in pairwise(own)))
+            RangeCounts(own, tuple(_count(_between(table, start, end)) for start, end in pairwise(own)))
             for own, table in zip(bounds, self._tables, strict=True)
         ]
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
 from compactor.analyze.effect import SplitKeys, Survivors
-from compactor.analyze.preview import Census
+from compactor.analyze.preview import RangeCounts
 from compactor.model.log import PartitionLog
 
 Fold = tuple[tuple[int, int], ...]
@@ -25,7 +25,7 @@ LITTLE_RECORDS: Final = 1_000_000
 class Counting(Protocol):
     """Counts what some logs hold; lists are by number of the log. Raises StorageError, and what damaged files raise."""
 
-    def censuses(self, bounds: Sequence[tuple[int, ...]]) -> list[Census]:
+    def censuses(self, bounds: Sequence[tuple[int, ...]]) -> list[RangeCounts]:
         """Of each log what lies between its own `bounds`, of which there is at least one."""
         ...
 

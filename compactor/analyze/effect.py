@@ -12,7 +12,7 @@ from functools import reduce
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compactor.analyze.preview import Census, Count, Outlook, settled
+from compactor.analyze.preview import Count, FoldPreview, RangeCounts, settled
 from compactor.clean import tombstones
 from compactor.clean.decision import verdict
 from compactor.model.record import OfPartition
@@ -134,7 +134,7 @@ class Analysis(Struct, frozen=True, kw_only=True):
     split: dict[str, SplitKeys]
 
 
-def outcome(seen: Outlook, census: Census, kept: Survivors, settings: EngineSettings, now_ms: int) -> Outcome:
+def outcome(seen: FoldPreview, census: RangeCounts, kept: Survivors, settings: EngineSettings, now_ms: int) -> Outcome:
     """What a full fold at `now_ms` would do to a log that holds `census`, and of whose fold `kept` survive."""
     found = verdict(settled(seen.log, census), settings.policy, settings.fold, now_ms)
     return Outcome(
@@ -150,7 +150,7 @@ def outcome(seen: Outlook, census: Census, kept: Survivors, settings: EngineSett
     )
 
 
-def _effect(seen: Outlook, census: Census, kept: Survivors, stamp_ms: int) -> Effect:
+def _effect(seen: FoldPreview, census: RangeCounts, kept: Survivors, stamp_ms: int) -> Effect:
     first, last = census.cuts[0], census.cuts[-1]
     inside, rejected = _amounts(census.between(seen.start, seen.end))
     held, waiting = _amounts(census.between(seen.end, last))

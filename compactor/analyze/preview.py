@@ -29,7 +29,7 @@ class Hold(Enum):
     CLOSED = "a closed topic"
 
 
-class Outlook(Struct, frozen=True, kw_only=True):
+class FoldPreview(Struct, frozen=True, kw_only=True):
     """`log` as the fold would find it: published to the fold's end, its start moved by `retention`.
 
     `folds`: whether cleanup.policy has `compact`; otherwise no fold by key happens, and only retention takes records.
@@ -58,7 +58,7 @@ def outlook(
     *,
     closed: bool,
     first_young: Callable[[int], int | None],
-) -> Outlook:
+) -> FoldPreview:
     """What a full fold of `log` would find at `now_ms`; `first_young` as for `publishable`.
 
     Of a closed topic nothing more is published. Never below what is published: that cannot be taken back.
@@ -69,7 +69,7 @@ def outlook(
     sent = logs.publish(log, end, None)
     gone = retained(sent, settings.policy, now_ms)
     hold = _hold(log, settings, closed=closed) if end < log.end else None
-    return Outlook(log=rewrite.retain(sent, gone.start), retention=gone, hold=hold, folds=settings.policy.compacts)
+    return FoldPreview(log=rewrite.retain(sent, gone.start), retention=gone, hold=hold, folds=settings.policy.compacts)
 
 
 def _hold(log: PartitionLog, settings: EngineSettings, *, closed: bool) -> Hold:
@@ -99,7 +99,7 @@ class Count(Struct, frozen=True, kw_only=True):
         )
 
 
-class Census(Struct, frozen=True):
+class RangeCounts(Struct, frozen=True):
     """What one log holds, counted between neighbouring `cuts`: `counts[i]` of the offsets [cuts[i], cuts[i + 1])."""
 
     cuts: tuple[int, ...]
@@ -115,25 +115,25 @@ class Census(Struct, frozen=True):
         return found
 
 
-def cuts(log: PartitionLog, outlooks: Iterable[Outlook]) -> tuple[int, ...]:
+def cuts(log: PartitionLog, outlooks: Iterable[FoldPreview]) -> tuple[int, ...]:
     """The offsets at which `log` has to be counted apart, so that all `outlooks` on it can be told exactly."""
     return tuple(sorted({log.start, log.end, *(offset for seen in outlooks for offset in _own_cuts(seen))}))
 
 
-def _own_cuts(seen: Outlook) -> Iterator[int]:
+def _own_cuts(seen: FoldPreview) -> Iterator[int]:
     yield from (seen.start, seen.end)
     for run in across_bounds(seen.log):
         yield from (run.start, run.end)
 
 
-def settled(log: PartitionLog, census: Census) -> PartitionLog:
+def settled(log: PartitionLog, census: RangeCounts) -> PartitionLog:
     """`log` with every run across published counted as two, as a `Restate` would: then its dirt is exact."""
     across = {run.start: run for run in across_bounds(log)}
     runs = (piece for run in log.runs for piece in (_pieces(log, run, census) if run.start in across else (run,)))
     return replace(log, runs=tuple(runs))
 
 
-def _pieces(log: PartitionLog, run: Run, census: Census) -> Iterator[Run]:
+def _pieces(log: PartitionLog, run: Run, census: RangeCounts) -> Iterator[Run]:
     bound = min(max(log.published, run.start), run.end)
     for start, end in ((run.start, bound), (bound, run.end)):
         if start < end:

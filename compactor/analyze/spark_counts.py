@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 from compactor.analyze.counting import Fold
 from compactor.analyze.effect import Amount, SplitKeys, Survivors
-from compactor.analyze.preview import Census, Count
+from compactor.analyze.preview import Count, RangeCounts
 from compactor.analyze.sparkrows import of_log, rows
 from compactor.analyze.splitkeys import split_keys
 from compactor.clean.tombstones import Fate
 from compactor.fold import on_spark as fold
 from compactor.model.log import PartitionLog
-from compactor.runs.reader import Slice, whole
+from compactor.runs.reader import OffsetRange, whole
 from compactor.storage.base import Storage
 
 if TYPE_CHECKING:
@@ -36,11 +36,11 @@ class SparkCounting:
         self._tps = [log.tp for log in logs]
         self.frame = sized(spark, storage, [whole(log) for log in logs])
 
-    def censuses(self, bounds: Sequence[tuple[int, ...]]) -> list[Census]:
+    def censuses(self, bounds: Sequence[tuple[int, ...]]) -> list[RangeCounts]:
         """One job. As `Counting.censuses` says."""
         found = _counts(self.frame, bounds)
         return [
-            Census(own, tuple(found.get((log, cell), Count()) for cell in range(len(own) - 1)))
+            RangeCounts(own, tuple(found.get((log, cell), Count()) for cell in range(len(own) - 1)))
             for log, own in enumerate(bounds)
         ]
 
@@ -54,7 +54,7 @@ class SparkCounting:
         return split_keys(self.frame.where(inside(ranges)), self._tps)
 
 
-def sized(spark: SparkSession, storage: Storage, slices: Sequence[Slice]) -> DataFrame:
+def sized(spark: SparkSession, storage: Storage, slices: Sequence[OffsetRange]) -> DataFrame:
     """The records of `slices` as `fold.scan` gives them, their values reduced to `size` and `deleted` (no value)."""
     from pyspark.sql.functions import col, expr
 

@@ -21,7 +21,7 @@ from compactor.clean.decision import worthwhile
 from compactor.clean.log_to_clean import across_bounds, dirt
 from compactor.clean.recount import restated
 from compactor.clean.rewriter import Rewriter
-from compactor.clean.verdict import Kind, Reason, Verdict
+from compactor.clean.verdict import CleaningDecision, Kind, Reason
 from compactor.failpoints import hit
 from compactor.metrics import Counters
 from compactor.model.actions import AnyAction, Clean
@@ -161,7 +161,7 @@ class Cleaner:
         logs = self._catalog.state.by_partition()
         return self._fold([logs[found.tp] for found in choice.picked], now_ms)
 
-    def _survey(self, state: State, now_ms: int) -> tuple[Verdict, ...]:
+    def _survey(self, state: State, now_ms: int) -> tuple[CleaningDecision, ...]:
         settings = self._settings
         return schedule.survey(state.logs, settings.policy, settings.fold, now_ms, self._held(state))
 

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from compactor.clean import tombstones
-from compactor.clean.record_filter import Keep
+from compactor.clean.record_filter import RecordFilter
 from compactor.clean.rewriteplan import RewritePlan
 from compactor.clean.rewriter import Rewriter
 from compactor.model.actions import Clean
 from compactor.model.log import BASE, PartitionLog, Run
 from compactor.policy import CompactionPolicy
-from compactor.runs.file_stats import Part
-from compactor.runs.reader import Slice, between
+from compactor.runs.file_stats import FileStats
+from compactor.runs.reader import OffsetRange, between
 from compactor.runs.writer import RunTarget
 
 
@@ -38,7 +38,7 @@ def full_fold(
     what = RewritePlan(
         slices=slices,
         target=replace(target, max_bytes=policy.segment_bytes),
-        keep=Keep(horizons=tuple(tombstones.horizon(log, policy, now_ms) for log in logs), now_ms=now_ms),
+        keep=RecordFilter(horizons=tuple(tombstones.horizon(log, policy, now_ms) for log in logs), now_ms=now_ms),
         failpoint="clean.write",
         limit=limit,
     )
@@ -54,7 +54,7 @@ def keyless(log: PartitionLog) -> int:
     return sum(run.keyless for run in log.runs if run.end <= log.published)
 
 
-def _clean(log: PartitionLog, part: Slice, written: Sequence[Part], now_ms: int) -> Clean:
+def _clean(log: PartitionLog, part: OffsetRange, written: Sequence[FileStats], now_ms: int) -> Clean:
     return Clean(
         topic=log.topic,
         partition=log.partition,
@@ -66,7 +66,7 @@ def _clean(log: PartitionLog, part: Slice, written: Sequence[Part], now_ms: int)
     )
 
 
-def _base(part: Slice, written: Sequence[Part]) -> Run:
+def _base(part: OffsetRange, written: Sequence[FileStats]) -> Run:
     horizons = [one.next_horizon_ms for one in written if one.next_horizon_ms is not None]
     return Run(
         start=part.start,

@@ -9,8 +9,8 @@ from __future__ import annotations
 from msgspec import Struct
 
 from compactor.clean import tombstones
-from compactor.clean.log_to_clean import Dirt, dirt
-from compactor.clean.verdict import Reason, Verdict
+from compactor.clean.log_to_clean import LogToClean, dirt
+from compactor.clean.verdict import CleaningDecision, Reason
 from compactor.errors import CatalogError
 from compactor.model.log import PartitionLog
 from compactor.model.log_transitions import sound
@@ -21,7 +21,7 @@ class _Case(Struct, frozen=True):
     """All that a rule may look at."""
 
     log: PartitionLog
-    dirt: Dirt
+    dirt: LogToClean
     policy: CompactionPolicy
     fold: FoldPolicy
     now_ms: int
@@ -44,22 +44,24 @@ class _Case(Struct, frozen=True):
 
 def verdict(
     log: PartitionLog, policy: CompactionPolicy, fold: FoldPolicy, now_ms: int, hold: Reason | None = None
-) -> Verdict:
+) -> CleaningDecision:
     """Whether `log` is due. `hold` (BUSY, QUARANTINED) says why it may not be considered at all.
 
     A log that is not sound is FAULTY: that is its own trouble, and no error for the others.
     """
     excluded = hold if policy.compacts else Reason.NOT_COMPACTED
     if excluded:
-        return Verdict(tp=log.tp, reason=excluded, dirt=dirt(log), limit=policy.min_cleanable_dirty_ratio)
+        return CleaningDecision(tp=log.tp, reason=excluded, dirt=dirt(log), limit=policy.min_cleanable_dirty_ratio)
     try:
         sound(log)
     except CatalogError as error:
-        return Verdict(tp=log.tp, reason=Reason.FAULTY, fault=error.message)
+        return CleaningDecision(tp=log.tp, reason=Reason.FAULTY, fault=error.message)
     case = _Case(log, dirt(log), policy, fold, now_ms)
     reason = _overdue(case) or _by_turn(case) or _by_ratio(case) or _idle(case)
     due_ms = _due_ms(case, reason)
-    return Verdict(tp=log.tp, reason=reason, dirt=case.dirt, limit=policy.min_cleanable_dirty_ratio, due_ms=due_ms)
+    return CleaningDecision(
+        tp=log.tp, reason=reason, dirt=case.dirt, limit=policy.min_cleanable_dirty_ratio, due_ms=due_ms
+    )
 
 
 def worthwhile(log: PartitionLog, now_ms: int) -> bool:

@@ -10,11 +10,11 @@ import pyarrow as pa
 from compactor.clean.rewriteplan import RewritePlan
 from compactor.fold import on_spark as fold
 from compactor.fold.task_split import Share, shares
-from compactor.fold.throttler import Pace, paced
+from compactor.fold.throttler import Throttler, paced
 from compactor.model import record
 from compactor.runs import file_stats as parts
 from compactor.runs import writer as runfile
-from compactor.runs.file_stats import Part
+from compactor.runs.file_stats import FileStats
 from compactor.runs.writer import RunTarget
 from compactor.spark.errors import tagging, unwrapping
 from compactor.storage.base import Storage
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 _TASK: Final = "task"
 
 
-def rewrite(spark: SparkSession, storage: Storage, what: RewritePlan) -> tuple[tuple[Part, ...], ...]:
+def rewrite(spark: SparkSession, storage: Storage, what: RewritePlan) -> tuple[tuple[FileStats, ...], ...]:
     """The parts that were written of each slice, by offset. Raises StorageError, FoldError."""
     cores = spark.sparkContext.defaultParallelism
-    pace, target, failpoint = Pace.shared(what.limit, cores), what.target, what.failpoint
+    pace, target, failpoint = Throttler.shared(what.limit, cores), what.target, what.failpoint
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with tagging():

@@ -14,13 +14,13 @@ from compactor.clean.rewriteplan import RewritePlan
 from compactor.errors import DEFECT, FoldError
 from compactor.fold import two_pass as twopass
 from compactor.fold.bunches import bunches
-from compactor.fold.memory_budget import KEYS, KeyRoom
-from compactor.fold.throttler import Pace
+from compactor.fold.memory_budget import KEYS, OffsetMapBudget
+from compactor.fold.throttler import Throttler
 from compactor.fold.two_pass import Logs
 from compactor.model import record
 from compactor.runs import file_stats as parts
 from compactor.runs import writer as runfile
-from compactor.runs.file_stats import Part
+from compactor.runs.file_stats import FileStats
 from compactor.runs.scan import files_of
 from compactor.spark import tasks as sparktasks
 from compactor.storage.base import Storage
@@ -43,7 +43,7 @@ _DAMAGED: Final = pa.schema([pa.field("path", pa.string())])
 _ANSWERS: Final = pa.schema([*parts.PARTS, pa.field(_BUNCH, pa.int32()), pa.field(_LEFT, pa.int32())])
 
 
-def rewrite(spark: SparkSession, storage: Storage, what: RewritePlan) -> tuple[tuple[Part, ...] | None, ...]:
+def rewrite(spark: SparkSession, storage: Storage, what: RewritePlan) -> tuple[tuple[FileStats, ...] | None, ...]:
     """The parts that were written of each slice, as `foldjob.rewrite` gives them; None for slices left to Spark's fold.
 
     Those are slices with more keys than a task has room for, in memory and on disk, and slices of which a file is not,
@@ -59,7 +59,7 @@ def _damaged(spark: SparkSession, storage: Storage, what: RewritePlan) -> set[st
     """The paths of files that are not what was written. Each file is read once, also where several tasks need it."""
     cores = spark.sparkContext.defaultParallelism
     files = sorted(files_of(what.slices).values(), key=lambda file: file.file_bytes)
-    pace = Pace.shared(what.limit, cores)
+    pace = Throttler.shared(what.limit, cores)
 
     def task(number: int) -> list[pa.RecordBatch]:
         found = [file.path for file in files[number::cores] if not twopass.sound(storage, [file], pace)]
@@ -68,12 +68,12 @@ def _damaged(spark: SparkSession, storage: Storage, what: RewritePlan) -> set[st
     return {row["path"] for row in sparktasks.run(spark, min(cores, len(files)), task, _DAMAGED)}
 
 
-def _by_tasks(spark: SparkSession, storage: Storage, what: RewritePlan) -> tuple[tuple[Part, ...] | None, ...]:
+def _by_tasks(spark: SparkSession, storage: Storage, what: RewritePlan) -> tuple[tuple[FileStats, ...] | None, ...]:
     """The same, of slices whose files are all sound."""
     cores = spark.sparkContext.defaultParallelism
     tasks = max(1, min(cores, len(what.slices)))
     plan = bunches(what.slices, what.target.max_bytes, cores, RECORDS // tasks)
-    pace, room = Pace.shared(what.limit, cores), KEYS.shared(tasks)
+    pace, room = Throttler.shared(what.limit, cores), KEYS.shared(tasks)
     own = [what.of(one.logs) for one in plan]
 
     def task(number: int) -> list[pa.RecordBatch]:
@@ -90,7 +90,7 @@ def _by_tasks(spark: SparkSession, storage: Storage, what: RewritePlan) -> tuple
     return tuple(found if log in done else None for log, found in enumerate(written))
 
 
-def _rewritten(logs: Logs, what: RewritePlan, room: KeyRoom) -> list[Part] | None:
+def _rewritten(logs: Logs, what: RewritePlan, room: OffsetMapBudget) -> list[FileStats] | None:
     """A part for each file and log that was written; None, and no file, where it is left."""
     found = _found(logs, what, room)
     if found is None:
@@ -101,14 +101,14 @@ def _rewritten(logs: Logs, what: RewritePlan, room: KeyRoom) -> list[Part] | Non
     return list(written)
 
 
-def _found(logs: Logs, what: RewritePlan, room: KeyRoom) -> Iterator[pa.RecordBatch] | None:
+def _found(logs: Logs, what: RewritePlan, room: OffsetMapBudget) -> Iterator[pa.RecordBatch] | None:
     if not what.keep.by_key:
         return twopass.every(logs)
     which = twopass.last(logs, room)
     return None if which is None else twopass.kept(logs, which)
 
 
-def _answer(number: int, written: Sequence[Part] | None) -> pa.RecordBatch:
+def _answer(number: int, written: Sequence[FileStats] | None) -> pa.RecordBatch:
     """Rows of _ANSWERS: a part for each file and log, then whether the bunch is left."""
     rows = (*parts.rows_of(written or ()), {_LEFT: int(written is None)})
     return pa.RecordBatch.from_pylist([{**row, _BUNCH: number} for row in rows], schema=_ANSWERS)

@@ -19,7 +19,7 @@ _UNSURE: Final = "unsure"
 _HELD: Final = "held"
 
 
-class Dirt(Struct, frozen=True, kw_only=True):
+class LogToClean(Struct, frozen=True, kw_only=True):
     """Bytes are key + value + headers, uncompressed; times in ms.
 
     `base` and `head` are exact. `unsure` is what files across a bound hold: any part of it may belong to the
@@ -66,12 +66,12 @@ def aged_from(smallest_timestamp_ms: int | None, arrived_ms: int) -> int:
     return arrived_ms if smallest_timestamp_ms is None else min(smallest_timestamp_ms, arrived_ms)
 
 
-def dirt(log: PartitionLog) -> Dirt:
+def dirt(log: PartitionLog) -> LogToClean:
     """What of `log` is clean, dirty, held."""
     sides = [(_side(log, run, file), file) for run in log.runs for file in run.files]
     sure = [file for side, file in sides if side == _HEAD]
     unsure = [file for side, file in sides if side == _UNSURE]
-    return Dirt(
+    return LogToClean(
         base=log.base.bytes if log.base else 0,
         head=sum(file.bytes for file in sure),
         unsure=sum(file.bytes for file in unsure),

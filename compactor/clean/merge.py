@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from compactor.clean.record_filter import Keep
+from compactor.clean.record_filter import RecordFilter
 from compactor.clean.rewriteplan import RewritePlan
 from compactor.clean.rewriter import Rewriter
 from compactor.clean.tiers import MergePlan
 from compactor.model.actions import Merge
 from compactor.policy import CompactionPolicy
-from compactor.runs.file_stats import Part
-from compactor.runs.reader import Slice
+from compactor.runs.file_stats import FileStats
+from compactor.runs.reader import OffsetRange
 from compactor.runs.writer import RunTarget
 
 
@@ -30,9 +30,9 @@ def merges(
     StorageError, FoldError.
     """
     what = RewritePlan(
-        slices=[Slice(tp=plan.tp, start=plan.start, end=plan.end, runs=plan.runs) for plan in plans],
+        slices=[OffsetRange(tp=plan.tp, start=plan.start, end=plan.end, runs=plan.runs) for plan in plans],
         target=replace(target, max_bytes=policy.segment_bytes),
-        keep=Keep(by_key=policy.compacts),
+        keep=RecordFilter(by_key=policy.compacts),
         failpoint="merge.write",
         limit=limit,
     )
@@ -44,6 +44,6 @@ def keyless(plan: MergePlan, policy: CompactionPolicy) -> int:
     return sum(run.keyless for run in plan.runs) if policy.compacts else 0
 
 
-def _merge(plan: MergePlan, written: Sequence[Part]) -> Merge:
+def _merge(plan: MergePlan, written: Sequence[FileStats]) -> Merge:
     run = plan.result([one.file for one in written], sum(one.tombstones for one in written))
     return Merge(topic=plan.tp.topic, partition=plan.tp.partition, run=run)

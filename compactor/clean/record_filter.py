@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-class Keep(Struct, frozen=True, kw_only=True):
+class RecordFilter(Struct, frozen=True, kw_only=True):
     """`by_key`: only the latest record of every key, and none that has no key or was rejected; else every record.
 
     `horizons`, by number of the slice: a tombstone whose horizon has passed at `now_ms` goes, one that has none gets
@@ -27,7 +27,7 @@ class Keep(Struct, frozen=True, kw_only=True):
     horizons: tuple[int, ...] | None = None
     now_ms: int = 0
 
-    def of(self, logs: Sequence[int]) -> Keep:
+    def of(self, logs: Sequence[int]) -> RecordFilter:
         """The same for the slices numbered `logs` alone, which are numbered anew."""
         return self if self.horizons is None else replace(self, horizons=tuple(self.horizons[log] for log in logs))
 

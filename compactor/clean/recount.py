@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from compactor.ingest.micro_batch import level0
 from compactor.model.actions import Restate
 from compactor.model.log import PartitionLog, Run, RunFile, exact
-from compactor.runs.file_stats import Part, completed, joined, parts_of
-from compactor.runs.reader import Extent, Slice, read_extent
+from compactor.runs.file_stats import FileStats, completed, joined, parts_of
+from compactor.runs.reader import Extent, OffsetRange, read_extent
 from compactor.storage.base import Storage
 
 
@@ -30,12 +30,12 @@ def restated(storage: Storage, log: PartitionLog, run: Run) -> Restate:
 def _counted(storage: Storage, log: PartitionLog, run: Run, start: int, end: int) -> Run | None:
     if start >= end:
         return None
-    extents = Slice(tp=log.tp, start=start, end=end, runs=(run,)).extents
+    extents = OffsetRange(tp=log.tp, start=start, end=end, runs=(run,)).extents
     parts = [part for extent in extents for part in _part(storage, extent)]
     return level0(start, end, parts, run.arrived_ms, folded=run.folded)
 
 
-def _part(storage: Storage, extent: Extent) -> Iterator[Part]:
+def _part(storage: Storage, extent: Extent) -> Iterator[FileStats]:
     """What of a file lies in the extent; nothing where that holds no record."""
     file = extent.file
     found = [part for batch in read_extent(storage, extent) for part in parts_of(file.path, batch)]

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compactor.clean.record_filter import Keep
-from compactor.runs.reader import Slice
+from compactor.clean.record_filter import RecordFilter
+from compactor.runs.reader import OffsetRange
 from compactor.runs.writer import RunTarget
 
 
@@ -18,9 +18,9 @@ class RewritePlan(Struct, frozen=True, kw_only=True):
     `failpoint` is hit as each is closed. `limit` is what all of it reads and writes at most, in bytes per second.
     """
 
-    slices: Sequence[Slice]
+    slices: Sequence[OffsetRange]
     target: RunTarget
-    keep: Keep
+    keep: RecordFilter
     failpoint: str
     limit: int | None = None
 

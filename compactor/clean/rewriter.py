@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from compactor.clean import foldjob, foldtasks
 from compactor.clean.rewriteplan import RewritePlan
-from compactor.runs.file_stats import Part
+from compactor.runs.file_stats import FileStats
 from compactor.spark.taskfallback import TaskFallback
 from compactor.storage.base import Storage
 
@@ -23,7 +23,7 @@ class Rewriter:
         self._storage = storage
         self._fallback = TaskFallback("rewriting", stopping)
 
-    def rewrite(self, what: RewritePlan) -> tuple[tuple[Part, ...], ...]:
+    def rewrite(self, what: RewritePlan) -> tuple[tuple[FileStats, ...], ...]:
         """The parts that were written of each slice, by offset. Raises StorageError, FoldError."""
         done = self._by_tasks(what)
         left = [log for log, parts in enumerate(done) if parts is None]
@@ -31,7 +31,7 @@ class Rewriter:
             by_spark = dict(zip(left, foldjob.rewrite(self._spark, self._storage, what.of(left)), strict=True))
         return tuple(by_spark[log] if parts is None else parts for log, parts in enumerate(done))
 
-    def _by_tasks(self, what: RewritePlan) -> tuple[tuple[Part, ...] | None, ...]:
+    def _by_tasks(self, what: RewritePlan) -> tuple[tuple[FileStats, ...] | None, ...]:
         """None for what is left; for everything once tasks are given up.
 
         Files of what failed belong to nobody, and a vacuum takes them.

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from msgspec import Struct
 
 from compactor.clean.decision import verdict
-from compactor.clean.verdict import Kind, Reason, Verdict
+from compactor.clean.verdict import CleaningDecision, Kind, Reason
 from compactor.model.log import PartitionLog, end_within
 from compactor.model.record import TopicPartition
 from compactor.policy import CompactionPolicy, FoldPolicy
@@ -45,7 +45,7 @@ class Choice(Struct, frozen=True, kw_only=True):
     `last` is the kind that was served last: pass it to the next choice.
     """
 
-    picked: tuple[Verdict, ...] = ()
+    picked: tuple[CleaningDecision, ...] = ()
     last: Kind | None = None
 
 
@@ -55,12 +55,12 @@ def survey(
     fold: FoldPolicy,
     now_ms: int,
     holds: Mapping[TopicPartition, Reason],
-) -> tuple[Verdict, ...]:
+) -> tuple[CleaningDecision, ...]:
     """A verdict on every log; `holds` names those that may not be folded now: BUSY or QUARANTINED."""
     return tuple(verdict(log, policy, fold, now_ms, holds.get(log.tp)) for log in logs)
 
 
-def choose(verdicts: Iterable[Verdict], last: Kind | None, budget: int) -> Choice:
+def choose(verdicts: Iterable[CleaningDecision], last: Kind | None, budget: int) -> Choice:
     """Which of the due logs one job takes, of `budget` bytes to read; a first one may be larger.
 
     Overdue ones (longest due first) and filthy ones (highest ratio first) alternate, beginning with the kind
@@ -72,7 +72,7 @@ def choose(verdicts: Iterable[Verdict], last: Kind | None, budget: int) -> Choic
         Kind.OVERDUE: deque(sorted(_of(due, Kind.OVERDUE), key=_by_time)),
         Kind.FILTHY: deque(sorted(_of(due, Kind.FILTHY), key=_by_ratio)),
     }
-    picked: list[Verdict] = []
+    picked: list[CleaningDecision] = []
     while kind := _turn(queues, last):
         found = queues[kind].popleft()
         if picked and found.dirt.cost > budget:
@@ -83,19 +83,19 @@ def choose(verdicts: Iterable[Verdict], last: Kind | None, budget: int) -> Choic
     return Choice(picked=tuple(picked), last=last)
 
 
-def _of(verdicts: Iterable[Verdict], kind: Kind) -> Iterator[Verdict]:
+def _of(verdicts: Iterable[CleaningDecision], kind: Kind) -> Iterator[CleaningDecision]:
     return (found for found in verdicts if found.kind is kind)
 
 
-def _turn(queues: Mapping[Kind, Collection[Verdict]], last: Kind | None) -> Kind | None:
+def _turn(queues: Mapping[Kind, Collection[CleaningDecision]], last: Kind | None) -> Kind | None:
     """Whose turn it is: the other kind's than `last`, if any of it waits."""
     order = (Kind.FILTHY, Kind.OVERDUE) if last is Kind.OVERDUE else (Kind.OVERDUE, Kind.FILTHY)
     return next((kind for kind in order if queues[kind]), None)
 
 
-def _by_time(found: Verdict) -> tuple[int, TopicPartition]:
+def _by_time(found: CleaningDecision) -> tuple[int, TopicPartition]:
     return (found.due_ms or 0, found.tp)
 
 
-def _by_ratio(found: Verdict) -> tuple[float, TopicPartition]:
+def _by_ratio(found: CleaningDecision) -> tuple[float, TopicPartition]:
     return (-found.dirt.ratio, found.tp)

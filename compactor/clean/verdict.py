@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from compactor.clean.log_to_clean import Dirt
+from compactor.clean.log_to_clean import LogToClean
 from compactor.model.record import TopicPartition
 
 
@@ -67,7 +67,7 @@ _TEXTS: Final = {
 }
 
 
-class Verdict(Struct, frozen=True, kw_only=True):
+class CleaningDecision(Struct, frozen=True, kw_only=True):
     """Whether one log is due for a full fold.
 
     `due_ms` is since when it is due by time, or when it will be without any traffic; None: never by time.
@@ -76,7 +76,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
 
     tp: TopicPartition
     reason: Reason
-    dirt: Dirt = Dirt()
+    dirt: LogToClean = LogToClean()
     limit: float = 0.5
     due_ms: int | None = None
     fault: str = ""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from compactor.fold.task_split import task_bytes
-from compactor.runs.reader import Slice
+from compactor.runs.reader import OffsetRange
 from compactor.runs.scan import in_order
 
 
@@ -18,7 +18,7 @@ class Bunch(Struct, frozen=True):
     paths: tuple[str, ...]
 
 
-def bunches(slices: Sequence[Slice], target: int, cores: int, most_records: int) -> tuple[Bunch, ...]:
+def bunches(slices: Sequence[OffsetRange], target: int, cores: int, most_records: int) -> tuple[Bunch, ...]:
     """Whole slices by number, in bunches of about `target` bytes (less where cores would be idle otherwise).
 
     A bunch has `most_records` at most; a slice with more is a bunch by itself. A slice whose files have no order in
@@ -39,7 +39,7 @@ def bunches(slices: Sequence[Slice], target: int, cores: int, most_records: int)
     return tuple(bunch for logs in found for bunch in _ordered(slices, logs))
 
 
-def _ordered(slices: Sequence[Slice], logs: Sequence[int]) -> Iterator[Bunch]:
+def _ordered(slices: Sequence[OffsetRange], logs: Sequence[int]) -> Iterator[Bunch]:
     """The slices numbered `logs` in one bunch, or each by itself where no order of files does for all of them."""
     paths = in_order([slices[log] for log in logs])
     if paths is not None:

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from compactor.fold.arrow_kernel import last_rows
 from compactor.fold.on_spark import LOG, SCAN
 from compactor.model.record import RUN
-from compactor.runs.reader import Slice
+from compactor.runs.reader import OffsetRange
 from compactor.runs.readwants import of_file
 from compactor.runs.scan import Want, files_of, wants_of
 from compactor.storage.base import Storage
@@ -28,7 +28,7 @@ Files = Mapping[str, bytes]
 """Whole files, by path."""
 
 
-def load(storage: Storage, slices: Iterable[Slice]) -> Files | None:
+def load(storage: Storage, slices: Iterable[OffsetRange]) -> Files | None:
     """Every file that holds anything of `slices`; None where one is not what was written. Raises StorageError."""
     found: dict[str, bytes] = {}
     for path, file in files_of(slices).items():
@@ -38,7 +38,7 @@ def load(storage: Storage, slices: Iterable[Slice]) -> Files | None:
     return found
 
 
-def latest(files: Files, slices: Sequence[Slice]) -> pa.Table:
+def latest(files: Files, slices: Sequence[OffsetRange]) -> pa.Table:
     """The latest record of every key of each slice, and every rejected record, by slice and offset (`fold.SCAN`)."""
     read = _scan(files, slices)
     order = pc.sort_indices(read, sort_keys=[(LOG, "ascending"), ("offset", "ascending")])
@@ -51,7 +51,7 @@ def batches(folded: pa.Table) -> Iterator[pa.RecordBatch]:
     return iter(folded.select(RUN.names).to_batches(_ROWS))
 
 
-def _scan(files: Files, slices: Sequence[Slice]) -> pa.Table:
+def _scan(files: Files, slices: Sequence[OffsetRange]) -> pa.Table:
     """The records of all `slices` with the number of their slice; every file is opened once."""
     found = (one for path, wants in wants_of(slices).items() for one in _of_bytes(files[path], wants))
     return pa.Table.from_batches(found, SCAN)

@@ -12,15 +12,15 @@ _PIECE: Final = 65_536
 """How many keys are Python objects at a time: objects of all keys would take as much memory again."""
 
 
-class KeyClass(NamedTuple):
+class HashPartition(NamedTuple):
     """Of `classes` of keys, a power of two up to 2^32, the one whose hashes end in `number`."""
 
     classes: int = 1
     number: int = 0
 
-    def halves(self) -> tuple[KeyClass, KeyClass]:
+    def halves(self) -> tuple[HashPartition, HashPartition]:
         """Two classes that have all its keys, and none in common."""
-        return KeyClass(2 * self.classes, self.number), KeyClass(2 * self.classes, self.number + self.classes)
+        return HashPartition(2 * self.classes, self.number), HashPartition(2 * self.classes, self.number + self.classes)
 
     def among(self, hashes: NDArray[np.uint32]) -> pa.Array:
         """Which keys with these hashes are in it."""

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from compactor.fold.arrow_kernel import last_of_each
-from compactor.fold.keyclasses import KeyClass, hashes_of
-from compactor.fold.memory_budget import KeyRoom
+from compactor.fold.keyclasses import HashPartition, hashes_of
+from compactor.fold.memory_budget import OffsetMapBudget
 from compactor.fold.on_spark import LOG
 from compactor.fold.spilled import Spilled
 
@@ -31,7 +31,7 @@ _ROW: Final = "row"
 _HELD: Final = pa.schema([pa.field(LOG, pa.int32()), pa.field("key", pa.binary()), pa.field(_ROW, pa.int64())])
 
 
-def last_of_keys(batches: Iterable[pa.RecordBatch], room: KeyRoom) -> pa.BooleanArray | None:
+def last_of_keys(batches: Iterable[pa.RecordBatch], room: OffsetMapBudget) -> pa.BooleanArray | None:
     """Whether each row of `batches` is in `fold.latest` (the last of its key, or rejected): one bit a row, in order.
 
     `batches` have the number of the slice (`fold.LOG`) and COLUMNS; rows of a slice come by offset. In memory are keys
@@ -39,7 +39,7 @@ def last_of_keys(batches: Iterable[pa.RecordBatch], room: KeyRoom) -> pa.Boolean
     """
     rejected, left = _Rejected(), list[_Waiting]()
     try:
-        keys = _Keys(KeyClass(), room, left)
+        keys = _Keys(HashPartition(), room, left)
         if not all(keys.take(rejected.rest(batch)) for batch in batches):
             return None
         last = rejected.bits()
@@ -57,7 +57,7 @@ def last_of_keys(batches: Iterable[pa.RecordBatch], room: KeyRoom) -> pa.Boolean
             spilled.close()
 
 
-_Waiting = tuple[KeyClass, Spilled]
+_Waiting = tuple[HashPartition, Spilled]
 
 
 class _Rejected:
@@ -90,7 +90,7 @@ def _mark(bits: NDArray[np.uint8], rows: NDArray[np.int64]) -> None:
 class _Keys:
     """The keys of one class with the last row of each; where there are too many, half of the class goes to `left`."""
 
-    def __init__(self, part: KeyClass, room: KeyRoom, left: list[_Waiting]) -> None:
+    def __init__(self, part: HashPartition, room: OffsetMapBudget, left: list[_Waiting]) -> None:
         self._part = part
         self._room = room
         self._left = left

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from compactor.model import record
 from compactor.runs import checksums as footers
-from compactor.runs.reader import Slice
+from compactor.runs.reader import OffsetRange
 from compactor.runs.scan import Want, files_of, wide_wants
 from compactor.storage.base import MissingFileError, Storage
 
@@ -57,7 +57,7 @@ _WANTED: Final = pa.schema(
 )
 
 
-def scan(spark: SparkSession, storage: Storage, slices: Sequence[Slice]) -> DataFrame:
+def scan(spark: SparkSession, storage: Storage, slices: Sequence[OffsetRange]) -> DataFrame:
     """The records of all `slices`: the columns of record.RUN, and `log`, the slice's number.
 
     A file may hold more than is asked for, even records of the same partition that a full fold has replaced:

@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from compactor.runs.reader import Extent, Slice
+from compactor.runs.reader import Extent, OffsetRange
 
 _LEAST_BYTES: Final = 8 << 20
 """Less than this is not worth a task of its own."""
@@ -26,7 +26,7 @@ class Share(Struct, frozen=True):
     task: int
 
 
-def shares(slices: Sequence[Slice], target: int, cores: int) -> tuple[Share, ...]:
+def shares(slices: Sequence[OffsetRange], target: int, cores: int) -> tuple[Share, ...]:
     """Tasks 0, 1, … over all `slices`, by log and offset, each of about `target` bytes.
 
     Less where cores would be idle otherwise, more where there would be too many tasks. Bytes are those of
@@ -52,7 +52,7 @@ def task_bytes(total: int, target: int, cores: int) -> int:
     return max(1, min(target, idle_otherwise), -(-total // (_TASKS_PER_CORE * cores)))
 
 
-def _steps(part: Slice, size: int) -> Iterator[tuple[int, int]]:
+def _steps(part: OffsetRange, size: int) -> Iterator[tuple[int, int]]:
     """(first offset, bytes) of pieces of at most half of `size`, by offset."""
     for extent in part.extents:
         yield from _cut(extent, max(1, -(-2 * extent.file.bytes // size)))

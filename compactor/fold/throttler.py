@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-class Pace(Struct, frozen=True):
+class Throttler(Struct, frozen=True):
     """What one task may read or write, in bytes per second; None: as fast as it can."""
 
     bytes_per_second: float | None = None
 
     @classmethod
-    def shared(cls, limit: int | None, tasks: int) -> Pace:
+    def shared(cls, limit: int | None, tasks: int) -> Throttler:
         """The share of each of `tasks` that run at once."""
         return cls() if limit is None else cls(limit / max(1, tasks))
 
@@ -44,7 +44,7 @@ class Pace(Struct, frozen=True):
             yield batch
 
 
-def paced(frame: DataFrame, pace: Pace) -> DataFrame:
+def paced(frame: DataFrame, pace: Throttler) -> DataFrame:
     """A scan (`fold.SCAN` columns) that is read at `pace`; the very frame where there is no limit."""
     if pace.bytes_per_second is None:
         return frame

@@ -14,14 +14,14 @@ import pyarrow.parquet as pq
 from msgspec import Struct
 
 from compactor.errors import DEFECT, FoldError
-from compactor.fold.memory_budget import KeyRoom
+from compactor.fold.memory_budget import OffsetMapBudget
 from compactor.fold.offset_map import COLUMNS, last_of_keys
 from compactor.fold.on_spark import LOG
-from compactor.fold.throttler import Pace
+from compactor.fold.throttler import Throttler
 from compactor.model import record
 from compactor.model.log import RunFile
 from compactor.runs import checksums as footers
-from compactor.runs.reader import Slice
+from compactor.runs.reader import OffsetRange
 from compactor.runs.readwants import of_file
 from compactor.runs.scan import files_of, in_order, wants_of
 from compactor.storage.base import Storage
@@ -31,12 +31,12 @@ class Logs(Struct, frozen=True, kw_only=True):
     """`slices` of what `storage` has, and all their files, in an order in which every slice's come by offset."""
 
     storage: Storage
-    slices: Sequence[Slice]
+    slices: Sequence[OffsetRange]
     paths: Sequence[str]
-    pace: Pace = Pace()
+    pace: Throttler = Throttler()
 
 
-def sound(storage: Storage, files: Iterable[RunFile], pace: Pace) -> bool:
+def sound(storage: Storage, files: Iterable[RunFile], pace: Throttler) -> bool:
     """Whether all `files` are, byte for byte, what was written: to decode a damaged page can end this process.
 
     Raises StorageError.
@@ -48,13 +48,13 @@ def sound(storage: Storage, files: Iterable[RunFile], pace: Pace) -> bool:
     return True
 
 
-def latest(storage: Storage, slices: Sequence[Slice], room: KeyRoom) -> Iterator[pa.RecordBatch] | None:
+def latest(storage: Storage, slices: Sequence[OffsetRange], room: OffsetMapBudget) -> Iterator[pa.RecordBatch] | None:
     """What `localfold.latest` gives (`fold.SCAN`), but one slice after the other, as they are asked for.
 
     The first pass of all of them is over before the first record is given. None where a file is not what was written,
     or there are too many keys. Raises StorageError, FoldError.
     """
-    if not sound(storage, files_of(slices).values(), Pace()):
+    if not sound(storage, files_of(slices).values(), Throttler()):
         return None
     found = []
     for one in slices:
@@ -67,7 +67,7 @@ def latest(storage: Storage, slices: Sequence[Slice], room: KeyRoom) -> Iterator
     return (batch for logs, which in found for batch in _rising(logs, kept(logs, which)))
 
 
-def last(logs: Logs, room: KeyRoom) -> pa.BooleanArray | None:
+def last(logs: Logs, room: OffsetMapBudget) -> pa.BooleanArray | None:
     """The first pass: of every record, as they are read, whether it is in `fold.latest`.
 
     None where neither memory nor the disk for what is spilled has room for the keys. Raises StorageError, FoldError.

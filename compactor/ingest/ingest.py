@@ -15,21 +15,21 @@ from msgspec.structs import replace
 
 from compactor.ingest.micro_batch import appends
 from compactor.ingest.prefold import Prefold
-from compactor.ingest.range_reports import SUPERSEDED, Statements
+from compactor.ingest.range_reports import SUPERSEDED, RangeReports
 from compactor.model import record
 from compactor.model.batch import Batch, RangeRead, first_rejected
 from compactor.model.record import TopicPartition
 from compactor.runs import file_stats as parts
 from compactor.runs import paths as jobs
 from compactor.runs import writer as runfile
-from compactor.runs.file_stats import Part
+from compactor.runs.file_stats import FileStats
 from compactor.runs.writer import RunTarget
 from compactor.spark.errors import unwrapping
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["WRITTEN", "Batch", "Intake", "Part", "RangeRead", "appends", "first_rejected", "gathered", "written"]
+__all__ = ["WRITTEN", "Batch", "FileStats", "Intake", "RangeRead", "appends", "first_rejected", "gathered", "written"]
 
 _PART: Final = "part"
 _STATED: Final = "stated"
@@ -73,7 +73,7 @@ def written(batches: Iterable[pa.RecordBatch], intake: Intake) -> Iterator[pa.Re
     Raises StorageError, and what the source raises.
     """
     prefold = Prefold()
-    statements = Statements(prefold.superseded)
+    statements = RangeReports(prefold.superseded)
     records: Iterable[pa.RecordBatch | None] = statements.apart(batches, keyed=intake.keyed)
     if intake.folds:
         records = prefold.latest(records)

@@ -14,7 +14,7 @@ from compactor.model.batch import Batch, RangeRead
 from compactor.model.log import Gap, PartitionLog, Run
 from compactor.model.record import TopicPartition
 from compactor.model.state import State
-from compactor.runs.file_stats import Part
+from compactor.runs.file_stats import FileStats
 
 
 class _Piece(Struct, frozen=True):
@@ -26,7 +26,7 @@ class _Piece(Struct, frozen=True):
     lo: int
     hi: int
     start: int
-    parts: tuple[Part, ...]
+    parts: tuple[FileStats, ...]
     folded: bool
 
 
@@ -37,7 +37,7 @@ def appends(state: State, batch: Batch, now_ms: int) -> tuple[Append, ...]:
     lo > end or a sub-range is missing, IngestError where what was written is not what was read.
     """
     logs = state.by_partition()
-    written: dict[TopicPartition, list[Part]] = {}
+    written: dict[TopicPartition, list[FileStats]] = {}
     for part in batch.parts:
         written.setdefault(part.tp, []).append(part)
     found: list[Append] = []
@@ -96,7 +96,7 @@ def _append(log: PartitionLog, start: int, piece: _Piece, now_ms: int) -> Append
     )
 
 
-def level0(start: int, end: int, parts: Sequence[Part], arrived_ms: int, *, folded: bool = False) -> Run:
+def level0(start: int, end: int, parts: Sequence[FileStats], arrived_ms: int, *, folded: bool = False) -> Run:
     """The level-0 run of [start, end) in `parts`; of a file that begins below `start` all records are counted."""
     stamps = [part.min_timestamp for part in parts if part.min_timestamp is not None]
     return Run(
@@ -115,7 +115,7 @@ def level0(start: int, end: int, parts: Sequence[Part], arrived_ms: int, *, fold
     )
 
 
-def _pieces(reads: Sequence[RangeRead], parts: Sequence[Part]) -> list[_Piece]:
+def _pieces(reads: Sequence[RangeRead], parts: Sequence[FileStats]) -> list[_Piece]:
     """Contiguous sub-ranges joined, as far as one append can say it: its gap can only be at its start."""
     found: list[_Piece] = []
     waiting = sorted(parts, key=lambda part: part.file.first)
@@ -139,7 +139,7 @@ def _join(found: list[_Piece], piece: _Piece) -> None:
         found.append(piece)
 
 
-def _check_read(read: RangeRead, parts: Sequence[Part], end: int) -> None:
+def _check_read(read: RangeRead, parts: Sequence[FileStats], end: int) -> None:
     """Raises where `read` does not continue the one before it, which ends at `end`, or `parts` are not its records."""
     if read.lo > end:
         raise GapError(f"{read.tp}: the offsets [{end}, {read.lo}) are missing inside a batch.", DEFECT)

@@ -18,7 +18,7 @@ NULL_KEY: Final = "null key"
 SUPERSEDED: Final = pa.field("superseded", pa.int64())
 
 
-class Statements:
+class RangeReports:
     """The statements of one task. `bytes_read`: key, value and headers of all records that have come.
 
     `superseded`: by partition what was left out of its records, counted by whoever folds them; it is taken from there

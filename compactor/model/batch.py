@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from compactor.model.record import TopicPartition
-from compactor.runs.file_stats import Part
+from compactor.runs.file_stats import FileStats
 
 
 class RangeRead(Struct, frozen=True, kw_only=True):
@@ -28,7 +28,7 @@ class Batch(Struct, frozen=True, kw_only=True):
     """`ranges` by partition and lo, `parts` by partition and first offset; `bytes_read`: of all that was read."""
 
     ranges: tuple[RangeRead, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[FileStats, ...]
     bytes_read: int = 0
 
 

@@ -17,12 +17,12 @@ from compactor.errors import FoldError
 from compactor.model.log import PartitionLog
 from compactor.model.record import OfPartition
 from compactor.model.state import State
-from compactor.runs.reader import Slice, between
+from compactor.runs.reader import OffsetRange, between
 
 READ_BACK: Final = "This is a defect of keyfold; what is in doubt is read back before anything else is sent."
 
 
-class Target(OfPartition, Struct, frozen=True, kw_only=True):
+class PublishTarget(OfPartition, Struct, frozen=True, kw_only=True):
     """What one partition is to be sent: the survivors of [start, end), and its rejected records.
 
     `found` is the position that the group must still hold when the task begins (None: none);
@@ -39,16 +39,16 @@ class Target(OfPartition, Struct, frozen=True, kw_only=True):
     output_offset: int | None = None
 
 
-class BucketPlan(Struct, frozen=True, kw_only=True):
+class PublishPlan(Struct, frozen=True, kw_only=True):
     """What one transactional id does next, and on whose behalf."""
 
     bucket: int
     epoch: int
     catalog_id: str
-    targets: tuple[Target, ...]
+    targets: tuple[PublishTarget, ...]
 
 
-class Sent(OfPartition, Struct, frozen=True, kw_only=True):
+class PublishResult(OfPartition, Struct, frozen=True, kw_only=True):
     """One target, sent completely; `bytes` by `record.measure`, `refused` records by the broker."""
 
     topic: str
@@ -63,12 +63,12 @@ class Sent(OfPartition, Struct, frozen=True, kw_only=True):
 
 
 SENT: Final = pa.schema(
-    [pa.field(name, pa.string() if name == "topic" else pa.int64()) for name in Sent.__struct_fields__]
+    [pa.field(name, pa.string() if name == "topic" else pa.int64()) for name in PublishResult.__struct_fields__]
 )
-"""What was sent, as a task tells it: the fields of `Sent`."""
+"""What was sent, as a task tells it: the fields of `PublishResult`."""
 
 
-def sent_rows(sent: Sequence[Sent]) -> list[dict[str, Any]]:
+def sent_rows(sent: Sequence[PublishResult]) -> list[dict[str, Any]]:
     """`sent` as rows of SENT."""
     return [asdict(one) for one in sent]
 
@@ -76,7 +76,7 @@ def sent_rows(sent: Sequence[Sent]) -> list[dict[str, Any]]:
 class Publisher(Protocol):
     """Sends a bucket's records; it can be pickled, and runs in a Spark task or, for a few records, without."""
 
-    def publish(self, plan: BucketPlan, records: Iterator[pa.RecordBatch]) -> Sequence[Sent]:
+    def publish(self, plan: PublishPlan, records: Iterator[pa.RecordBatch]) -> Sequence[PublishResult]:
         """Sends `records` (record.RUN, by partition and offset, rejected ones too) and commits the positions.
 
         Gives one Sent for each target, also for those without a record.
@@ -87,11 +87,11 @@ class Publisher(Protocol):
 class Due(NamedTuple):
     """A part of a log of which records leave, and the bucket that sends it."""
 
-    slice: Slice
+    slice: OffsetRange
     bucket: int
 
 
-def due_of(state: State, plans: Sequence[BucketPlan]) -> list[Due]:
+def due_of(state: State, plans: Sequence[PublishPlan]) -> list[Due]:
     """What `plans` send, in the order of their targets."""
     logs = state.by_partition()
     due = [target for plan in plans for target in plan.targets if target.start < target.end]
@@ -102,7 +102,7 @@ def due_of(state: State, plans: Sequence[BucketPlan]) -> list[Due]:
     ]
 
 
-def complete(plans: Sequence[BucketPlan], sent: Sequence[Sent]) -> tuple[Sent, ...]:
+def complete(plans: Sequence[PublishPlan], sent: Sequence[PublishResult]) -> tuple[PublishResult, ...]:
     """`sent`, if it answers every target once and to its end; FoldError otherwise."""
     asked = sorted((*target.tp, target.end) for plan in plans for target in plan.targets)
     answered = sorted((one.topic, one.partition, one.end) for one in sent)
@@ -112,6 +112,6 @@ def complete(plans: Sequence[BucketPlan], sent: Sequence[Sent]) -> tuple[Sent, .
     return tuple(sent)
 
 
-def _is_sent(target: Target, log: PartitionLog) -> bool:
+def _is_sent(target: PublishTarget, log: PartitionLog) -> bool:
     """Whether any record of `target` leaves: without an output topic only rejected ones do."""
     return target.output is not None or any(run.rejected for run in between(log, target.start, target.end).runs)

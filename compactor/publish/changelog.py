@@ -13,10 +13,10 @@ from compactor.failpoints import hit
 from compactor.model.actions import AnyAction, PlanFold, Publish
 from compactor.model.log import OutputPoint, PartitionLog, end_beyond, end_within
 from compactor.model.position import Position, Resolved, resolve
-from compactor.model.publish_plan import BucketPlan, Sent, Target
+from compactor.model.publish_plan import PublishPlan, PublishResult, PublishTarget
 from compactor.model.record import TopicPartition
 from compactor.model.state import State
-from compactor.ports import Outside
+from compactor.ports import Broker
 from compactor.publish.executors import Sending
 from compactor.quarantine import verify as inspection
 from compactor.quarantine.isolation import Isolation
@@ -48,7 +48,7 @@ class Changelog:
         spark: SparkSession,
         storage: Storage,
         catalog: Catalog,
-        outside: Outside,
+        outside: Broker,
         isolation: Isolation,
         clock_ms: Callable[[], int] | None = None,
     ) -> None:
@@ -91,7 +91,7 @@ class Changelog:
             self.forget()
             raise
 
-    def publish(self, settings: EngineSettings, now_ms: int) -> tuple[Sent, ...]:
+    def publish(self, settings: EngineSettings, now_ms: int) -> tuple[PublishResult, ...]:
         """Sends every fold that is due and commits it to the catalog; what was sent, per partition.
 
         Raises what the publisher raises, after forgetting all positions: whether a transaction took effect
@@ -122,7 +122,7 @@ class Changelog:
         self._outside.fence(range(self._catalog.refresh().buckets))
         return True
 
-    def _publish(self, settings: EngineSettings, now_ms: int) -> tuple[Sent, ...]:
+    def _publish(self, settings: EngineSettings, now_ms: int) -> tuple[PublishResult, ...]:
         self._resolve(now_ms)
         targets = self._targets(settings, now_ms)
         if not targets:
@@ -138,7 +138,7 @@ class Changelog:
         self._tell(sent, began_ms)
         return sent
 
-    def _tell(self, sent: Sequence[Sent], began_ms: int | None) -> None:
+    def _tell(self, sent: Sequence[PublishResult], began_ms: int | None) -> None:
         """One line for a publish that moved records; one that only commits positions again is none."""
         moved = [one for one in sent if one.records or one.dead_letters]
         if not moved:
@@ -192,7 +192,7 @@ class Changelog:
             )
         return resolved
 
-    def _targets(self, settings: EngineSettings, now_ms: int) -> list[Target]:
+    def _targets(self, settings: EngineSettings, now_ms: int) -> list[PublishTarget]:
         state = self._catalog.state
         found = (self._target(state, log, settings, now_ms) for log in _open(state))
         targets = [target for target in found if target is not None]
@@ -200,18 +200,18 @@ class Changelog:
             return targets
         return sorted(targets, key=self._turn_of)[:CAREFUL]  # who waited longest: else the same ones were always first
 
-    def _turn_of(self, target: Target) -> int:
+    def _turn_of(self, target: PublishTarget) -> int:
         """When a log was sent last; not by the clock, which may be set back."""
         return self._last_turn.get(target.tp, 0)
 
-    def _target(self, state: State, log: PartitionLog, settings: EngineSettings, now_ms: int) -> Target | None:
+    def _target(self, state: State, log: PartitionLog, settings: EngineSettings, now_ms: int) -> PublishTarget | None:
         resolved = self._resolved[log.tp]
         if resolved.hold:
             return None
         end = self._end(log, resolved, settings, now_ms)
         if end <= resolved.start and not self._stale(log.tp, settings, now_ms):
             return None
-        return Target(
+        return PublishTarget(
             topic=log.topic,
             partition=log.partition,
             bucket=log.bucket,
@@ -246,7 +246,7 @@ class Changelog:
         limit_ms = settings.first_refresh_ms if first else settings.position_refresh_ms
         return not 0 <= now_ms - since_ms < limit_ms  # a clock that was set back says nothing of how long it is ago
 
-    def _remember(self, sent: Iterable[Sent], now_ms: int) -> None:
+    def _remember(self, sent: Iterable[PublishResult], now_ms: int) -> None:
         self._turn += 1
         for one in sent:
             self._last_turn[one.tp] = self._turn
@@ -263,7 +263,7 @@ def _open(state: State) -> tuple[PartitionLog, ...]:
     )
 
 
-def _plans(state: State, targets: Iterable[Target], now_ms: int) -> Sequence[AnyAction]:
+def _plans(state: State, targets: Iterable[PublishTarget], now_ms: int) -> Sequence[AnyAction]:
     logs = state.by_partition()
     return [
         PlanFold(topic=target.topic, partition=target.partition, end=target.end, at_ms=now_ms)
@@ -272,17 +272,17 @@ def _plans(state: State, targets: Iterable[Target], now_ms: int) -> Sequence[Any
     ]
 
 
-def _bucket_plans(state: State, targets: Iterable[Target]) -> tuple[BucketPlan, ...]:
-    buckets: dict[int, list[Target]] = {}
+def _bucket_plans(state: State, targets: Iterable[PublishTarget]) -> tuple[PublishPlan, ...]:
+    buckets: dict[int, list[PublishTarget]] = {}
     for target in targets:
         buckets.setdefault(target.bucket, []).append(target)
     return tuple(
-        BucketPlan(bucket=bucket, epoch=state.epoch, catalog_id=state.catalog_id, targets=tuple(found))
+        PublishPlan(bucket=bucket, epoch=state.epoch, catalog_id=state.catalog_id, targets=tuple(found))
         for bucket, found in sorted(buckets.items())
     )
 
 
-def _publishes(sent: Iterable[Sent]) -> Sequence[AnyAction]:
+def _publishes(sent: Iterable[PublishResult]) -> Sequence[AnyAction]:
     return [
         Publish(
             topic=one.topic,

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from compactor.fold import in_memory as localfold
 from compactor.fold import memory_budget as room
-from compactor.model.publish_plan import BucketPlan, Due, Sent, due_of
+from compactor.model.publish_plan import Due, PublishPlan, PublishResult, due_of
 from compactor.model.state import State
-from compactor.ports import Outside
+from compactor.ports import Broker
 from compactor.publish import publishjob, publishlocal, publishtasks
 from compactor.quarantine.isolation import Isolation
 from compactor.settings import EngineSettings
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Sending:
     """Carries plans out, in one of three ways; `way` names the one that was taken last, for the log."""
 
-    def __init__(self, spark: SparkSession, storage: Storage, outside: Outside, isolation: Isolation) -> None:
+    def __init__(self, spark: SparkSession, storage: Storage, outside: Broker, isolation: Isolation) -> None:
         self._spark = spark
         self._storage = storage
         self._outside = outside
@@ -32,7 +32,7 @@ class Sending:
         self.way = ""
         self._fallback = TaskFallback("publishing", isolation.stopping.is_set)
 
-    def send(self, state: State, plans: Sequence[BucketPlan], settings: EngineSettings) -> tuple[Sent, ...]:
+    def send(self, state: State, plans: Sequence[PublishPlan], settings: EngineSettings) -> tuple[PublishResult, ...]:
         """What was sent for all of `plans`. Raises what the publisher raises, FoldError where an answer is missing."""
         due = due_of(state, plans)
         slices = [one.slice for one in due]
@@ -53,7 +53,9 @@ class Sending:
         """Whether `error` was the end of a task's process: from now on Spark folds (`TaskFallback`). True once."""
         return self._fallback.give_up(error)
 
-    def _folded_by_spark(self, state: State, due: Sequence[Due], plans: Sequence[BucketPlan]) -> tuple[Sent, ...]:
+    def _folded_by_spark(
+        self, state: State, due: Sequence[Due], plans: Sequence[PublishPlan]
+    ) -> tuple[PublishResult, ...]:
         """What of `due` belongs to `plans`."""
         self.way = "spark"
         buckets = {plan.bucket for plan in plans}

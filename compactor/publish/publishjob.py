@@ -15,7 +15,16 @@ import pyarrow.compute as pc
 from compactor.errors import FoldError
 from compactor.fold import on_spark as fold
 from compactor.model import record
-from compactor.model.publish_plan import READ_BACK, SENT, BucketPlan, Due, Publisher, Sent, complete, sent_rows
+from compactor.model.publish_plan import (
+    READ_BACK,
+    SENT,
+    Due,
+    Publisher,
+    PublishPlan,
+    PublishResult,
+    complete,
+    sent_rows,
+)
 from compactor.spark.errors import tagging, unwrapping
 from compactor.storage.base import Storage
 
@@ -31,10 +40,10 @@ def send(
     spark: SparkSession,
     storage: Storage,
     due: Sequence[Due],
-    plans: Sequence[BucketPlan],
+    plans: Sequence[PublishPlan],
     buckets: int,
     publisher: Publisher,
-) -> tuple[Sent, ...]:
+) -> tuple[PublishResult, ...]:
     """Steps 6 to 11 for every plan: all of `due` folded in one job, one task for each of `buckets`.
 
     Raises what the publisher raises, as it was raised; FoldError where an answer is missing.
@@ -48,10 +57,10 @@ def send(
     frame = _ordered(_records(spark, storage, due, plans), buckets)
     with unwrapping():
         rows = frame.mapInArrow(task, record.ddl(SENT)).collect()
-    return complete(plans, [Sent(**row.asDict()) for row in rows])
+    return complete(plans, [PublishResult(**row.asDict()) for row in rows])
 
 
-def _records(spark: SparkSession, storage: Storage, due: Sequence[Due], plans: Sequence[BucketPlan]) -> DataFrame:
+def _records(spark: SparkSession, storage: Storage, due: Sequence[Due], plans: Sequence[PublishPlan]) -> DataFrame:
     """Every record that is due with its bucket; and for each plan a row without topic, which begins its task."""
     records = fold.latest(fold.scan(spark, storage, [one.slice for one in due]))
     bucket = _chosen([one.bucket for one in due])
@@ -74,7 +83,7 @@ def _ordered(frame: DataFrame, buckets: int) -> DataFrame:
 
 
 def _publish(
-    plans: dict[int, BucketPlan], batches: Iterable[pa.RecordBatch], publisher: Publisher
+    plans: dict[int, PublishPlan], batches: Iterable[pa.RecordBatch], publisher: Publisher
 ) -> Iterator[pa.RecordBatch]:
     """The task: one bucket's records go to the publisher, its answers come back as rows of SENT."""
     found = iter(batches)
@@ -88,7 +97,7 @@ def _publish(
     yield pa.RecordBatch.from_pylist(sent_rows(sent), schema=SENT)
 
 
-def _of_bucket(plan: BucketPlan, first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _of_bucket(plan: PublishPlan, first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in chain([first.slice(1)], rest):
         if not pc.all(pc.equal(batch[_BUCKET], plan.bucket), min_count=0).as_py():
             raise FoldError(f"The task of bucket {plan.bucket} was given another bucket's records.", READ_BACK)

@@ -15,14 +15,16 @@ from compactor.errors import FencedError
 from compactor.fold import in_memory as localfold
 from compactor.fold.in_memory import Files
 from compactor.fold.on_spark import LOG
-from compactor.model.publish_plan import BucketPlan, Due, Publisher, Sent, complete
+from compactor.model.publish_plan import Due, Publisher, PublishPlan, PublishResult, complete
 from compactor.spark.briefly import briefly
 
 _THREADS: Final = 8
 _log = structlog.get_logger()
 
 
-def send(files: Files, due: Sequence[Due], plans: Sequence[BucketPlan], publisher: Publisher) -> tuple[Sent, ...]:
+def send(
+    files: Files, due: Sequence[Due], plans: Sequence[PublishPlan], publisher: Publisher
+) -> tuple[PublishResult, ...]:
     """Steps 6 to 11 for every plan, all of `due` from `files`; buckets beside one another, as they wait for brokers.
 
     Raises what the publisher raises. Where several buckets fail, that a newer owner is there counts first, then the
@@ -38,7 +40,7 @@ def send(files: Files, due: Sequence[Due], plans: Sequence[BucketPlan], publishe
     return complete(plans, [one for answer in answers for one in answer.result()])
 
 
-def _raise_failure(answers: Sequence[Future[Sequence[Sent]]]) -> None:
+def _raise_failure(answers: Sequence[Future[Sequence[PublishResult]]]) -> None:
     failures = [error for answer in answers if (error := answer.exception()) is not None]
     if not failures:
         return

@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from compactor.fold import in_memory as localfold
 from compactor.fold import two_pass as twopass
-from compactor.fold.memory_budget import KEYS, READ, TASKS, KeyRoom, Room
+from compactor.fold.memory_budget import KEYS, READ, TASKS, MemoryBudget, OffsetMapBudget
 from compactor.model import record
-from compactor.model.publish_plan import SENT, BucketPlan, Due, Publisher, Sent, complete, sent_rows
-from compactor.runs.reader import Slice
+from compactor.model.publish_plan import SENT, Due, Publisher, PublishPlan, PublishResult, complete, sent_rows
+from compactor.runs.reader import OffsetRange
 from compactor.spark import tasks as sparktasks
 from compactor.storage.base import Storage
 
@@ -30,15 +30,15 @@ _ANSWERS: Final = pa.schema([*SENT, pa.field(_LEFT, pa.int32())])
 
 
 def send(
-    spark: SparkSession, storage: Storage, due: Sequence[Due], plans: Sequence[BucketPlan], publisher: Publisher
-) -> tuple[tuple[Sent, ...], tuple[BucketPlan, ...]]:
+    spark: SparkSession, storage: Storage, due: Sequence[Due], plans: Sequence[PublishPlan], publisher: Publisher
+) -> tuple[tuple[PublishResult, ...], tuple[PublishPlan, ...]]:
     """Steps 6 to 11 for those of `plans` whose part of `due` a task can fold: what was sent, and the plans left.
 
     Left is also a plan with a file that is not, byte for byte, what was written: what is damaged in it may be no
     concern of this plan, and only Spark reads around it. Raises what the publisher raises, as it was raised;
     FoldError where an answer is missing.
     """
-    slices: dict[int, list[Slice]] = {plan.bucket: [] for plan in plans}
+    slices: dict[int, list[OffsetRange]] = {plan.bucket: [] for plan in plans}
     for one in due:
         slices[one.bucket].append(one.slice)
     tasks = max(1, min(len(plans), spark.sparkContext.defaultParallelism))
@@ -51,12 +51,14 @@ def send(
 
     rows = sparktasks.run(spark, len(mine), task, _ANSWERS)
     left = {row[_LEFT] for row in rows} | {plan.bucket for plan in plans} - {plan.bucket for plan, _ in mine}
-    sent = [Sent(**{name: row[name] for name in SENT.names}) for row in rows if row[_LEFT] is None]
+    sent = [PublishResult(**{name: row[name] for name in SENT.names}) for row in rows if row[_LEFT] is None]
     done = complete([plan for plan in plans if plan.bucket not in left], sent)
     return done, tuple(plan for plan in plans if plan.bucket in left)
 
 
-def _folded(storage: Storage, slices: Sequence[Slice], room: Room, keys: KeyRoom) -> Iterator[pa.RecordBatch] | None:
+def _folded(
+    storage: Storage, slices: Sequence[OffsetRange], room: MemoryBudget, keys: OffsetMapBudget
+) -> Iterator[pa.RecordBatch] | None:
     """What is left of `slices` (record.RUN), by slice and offset; None where this task cannot tell, or should not."""
     if room.holds(slices):
         files = localfold.load(storage, slices)
@@ -65,7 +67,7 @@ def _folded(storage: Storage, slices: Sequence[Slice], room: Room, keys: KeyRoom
     return None if found is None else (batch.select(record.RUN.names) for batch in found)
 
 
-def _answer(plan: BucketPlan, records: Iterator[pa.RecordBatch] | None, publisher: Publisher) -> pa.RecordBatch:
+def _answer(plan: PublishPlan, records: Iterator[pa.RecordBatch] | None, publisher: Publisher) -> pa.RecordBatch:
     """Rows of _ANSWERS."""
     if records is None:
         return pa.RecordBatch.from_pylist([{_LEFT: plan.bucket}], schema=_ANSWERS)

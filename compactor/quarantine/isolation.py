@@ -17,7 +17,7 @@ from compactor.model.record import TopicPartition
 from compactor.quarantine import quarantine
 from compactor.quarantine import verify as inspection
 from compactor.quarantine.verify import StoppedError
-from compactor.runs.reader import Slice, whole
+from compactor.runs.reader import OffsetRange, whole
 from compactor.spark.briefly import briefly
 from compactor.spark.brokenoff import broken_off, of_its_process
 from compactor.storage.base import Storage
@@ -136,7 +136,7 @@ class Isolation:
     def set_aside(
         self,
         logs: Iterable[PartitionLog],
-        needs: Callable[[PartitionLog], Slice],
+        needs: Callable[[PartitionLog], OffsetRange],
         now_ms: int,
         *,
         publish: bool = False,
@@ -171,7 +171,7 @@ class Isolation:
         return len(held)
 
     def _troubles(
-        self, logs: Iterable[PartitionLog], needs: Callable[[PartitionLog], Slice]
+        self, logs: Iterable[PartitionLog], needs: Callable[[PartitionLog], OffsetRange]
     ) -> list[tuple[PartitionLog, StorageError | None]]:
         found = tuple(logs)
         troubles = inspection.damage(self.storage, map(needs, found), self.stopping.is_set)

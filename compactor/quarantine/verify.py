@@ -19,7 +19,7 @@ from compactor.model.partitioned import spans
 from compactor.model.record import TopicPartition
 from compactor.runs import checksums as footers
 from compactor.runs.checksums import RESTORE, DamagedFileError, UnreadableFileError
-from compactor.runs.reader import Bounds, Extent, Slice, between, bounds_of
+from compactor.runs.reader import Bounds, Extent, OffsetRange, between, bounds_of
 from compactor.storage.base import Storage
 
 T = TypeVar("T")
@@ -42,7 +42,9 @@ def never() -> bool:
     return False
 
 
-def damage(storage: Storage, parts: Iterable[Slice], stopping: Callable[[], bool] = never) -> list[StorageError | None]:
+def damage(
+    storage: Storage, parts: Iterable[OffsetRange], stopping: Callable[[], bool] = never
+) -> list[StorageError | None]:
     """Of each of `parts` the first trouble with what it needs of its files; None where every record can be read.
 
     `stopping` is asked before each file and row group; StoppedError where it says so.
@@ -77,7 +79,7 @@ class _Inspector:
     def __exit__(self, *_: object) -> None:
         self._close()
 
-    def troubles(self, part: Slice) -> Iterator[StorageError]:
+    def troubles(self, part: OffsetRange) -> Iterator[StorageError]:
         """What is wrong with what `part` needs."""
         for extent in part.extents:
             self._check_going_on(part.tp)
@@ -197,11 +199,11 @@ def _rows(path: str, group: int) -> Rows:
     return dict(found)
 
 
-def kept(log: PartitionLog) -> Slice:
+def kept(log: PartitionLog) -> OffsetRange:
     """What a full fold of `log` reads."""
     return between(log, log.start, log.published)
 
 
-def unpublished(log: PartitionLog) -> Slice:
+def unpublished(log: PartitionLog) -> OffsetRange:
     """What publishing of `log` still has to read."""
     return between(log, log.published, log.end)

@@ -17,10 +17,10 @@ from compactor.model import record
 from compactor.model.log import RunFile
 from compactor.model.partitioned import PARTITION, names, starts
 from compactor.model.record import OfPartition, TopicPartition
-from compactor.runs.reader import Slice
+from compactor.runs.reader import OffsetRange
 
 
-class Part(OfPartition, Struct, frozen=True, kw_only=True):
+class FileStats(OfPartition, Struct, frozen=True, kw_only=True):
     """What one file holds of one partition; counts of records, times in ms.
 
     `min_timestamp` is the smallest above 0 (KIP-354 leaves out what says nothing), None where all are 0 or -1.
@@ -49,33 +49,33 @@ _MOST: Final = np.iinfo(np.int64).max
 
 _TEXT: Final = ("topic", "path", "sha256", "footer", "first_rejected_reason")
 _FILE: Final = tuple(name for name in RunFile.__struct_fields__ if name != "entire")
-_OWN: Final = tuple(name for name in Part.__struct_fields__ if name != "file")
+_OWN: Final = tuple(name for name in FileStats.__struct_fields__ if name != "file")
 
 PARTS: Final = pa.schema([pa.field(name, pa.string() if name in _TEXT else pa.int64()) for name in (*_OWN, *_FILE)])
 """A part as a task reports it: one flat row."""
 
 
-def to_batch(parts: Iterable[Part]) -> pa.RecordBatch:
+def to_batch(parts: Iterable[FileStats]) -> pa.RecordBatch:
     """`parts` as rows of PARTS."""
     return pa.RecordBatch.from_pylist(rows_of(parts), schema=PARTS)
 
 
-def rows_of(parts: Iterable[Part]) -> list[dict[str, Any]]:
+def rows_of(parts: Iterable[FileStats]) -> list[dict[str, Any]]:
     """`parts` as dicts with the fields of PARTS."""
     return [{**_fields(part, _OWN), **_fields(part.file, _FILE)} for part in parts]
 
 
-def from_row(row: dict[str, Any]) -> Part:
+def from_row(row: dict[str, Any]) -> FileStats:
     """The part that a row of PARTS stands for: all that its file holds of the partition."""
     file = RunFile(**{name: row[name] for name in _FILE}, entire=True)
-    return Part(file=file, **{name: row[name] for name in _OWN})
+    return FileStats(file=file, **{name: row[name] for name in _OWN})
 
 
 def _fields(value: Struct, names: Iterable[str]) -> dict[str, Any]:
     return {name: getattr(value, name) for name in names}
 
 
-def parts_of(path: str, batch: pa.RecordBatch, arrived_ms: int | None = None) -> list[Part]:
+def parts_of(path: str, batch: pa.RecordBatch, arrived_ms: int | None = None) -> list[FileStats]:
     """What `batch` (record.RUN), by partition and offset, comes to for each; the file's own figures are not known yet.
 
     `arrived_ms` is when the records were ingested; None where they are only rewritten. FoldError where offsets do not
@@ -152,9 +152,9 @@ def _flags(column: pa.Array) -> NDArray[np.bool_]:
     return column.to_numpy(zero_copy_only=False)
 
 
-def by_slice(slices: Iterable[Slice], written: Iterable[Part]) -> tuple[tuple[Part, ...], ...]:
+def by_slice(slices: Iterable[OffsetRange], written: Iterable[FileStats]) -> tuple[tuple[FileStats, ...], ...]:
     """Of each of `slices` those of `written` that hold records of it, by offset."""
-    found: dict[TopicPartition, list[Part]] = {}
+    found: dict[TopicPartition, list[FileStats]] = {}
     for part in sorted(written, key=lambda part: part.file.first):
         found.setdefault(part.tp, []).append(part)
     return tuple(
@@ -162,7 +162,7 @@ def by_slice(slices: Iterable[Slice], written: Iterable[Part]) -> tuple[tuple[Pa
     )
 
 
-def joined(part: Part, later: Part) -> Part:
+def joined(part: FileStats, later: FileStats) -> FileStats:
     """Two row groups of one partition in one file, as one part."""
     if later.file.first <= part.file.last:
         raise FoldError(
@@ -170,7 +170,7 @@ def joined(part: Part, later: Part) -> Part:
             DEFECT,
         )
     first = part if part.first_rejected_offset is not None else later
-    return Part(
+    return FileStats(
         topic=part.topic,
         partition=part.partition,
         file=replace(
@@ -201,6 +201,6 @@ def _latest(*times: int | None) -> int | None:
     return max((time for time in times if time is not None), default=None)
 
 
-def completed(part: Part, file_bytes: int, sha256: str, footer: str | None) -> Part:
+def completed(part: FileStats, file_bytes: int, sha256: str, footer: str | None) -> FileStats:
     """`part` once the file that it is in is closed."""
     return replace(part, file=replace(part.file, file_bytes=file_bytes, sha256=sha256, footer=footer))

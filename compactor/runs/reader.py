@@ -24,7 +24,7 @@ _ROWS: Final = 8192
 """A batch has as many records at most."""
 
 
-class Slice(Struct, frozen=True, kw_only=True):
+class OffsetRange(Struct, frozen=True, kw_only=True):
     """The offsets [start, end) of one partition, and every run that overlaps them, by offset."""
 
     tp: TopicPartition
@@ -55,19 +55,19 @@ class Extent(Struct, frozen=True, kw_only=True):
     end: int
 
 
-def between(log: PartitionLog, start: int, end: int) -> Slice:
+def between(log: PartitionLog, start: int, end: int) -> OffsetRange:
     """The offsets [start, end) of `log`."""
     kept = (log.base, *log.runs) if log.base else log.runs
     runs = tuple(run for run in kept if run.start < end and run.end > start)
-    return Slice(tp=log.tp, start=start, end=end, runs=tuple(sorted(runs, key=lambda run: run.start)))
+    return OffsetRange(tp=log.tp, start=start, end=end, runs=tuple(sorted(runs, key=lambda run: run.start)))
 
 
-def whole(log: PartitionLog) -> Slice:
+def whole(log: PartitionLog) -> OffsetRange:
     """Everything that `log` keeps."""
     return between(log, log.start, log.end)
 
 
-def read(storage: Storage, part: Slice, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+def read(storage: Storage, part: OffsetRange, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
     """The records of `part` by offset; `columns` of record.RUN, all by default. Raises StorageError."""
     for extent in part.extents:
         yield from read_extent(storage, extent, columns)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from compactor.model.log import RunFile
 from compactor.model.record import TopicPartition
-from compactor.runs.reader import Extent, Slice
+from compactor.runs.reader import Extent, OffsetRange
 
 
 class Want(NamedTuple):
@@ -21,12 +21,12 @@ class Want(NamedTuple):
     end: int
 
 
-def files_of(slices: Iterable[Slice]) -> dict[str, RunFile]:
+def files_of(slices: Iterable[OffsetRange]) -> dict[str, RunFile]:
     """Every file that holds anything of `slices`, by path."""
     return {extent.file.path: extent.file for part in slices for extent in part.extents}
 
 
-def in_order(slices: Iterable[Slice]) -> tuple[str, ...] | None:
+def in_order(slices: Iterable[OffsetRange]) -> tuple[str, ...] | None:
     """The paths of all files so that each slice's come by offset; None where no order does that for all of them."""
     order: TopologicalSorter[str] = TopologicalSorter()
     for part in slices:
@@ -42,12 +42,12 @@ def in_order(slices: Iterable[Slice]) -> tuple[str, ...] | None:
         return None
 
 
-def wants_of(slices: Sequence[Slice]) -> dict[str, list[Want]]:
+def wants_of(slices: Sequence[OffsetRange]) -> dict[str, list[Want]]:
     """What is wanted of each file."""
     return _by_file(slices, lambda _, extent: (extent.start, extent.end))
 
 
-def wide_wants(slices: Sequence[Slice]) -> dict[str, list[Want]]:
+def wide_wants(slices: Sequence[OffsetRange]) -> dict[str, list[Want]]:
     """The same, in the bounds of the whole slice where they mean the same: then many files have equal wants.
 
     They mean the same for a file that is counted in full (`entire`). The rest of any other may belong to another run.
@@ -55,14 +55,16 @@ def wide_wants(slices: Sequence[Slice]) -> dict[str, list[Want]]:
     return _by_file(slices, _widened)
 
 
-def _widened(part: Slice, extent: Extent) -> tuple[int, int]:
+def _widened(part: OffsetRange, extent: Extent) -> tuple[int, int]:
     file = extent.file
     start = part.start if file.entire and file.first >= extent.start else extent.start
     end = part.end if file.entire and file.last < extent.end else extent.end
     return start, end
 
 
-def _by_file(slices: Sequence[Slice], bounds: Callable[[Slice, Extent], tuple[int, int]]) -> dict[str, list[Want]]:
+def _by_file(
+    slices: Sequence[OffsetRange], bounds: Callable[[OffsetRange, Extent], tuple[int, int]]
+) -> dict[str, list[Want]]:
     found: dict[str, list[Want]] = {}
     for log, part in enumerate(slices):
         for extent in part.extents:

@@ -21,7 +21,7 @@ from compactor.model import record
 from compactor.model.partitioned import split
 from compactor.model.record import TopicPartition
 from compactor.runs import paths as jobs
-from compactor.runs.file_stats import Part, completed, joined, parts_of
+from compactor.runs.file_stats import FileStats, completed, joined, parts_of
 from compactor.runs.parquetfile import ParquetFile
 from compactor.storage.base import Storage
 
@@ -64,7 +64,7 @@ def cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     yield from (batch.slice(first, step) for first in range(0, batch.num_rows, step))
 
 
-def write(batches: Iterable[pa.RecordBatch | None], target: RunTarget, failpoint: str) -> Iterator[Part]:
+def write(batches: Iterable[pa.RecordBatch | None], target: RunTarget, failpoint: str) -> Iterator[FileStats]:
     """Writes record.RUN rows as files of `target`; a part for each file and partition, as files are completed.
 
     None in place of a batch completes the file: what comes after it is in other parts.
@@ -99,7 +99,7 @@ class _Writer:
         self._buffers: dict[TopicPartition, _Buffer] = {}
         self._held = 0
         self._file: ParquetFile | None = None
-        self._parts: dict[TopicPartition, Part] = {}
+        self._parts: dict[TopicPartition, FileStats] = {}
         self._shared: list[tuple[TopicPartition, TopicPartition]] = []
 
     def __enter__(self) -> Self:
@@ -111,7 +111,7 @@ class _Writer:
         if self._file is not None:
             self._file.__exit__(kind, error, trace)
 
-    def add(self, batch: pa.RecordBatch) -> Iterator[Part]:
+    def add(self, batch: pa.RecordBatch) -> Iterator[FileStats]:
         for tp, rows in split(batch):
             buffer = self._buffers.setdefault(tp, _Buffer())
             self._held -= buffer.bytes
@@ -123,7 +123,7 @@ class _Writer:
             largest = max(self._buffers, key=lambda tp: self._buffers[tp].bytes)
             yield from self._flush_all([[largest]] if self._is_large(largest) else self._groups())
 
-    def finish(self) -> Iterator[Part]:
+    def finish(self) -> Iterator[FileStats]:
         yield from self._flush_all(self._groups())
         yield from self._close()
 
@@ -151,7 +151,7 @@ class _Writer:
             room -= size
         return groups
 
-    def _flush_all(self, groups: Sequence[Sequence[TopicPartition]]) -> Iterator[Part]:
+    def _flush_all(self, groups: Sequence[Sequence[TopicPartition]]) -> Iterator[FileStats]:
         """Writes `groups`, a row group each. No other partition of a file lies within the bounds of a row group.
 
         So damage in a row group concerns no other partition. A partition that first comes after the neighbours on both
@@ -166,7 +166,7 @@ class _Writer:
         """Whether a shared row group of the file has any of `new`, which are in order, within its bounds."""
         return any(bisect(new, first) < bisect(new, last) for first, last in self._shared)
 
-    def _flush(self, tps: Sequence[TopicPartition]) -> Iterator[Part]:
+    def _flush(self, tps: Sequence[TopicPartition]) -> Iterator[FileStats]:
         """One row group of all that waits of `tps`, which are in order."""
         buffers = [self._buffers.pop(tp) for tp in tps]
         self._held -= sum(buffer.bytes for buffer in buffers)
@@ -187,7 +187,7 @@ class _Writer:
             self._file = ParquetFile(self._target.storage, path, record.RUN)
         return self._file
 
-    def _close(self) -> Iterator[Part]:
+    def _close(self) -> Iterator[FileStats]:
         file, self._file = self._file, None
         if file is None:
             return

@@ -22,11 +22,11 @@ NOTE: Final = "snapshots.json"
 """In the connector's folder: why no snapshot can be written, for `describe`; absent where they can."""
 
 
-class ShelfError(StorageError):
+class SnapshotStorageError(StorageError):
     """The snapshot location did not answer, refused, or has no room."""
 
 
-class Trouble(Struct, frozen=True, kw_only=True):
+class SnapshotFailure(Struct, frozen=True, kw_only=True):
     """Writing snapshots failed `failures` times in a row since `since_ms`; the next try is at `retry_ms`."""
 
     since_ms: int
@@ -35,21 +35,21 @@ class Trouble(Struct, frozen=True, kw_only=True):
     error: str
 
 
-def failed(before: Trouble | None, error: ShelfError | SnapshotError, now_ms: int) -> Trouble:
+def failed(before: SnapshotFailure | None, error: SnapshotStorageError | SnapshotError, now_ms: int) -> SnapshotFailure:
     """A snapshot failed at `now_ms`: the next try is as late as for a log that is set aside."""
     failures = before.failures + 1 if before else 1
     since_ms = before.since_ms if before else now_ms
-    return Trouble(
+    return SnapshotFailure(
         since_ms=since_ms, retry_ms=quarantine.next_try_ms(failures, now_ms), failures=failures, error=str(error)
     )
 
 
-def waits(trouble: Trouble | None, now_ms: int) -> bool:
+def waits(trouble: SnapshotFailure | None, now_ms: int) -> bool:
     """Whether it is too early for the next try."""
     return trouble is not None and quarantine.waits(trouble.retry_ms, now_ms)
 
 
-def note(storage: Storage, trouble: Trouble | None) -> None:
+def note(storage: Storage, trouble: SnapshotFailure | None) -> None:
     """Keeps `trouble` in the connector's folder, or removes what was there. Raises StorageError."""
     if trouble is None:
         storage.delete(NOTE)
@@ -57,17 +57,17 @@ def note(storage: Storage, trouble: Trouble | None) -> None:
         storage.write(NOTE, msgspec.json.encode(trouble))
 
 
-def noted(storage: Storage) -> Trouble | None:
+def noted(storage: Storage) -> SnapshotFailure | None:
     """The last trouble that was noted and is not over; None also where the note cannot be read as one."""
     if not storage.exists(NOTE):
         return None
     try:
-        return msgspec.json.decode(storage.read(NOTE), type=Trouble)
+        return msgspec.json.decode(storage.read(NOTE), type=SnapshotFailure)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
 
 
-class Shelf:
+class SnapshotStorage:
     """`inner`, whose errors say that they are of the snapshot location."""
 
     def __init__(self, inner: Storage) -> None:
@@ -139,8 +139,8 @@ class Shelf:
     def url(self, path: str) -> str:
         return self._inner.url(path)
 
-    def sub(self, *parts: str) -> Shelf:
-        return Shelf(self._inner.sub(*parts))
+    def sub(self, *parts: str) -> SnapshotStorage:
+        return SnapshotStorage(self._inner.sub(*parts))
 
     def lock(self, path: str) -> Lock | None:
         with _told():
@@ -159,5 +159,5 @@ def _told() -> Iterator[None]:
         raise _of_shelf(error) from error
 
 
-def _of_shelf(error: StorageError) -> ShelfError:
-    return ShelfError(error.message, error.action.replace("storage.location", "snapshot.location"))
+def _of_shelf(error: StorageError) -> SnapshotStorageError:
+    return SnapshotStorageError(error.message, error.action.replace("storage.location", "snapshot.location"))

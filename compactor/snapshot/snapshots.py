@@ -14,13 +14,13 @@ from compactor.failpoints import hit
 from compactor.model.actions import AddSnapshot, AnyAction
 from compactor.model.record import TopicPartition
 from compactor.model.state import State, apply
-from compactor.ports import Outside
+from compactor.ports import Broker
 from compactor.quarantine import verify as inspection
 from compactor.quarantine.isolation import Isolation
 from compactor.settings import EngineSettings
 from compactor.snapshot import location as shelf
 from compactor.snapshot import shelfowner, snapshot
-from compactor.snapshot.location import Shelf, ShelfError, Trouble
+from compactor.snapshot.location import SnapshotFailure, SnapshotStorage, SnapshotStorageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,7 +41,7 @@ class Snapshots:
         self,
         spark: SparkSession,
         isolation: Isolation,
-        outside: Outside,
+        outside: Broker,
         settings: EngineSettings,
         location: Storage | None,
         uncertain: Callable[[], Collection[TopicPartition]],
@@ -51,8 +51,8 @@ class Snapshots:
         self._catalog = isolation.catalog
         self._outside = outside
         self._settings = settings
-        self._shelf = None if location is None else Shelf(location)
-        self._trouble: Trouble | None = None
+        self._shelf = None if location is None else SnapshotStorage(location)
+        self._trouble: SnapshotFailure | None = None
         self._troubled: frozenset[str] | None = frozenset()  # None: all topics
         self._named: set[tuple[str, str]] = set()
         self._isolation = isolation
@@ -81,7 +81,7 @@ class Snapshots:
         together = set(topics) - troubled if old - troubled else set()
         return sorted(together if waits else together | (old & troubled))
 
-    def failed(self, error: ShelfError | SnapshotError, now_ms: int) -> None:
+    def failed(self, error: SnapshotStorageError | SnapshotError, now_ms: int) -> None:
         """One that was due failed at `now_ms`: they wait, longer each time, until one succeeds; `describe` shows it.
 
         Where `error` names topics, only those of these topics wait.
@@ -101,7 +101,7 @@ class Snapshots:
             return
         try:
             snapshot.settle(self._shelf, self._catalog.state)
-        except ShelfError as error:
+        except SnapshotStorageError as error:
             _log.warning("LATEST or current may be of an older snapshot", error=str(error))
 
     def begin(self) -> None:
@@ -156,18 +156,18 @@ class Snapshots:
         published = {log.topic for log in state.logs if log.published > log.start or log.base}
         return sorted(topic for topic in published - held if state.topics[topic].closed is None)
 
-    def _try(self, shelf: Shelf, topic: str, now_ms: int) -> Iterator[AddSnapshot]:
+    def _try(self, shelf: SnapshotStorage, topic: str, now_ms: int) -> Iterator[AddSnapshot]:
         """The snapshot of `topic`; none where its base runs turn out to be damaged, which are set aside then."""
         try:
             yield self._one(shelf, topic, now_ms)
-        except (ShelfError, SnapshotError):
+        except (SnapshotStorageError, SnapshotError):
             raise
         except Exception as error:
             logs = [log for log in self._catalog.state.logs if log.topic == topic]
             if not self._isolation.blames(error) or not self._isolation.set_aside(logs, inspection.kept, now_ms):
                 raise
 
-    def _one(self, shelf: Shelf, topic: str, now_ms: int) -> AddSnapshot:
+    def _one(self, shelf: SnapshotStorage, topic: str, now_ms: int) -> AddSnapshot:
         state = self._catalog.state
         extra = snapshot.Extra(
             output_starts=dict(self._outside.output_starts(state, topic)),
@@ -178,8 +178,8 @@ class Snapshots:
         name = snapshot.snapshot_id(now_ms, secrets.token_hex(3))
         try:
             taken = snapshot.write_snapshot(self._spark, self._storage, shelf, state, topic, name, now_ms, extra)
-        except (ShelfError, SnapshotError):
-            with suppress(ShelfError):  # a location that is full must not fill up with what was begun
+        except (SnapshotStorageError, SnapshotError):
+            with suppress(SnapshotStorageError):  # a location that is full must not fill up with what was begun
                 self._remove(shelf, state, topic, name, "it could not be completed")
             raise
         keep = self._settings.snapshot_retention_count
@@ -194,14 +194,16 @@ class Snapshots:
             self._sweep(shelf, state, topic, before, named - _ids(state, topic))
         return taken
 
-    def _lead(self, shelf: Shelf, state: State, taken: AddSnapshot) -> None:
+    def _lead(self, shelf: SnapshotStorage, state: State, taken: AddSnapshot) -> None:
         """LATEST and `current` lead to `taken`; not in a folder that an operator has given away meanwhile."""
         if shelfowner.owns(shelf, state):
             snapshot.set_latest(shelf, taken)
             with _later("current may lead to an older snapshot", taken):
                 snapshot.set_current(shelf, taken)
 
-    def _sweep(self, shelf: Shelf, state: State, topic: str, before: Collection[str], dropped: Collection[str]) -> None:
+    def _sweep(
+        self, shelf: SnapshotStorage, state: State, topic: str, before: Collection[str], dropped: Collection[str]
+    ) -> None:
         """Removes what may go; logs once in a life of each snapshot of another catalog that it stays."""
         keep = self._settings.snapshot_retention_count
         found = snapshot.unreferenced(shelf, state, topic, before, dropped, keep)
@@ -212,7 +214,7 @@ class Snapshots:
                 self._named.add((topic, name))
                 _log.warning("snapshot of another catalog is left as it is", topic=topic, id=name)
 
-    def _remove(self, shelf: Shelf, state: State, topic: str, name: str, why: str) -> None:
+    def _remove(self, shelf: SnapshotStorage, state: State, topic: str, name: str, why: str) -> None:
         snapshot.remove(shelf, f"{state.connector}/{topic}/{name}")
         _log.info("snapshot removed", topic=topic, id=name, why=why)
 
@@ -222,7 +224,7 @@ def _later(what: str, taken: AddSnapshot) -> Iterator[None]:
     """What the location refuses once a snapshot is there: the next vacuum and the next snapshot make up for it."""
     try:
         yield
-    except ShelfError as error:
+    except SnapshotStorageError as error:
         _log.warning(what, topic=taken.topic, id=taken.id, error=str(error))
 
 

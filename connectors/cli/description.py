@@ -12,14 +12,14 @@ from msgspec import Struct
 
 from compactor.clean import schedule
 from compactor.clean.log_to_clean import dirt
-from compactor.clean.verdict import Verdict
+from compactor.clean.verdict import CleaningDecision
 from compactor.model.actions import AddSnapshot
 from compactor.model.log import PartitionLog, Quarantined
 from compactor.model.record import TopicPartition
 from compactor.model.state import State, Topic
 from compactor.quarantine import quarantine
 from compactor.settings import EngineSettings
-from compactor.snapshot.location import Trouble
+from compactor.snapshot.location import SnapshotFailure
 
 FORMAT: Final = 1
 STALE_MS: Final = 30_000
@@ -108,7 +108,7 @@ class Description(Struct, frozen=True, kw_only=True):
     owner: Owner
     status: WorkerStatus | None
     broker_error: str | None
-    snapshots: Trouble | None
+    snapshots: SnapshotFailure | None
     topics: tuple[TopicDescription, ...]
     partitions: tuple[PartitionDescription, ...]
 
@@ -168,7 +168,7 @@ def _snapshot(taken: AddSnapshot) -> Snapshot:
     )
 
 
-def _partition(log: PartitionLog, source_end: int | None, found: Verdict) -> PartitionDescription:
+def _partition(log: PartitionLog, source_end: int | None, found: CleaningDecision) -> PartitionDescription:
     kept = (log.base, *log.runs) if log.base else log.runs
     return PartitionDescription(
         topic=log.topic,
@@ -190,5 +190,5 @@ def _partition(log: PartitionLog, source_end: int | None, found: Verdict) -> Par
     )
 
 
-def _fold(found: Verdict) -> Fold:
+def _fold(found: CleaningDecision) -> Fold:
     return Fold(reason=found.reason.value, text=found.text, due_ms=found.due_ms)

@@ -35,7 +35,7 @@ _CHECKS: Final[Mapping[int, str]] = {
 }
 
 
-class Heard:
+class ErrorListener:
     """What librdkafka said went wrong: the last refusal, and the last other complaint."""
 
     def __init__(self) -> None:
@@ -93,14 +93,14 @@ def reach(kind: ClientKind, config: Mapping[str, Setting], deadline_s: float, wh
         raise refused(cause(error), kind, str(config.get("bootstrap.servers")), where) from None
 
 
-def listening(config: Mapping[str, Any]) -> tuple[AdminClient, Heard]:
+def listening(config: Mapping[str, Any]) -> tuple[AdminClient, ErrorListener]:
     """A client with `config`, and what it will hear."""
-    heard = Heard()
+    heard = ErrorListener()
     settings: dict[str, Any] = {**config, "log_level": 0, "error_cb": heard}
     return AdminClient(settings), heard
 
 
-def first_answer(client: AdminClient, heard: Heard, deadline_s: float) -> ClusterMetadata:
+def first_answer(client: AdminClient, heard: ErrorListener, deadline_s: float) -> ClusterMetadata:
     """What the brokers say of the cluster.
 
     Raises KafkaException: after SURE_S a refusal, or that nothing listens; after `deadline_s` what was heard last.

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from connectors.errors import UnreachableError
 
 
-class Reaching:
+class BrokerProbe:
     """Asks for each name in a thread of its own; `ask` raises UnreachableError where nobody answers."""
 
     def __init__(self, asks: Mapping[str, Callable[[], None]]) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 POLL_SECONDS: Final = 0.2
 
 
-class Breakable:
+class CancellableJob:
     """Runs `work`, which gets an event that is set once it is to end. `failure` is what it raised."""
 
     def __init__(self, spark: SparkSession, name: str, work: Callable[[threading.Event], object]) -> None:

@@ -47,7 +47,7 @@ def _again(what: str) -> Callable[[Callable[Asked, Answer]], Callable[Asked, Ans
     def around(ask: Callable[Asked, Answer]) -> Callable[Asked, Answer]:
         @wraps(ask)
         def asked(*args: Asked.args, **named: Asked.kwargs) -> Answer:
-            gateway = cast("KafkaGateway", args[0])
+            gateway = cast("KafkaBroker", args[0])
             return gateway._retry.run(lambda: ask(*args, **named), what, stopped=gateway._stopped)
 
         return asked
@@ -55,7 +55,7 @@ def _again(what: str) -> Callable[[Callable[Asked, Answer]], Callable[Asked, Ans
     return around
 
 
-class KafkaGateway:
+class KafkaBroker:
     """One connector's Kafka."""
 
     def __init__(self, connector: ConnectorConfig, clients: ClientSettings, admin: Admin, storage: Storage) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 
-class Stop(threading.Event):
+class StopToken(threading.Event):
     """Set: the connector ends after the step that runs now. `patient`: a running fold may finish as well.
 
     `break_at`, in monotonic seconds, is when that step is broken off; None lets it take its time.

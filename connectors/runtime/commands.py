@@ -136,12 +136,14 @@ def _take_over(
     worker: WorkerConfig, connector: ConnectorConfig, lock: owner.OwnerLock, request: Request
 ) -> dict[str, Any]:
     """The lock is held from before Spark starts: a worker that starts meanwhile fences us, never the reverse."""
-    from connectors.runtime.connector_task import Pipeline
+    from connectors.runtime.connector_task import ConnectorTask
     from connectors.spark import session as sparks
 
     spark = sparks.session(worker.spark_master, worker.spark_settings)
     try:
-        return Pipeline(spark, worker, connector, SystemClock(), NullObserver(), lambda _: None, lock).perform(request)
+        return ConnectorTask(spark, worker, connector, SystemClock(), NullObserver(), lambda _: None, lock).perform(
+            request
+        )
     finally:
         spark.stop()
 

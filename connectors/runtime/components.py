@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from compactor.engine import Engine
-from compactor.maintenance import Upkeep
-from connectors.runtime.request_handler import Answers
+from compactor.maintenance import Maintenance
+from connectors.runtime.request_handler import RequestHandler
 from connectors.runtime.takeover import Owned
 
 
-class Life(NamedTuple):
+class TaskComponents(NamedTuple):
     """What one life of a connector works with, once it has taken over."""
 
     owned: Owned
     engine: Engine
-    upkeep: Upkeep
-    answers: Answers
+    upkeep: Maintenance
+    answers: RequestHandler

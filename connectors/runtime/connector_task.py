@@ -21,7 +21,7 @@ from compactor.clean.cleaner import Cleaner
 from compactor.engine import Engine
 from compactor.errors import CatalogError, FencedError, PublishInterruptedError, StorageError
 from compactor.failpoints import hit
-from compactor.maintenance import Upkeep
+from compactor.maintenance import Maintenance
 from compactor.quarantine.isolation import Isolation
 from compactor.snapshot.snapshots import Snapshots
 from compactor.storage.base import Storage
@@ -34,12 +34,12 @@ from connectors.config.topics import matches
 from connectors.config.worker import WorkerConfig
 from connectors.kafka.client_settings import ClientSettings
 from connectors.progress.observer import Observer
-from connectors.runtime.breakable import Breakable
-from connectors.runtime.cancellation import Stop
-from connectors.runtime.components import Life
-from connectors.runtime.maintenance_thread import VACUUM_GRACE_MS, Background, Rhythm
-from connectors.runtime.request_handler import Answers
-from connectors.runtime.shutdown import Ending
+from connectors.runtime.breakable import CancellableJob
+from connectors.runtime.cancellation import StopToken
+from connectors.runtime.components import TaskComponents
+from connectors.runtime.maintenance_thread import VACUUM_GRACE_MS, MaintenanceSchedule, MaintenanceThread
+from connectors.runtime.request_handler import RequestHandler
+from connectors.runtime.shutdown import Shutdown
 from connectors.runtime.takeover import Owned, take_over
 from connectors.source import aside, stream
 from connectors.source.topic_fault import setting_aside
@@ -60,7 +60,7 @@ IDLE_S: Final = 10.0
 TOPICS_CHECK_MS: Final = 30_000
 
 
-class Pipeline:
+class ConnectorTask:
     """One life of one connector: what is needed to run it, from take-over to stop.
 
     `catalog` is the one that it works on, None until it has taken over. `worked`: it has taken a micro-batch in and
@@ -88,7 +88,7 @@ class Pipeline:
         self._clients = ClientSettings.of(worker, connector)
         self._own_lock = lock is None
         self._lock = lock or owner.OwnerLock(self._storage)
-        self._rhythm = Rhythm(
+        self._rhythm = MaintenanceSchedule(
             initial_delay_ms=worker.log_cleaner_initial_delay_ms, backoff_ms=worker.log_cleaner_backoff_ms
         )
         self._locked = False
@@ -97,7 +97,7 @@ class Pipeline:
         self._failure: Exception | None = None
         self._total: int | None = None
 
-    def run(self, stop: Stop, *, once: bool, known: str | None = None) -> None:
+    def run(self, stop: StopToken, *, once: bool, known: str | None = None) -> None:
         """Runs until `stop` is set or, with `once`, until all that is stable now is done.
 
         `known` is the catalog that an earlier life in this process worked on: it must be there still. Raises
@@ -110,20 +110,20 @@ class Pipeline:
             with _fenced_first(life.owned.catalog, stop), setting_aside(life.owned, self._clock.now_ms):
                 self._live(life, stack, stop, once=once)
 
-    def _live(self, life: Life, stack: ExitStack, stop: Stop, *, once: bool) -> None:
+    def _live(self, life: TaskComponents, stack: ExitStack, stop: StopToken, *, once: bool) -> None:
         """From the positions on; `stack` ends what this begins."""
         life.owned.gateway.retry_until(stop.is_set)
         self._observer.stage(self._connector.name, "reading positions")
         life.engine.settle(self._clock.now_ms())
         background = self._background(life, once=once)
-        ending = Ending(life, background, self._connector, self._clients, self._clock, stop)
+        ending = Shutdown(life, background, self._connector, self._clients, self._clock, stop)
         stack.callback(background.stop, lambda: stop.patient)
         stack.callback(ending.abort_transactions)
         background.start()
         self._expect(life.owned, once=once)
         query = self._query(life.engine, life.owned.catalog, once=once)
         stack.callback(query.stop)
-        ticks = Breakable(self._spark, f"tick-{self._connector.name}", partial(self._ticks, life))
+        ticks = CancellableJob(self._spark, f"tick-{self._connector.name}", partial(self._ticks, life))
         stack.callback(ticks.break_off)
         stack.callback(ending.hurry)
         ticks.start()
@@ -143,7 +143,7 @@ class Pipeline:
             life.engine.tick(self._clock.now_ms())
             return life.answers.carry_out(request)
 
-    def begin(self, stack: ExitStack, known: str | None = None) -> Life:
+    def begin(self, stack: ExitStack, known: str | None = None) -> TaskComponents:
         """Steps T1 to T3 on the catalog `known`, and the engine on what they found."""
         self._observer.stage(self._connector.name, "taking over")
         if self._own_lock:  # else whoever gave it holds it for longer than this life
@@ -159,21 +159,21 @@ class Pipeline:
         stack.callback(life.engine.close)
         return life
 
-    def _life(self, owned: Owned) -> Life:
+    def _life(self, owned: Owned) -> TaskComponents:
         settings, (catalog, gateway) = engine_settings(self._connector), owned
         isolation, shelf = Isolation(self._storage, catalog), _shelf(self._connector)
         engine = Engine(self._spark, self._storage, catalog, gateway, settings, isolation, self._clock.now_ms)
         snapshots = Snapshots(self._spark, isolation, gateway, settings, shelf, engine.uncertain)
         cleaner = Cleaner(self._spark, isolation, settings, engine.counters, engine.uncertain, self._clock.now_ms)
-        upkeep = Upkeep(cleaner, snapshots, engine.counters, isolation)
+        upkeep = Maintenance(cleaner, snapshots, engine.counters, isolation)
         upkeep.settle()
-        return Life(owned, engine, upkeep, Answers(self._storage, catalog, upkeep, self._clock))
+        return TaskComponents(owned, engine, upkeep, RequestHandler(self._storage, catalog, upkeep, self._clock))
 
-    def _background(self, life: Life, *, once: bool) -> Background:
+    def _background(self, life: TaskComponents, *, once: bool) -> MaintenanceThread:
         """The thread behind publishing; `--once` takes its one snapshot at its end."""
         name, clock = self._connector.name, self._clock
         rhythm = replace(self._rhythm, snapshots=not once)
-        return Background(self._spark, name, life.upkeep, life.answers, life.engine.running, clock, rhythm)
+        return MaintenanceThread(self._spark, name, life.upkeep, life.answers, life.engine.running, clock, rhythm)
 
     def _query(self, engine: Engine, catalog: Catalog, *, once: bool) -> StreamingQuery:
         """Step T4: a checkpoint of this epoch, begun where the catalog ends.
@@ -221,7 +221,13 @@ class Pipeline:
         self._observer.counts(name, counters)
         self._report(counters)
 
-    def _watch(self, query: StreamingQuery, life: Life, parts: tuple[Background | Breakable, ...], stop: Stop) -> None:
+    def _watch(
+        self,
+        query: StreamingQuery,
+        life: TaskComponents,
+        parts: tuple[MaintenanceThread | CancellableJob, ...],
+        stop: StopToken,
+    ) -> None:
         """Looks after a running connector until its query ends or it is to stop; it waits for no step of it.
 
         Raises what any part of it fails with. What stopping interrupts is no failure: the next life goes on from the
@@ -251,7 +257,7 @@ class Pipeline:
             self._idle_from = now
         self.worked |= now - self._idle_from >= IDLE_S
 
-    def _raise_failure(self, parts: tuple[Background | Breakable, ...]) -> None:
+    def _raise_failure(self, parts: tuple[MaintenanceThread | CancellableJob, ...]) -> None:
         for failure in (self._failure, *(part.failure for part in parts)):
             if failure is not None:
                 raise failure
@@ -271,7 +277,7 @@ class Pipeline:
         if other is not None:
             _log.warning("taking over from a worker that lives, which ends with exit code 5", owner=str(other))
 
-    def _ticks(self, life: Life, ending: threading.Event) -> None:
+    def _ticks(self, life: TaskComponents, ending: threading.Event) -> None:
         """The clock's side of a running connector: what is due with time, between micro-batches and beside them."""
         (_, gateway), engine = life.owned, life.engine
         topics_due = False
@@ -282,7 +288,7 @@ class Pipeline:
             if topics_due:
                 topics_due = not engine.commit(gateway.discover, self._clock.now_ms())
 
-    def _finish(self, life: Life, ending: Ending) -> None:
+    def _finish(self, life: TaskComponents, ending: Shutdown) -> None:
         """The end of `--once`: what is still due is published, everything published is folded and snapshotted.
 
         A stop ends it after the publish, and wherever it is in a fold.
@@ -303,8 +309,8 @@ class Pipeline:
         life.upkeep.check_whole()
         aside.check(name, life.owned.catalog.state, partial(matches, self._connector))
 
-    def _breakable(self, what: str, step: Callable[[], object]) -> Breakable:
-        return Breakable(self._spark, f"{what}-{self._connector.name}", lambda _: step())
+    def _breakable(self, what: str, step: Callable[[], object]) -> CancellableJob:
+        return CancellableJob(self._spark, f"{what}-{self._connector.name}", lambda _: step())
 
     def _tasks_max(self) -> int:
         return self._connector.tasks_max or sparks.cores(self._spark)
@@ -320,7 +326,7 @@ class Pipeline:
 
 
 @contextmanager
-def _fenced_first(catalog: Catalog, stop: Stop) -> Iterator[None]:
+def _fenced_first(catalog: Catalog, stop: StopToken) -> Iterator[None]:
     """Whatever fails inside, that a newer owner is there counts first: it may well be why, and it must not be fenced.
 
     Its vacuum takes our checkpoint, for one. A life that ended for another reason is begun again, and takes over.

@@ -14,10 +14,10 @@ import structlog
 from msgspec import Struct
 
 from compactor.errors import SnapshotError
-from compactor.maintenance import Upkeep
-from compactor.snapshot.location import ShelfError
+from compactor.maintenance import Maintenance
+from compactor.snapshot.location import SnapshotStorageError
 from connectors.clock import Clock
-from connectors.runtime.request_handler import Answers
+from connectors.runtime.request_handler import RequestHandler
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,7 +32,7 @@ POOL: Final = "fold"
 _log = structlog.get_logger()
 
 
-class Rhythm(Struct, frozen=True, kw_only=True):
+class MaintenanceSchedule(Struct, frozen=True, kw_only=True):
     """`log.cleaner.initial.delay.ms` and `log.cleaner.backoff.ms`: the first round, and the next after an idle one.
 
     `snapshots`: whether they are taken by snapshot.interval.ms; on command they always are.
@@ -43,18 +43,18 @@ class Rhythm(Struct, frozen=True, kw_only=True):
     snapshots: bool = True
 
 
-class Background:
+class MaintenanceThread:
     """Runs a connector's upkeep. `failure` is what ended it, None while it runs or when it was stopped."""
 
     def __init__(
         self,
         spark: SparkSession,
         name: str,
-        upkeep: Upkeep,
-        answers: Answers,
+        upkeep: Maintenance,
+        answers: RequestHandler,
         running: Callable[[], Container[str]],
         clock: Clock,
-        rhythm: Rhythm,
+        rhythm: MaintenanceSchedule,
     ) -> None:
         self.failure: Exception | None = None
         self._context = spark.sparkContext
@@ -124,7 +124,10 @@ class Background:
             return
         try:
             taken = self._upkeep.snapshot(now_ms, asked=False)
-        except (ShelfError, SnapshotError) as error:  # folds, publishing and vacuum need no snapshots, and go on
+        except (
+            SnapshotStorageError,
+            SnapshotError,
+        ) as error:  # folds, publishing and vacuum need no snapshots, and go on
             self._upkeep.snapshot_failed(error, self._clock.now_ms())
             taken = ()
         if not taken:

@@ -11,7 +11,7 @@ from compactor.catalog import requests
 from compactor.catalog.catalog import Catalog
 from compactor.catalog.requests import Answer, Request
 from compactor.errors import KeyfoldError, QuarantinedError, SnapshotError
-from compactor.maintenance import Upkeep
+from compactor.maintenance import Maintenance
 from compactor.model.record import TopicPartition
 from compactor.model.state import State
 from compactor.storage.base import Storage
@@ -26,10 +26,10 @@ RESTART: Final = "restart"
 _log = structlog.get_logger()
 
 
-class Answers:
+class RequestHandler:
     """Looks for requests in one connector's folder, and carries them out."""
 
-    def __init__(self, storage: Storage, catalog: Catalog, upkeep: Upkeep, clock: Clock) -> None:
+    def __init__(self, storage: Storage, catalog: Catalog, upkeep: Maintenance, clock: Clock) -> None:
         self._storage = storage
         self._catalog = catalog
         self._upkeep = upkeep

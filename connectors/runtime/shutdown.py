@@ -17,10 +17,10 @@ from connectors.clock import Clock
 from connectors.config.connector import ConnectorConfig
 from connectors.kafka import producers
 from connectors.kafka.client_settings import ClientSettings
-from connectors.runtime.breakable import Breakable
-from connectors.runtime.cancellation import Stop
-from connectors.runtime.components import Life
-from connectors.runtime.maintenance_thread import Background
+from connectors.runtime.breakable import CancellableJob
+from connectors.runtime.cancellation import StopToken
+from connectors.runtime.components import TaskComponents
+from connectors.runtime.maintenance_thread import MaintenanceThread
 
 POLL_SECONDS: Final = 0.1
 ABORT_S: Final = 3.0
@@ -29,17 +29,17 @@ ABORT_S: Final = 3.0
 _log = structlog.get_logger()
 
 
-class Ending:
+class Shutdown:
     """Ends what runs of one life, in the order that loses least."""
 
     def __init__(
         self,
-        life: Life,
-        background: Background,
+        life: TaskComponents,
+        background: MaintenanceThread,
         connector: ConnectorConfig,
         clients: ClientSettings,
         clock: Clock,
-        stop: Stop,
+        stop: StopToken,
     ) -> None:
         self._life = life
         self._background = background
@@ -61,7 +61,7 @@ class Ending:
                 return
             self._clock.wait(POLL_SECONDS, never)
 
-    def carry_out(self, step: Breakable, what: str) -> bool:
+    def carry_out(self, step: CancellableJob, what: str) -> bool:
         """Carries a step of `--once` out; False where a stop has ended it, or came before it. Raises its error.
 
         A publish may end within its time, as any micro-batch; everything else is broken off at once.

@@ -25,8 +25,8 @@ from connectors.config.worker import WorkerConfig
 from connectors.errors import NoConnectionError, SparkGoneError
 from connectors.progress.observer import Observer, Throttle
 from connectors.runtime import state
-from connectors.runtime.cancellation import Stop
-from connectors.runtime.connector_task import FENCE_CHECK_MS, Pipeline
+from connectors.runtime.cancellation import StopToken
+from connectors.runtime.connector_task import FENCE_CHECK_MS, ConnectorTask
 from connectors.runtime.desk import RUNNING, Desk
 from connectors.runtime.outage import Outage, brokers_answer
 from connectors.runtime.state import Backoff, ConnectorState, Status
@@ -69,13 +69,13 @@ class Supervisor:
         warn_of_readers(worker, connector.name)
         self._status = Status()
         self._thread = threading.Thread(target=lambda: None)
-        self._stop = Stop()
-        self._life = Stop()
+        self._stop = StopToken()
+        self._life = StopToken()
         self._again = threading.Event()
         self._once = False
         self._turn = threading.Lock()
         self._needs_operator = False
-        self._pipeline: Pipeline | None = None
+        self._pipeline: ConnectorTask | None = None
         self._catalog: Catalog | None = None
         self._began_ms: int | None = None
         self._requests_due = Throttle(clock, POLL_S)
@@ -147,7 +147,7 @@ class Supervisor:
     def _attempt(self, spark: SparkSession, *, once: bool) -> bool:
         """One life of the pipeline; True if it failed, or is to be followed by another."""
         life = self._begin()
-        pipeline = self._pipeline = Pipeline(spark, *self._made_of)
+        pipeline = self._pipeline = ConnectorTask(spark, *self._made_of)
         try:
             pipeline.run(life, once=once, known=None if self._catalog is None else self._catalog.state.catalog_id)
         except Exception as error:  # noqa: BLE001  # whatever it was, it ends this connector only
@@ -164,11 +164,11 @@ class Supervisor:
         self._show(state.stopped(self._status))
         return False
 
-    def _begin(self) -> Stop:
+    def _begin(self) -> StopToken:
         """Resets what belongs to one life and takes the lock; gives the Stop by which that life is told to end."""
         with self._turn:
             self._again.clear()
-            life = self._life = Stop()
+            life = self._life = StopToken()
             if self._stop.is_set():
                 life.ask(patient=self._stop.patient, break_at=self._stop.break_at)
         self.error = None

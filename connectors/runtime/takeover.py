@@ -19,7 +19,7 @@ from connectors.kafka.admin import Admin
 from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.probe import reach_all
 from connectors.runtime import deletion as removal
-from connectors.runtime.broker import KafkaGateway
+from connectors.runtime.broker import KafkaBroker
 from connectors.sinks.publisher import fence_all
 
 _log = structlog.get_logger()
@@ -35,7 +35,7 @@ class Owned(NamedTuple):
     """A connector that this process owns, as long as nobody else takes it over."""
 
     catalog: Catalog
-    gateway: KafkaGateway
+    gateway: KafkaBroker
 
 
 def take_over(
@@ -61,7 +61,7 @@ def take_over(
     hit("takeover.epoch")
     removal.refuse_begun(storage, connector.name)  # who deletes looks for our epoch after that file is written
     _fence(catalog, connector, clients, tasks_max, now_ms)
-    gateway = KafkaGateway(connector, clients, Admin(clients.admin()), storage)
+    gateway = KafkaBroker(connector, clients, Admin(clients.admin()), storage)
     found = gateway.discover(catalog.state)
     hit("takeover.topics")
     catalog.commit(lambda _: found, now_ms)

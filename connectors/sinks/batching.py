@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from compactor.model.partitioned import spans
 from compactor.model.record import TopicPartition, sizes
-from connectors.sinks.settings import Limits
+from connectors.sinks.settings import TransactionLimits
 
 
 class Piece(Struct, frozen=True, kw_only=True):
@@ -50,7 +50,9 @@ class Piece(Struct, frozen=True, kw_only=True):
         return replace(lower, last=False), upper
 
 
-def pieces(batches: Iterable[pa.RecordBatch], partitions: Sequence[TopicPartition], limits: Limits) -> Iterator[Piece]:
+def pieces(
+    batches: Iterable[pa.RecordBatch], partitions: Sequence[TopicPartition], limits: TransactionLimits
+) -> Iterator[Piece]:
     """All of `batches` (sorted by topic, partition, offset) in pieces, then an empty one per silent partition."""
     seen: set[TopicPartition] = set()
     held: Piece | None = None
@@ -91,7 +93,7 @@ def _gathered(found: Iterable[Piece], most: int, weight: Callable[[Piece], int])
 _EMPTY = pa.RecordBatch.from_pylist([], schema=pa.schema([pa.field("offset", pa.int64())]))
 
 
-def _cut(batches: Iterable[pa.RecordBatch], limits: Limits) -> Iterator[Piece]:
+def _cut(batches: Iterable[pa.RecordBatch], limits: TransactionLimits) -> Iterator[Piece]:
     for batch in batches:
         of_rows = sizes(batch)
         for tp, first, end in spans(batch):
@@ -101,7 +103,7 @@ def _cut(batches: Iterable[pa.RecordBatch], limits: Limits) -> Iterator[Piece]:
                 yield Piece(tp=tp, batch=batch.slice(first + start, stop - start), bytes=size, last=False)
 
 
-def _by_size(sums: Any, limits: Limits) -> Iterator[tuple[int, int]]:
+def _by_size(sums: Any, limits: TransactionLimits) -> Iterator[tuple[int, int]]:
     """Row ranges that keep both limits; a row that is larger than the limit is alone."""
     start = 0
     while start < len(sums):

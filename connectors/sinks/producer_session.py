@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from compactor.catalog.catalog import newest_epoch
 from compactor.errors import FencedError, KeyfoldError, PositionMovedError, PublishInterruptedError, StorageError
 from compactor.failpoints import hit
-from compactor.model.publish_plan import BucketPlan
+from compactor.model.publish_plan import PublishPlan
 from compactor.model.record import TopicPartition
 from compactor.storage.base import Storage
 from connectors.errors import PUBLISH_ANEW, OutputError, UnreachableError
@@ -33,7 +33,7 @@ from connectors.kafka.producers import (
 )
 from connectors.sinks import others
 from connectors.sinks.positions import AGAIN, moved, moved_by, read_positions
-from connectors.sinks.settings import Clients, Limits
+from connectors.sinks.settings import SinkClients, TransactionLimits
 
 _ABORT_S: Final = 2.0
 
@@ -42,7 +42,7 @@ class Bucket(Struct, frozen=True, kw_only=True):
     """What one plan is for: a connector's bucket, the plan it was given, and where the truth is."""
 
     connector: str
-    plan: BucketPlan
+    plan: PublishPlan
     storage: Storage
     output_ids: Mapping[str, str]
 
@@ -50,10 +50,10 @@ class Bucket(Struct, frozen=True, kw_only=True):
         return f"Connector {self.connector}, bucket {self.plan.bucket}"
 
 
-class Asking:
+class QueryClients:
     """The clients that only ask: one of each will do for any number of buckets of one process."""
 
-    def __init__(self, connector: str, clients: Clients) -> None:
+    def __init__(self, connector: str, clients: SinkClients) -> None:
         self.admin = Admin(clients.admin)
         self.member = groups.member(clients.admin, group_id(connector))
 
@@ -62,7 +62,7 @@ class Asking:
         self.member.close()
 
 
-class Session:
+class ProducerSession:
     """The producer of one bucket, for one publish task or, in the driver, from one publish to the next.
 
     It is opened again after a refused batch: librdkafka's sequence numbers go on behind it, and the broker
@@ -76,9 +76,9 @@ class Session:
     def __init__(
         self,
         bucket: Bucket,
-        clients: Clients,
-        limits: Limits,
-        asking: Asking,
+        clients: SinkClients,
+        limits: TransactionLimits,
+        asking: QueryClients,
         broken_off: Callable[[], bool] = lambda: False,
     ) -> None:
         self.bucket = bucket

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compactor.model.position import Position
-from compactor.model.publish_plan import BucketPlan, Sent
+from compactor.model.publish_plan import PublishPlan, PublishResult
 from compactor.model.record import TopicPartition
 from connectors.sinks.batching import Piece
 
@@ -34,16 +34,16 @@ class Tally(Struct, frozen=True):
 NOTHING: Final = Tally()
 
 
-class Ledger:
+class PublishProgress:
     """Changes only when a transaction is committed."""
 
-    def __init__(self, plan: BucketPlan, output_ids: Mapping[str, str]) -> None:
+    def __init__(self, plan: PublishPlan, output_ids: Mapping[str, str]) -> None:
         self._catalog_id = plan.catalog_id
         self._targets = {target.tp: target for target in plan.targets}
         self._output_ids = output_ids
         self.expected: dict[TopicPartition, int | None] = {tp: one.found for tp, one in self._targets.items()}
         self._sent = {
-            tp: Sent(
+            tp: PublishResult(
                 topic=tp.topic,
                 partition=tp.partition,
                 end=one.start,
@@ -66,7 +66,7 @@ class Ledger:
         """The output topic of `tp`."""
         return self._targets[tp].output
 
-    def sent(self) -> tuple[Sent, ...]:
+    def sent(self) -> tuple[PublishResult, ...]:
         """What has been committed for every partition of the plan."""
         return tuple(self._sent.values())
 
@@ -96,7 +96,7 @@ class Ledger:
             self._sent[tp] = _added(self._sent[tp], position, tallies.get(tp, NOTHING))
 
 
-def _added(sent: Sent, position: Position, tally: Tally) -> Sent:
+def _added(sent: PublishResult, position: Position, tally: Tally) -> PublishResult:
     return replace(
         sent,
         end=position.offset,

@@ -20,17 +20,17 @@ import pyarrow as pa
 from msgspec import Struct
 
 from compactor.errors import PublishInterruptedError
-from compactor.model.publish_plan import BucketPlan, Sent
+from compactor.model.publish_plan import PublishPlan, PublishResult
 from compactor.storage.base import Storage
 from connectors.errors import UnreachableError
 from connectors.kafka import producers
 from connectors.kafka.producers import QUEUE_BYTES
 from connectors.kafka.retry import Retry
 from connectors.sinks.batching import Piece, loads, pieces
-from connectors.sinks.producer_session import Asking, Bucket, Session
-from connectors.sinks.publish_progress import Ledger
+from connectors.sinks.producer_session import Bucket, ProducerSession, QueryClients
+from connectors.sinks.publish_progress import PublishProgress
 from connectors.sinks.refused_records import Verdicts, explained, send_all
-from connectors.sinks.settings import Clients, Limits, Rules
+from connectors.sinks.settings import SinkClients, TransactionLimits, WriteRules
 from connectors.sinks.transaction import Refused, Transaction
 
 if TYPE_CHECKING:
@@ -50,11 +50,11 @@ class ChangelogPublisher(Struct, frozen=True, kw_only=True):
     """
 
     connector: str
-    clients: Clients
+    clients: SinkClients
     storage: Storage
     output_ids: Mapping[str, str]
-    rules: Rules = Rules()
-    limits: Limits = Limits()
+    rules: WriteRules = WriteRules()
+    limits: TransactionLimits = TransactionLimits()
 
     @classmethod
     def of(
@@ -63,19 +63,21 @@ class ChangelogPublisher(Struct, frozen=True, kw_only=True):
         """The publisher of `connector`, to the output topics that the catalog knows."""
         return cls(
             connector=connector.name,
-            clients=Clients(producer=clients.producer(), admin=clients.admin()),
+            clients=SinkClients(producer=clients.producer(), admin=clients.admin()),
             storage=storage,
             output_ids=_output_ids(state),
-            rules=Rules(
+            rules=WriteRules(
                 source_headers=connector.output_source_headers_enable,
                 tolerate=connector.errors_tolerance == "all",
                 dead_letters=connector.dead_letter_topic,
                 context_headers=connector.dead_letter_context_headers,
             ),
-            limits=Limits(retry=Retry(connector.errors_retry_timeout_ms, connector.errors_retry_delay_max_ms)),
+            limits=TransactionLimits(
+                retry=Retry(connector.errors_retry_timeout_ms, connector.errors_retry_delay_max_ms)
+            ),
         )
 
-    def publish(self, plan: BucketPlan, records: Iterator[pa.RecordBatch]) -> Sequence[Sent]:
+    def publish(self, plan: PublishPlan, records: Iterator[pa.RecordBatch]) -> Sequence[PublishResult]:
         """Sends `records`, the survivors and rejected records of the plan's ranges by (topic, partition, offset).
 
         Afterwards the group's position of every target is its end. Raises FencedError, PositionMovedError,
@@ -84,30 +86,34 @@ class ChangelogPublisher(Struct, frozen=True, kw_only=True):
         """
         if not plan.targets:
             return ()
-        with closing(Asking(self.connector, self.clients)) as asking:
+        with closing(QueryClients(self.connector, self.clients)) as asking:
             return self.send(self.session(plan, asking), plan, records)
 
-    def session(self, plan: BucketPlan, asking: Asking, broken_off: Callable[[], bool] = lambda: False) -> Session:
+    def session(
+        self, plan: PublishPlan, asking: QueryClients, broken_off: Callable[[], bool] = lambda: False
+    ) -> ProducerSession:
         """A session for a plan, not open yet."""
-        return Session(self._bucket(plan), self.clients, self.limits, asking, broken_off)
+        return ProducerSession(self._bucket(plan), self.clients, self.limits, asking, broken_off)
 
-    def send(self, session: Session, plan: BucketPlan, records: Iterator[pa.RecordBatch]) -> Sequence[Sent]:
+    def send(
+        self, session: ProducerSession, plan: PublishPlan, records: Iterator[pa.RecordBatch]
+    ) -> Sequence[PublishResult]:
         """As `publish`, with a session of the plan's bucket that may have been open before."""
-        ledger = Ledger(plan, self.output_ids)
+        ledger = PublishProgress(plan, self.output_ids)
         transactions = _Transactions(self, session, ledger)
         transactions.begin(self._bucket(plan))
         for load in loads(pieces(records, ledger.partitions, self.limits), self.limits.transaction_bytes):
             send_all(load, transactions.send, transactions.single, transactions.reopen)
         return ledger.sent()
 
-    def _bucket(self, plan: BucketPlan) -> Bucket:
+    def _bucket(self, plan: PublishPlan) -> Bucket:
         return Bucket(connector=self.connector, plan=plan, storage=self.storage, output_ids=self.output_ids)
 
 
 class _Transactions:
     """The transactions of one plan, in one session."""
 
-    def __init__(self, publisher: ChangelogPublisher, session: Session, ledger: Ledger) -> None:
+    def __init__(self, publisher: ChangelogPublisher, session: ProducerSession, ledger: PublishProgress) -> None:
         self._session = session
         self._ledger = ledger
         self._transaction = Transaction(session, ledger, publisher.rules)

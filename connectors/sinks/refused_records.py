@@ -15,7 +15,7 @@ import structlog
 from compactor.model.record import TopicPartition
 from connectors.errors import RecordRefusedError, UnreachableError
 from connectors.sinks.batching import Piece
-from connectors.sinks.settings import Rules
+from connectors.sinks.settings import WriteRules
 from connectors.sinks.transaction import Refused
 
 _log = structlog.get_logger()
@@ -74,7 +74,7 @@ def smaller(group: Group) -> list[Group]:
 class Verdicts:
     """What happens to a record that is known to be refused: errors.tolerance decides."""
 
-    def __init__(self, connector: str, rules: Rules, refused: dict[TopicPartition, dict[int, str]]) -> None:
+    def __init__(self, connector: str, rules: WriteRules, refused: dict[TopicPartition, dict[int, str]]) -> None:
         self._connector = connector
         self._rules = rules
         self._refused = refused

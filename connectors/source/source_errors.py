@@ -40,7 +40,7 @@ class Standing(msgspec.Struct, frozen=True):
     log_end: int | None = None
 
 
-class Verdict(Enum):
+class TopicVerdict(Enum):
     """What to do about a range that does not move."""
 
     WAIT = auto()
@@ -50,23 +50,23 @@ class Verdict(Enum):
     LOST = auto()
 
 
-def judge(topic_id: str, position: int, hi: int, standing: Standing) -> Verdict:
+def judge(topic_id: str, position: int, hi: int, standing: Standing) -> TopicVerdict:
     """What became of the records [position, hi) of a partition of the topic `topic_id`."""
     if standing.topic_id is None:
-        return Verdict.DELETED
+        return TopicVerdict.DELETED
     if standing.topic_id != topic_id:
-        return Verdict.RECREATED
+        return TopicVerdict.RECREATED
     if standing.log_end is not None and standing.log_end < hi:
-        return Verdict.TRUNCATED
+        return TopicVerdict.TRUNCATED
     if standing.log_start is not None and standing.log_start > position:
-        return Verdict.LOST
-    return Verdict.WAIT
+        return TopicVerdict.LOST
+    return TopicVerdict.WAIT
 
 
 _About = TypeVar("_About", bound=ConnectorError)
 
 
-class Fault(Enum):
+class RangeFault(Enum):
     """What an error that librdkafka delivers in place of a record asks for."""
 
     WAIT = auto()
@@ -90,17 +90,17 @@ _REFUSED: Final = frozenset(("TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATIO
 _DAMAGED: Final = frozenset(("_BAD_MSG", "_BAD_COMPRESSION", "_NOT_IMPLEMENTED", "_UNSUPPORTED_FEATURE"))
 
 
-def classify(code: str) -> Fault:
+def classify(code: str) -> RangeFault:
     """What the librdkafka error name `code` asks for.
 
     DAMAGED ends the read at once: librdkafka goes on behind a batch that it cannot read, so its position
     would pass records that nobody has seen.
     """
     if code in _LOOK:
-        return Fault.LOOK
+        return RangeFault.LOOK
     if code in _REFUSED:
-        return Fault.REFUSED
-    return Fault.DAMAGED if code in _DAMAGED else Fault.WAIT
+        return RangeFault.REFUSED
+    return RangeFault.DAMAGED if code in _DAMAGED else RangeFault.WAIT
 
 
 def recreated(connector: str, topic: str, ours: str, theirs: str) -> SourceChangedError:

@@ -14,7 +14,7 @@ from compactor.clean.schedule import survey
 from compactor.clean.verdict import Reason
 from compactor.errors import FencedError, QuarantinedError, StorageError
 from compactor.failpoints import STEPS, VARIABLE, FailpointError
-from compactor.maintenance import Upkeep
+from compactor.maintenance import Maintenance
 from compactor.model.actions import CloseTopic
 from compactor.policy import CompactionPolicy, FoldPolicy
 from compactor.quarantine import quarantine
@@ -223,7 +223,7 @@ def test_scenario_23_quarantine_of_a_topic_that_goes(kept_of: KeptOf, tmp_path: 
     kept.publish()
     damage_page(kept, 0)
     kept.cleaner.fold(100)
-    upkeep = Upkeep(kept.cleaner, None, kept.counters, kept.isolation)  # type: ignore[arg-type]
+    upkeep = Maintenance(kept.cleaner, None, kept.counters, kept.isolation)  # type: ignore[arg-type]
     with pytest.raises(QuarantinedError):
         upkeep.check_whole()
     kept.catalog.commit(lambda _: [CloseTopic(topic="t", reason="deleted")], 200)

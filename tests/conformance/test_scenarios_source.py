@@ -21,7 +21,7 @@ from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.errors import DataLossError, SourceChangedError
 from connectors.progress.observer import NullObserver
 from connectors.runtime import connector_task as pipeline
-from connectors.runtime.cancellation import Stop
+from connectors.runtime.cancellation import StopToken
 from connectors.source.offsets import TopicOffsets
 from tests.conformance.feeder import Feeder
 from tests.conformance.reader import Rows
@@ -134,7 +134,9 @@ def once(place: Place, spark: SparkSession, ahead_ms: int = 0, **changes: Any) -
     config = place.config(**changes)
     counts: dict[str, int] = {}
     worker = load_worker(place.folder / "worker.json")
-    pipeline.Pipeline(spark, worker, config, Ahead(ahead_ms), NullObserver(), counts.update).run(Stop(), once=True)
+    pipeline.ConnectorTask(spark, worker, config, Ahead(ahead_ms), NullObserver(), counts.update).run(
+        StopToken(), once=True
+    )
     return counts
 
 

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from compactor.errors import StorageError
 from compactor.fold import in_memory as localfold
 from compactor.fold import on_spark as fold
-from compactor.runs.reader import Slice, between
+from compactor.runs.reader import OffsetRange, between
 from compactor.storage.local import LocalStorage
 from tests.support.engine import Row, ingested, log_of, new_state, read_all, row
 
@@ -33,7 +33,7 @@ def rows_of(seed: int, partitions: int, lo: int, hi: int) -> list[Row]:
     ]
 
 
-def files_of(storage: LocalStorage, slices: Sequence[Slice]) -> localfold.Files:
+def files_of(storage: LocalStorage, slices: Sequence[OffsetRange]) -> localfold.Files:
     found = localfold.load(storage, slices)
     assert found is not None
     return found

@@ -11,7 +11,7 @@ from compactor.storage.local import LocalStorage
 from tests.support.cleaning import Kept
 from tests.support.engine import row
 from tests.support.localspark import LocalSpark
-from tests.support.memory.broker import MemoryOutside
+from tests.support.memory.broker import MemoryBroker
 from tests.support.memory.storage import MemoryStorage
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def snapshots(folder: Path) -> Path:
     kept.ingest([row(0, offset, *pair) for offset, pair in enumerate(rows)])
     kept.publish()
     kept.cleaner.fold(0)
-    shelf, outside = LocalStorage(str(folder / "snapshots")), MemoryOutside(MemoryStorage())
+    shelf, outside = LocalStorage(str(folder / "snapshots")), MemoryBroker(MemoryStorage())
     assert Snapshots(kept.spark, kept.isolation, outside, kept.settings, shelf, frozenset).take(0)
     (folder / "snapshots/c").rename(folder / "snapshots/customers")
     return (folder / "snapshots/customers/t").rename(folder / "snapshots/customers/customers")

@@ -17,12 +17,12 @@ from compactor.quarantine import verify as inspection
 from compactor.quarantine.isolation import Isolation
 from compactor.settings import EngineSettings
 from compactor.snapshot import manifest, shelfowner, snapshot
-from compactor.snapshot.location import ShelfError
+from compactor.snapshot.location import SnapshotStorageError
 from compactor.snapshot.snapshots import Snapshots
 from compactor.storage.base import Storage
 from tests.support.catalogs import clean
 from tests.support.logs import run
-from tests.support.memory.broker import MemoryOutside
+from tests.support.memory.broker import MemoryBroker
 from tests.support.memory.storage import FailingStorage, MemoryStorage
 
 HOUR = 3_600_000
@@ -53,7 +53,7 @@ class World:
         """Another life."""
         isolation = Isolation(self.storage, self.catalog)
         settings = replace(SETTINGS, **changes)
-        begun = _Snapshots(cast("Any", self), isolation, MemoryOutside(self.storage), settings, self.place, frozenset)
+        begun = _Snapshots(cast("Any", self), isolation, MemoryBroker(self.storage), settings, self.place, frozenset)
         begun.begin()
         return begun
 
@@ -63,7 +63,7 @@ class World:
             return False
         try:
             return bool(self.snapshots.take(now_ms, asked=False))
-        except (ShelfError, SnapshotError) as error:
+        except (SnapshotStorageError, SnapshotError) as error:
             self.snapshots.failed(error, now_ms)
             return False
 

@@ -36,7 +36,7 @@ class MemoryTopic(Struct, kw_only=True):
         return None if self.output is None else f"id-{self.output}"
 
 
-class MemoryOutside:
+class MemoryBroker:
     """An Outside of one connector, whose folder is `connector` (None: nobody else can own it).
 
     `storage` keeps the output and the positions. `most_records` is the size of a transaction; `fault` is what the next

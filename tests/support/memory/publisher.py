@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from compactor.catalog.catalog import newest_epoch
 from compactor.errors import FencedError, OutcomeUnknownError, PositionMovedError, PublishInterruptedError
 from compactor.model.position import Position
-from compactor.model.publish_plan import BucketPlan, Sent, Target
+from compactor.model.publish_plan import PublishPlan, PublishResult, PublishTarget
 from compactor.model.record import TopicPartition
 from compactor.storage.base import Storage
 from tests.support.memory.journal import Entry, Event, Held, Journal, Output, OutputRecord, output_record
@@ -68,7 +68,7 @@ class MemoryPublisher(Struct, frozen=True, kw_only=True):
     most_records: int = EVERYTHING
     fault: Fault | None = None
 
-    def publish(self, plan: BucketPlan, records: Iterator[pa.RecordBatch]) -> Sequence[Sent]:
+    def publish(self, plan: PublishPlan, records: Iterator[pa.RecordBatch]) -> Sequence[PublishResult]:
         """See Publisher. Raises FencedError, PositionMovedError, PublishInterruptedError, OutcomeUnknownError."""
         rows = [row for batch in records for row in batch.to_pylist()]
         task = _Task(self, plan)
@@ -94,7 +94,7 @@ class _Transaction(NamedTuple):
         return sum(one.tp == tp for one in self.records), sum(one.tp == tp for one in self.letters)
 
 
-def _transactions(plan: BucketPlan, rows: Rows, most: int) -> Iterator[_Transaction]:
+def _transactions(plan: PublishPlan, rows: Rows, most: int) -> Iterator[_Transaction]:
     """`rows` (record.RUN, by partition and offset) in transactions of at most `most`.
 
     A partition's last one commits the target's end, an earlier one the offset behind its own last record; partitions
@@ -116,7 +116,7 @@ def _transactions(plan: BucketPlan, rows: Rows, most: int) -> Iterator[_Transact
 class _Task:
     """One call of a publisher: one producer. `sent` is what it has committed for each target."""
 
-    def __init__(self, publisher: MemoryPublisher, plan: BucketPlan) -> None:
+    def __init__(self, publisher: MemoryPublisher, plan: PublishPlan) -> None:
         self.sent = {target.tp: _nothing(target) for target in plan.targets}
         self._publisher = publisher
         self._plan = plan
@@ -177,10 +177,10 @@ class _Task:
             positions=tuple(Held(*target.tp, self._position(target)) for target in self._moved(transaction)),
         )
 
-    def _moved(self, transaction: _Transaction) -> list[Target]:
+    def _moved(self, transaction: _Transaction) -> list[PublishTarget]:
         return [target for target in self._plan.targets if target.tp in transaction.offsets]
 
-    def _position(self, target: Target) -> Position:
+    def _position(self, target: PublishTarget) -> Position:
         sent = self.sent[target.tp]
         return Position(
             offset=sent.end,
@@ -190,7 +190,7 @@ class _Task:
             fold_end=target.end if sent.end < target.end else None,
         )
 
-    def _after(self, tp: TopicPartition, high_watermark: int, transaction: _Transaction) -> Sent:
+    def _after(self, tp: TopicPartition, high_watermark: int, transaction: _Transaction) -> PublishResult:
         """What will be sent of `tp` after `transaction`, whose first record goes to `high_watermark`."""
         sent, (records, letters) = self.sent[tp], transaction.counts(tp)
         return replace(
@@ -207,5 +207,7 @@ def _tp(row: Mapping[str, Any]) -> TopicPartition:
     return TopicPartition(row["topic"], row["partition"])
 
 
-def _nothing(target: Target) -> Sent:
-    return Sent(topic=target.topic, partition=target.partition, end=target.start, output_offset=target.output_offset)
+def _nothing(target: PublishTarget) -> PublishResult:
+    return PublishResult(
+        topic=target.topic, partition=target.partition, end=target.start, output_offset=target.output_offset
+    )

@@ -15,7 +15,7 @@ from compactor.clean.cleaner import Cleaner
 from compactor.engine import Engine
 from compactor.errors import FencedError, OutcomeUnknownError, PositionMovedError, PublishInterruptedError
 from compactor.failpoints import FailpointError
-from compactor.maintenance import Upkeep
+from compactor.maintenance import Maintenance
 from compactor.model.actions import SetBuckets
 from compactor.model.log import PartitionLog
 from compactor.model.position import Position
@@ -27,7 +27,7 @@ from compactor.storage.local import LocalStorage
 from tests.support.engine import source_frame
 from tests.support.localframe import LocalFrame
 from tests.support.localspark import LocalSpark
-from tests.support.memory.broker import MemoryOutside
+from tests.support.memory.broker import MemoryBroker
 from tests.support.memory.storage import Clock
 from tests.support.oracle import steps, ways
 from tests.support.oracle.source import Source
@@ -59,7 +59,7 @@ class Life(NamedTuple):
     settings: Settings
     catalog: Catalog
     engine: Engine
-    upkeep: Upkeep
+    upkeep: Maintenance
 
 
 class _Strict(Isolation):
@@ -81,7 +81,7 @@ class World:
         self.clock = Clock(BASE_MS)
         self.storage = LocalStorage(str(folder / "store" / CONNECTOR))
         self.shelf = LocalStorage(str(folder / "shelf"))
-        self.outside = MemoryOutside(LocalStorage(str(folder / "outside")), self.storage)
+        self.outside = MemoryBroker(LocalStorage(str(folder / "outside")), self.storage)
         self.settings: dict[int, Settings] = {}
         self.tampered: set[TopicPartition] = set()
         self.times = {BASE_MS}
@@ -206,7 +206,7 @@ class World:
         engine = Engine(self._spark, self.storage, catalog, self.outside, told, isolation)
         snapshots = Snapshots(self._spark, isolation, self.outside, told, self.shelf, engine.uncertain)
         cleaner = Cleaner(self._spark, isolation, told, engine.counters, engine.uncertain)
-        upkeep = Upkeep(cleaner, snapshots, engine.counters, isolation)
+        upkeep = Maintenance(cleaner, snapshots, engine.counters, isolation)
         upkeep.settle()
         return Life(settings, catalog, engine, upkeep)
 

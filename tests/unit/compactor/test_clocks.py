@@ -9,12 +9,12 @@ import structlog
 from compactor.clocks import Clocks
 from compactor.metrics import Counters
 from compactor.model import record
-from compactor.runs.file_stats import FUTURE_MS, Part, joined, parts_of
+from compactor.runs.file_stats import FUTURE_MS, FileStats, joined, parts_of
 
 ARRIVED = 1_000_000
 
 
-def _part(*timestamps: int, first: int = 0, arrived_ms: int | None = ARRIVED) -> Part:
+def _part(*timestamps: int, first: int = 0, arrived_ms: int | None = ARRIVED) -> FileStats:
     rows = [
         {"topic": "t", "partition": 3, "offset": first + at, "timestamp": stamp, "timestamp_type": 0, "key": b"k"}
         for at, stamp in enumerate(timestamps)

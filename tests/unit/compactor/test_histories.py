@@ -14,7 +14,7 @@ import pytest
 
 from compactor.fold import in_memory as localfold
 from compactor.fold import two_pass as twopass
-from compactor.fold.keyclasses import KeyClass
+from compactor.fold.keyclasses import HashPartition
 from tests.support import localspark
 from tests.support.oracle import runs
 from tests.support.oracle.histories import WAYS, history
@@ -51,7 +51,7 @@ def test_each_way_of_folding_is_taken(way: Way) -> None:
         for place, name, mark in (
             (localfold, "latest", Way.MEMORY),
             (twopass, "last", Way.PASSES),
-            (KeyClass, "halves", Way.CLASSES),
+            (HashPartition, "halves", Way.CLASSES),
             (localspark, "_latest", Way.SPARK),
         ):
             stack.enter_context(mock.patch.object(place, name, _marking(getattr(place, name), taken, mark)))

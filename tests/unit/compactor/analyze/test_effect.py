@@ -1,14 +1,14 @@
 from __future__ import annotations
 
 from compactor.analyze.effect import Amount, Effect, PartitionAnalysis, Survivors, by_topic, outcome, total
-from compactor.analyze.preview import Census, Count, outlook
+from compactor.analyze.preview import Count, RangeCounts, outlook
 from compactor.policy import FOREVER, CompactionPolicy
 from compactor.settings import EngineSettings
 from tests.support.logs import base, log, run
 
 NOW = 10_000
 LOG = log(run(10, 20, 90, arrived=NOW), run(20, 30, 50, arrived=NOW), clean=base(10, 40), published=20, folded_ms=1)
-CENSUS = Census(
+CENSUS = RangeCounts(
     (0, 10, 20, 30),
     (
         Count(records=4, bytes=40),

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from compactor.analyze.preview import Census, Count, Hold, Outlook, cuts, outlook, settled
+from compactor.analyze.preview import Count, FoldPreview, Hold, RangeCounts, cuts, outlook, settled
 from compactor.clean.log_to_clean import dirt
 from compactor.model.log import PartitionLog
 from compactor.policy import CompactionPolicy
@@ -25,7 +25,7 @@ def seen(
     young: int | None = None,
     closed: bool = False,
     bootstrap: bool = True,
-) -> Outlook:
+) -> FoldPreview:
     settings = EngineSettings(connector="c", policy=policy, bootstrap_fold=bootstrap)
     first_young: Callable[[int], int | None] = lambda _: young  # noqa: E731 - a stand-in of one line
     return outlook(one, settings, NOW, closed=closed, first_young=first_young)
@@ -95,7 +95,7 @@ def _count(records: int, oldest_ms: int | None = None) -> Count:
 
 def test_a_census_adds_up_neighbours() -> None:
     """Between any two cuts; nothing where they are equal; the oldest of all."""
-    census = Census((0, 5, 7, 9), (_count(1, 30), _count(2), _count(4, 20)))
+    census = RangeCounts((0, 5, 7, 9), (_count(1, 30), _count(2), _count(4, 20)))
     assert census.between(0, 9) == _count(7, 20)
     assert census.between(5, 7) == _count(2)
     assert census.between(7, 7) == Count()
@@ -104,7 +104,7 @@ def test_a_census_adds_up_neighbours() -> None:
 def test_a_run_across_published_is_counted_in_two() -> None:
     """Its dirt is that of the two parts, each by its own figures: not a byte is split in proportion."""
     one = log(run(5, 20, 100, arrived=50), clean=base(5, 40), published=15)
-    census = Census((0, 5, 15, 20), (_count(4), _count(3, 7), _count(6, 60)))
+    census = RangeCounts((0, 5, 15, 20), (_count(4), _count(3, 7), _count(6, 60)))
     found = dirt(settled(one, census))
     assert (dirt(one).unsure, found.unsure) == (100, 0)
     assert (found.base, found.head, found.records, found.held, found.oldest_ms) == (40, 30, 3, 60, 7)
@@ -113,5 +113,5 @@ def test_a_run_across_published_is_counted_in_two() -> None:
 def test_a_part_without_records_is_no_file() -> None:
     """A run of which nothing lies below published has no dirt there."""
     one = log(run(0, 10, 100, arrived=50), published=5)
-    found = dirt(settled(one, Census((0, 5, 10), (Count(), _count(9)))))
+    found = dirt(settled(one, RangeCounts((0, 5, 10), (Count(), _count(9)))))
     assert (found.head, found.unsure, found.held, found.oldest_ms) == (0, 0, 90, None)

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from compactor.clean.decision import verdict, worthwhile
 from compactor.clean.log_to_clean import dirt
-from compactor.clean.verdict import Reason, Verdict, moment
+from compactor.clean.verdict import CleaningDecision, Reason, moment
 from compactor.model.log import PartitionLog
 from compactor.policy import CompactionPolicy, FoldPolicy
 from tests.support.logs import DAY, HOUR, base, log, run
@@ -22,7 +22,9 @@ DIRTY = log(run(0, 10, 5, arrived=T0 + HOUR, oldest=T0))
 STAMPED = base(10, 9, tombstones=1, horizons=1, next_horizon=T0 + 2 * DAY)
 
 
-def judge(kept: PartitionLog, now_ms: int = T0, policy: CompactionPolicy = POLICY, fold: FoldPolicy = FOLD) -> Verdict:
+def judge(
+    kept: PartitionLog, now_ms: int = T0, policy: CompactionPolicy = POLICY, fold: FoldPolicy = FOLD
+) -> CleaningDecision:
     return verdict(kept, policy, fold, now_ms)
 
 
@@ -228,7 +230,7 @@ TEXTS = [
 @pytest.mark.parametrize(
     ("found", "says"), TEXTS, ids=lambda value: "" if isinstance(value, str) else value.reason.name
 )
-def test_every_verdict_is_a_sentence(found: Verdict, says: str) -> None:
+def test_every_verdict_is_a_sentence(found: CleaningDecision, says: str) -> None:
     """Who asks why a log is or is not folded reads it in words, with the figures."""
     assert says in found.text
 
@@ -236,7 +238,7 @@ def test_every_verdict_is_a_sentence(found: Verdict, says: str) -> None:
 @pytest.mark.parametrize("reason", list(Reason))
 def test_no_reason_is_without_words(reason: Reason) -> None:
     """Each reason has its sentence, whatever is known of the log."""
-    assert Verdict(tp=log().tp, reason=reason, fault="x").text.startswith(("Due", "Not "))
+    assert CleaningDecision(tp=log().tp, reason=reason, fault="x").text.startswith(("Due", "Not "))
 
 
 @pytest.mark.parametrize(("at", "text"), [(None, "never"), (2**63 - 1, "never"), (0, "1970-01-01T00:00:00Z")])
@@ -280,6 +282,6 @@ def test_an_overdue_log_waits_since_its_oldest_record_was_too_old() -> None:
 def test_a_log_that_may_not_be_folded_is_still_described() -> None:
     """Its dirt and the limit are shown beside why it is left alone."""
     found = verdict(DIRTY, POLICY, FOLD, T0, Reason.BUSY)
-    assert found == Verdict(tp=DIRTY.tp, reason=Reason.BUSY, dirt=dirt(DIRTY), limit=0.5)
+    assert found == CleaningDecision(tp=DIRTY.tp, reason=Reason.BUSY, dirt=dirt(DIRTY), limit=0.5)
     broken = replace(DIRTY, clean_end=7)
     assert judge(broken).tp == broken.tp

@@ -5,63 +5,68 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from compactor.clean.log_to_clean import Dirt, across_bounds, aged_from, dirt
+from compactor.clean.log_to_clean import LogToClean, across_bounds, aged_from, dirt
 from compactor.model.log import PartitionLog, clean
 from tests.support.logs import base, file, log, run
 
 CASES = [
-    pytest.param(log(run(0, 10, 100)), Dirt(head=100, records=10, oldest_ms=0), 1.0, id="no base: all is dirty"),
+    pytest.param(log(run(0, 10, 100)), LogToClean(head=100, records=10, oldest_ms=0), 1.0, id="no base: all is dirty"),
     pytest.param(
         log(run(20, 30, 20), run(30, 40, 20), clean=base(20, 40)),
-        Dirt(base=40, head=40, records=20, oldest_ms=0),
+        LogToClean(base=40, head=40, records=20, oldest_ms=0),
         0.5,
         id="rule 14, testLogToClean: what is not published would be left out, here nothing",
     ),
     pytest.param(
         log(run(20, 30, 10), run(30, 40, 10), run(40, 50, 7), run(50, 60, 8), clean=base(20, 20), published=40),
-        Dirt(base=20, head=20, held=15, records=20, oldest_ms=0),
+        LogToClean(base=20, head=20, held=15, records=20, oldest_ms=0),
         0.5,
         id="rule 15, testLogToCleanWithUncleanableSection: clean 2, cleanable 2, held 2 on neither side",
     ),
     pytest.param(
         log(run(20, 30, [file(20, 24, 5), file(26, 29, 4)]), clean=base(20, 20), published=26, end=30),
-        Dirt(base=20, head=5, held=4, records=5, unsure_oldest_ms=0),
+        LogToClean(base=20, head=5, held=4, records=5, unsure_oldest_ms=0),
         0.2,
         id="files of one run on both sides of published are exact",
     ),
     pytest.param(
         log(run(20, 30, 10), run(30, 40, 60), clean=base(20, 20), published=39),
-        Dirt(base=20, head=10, unsure=60, records=10, unsure_records=10, oldest_ms=0, unsure_oldest_ms=0),
+        LogToClean(base=20, head=10, unsure=60, records=10, unsure_records=10, oldest_ms=0, unsure_oldest_ms=0),
         1 / 3,
         id="a file across published is never counted in proportion",
     ),
     pytest.param(
         log(run(20, 30, [file(20, 23, 6)]), clean=base(20, 20), published=25, end=30),
-        Dirt(base=20, head=6, records=4, oldest_ms=0),
+        LogToClean(base=20, head=6, records=4, oldest_ms=0),
         6 / 26,
         id="a run across published whose records are all below it is exact",
     ),
     pytest.param(
         replace(log(run(0, 10, 100), published=5), start=5, clean_end=5, runs=(run(5, 10, [file(0, 9, 100)]),)),
-        Dirt(held=100),
+        LogToClean(held=100),
         0.0,
         id="testLogStartOffsetLargerThanActiveSegmentBaseOffset: nothing to clean",
     ),
     pytest.param(
         log(run(5, 10, [file(0, 9, 100)]), clean=base(5, 5), published=5, end=10),
-        Dirt(base=5, held=100),
+        LogToClean(base=5, held=100),
         0.0,
         id="testDirtyOffsetLargerThanActiveSegmentBaseOffset: nothing to clean, no crash",
     ),
-    pytest.param(log(), Dirt(), 0.0, id="rule 26: an empty log has no ratio"),
+    pytest.param(log(), LogToClean(), 0.0, id="rule 26: an empty log has no ratio"),
     pytest.param(
-        log(run(0, 1, 0)), Dirt(records=1, oldest_ms=0), 0.0, id="a record of no bytes is dirty and counts no byte"
+        log(run(0, 1, 0)),
+        LogToClean(records=1, oldest_ms=0),
+        0.0,
+        id="a record of no bytes is dirty and counts no byte",
     ),
 ]
 
 
 @pytest.mark.parametrize(("kept", "expected", "ratio"), CASES)
-def test_bytes_count_on_the_side_where_all_of_a_file_lies(kept: PartitionLog, expected: Dirt, ratio: float) -> None:
+def test_bytes_count_on_the_side_where_all_of_a_file_lies(
+    kept: PartitionLog, expected: LogToClean, ratio: float
+) -> None:
     """The head is what is foldable and not clean; what is above published counts on neither side."""
     assert dirt(kept) == expected
     assert dirt(kept).ratio == ratio
@@ -71,7 +76,7 @@ def test_bounds_of_the_ratio_enclose_what_is_unsure() -> None:
     """Where a file lies across published, the ratio is between `ratio` and `most`, and the cost counts all of it."""
     found = dirt(log(run(0, 10, 60), run(10, 20, 30), clean=None, published=15))
     assert (found.ratio, found.most, found.cost) == (1.0, 1.0, 90)
-    found = Dirt(base=100, head=0, unsure=100)
+    found = LogToClean(base=100, head=0, unsure=100)
     assert (found.ratio, found.most, found.cost) == (0.0, 0.5, 200)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from compactor.clean.record_filter import Keep
+from compactor.clean.record_filter import RecordFilter
 from compactor.fold.on_spark import LOG, SCAN
 from tests.support.engine import Row, row
 
@@ -29,14 +29,14 @@ ALL = rows(
 @pytest.mark.parametrize(
     ("keep", "expected"),
     [
-        (Keep(by_key=False), {0: None, 1: None, 2: None, 3: None, 4: 50, 5: 51, 6: None}),
-        (Keep(), {0: None, 3: None, 4: 50, 5: 51, 6: None}),
-        (Keep(horizons=(70, 80), now_ms=50), {0: None, 3: 70, 5: 51, 6: 80}),
-        (Keep(horizons=(70, 80), now_ms=49), {0: None, 3: 70, 4: 50, 5: 51, 6: 80}),
+        (RecordFilter(by_key=False), {0: None, 1: None, 2: None, 3: None, 4: 50, 5: 51, 6: None}),
+        (RecordFilter(), {0: None, 3: None, 4: 50, 5: 51, 6: None}),
+        (RecordFilter(horizons=(70, 80), now_ms=50), {0: None, 3: 70, 5: 51, 6: 80}),
+        (RecordFilter(horizons=(70, 80), now_ms=49), {0: None, 3: 70, 4: 50, 5: 51, 6: 80}),
     ],
     ids=["raw copy", "merge", "full fold", "full fold, a ms before"],
 )
-def test_what_is_kept_of_a_batch(keep: Keep, expected: dict[int, int | None]) -> None:
+def test_what_is_kept_of_a_batch(keep: RecordFilter, expected: dict[int, int | None]) -> None:
     """By offset, with its horizon: none without a key or that was rejected, no tombstone whose time is over."""
     found = keep.of_batch(ALL)
     assert dict(zip(found["offset"].to_pylist(), found["delete_horizon"].to_pylist(), strict=True)) == expected
@@ -45,5 +45,5 @@ def test_what_is_kept_of_a_batch(keep: Keep, expected: dict[int, int | None]) ->
 
 def test_some_logs_alone_are_numbered_anew() -> None:
     """Each has the horizon that it had by its old number; without any there are none for some either."""
-    assert Keep(horizons=(70, 80, 90), now_ms=5).of([2, 0]) == Keep(horizons=(90, 70), now_ms=5)
-    assert Keep().of([1]) == Keep()
+    assert RecordFilter(horizons=(70, 80, 90), now_ms=5).of([2, 0]) == RecordFilter(horizons=(90, 70), now_ms=5)
+    assert RecordFilter().of([1]) == RecordFilter()

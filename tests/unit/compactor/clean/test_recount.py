@@ -11,7 +11,7 @@ from compactor.clean.log_to_clean import across_bounds, dirt
 from compactor.clean.recount import restated
 from compactor.fold import in_memory as localfold
 from compactor.fold import two_pass as twopass
-from compactor.fold.memory_budget import KeyRoom
+from compactor.fold.memory_budget import OffsetMapBudget
 from compactor.fold.two_pass import Logs
 from compactor.ingest.micro_batch import level0
 from compactor.model import record
@@ -19,7 +19,7 @@ from compactor.model.actions import AddPartition, Append, Publish
 from compactor.model.log import empty
 from compactor.model.record import TopicPartition
 from compactor.model.state import State, apply
-from compactor.runs.reader import Slice, whole
+from compactor.runs.reader import OffsetRange, whole
 from compactor.runs.readwants import of_file
 from compactor.runs.scan import in_order, wide_wants
 from compactor.runs.writer import RunTarget, write
@@ -71,7 +71,7 @@ def test_what_an_overlap_has_brought_twice_is_read_once_after_a_recount(tmp_path
     part = whole(log_of(apply(state, [restated(storage, log_of(state), across)])))
     logs = Logs(storage=storage, slices=[part], paths=in_order([part]) or ())
     files = localfold.load(storage, [part])
-    folded = twopass.latest(storage, [part], KeyRoom(100, 10_000))
+    folded = twopass.latest(storage, [part], OffsetMapBudget(100, 10_000))
     assert files is not None
     assert folded is not None
     assert _offsets(twopass.every(logs)) == [*range(8)]
@@ -84,7 +84,7 @@ def _offsets(batches: Iterable[pa.RecordBatch]) -> list[int]:
     return [offset for batch in batches for offset in batch["offset"].to_pylist()]
 
 
-def _wide(storage: LocalStorage, part: Slice) -> list[int]:
+def _wide(storage: LocalStorage, part: OffsetRange) -> list[int]:
     """The offsets that Spark's fold reads of `part`."""
     found: list[int] = []
     for path, wants in wide_wants([part]).items():

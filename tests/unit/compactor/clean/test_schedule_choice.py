@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from compactor.clean.log_to_clean import Dirt
+from compactor.clean.log_to_clean import LogToClean
 from compactor.clean.schedule import choose, publishable, survey
-from compactor.clean.verdict import Kind, Reason, Verdict
+from compactor.clean.verdict import CleaningDecision, Kind, Reason
 from compactor.model.log import PartitionLog
 from compactor.model.record import TopicPartition
 from compactor.policy import CompactionPolicy, FoldPolicy
@@ -59,12 +59,12 @@ def test_a_log_that_cannot_be_judged_stops_no_other() -> None:
     assert [verdict.tp for verdict in choose(found, None, 0).picked] == [part(1)]
 
 
-def late(number: int, due_ms: int, size: int = 1) -> Verdict:
-    return Verdict(tp=part(number), reason=Reason.OVERDUE, dirt=Dirt(head=size), due_ms=due_ms)
+def late(number: int, due_ms: int, size: int = 1) -> CleaningDecision:
+    return CleaningDecision(tp=part(number), reason=Reason.OVERDUE, dirt=LogToClean(head=size), due_ms=due_ms)
 
 
-def filthy(number: int, head: int, clean: int = 0) -> Verdict:
-    return Verdict(tp=part(number), reason=Reason.DIRTY, dirt=Dirt(base=clean, head=head))
+def filthy(number: int, head: int, clean: int = 0) -> CleaningDecision:
+    return CleaningDecision(tp=part(number), reason=Reason.DIRTY, dirt=LogToClean(base=clean, head=head))
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def filthy(number: int, head: int, clean: int = 0) -> Verdict:
     ],
 )
 def test_overdue_and_filthiest_alternate(
-    due: Sequence[Verdict], last: Kind | None, budget: int, expected: Sequence[int], next_last: Kind | None
+    due: Sequence[CleaningDecision], last: Kind | None, budget: int, expected: Sequence[int], next_last: Kind | None
 ) -> None:
     """Each kind has its turn, within a job and from job to job; ties are settled by topic and partition."""
     choice = choose(due, last, budget)

@@ -5,13 +5,13 @@ import pytest
 from compactor.fold.bunches import Bunch, bunches
 from compactor.model.log import Run, RunFile
 from compactor.model.record import TopicPartition
-from compactor.runs.reader import Slice
+from compactor.runs.reader import OffsetRange
 
 MIB = 1 << 20
 MANY = 10**6
 
 
-def part(number: int, *files: tuple[str, int], records: int = 1) -> Slice:
+def part(number: int, *files: tuple[str, int], records: int = 1) -> OffsetRange:
     """A slice of 100 offsets in each of `files`: (path, MiB of this log's records). Every file is of 10 MiB."""
     runs = tuple(
         Run(start=n * 100, end=n * 100 + 100, level=0, records=records, bytes=size * MIB, files=(
@@ -20,7 +20,7 @@ def part(number: int, *files: tuple[str, int], records: int = 1) -> Slice:
         ))
         for n, (path, size) in enumerate(files)
     )  # fmt: skip
-    return Slice(tp=TopicPartition("t", number), start=0, end=100 * len(files), runs=runs)
+    return OffsetRange(tp=TopicPartition("t", number), start=0, end=100 * len(files), runs=runs)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def part(number: int, *files: tuple[str, int], records: int = 1) -> Slice:
     ],
 )
 def test_which_logs_a_task_rewrites(
-    slices: list[Slice], expected: list[tuple[tuple[int, ...], tuple[str, ...]]]
+    slices: list[OffsetRange], expected: list[tuple[tuple[int, ...], tuple[str, ...]]]
 ) -> None:
     """With 8 MiB to a task: whole logs, and every file before those with later offsets of the same log."""
     found = bunches(slices, 8 * MIB, cores=64, most_records=MANY)

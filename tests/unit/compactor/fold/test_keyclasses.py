@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from compactor.fold import keyclasses
-from compactor.fold.keyclasses import KeyClass, hashes_of
+from compactor.fold.keyclasses import HashPartition, hashes_of
 
 
 def test_a_keys_hash_is_the_same_wherever_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,7 +22,7 @@ def test_a_keys_hash_is_the_same_wherever_it_stands(monkeypatch: pytest.MonkeyPa
 def test_halves_have_every_key_and_none_in_common() -> None:
     """However often a class is halved: what is in one is in no other."""
     hashes = hashes_of(pa.array([b"%d" % at for at in range(1_000)]))
-    classes = [KeyClass()]
+    classes = [HashPartition()]
     for _ in range(3):
         classes = [half for one in classes for half in one.halves()]
     found = [row for one in classes for row, own in enumerate(one.among(hashes).to_pylist()) if own]

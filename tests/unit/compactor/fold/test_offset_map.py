@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compactor.fold import offset_map as lastkeys
-from compactor.fold.memory_budget import KeyRoom
+from compactor.fold.memory_budget import OffsetMapBudget
 from compactor.fold.offset_map import last_of_keys
 from compactor.fold.on_spark import LOG
 from compactor.fold.spilled import Spilled
@@ -31,7 +31,7 @@ def test_a_row_is_kept_if_it_is_the_last_of_its_key(found: list[Rec], step: int,
     """However few keys are held, and however often they are folded in between; every rejected row is."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lastkeys, "_ROWS", fold_at)
-        kept = last_of_keys(batches(found, step), KeyRoom(most, 1_000_000))
+        kept = last_of_keys(batches(found, step), OffsetMapBudget(most, 1_000_000))
     last = {(log, key): row for row, (log, key, odd) in enumerate(found) if not odd}
     odd = [row for row, one in enumerate(found) if one[2]]
     assert kept is not None
@@ -39,8 +39,8 @@ def test_a_row_is_kept_if_it_is_the_last_of_its_key(found: list[Rec], step: int,
     assert rows_of(kept) == sorted([*last.values(), *odd])
 
 
-@pytest.mark.parametrize("room", [KeyRoom(20, 1_000), KeyRoom(1_000_000, 150)], ids=["keys", "bytes"])
-def test_more_keys_than_are_held_go_to_disk(room: KeyRoom, spills: list[Counted]) -> None:
+@pytest.mark.parametrize("room", [OffsetMapBudget(20, 1_000), OffsetMapBudget(1_000_000, 150)], ids=["keys", "bytes"])
+def test_more_keys_than_are_held_go_to_disk(room: OffsetMapBudget, spills: list[Counted]) -> None:
     """By number or by bytes; keys that come again and again are never too many."""
     few = last_of_keys(batches([(0, b"%d" % (at % 5), False) for at in range(400)], 3), room)
     assert few is not None
@@ -55,7 +55,7 @@ def test_more_keys_than_are_held_go_to_disk(room: KeyRoom, spills: list[Counted]
 def test_no_number_of_keys_is_too_large(spills: list[Counted]) -> None:
     """Two hundred times as many as are held: a row is on disk a few times, not once for each class."""
     count = 4_000
-    found = last_of_keys(batches([(0, b"%d" % at, False) for at in range(count)], 1_000), KeyRoom(20, 1 << 20))
+    found = last_of_keys(batches([(0, b"%d" % at, False) for at in range(count)], 1_000), OffsetMapBudget(20, 1 << 20))
     assert found is not None
     assert found.true_count == len(found) == count
     assert found.nbytes == count // 8
@@ -65,7 +65,7 @@ def test_no_number_of_keys_is_too_large(spills: list[Counted]) -> None:
 
 def test_keys_that_no_class_can_hold_are_told(spills: list[Counted]) -> None:
     """A key that is larger than all that may be held is in some class, however many there are."""
-    assert last_of_keys(batches([(0, b"a" * 2_000, False)], 1), KeyRoom(20, 1_000)) is None
+    assert last_of_keys(batches([(0, b"a" * 2_000, False)], 1), OffsetMapBudget(20, 1_000)) is None
     assert len(spills) == 16
     assert all(one.closed for one in spills)
 

@@ -5,12 +5,12 @@ import pytest
 from compactor.fold.task_split import Share, shares, task_bytes
 from compactor.model.log import Run, RunFile
 from compactor.model.record import TopicPartition
-from compactor.runs.reader import Slice
+from compactor.runs.reader import OffsetRange
 
 MIB = 1 << 20
 
 
-def part(number: int, *sizes: int) -> Slice:
+def part(number: int, *sizes: int) -> OffsetRange:
     """A slice whose files hold 100 offsets and `sizes` MiB each."""
     runs = tuple(
         Run(start=n * 100, end=n * 100 + 100, level=0, records=1, bytes=size * MIB, files=(
@@ -18,7 +18,7 @@ def part(number: int, *sizes: int) -> Slice:
         ))
         for n, size in enumerate(sizes)
     )  # fmt: skip
-    return Slice(tp=TopicPartition("t", number), start=0, end=100 * len(sizes), runs=runs)
+    return OffsetRange(tp=TopicPartition("t", number), start=0, end=100 * len(sizes), runs=runs)
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def part(number: int, *sizes: int) -> Slice:
     ],
 )
 def test_small_logs_share_a_task_and_large_ones_are_cut(
-    slices: list[Slice], expected: list[tuple[int, int, int]]
+    slices: list[OffsetRange], expected: list[tuple[int, int, int]]
 ) -> None:
     """With 8 MiB to a task: neighbours are put together, and what is larger is cut at its bytes' share of offsets."""
     assert shares(slices, 8 * MIB, cores=64) == tuple(Share(*one) for one in expected)

@@ -13,16 +13,16 @@ from msgspec.structs import replace
 from compactor.errors import FoldError
 from compactor.fold import in_memory as localfold
 from compactor.fold import two_pass as twopass
-from compactor.fold.memory_budget import KeyRoom
+from compactor.fold.memory_budget import OffsetMapBudget
 from compactor.fold.two_pass import Logs
 from compactor.model import record
 from compactor.runs.checksums import DamagedFileError
-from compactor.runs.reader import Slice, between
+from compactor.runs.reader import OffsetRange, between
 from compactor.runs.scan import in_order
 from compactor.storage.local import LocalStorage
 from tests.support.engine import Row, ingested, new_state, read_all, row
 
-ROOM = KeyRoom(100, 10_000)
+ROOM = OffsetMapBudget(100, 10_000)
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def storage(tmp_path: Path) -> LocalStorage:
     return LocalStorage(str(tmp_path))
 
 
-def filled(storage: LocalStorage) -> list[Slice]:
+def filled(storage: LocalStorage) -> list[OffsetRange]:
     """Two partitions of 40 offsets in two runs, a file of each for both."""
     chance, state = random.Random(3), new_state(dict.fromkeys(range(2), 0))
     for lo, hi in ((0, 20), (20, 40)):
@@ -43,12 +43,12 @@ def filled(storage: LocalStorage) -> list[Slice]:
     return [between(log, 3, 38) for log in state.logs]
 
 
-def one_log(storage: LocalStorage, part: Slice) -> Logs:
+def one_log(storage: LocalStorage, part: OffsetRange) -> Logs:
     return Logs(storage=storage, slices=[part], paths=in_order([part]) or ())
 
 
-@pytest.mark.parametrize("room", [ROOM, KeyRoom(4, 10_000)], ids=["one class", "several"])
-def test_two_passes_leave_what_one_process_would_hold(storage: LocalStorage, room: KeyRoom) -> None:
+@pytest.mark.parametrize("room", [ROOM, OffsetMapBudget(4, 10_000)], ids=["one class", "several"])
+def test_two_passes_leave_what_one_process_would_hold(storage: LocalStorage, room: OffsetMapBudget) -> None:
     """The same records in the same order as the fold of what is in memory, rejected ones in their place."""
     slices = filled(storage)
     found = twopass.latest(storage, slices, room)

@@ -11,7 +11,7 @@ from compactor.model.batch import Batch, RangeRead, first_rejected
 from compactor.model.log import Gap, RunFile
 from compactor.model.record import TopicPartition
 from compactor.model.state import State, apply
-from compactor.runs.file_stats import Part
+from compactor.runs.file_stats import FileStats
 from tests.support.engine import log_of, new_state
 
 TP = TopicPartition("t", 0)
@@ -24,14 +24,16 @@ def read(
     return RangeRead(tp=TP, topic_id=topic_id, lo=lo, hi=hi, start=lo if start is None else start, **counts)
 
 
-def part(first: int, last: int, records: int | None = None, path: str = "runs/f", rejected: int | None = None) -> Part:
+def part(
+    first: int, last: int, records: int | None = None, path: str = "runs/f", rejected: int | None = None
+) -> FileStats:
     count = last - first + 1 if records is None else records
     file = RunFile(path=path, first=first, last=last, records=count, bytes=10 * count, file_bytes=1, sha256="")
     reason = None if rejected is None else "null key"
-    return Part(topic="t", partition=0, file=file, first_rejected_offset=rejected, first_rejected_reason=reason)
+    return FileStats(topic="t", partition=0, file=file, first_rejected_offset=rejected, first_rejected_reason=reason)
 
 
-def after(state: State, ranges: Sequence[RangeRead], parts: Sequence[Part]) -> State:
+def after(state: State, ranges: Sequence[RangeRead], parts: Sequence[FileStats]) -> State:
     return apply(state, appends(state, Batch(ranges=tuple(ranges), parts=tuple(parts)), now_ms=77))
 
 
@@ -73,7 +75,9 @@ def test_a_range_is_taken_by_offset(end: int, lo: int, hi: int, taken: tuple[int
         ([read(10, 12, topic_id="another")], [], IngestError),
     ],
 )
-def test_what_does_not_fit_is_refused(ranges: list[RangeRead], parts: list[Part], error: type[IngestError]) -> None:
+def test_what_does_not_fit_is_refused(
+    ranges: list[RangeRead], parts: list[FileStats], error: type[IngestError]
+) -> None:
     """A missing, doubled or foreign range, and records that are not those that were read, commit nothing."""
     with pytest.raises(error):
         after(at(10), ranges, parts)
@@ -141,8 +145,8 @@ def test_the_first_rejected_is_named() -> None:
 def test_a_new_run_adds_up_what_its_files_hold() -> None:
     """Counts are sums, the largest timestamp is that of all, and it ages from the smallest that says anything."""
     file = RunFile(path="a", first=0, last=4, records=3, bytes=30, file_bytes=40, sha256="0")
-    one = Part(topic="t", partition=0, file=file, tombstones=2, rejected=1, max_timestamp=70, min_timestamp=50)
-    other = Part(topic="t", partition=0, file=file, tombstones=3, rejected=4, max_timestamp=60, min_timestamp=40)
+    one = FileStats(topic="t", partition=0, file=file, tombstones=2, rejected=1, max_timestamp=70, min_timestamp=50)
+    other = FileStats(topic="t", partition=0, file=file, tombstones=3, rejected=4, max_timestamp=60, min_timestamp=40)
     found = level0(0, 5, (one, other), 100)
     assert (found.records, found.bytes, found.tombstones, found.rejected) == (6, 60, 5, 5)
     assert (found.max_timestamp, found.oldest_ms, found.arrived_ms, found.folded) == (70, 40, 100, False)

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from compactor.catalog.catalog import Catalog
 from compactor.fold import in_memory as localfold
 from compactor.model.actions import AddPartition, AddTopic, Append, CloseTopic, Publish, SetBuckets
-from compactor.model.publish_plan import BucketPlan, Sent
+from compactor.model.publish_plan import PublishPlan, PublishResult
 from compactor.model.record import TopicPartition
 from compactor.policy import CompactionPolicy
 from compactor.publish import publishjob, publishlocal, publishtasks
@@ -22,7 +22,7 @@ from compactor.quarantine.isolation import Isolation
 from compactor.quarantine.quarantine import set_aside
 from compactor.settings import EngineSettings
 from tests.support.logs import run
-from tests.support.memory.broker import MemoryOutside
+from tests.support.memory.broker import MemoryBroker
 from tests.support.memory.storage import Clock, MemoryStorage
 
 SETTINGS = EngineSettings(connector="c", policy=CompactionPolicy())
@@ -42,7 +42,7 @@ class World:
         one_more = AddPartition(topic="gone", partition=0, bucket=0, start=0)
         self.catalog.commit(lambda _: [SetBuckets(count=1), *topics, *adds, one_more], 0)
         self.isolation = Isolation(storage, self.catalog)
-        self.outside = MemoryOutside(storage)
+        self.outside = MemoryBroker(storage)
         self.clock = Clock(1_000)
         self.changelog = Changelog(
             cast("Any", None), storage, self.catalog, self.outside, self.isolation, lambda: self.clock.advance(7)
@@ -73,19 +73,19 @@ class World:
         settings = replace(SETTINGS, publish_local_records=local)
         return [one.partition for one in self.changelog.publish(settings, now_ms)]
 
-    def _by_tasks(self, _spark: object, _storage: object, _due: object, plans: Iterable[BucketPlan], *_: Any) -> Any:
+    def _by_tasks(self, _spark: object, _storage: object, _due: object, plans: Iterable[PublishPlan], *_: Any) -> Any:
         self.ways.append("tasks")
         return self._send(plans)
 
-    def _here(self, _files: object, _due: object, plans: Iterable[BucketPlan], _publisher: object) -> Any:
+    def _here(self, _files: object, _due: object, plans: Iterable[PublishPlan], _publisher: object) -> Any:
         self.ways.append("here")
         return self._send(plans)
 
-    def _send(self, plans: Iterable[BucketPlan]) -> Any:
+    def _send(self, plans: Iterable[PublishPlan]) -> Any:
         if self.fails:
             raise self.fails
         return tuple(
-            Sent(
+            PublishResult(
                 topic=one.topic,
                 partition=one.partition,
                 end=one.end,

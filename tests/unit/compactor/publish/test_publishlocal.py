@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from compactor.errors import FencedError, KeyfoldError, PublishInterruptedError
-from compactor.model.publish_plan import BucketPlan, Sent, Target
+from compactor.model.publish_plan import PublishPlan, PublishResult, PublishTarget
 from compactor.publish import publishlocal
 
 
@@ -19,17 +19,17 @@ class Publishing:
         self.sent: list[int] = []
         self._failures = failures
 
-    def publish(self, plan: BucketPlan, records: Iterator[pa.RecordBatch]) -> Sequence[Sent]:
+    def publish(self, plan: PublishPlan, records: Iterator[pa.RecordBatch]) -> Sequence[PublishResult]:
         assert list(records) == []
         if plan.bucket in self._failures:
             raise self._failures[plan.bucket]
         self.sent.append(plan.bucket)
-        return [Sent(topic=one.topic, partition=one.partition, end=one.end) for one in plan.targets]
+        return [PublishResult(topic=one.topic, partition=one.partition, end=one.end) for one in plan.targets]
 
 
-def plan(bucket: int) -> BucketPlan:
-    target = Target(topic="t", partition=bucket, bucket=bucket, output="o", start=0, end=5)
-    return BucketPlan(bucket=bucket, epoch=1, catalog_id="c", targets=(target,))
+def plan(bucket: int) -> PublishPlan:
+    target = PublishTarget(topic="t", partition=bucket, bucket=bucket, output="o", start=0, end=5)
+    return PublishPlan(bucket=bucket, epoch=1, catalog_id="c", targets=(target,))
 
 
 PLANS = [plan(bucket) for bucket in range(3)]

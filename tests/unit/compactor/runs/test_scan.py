@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from compactor.model.log import Run, RunFile
 from compactor.runs import scan as wants
-from compactor.runs.reader import Extent, Slice, between
+from compactor.runs.reader import Extent, OffsetRange, between
 from compactor.runs.scan import Want, wants_of, wide_wants
 from tests.support.logs import TP, file, log, run
 
@@ -63,5 +63,5 @@ def test_only_what_a_file_holds_whole_is_wanted_in_wider_bounds(
 ) -> None:
     """On each side: where the file may hold more than is counted of it, a neighbour may hold that as well."""
     held = replace(file(first, last, 9, path="f"), entire=holds_no_more)
-    part = Slice(tp=TP, start=0, end=20, runs=())
+    part = OffsetRange(tp=TP, start=0, end=20, runs=())
     assert wants._widened(part, Extent(tp=TP, file=held, start=4, end=8)) == bounds

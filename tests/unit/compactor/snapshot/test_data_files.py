@@ -18,7 +18,7 @@ from compactor.storage.local import LocalStorage
 from tests.support.cleaning import Kept
 from tests.support.engine import Row, row
 from tests.support.localspark import LocalSpark
-from tests.support.memory.broker import MemoryOutside
+from tests.support.memory.broker import MemoryBroker
 from tests.support.memory.storage import MemoryStorage
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def test_what_is_no_text_is_named(tmp_path: Path, shelf: LocalStorage, column: s
 def test_a_snapshot_that_is_no_text_leaves_nothing_behind(tmp_path: Path, shelf: LocalStorage) -> None:
     """What was begun is removed, so that tries do not fill the location; the earlier snapshot stays the newest."""
     kept = _kept(tmp_path, [row(0, 0, b"a", b"1")])
-    outside = MemoryOutside(MemoryStorage())
+    outside = MemoryBroker(MemoryStorage())
     strict = replace(kept.settings, snapshot_strings=frozenset({"value"}))
     snapshots = Snapshots(kept.spark, kept.isolation, outside, strict, shelf, frozenset)
     (taken,) = snapshots.take(NOW)

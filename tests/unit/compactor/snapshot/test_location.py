@@ -15,7 +15,7 @@ from compactor.runs.checksums import DamagedFileError
 from compactor.runs.parquetfile import ParquetFile
 from compactor.snapshot import location as shelf
 from compactor.snapshot import manifest, shelfowner, snapshot
-from compactor.snapshot.location import Shelf, ShelfError, Trouble
+from compactor.snapshot.location import SnapshotFailure, SnapshotStorage, SnapshotStorageError
 from compactor.storage.local import LocalStorage
 from tests.support.memory.storage import FailingStorage, lost
 from tests.support.shelves import HOUR, World
@@ -54,11 +54,11 @@ def test_snapshots_wait_longer_each_time_until_one_succeeds(world: World) -> Non
 
 def test_a_clock_that_is_set_back_lets_no_snapshot_wait_for_ever() -> None:
     """The longest wait is an hour, by whatever clock."""
-    trouble = shelf.failed(None, ShelfError("Full."), 100 * HOUR)
+    trouble = shelf.failed(None, SnapshotStorageError("Full."), 100 * HOUR)
     assert shelf.waits(trouble, 100 * HOUR)
     assert not shelf.waits(trouble, 0)
     for _ in range(20):
-        trouble = shelf.failed(trouble, ShelfError("Full."), 100 * HOUR)
+        trouble = shelf.failed(trouble, SnapshotStorageError("Full."), 100 * HOUR)
     assert trouble.retry_ms == 101 * HOUR
 
 
@@ -82,7 +82,7 @@ def test_a_life_begins_beside_a_location_that_is_away(world: World) -> None:
     """What an earlier life left undone waits as well; what it noted is forgotten."""
     world.take(0)
     world.place.before("exists", lost)
-    shelf.note(world.storage, Trouble(since_ms=0, retry_ms=1, failures=1, error="x"))
+    shelf.note(world.storage, SnapshotFailure(since_ms=0, retry_ms=1, failures=1, error="x"))
     world.begin()
     assert shelf.noted(world.storage) is None
 
@@ -112,10 +112,10 @@ def test_a_note_that_is_no_note_is_nothing(world: World) -> None:
 def test_every_refusal_of_the_location_is_told_from_the_stores_own(tmp_path: Path) -> None:
     """Whatever method refuses; and an error of what is being written stays what it is."""
     inner = FailingStorage(LocalStorage(str(tmp_path)))
-    place = pickle.loads(pickle.dumps(Shelf(LocalStorage(str(tmp_path))))).sub("deeper")
+    place = pickle.loads(pickle.dumps(SnapshotStorage(LocalStorage(str(tmp_path))))).sub("deeper")
     place.write("a", b"1")
     assert (place.read("a"), place.list(""), place.location) == (b"1", ["a"], f"{tmp_path}/deeper")
-    failing = Shelf(inner)
+    failing = SnapshotStorage(inner)
     calls: dict[str, Callable[[], object]] = {
         "read": lambda: failing.read("a"),
         "create": lambda: failing.create("a", b""),
@@ -134,10 +134,10 @@ def test_every_refusal_of_the_location_is_told_from_the_stores_own(tmp_path: Pat
     }
     for method, call in calls.items():
         inner.before(method, full)
-        with pytest.raises(ShelfError, match=r"No space left on device.*snapshot\.location"):
+        with pytest.raises(SnapshotStorageError, match=r"No space left on device.*snapshot\.location"):
             call()
     with pytest.raises(DamagedFileError), failing.open_output("b"):
         raise DamagedFileError("Of a run.")
     (tmp_path / "c").write_bytes(b"")
-    with pytest.raises(ShelfError, match="exists already"), failing.open_output("c"):
+    with pytest.raises(SnapshotStorageError, match="exists already"), failing.open_output("c"):
         pass

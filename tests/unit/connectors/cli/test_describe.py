@@ -15,7 +15,7 @@ from compactor.model.state import State, apply
 from compactor.policy import CompactionPolicy
 from compactor.settings import EngineSettings
 from compactor.snapshot import location as shelf
-from compactor.snapshot.location import Trouble
+from compactor.snapshot.location import SnapshotFailure
 from compactor.storage.location import open_storage
 from connectors.cli import describe_text, description, source_ends
 from connectors.cli.describe import describing
@@ -212,7 +212,7 @@ def test_describe_names_the_snapshots_of_another_catalog(tmp_path: Path) -> None
 def test_describe_shows_why_there_is_no_snapshot(tmp_path: Path) -> None:
     """As the worker noted it in the connector's folder; nothing where snapshots can be written."""
     assert _described(tmp_path)["snapshots"] is None
-    trouble = Trouble(since_ms=0, retry_ms=60_000, failures=2, error="No space left.")
+    trouble = SnapshotFailure(since_ms=0, retry_ms=60_000, failures=2, error="No space left.")
     shelf.note(open_storage(str(tmp_path / "store")).sub(NAME), trouble)
     found = json.loads(invoke("describe", connector_file(tmp_path), "--worker", worker_file(tmp_path), "--json").stdout)
     assert found["snapshots"] == {"since_ms": 0, "retry_ms": 60_000, "failures": 2, "error": "No space left."}
@@ -292,7 +292,7 @@ def test_a_failed_connector_shows_error_and_restart(said: dict[str, object], lin
         owner=owner,
         status=description.status({**said, "updated_ms": 0}, 5_000),
         broker_error=None,
-        snapshots=Trouble(since_ms=0, retry_ms=60_000, failures=2, error="No space left."),
+        snapshots=SnapshotFailure(since_ms=0, retry_ms=60_000, failures=2, error="No space left."),
         topics=(),
         partitions=(),
     )

@@ -11,7 +11,7 @@ from connectors.errors import UnreachableError
 from connectors.kafka import probe as module
 from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.consumers import Setting
-from connectors.kafka.probe import Heard, first_answer, reach, reach_all, refused
+from connectors.kafka.probe import ErrorListener, first_answer, reach, reach_all, refused
 from tests.support.cli import NOBODY
 
 WRONG = KafkaError(KafkaError._AUTHENTICATION, "sasl://b:1/bootstrap: Invalid password (after 30ms in state AUTH_REQ)")
@@ -25,7 +25,7 @@ SILENCE = KafkaException(KafkaError(KafkaError._TRANSPORT, "Broker transport fai
 class _Client:
     """Complains to `heard` at each poll, and answers the request with the number `answers`."""
 
-    def __init__(self, heard: Heard, complaints: list[KafkaError], answers: int | None = None) -> None:
+    def __init__(self, heard: ErrorListener, complaints: list[KafkaError], answers: int | None = None) -> None:
         self._heard = heard
         self._complaints = complaints
         self._answers = answers
@@ -43,7 +43,7 @@ class _Client:
 
 
 def _ask(complaints: list[KafkaError], deadline_s: float, answers: int | None = None) -> tuple[Any, _Client]:
-    heard = Heard()
+    heard = ErrorListener()
     client: Any = _Client(heard, complaints, answers)
     try:
         return first_answer(client, heard, deadline_s), client

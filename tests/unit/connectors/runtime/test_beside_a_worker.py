@@ -16,7 +16,7 @@ from connectors.clock import SystemClock
 from connectors.config.load import load_connector, load_worker
 from connectors.progress.observer import NullObserver
 from connectors.runtime import status, supervisor
-from connectors.runtime.cancellation import Stop
+from connectors.runtime.cancellation import StopToken
 from connectors.runtime.supervisor import Supervisor
 from connectors.spark import session as sparks
 from tests.support.cli import connector_file, invoke, keep, row, storage_of, worker_file
@@ -56,7 +56,7 @@ class Beside:
         """Stands in for `Pipeline`."""
         report: Callable[[dict[str, int]], None] = args[-2]
 
-        def run(stop: Stop, **_: object) -> None:
+        def run(stop: StopToken, **_: object) -> None:
             if self.error:
                 error, self.error = self.error, None
                 raise error

@@ -9,14 +9,14 @@ from unittest.mock import Mock
 
 import pytest
 
-from connectors.runtime.breakable import Breakable
+from connectors.runtime.breakable import CancellableJob
 
 PATIENCE_S = 10.0
 
 
-def breakable(work: Any, context: Mock | None = None) -> Breakable:
+def breakable(work: Any, context: Mock | None = None) -> CancellableJob:
     """A step on a stand-in for Spark."""
-    return Breakable(cast("Any", SimpleNamespace(sparkContext=context or Mock())), "step", work)
+    return CancellableJob(cast("Any", SimpleNamespace(sparkContext=context or Mock())), "step", work)
 
 
 def test_its_jobs_have_a_group_which_is_cancelled_until_it_has_ended() -> None:

@@ -27,7 +27,7 @@ from connectors.errors import (
 from connectors.kafka import gone
 from connectors.kafka.admin import TopicInfo
 from connectors.kafka.client_settings import ClientSettings
-from connectors.runtime.broker import DELETED, UNNAMED, KafkaGateway
+from connectors.runtime.broker import DELETED, UNNAMED, KafkaBroker
 from connectors.source import aside
 from tests.support.clocks import Clock
 from tests.support.memory.storage import MemoryStorage
@@ -76,12 +76,12 @@ def _no_time_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gone.described, "__kwdefaults__", {"clock": clock, "sleep": clock.sleep})
 
 
-def gateway(late: Mapping[str, float], /, config: Mapping[str, str] | None = None, **named: Any) -> KafkaGateway:
+def gateway(late: Mapping[str, float], /, config: Mapping[str, str] | None = None, **named: Any) -> KafkaBroker:
     settings = {"name": "c", "connector.class": "keyfold.CompactedTopic"}
     connector = ConnectorConfig.model_validate({**settings, **(named or {"topics": "t"})})
     admin: Any = Brokers(late)
     admin.config |= config or {}
-    return KafkaGateway(connector, ClientSettings({}, {}, {}), admin, MemoryStorage())
+    return KafkaBroker(connector, ClientSettings({}, {}, {}), admin, MemoryStorage())
 
 
 DEAD = {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "t.dead"}
@@ -221,7 +221,7 @@ def two(**closed: str) -> State:
     return replace(STATE, topics=topics, logs=logs)
 
 
-def beside(t: TopicInfo | None, bounds: tuple[int, int] = (0, 10), named: Mapping[str, str] = BOTH) -> KafkaGateway:
+def beside(t: TopicInfo | None, bounds: tuple[int, int] = (0, 10), named: Mapping[str, str] = BOTH) -> KafkaBroker:
     """The gateway of a connector of both topics, where `u` is sound and the brokers have `t` so."""
     made = gateway({}, None, **{**BOTH, **named})
     admin: Any = made._admin

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from connectors.runtime.cancellation import Stop
+from connectors.runtime.cancellation import StopToken
 
 
 @pytest.mark.parametrize(
@@ -13,7 +13,7 @@ from connectors.runtime.cancellation import Stop
 )
 def test_who_is_in_a_hurry_wins(asked: tuple[bool, ...], patient: bool) -> None:
     """A changed file waits for a running fold (SIGHUP); a worker that is told to end (SIGTERM) does not."""
-    stop = Stop()
+    stop = StopToken()
     for one in asked:
         stop.ask(patient=one)
     assert (stop.is_set(), stop.patient) == (True, patient)

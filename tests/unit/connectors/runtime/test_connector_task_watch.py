@@ -14,8 +14,8 @@ import pytest
 
 from compactor.errors import FencedError, PublishInterruptedError, StorageError
 from connectors.config.load import load_connector, load_worker
-from connectors.runtime.cancellation import Stop
-from connectors.runtime.connector_task import FENCE_CHECK_MS, IDLE_S, TICK_MS, TOPICS_CHECK_MS, Pipeline
+from connectors.runtime.cancellation import StopToken
+from connectors.runtime.connector_task import FENCE_CHECK_MS, IDLE_S, TICK_MS, TOPICS_CHECK_MS, ConnectorTask
 from connectors.source import stream
 from tests.support.cli import connector_file, worker_file
 from tests.support.memory.storage import Clock, MemoryStorage
@@ -27,7 +27,7 @@ class Running:
     def __init__(self, folder: Path) -> None:
         worker = load_worker(worker_file(folder))
         config = load_connector(connector_file(folder), worker).config
-        self.clock, self.stop, self.lock = Clock(0), Stop(), Mock()
+        self.clock, self.stop, self.lock = Clock(0), StopToken(), Mock()
         self.reported: list[int] = []
         self.life = Mock()
         self.life.engine.counters.values.return_value = {"records_read": 0}
@@ -36,7 +36,7 @@ class Running:
         self.query = Mock(isActive=True)
         self.query.exception.return_value = None
         report = lambda _: self.reported.append(self.clock.now_ms())  # noqa: E731
-        self.pipeline = Pipeline(Mock(), worker, config, self.clock, Mock(), report, self.lock)
+        self.pipeline = ConnectorTask(Mock(), worker, config, self.clock, Mock(), report, self.lock)
 
     def watch(self) -> None:
         """Until it ends."""

@@ -13,18 +13,18 @@ from msgspec.structs import replace
 
 from compactor.clean.cleaner import Round
 from compactor.errors import SnapshotError, StorageError
-from compactor.snapshot.location import ShelfError
+from compactor.snapshot.location import SnapshotStorageError
 from connectors.clock import SystemClock
 from connectors.runtime.maintenance_thread import (
     FIRST_VACUUM_MS,
     SNAPSHOT_RETRY_SECONDS,
     VACUUM_EVERY_MS,
-    Background,
-    Rhythm,
+    MaintenanceSchedule,
+    MaintenanceThread,
 )
 from tests.support.memory.storage import Clock
 
-RHYTHM = Rhythm(initial_delay_ms=60_000, backoff_ms=15_000)
+RHYTHM = MaintenanceSchedule(initial_delay_ms=60_000, backoff_ms=15_000)
 
 
 class Upkeep:
@@ -67,15 +67,15 @@ class Upkeep:
         self.interrupted.set()
 
 
-def background(upkeep: Upkeep, clock: Any, rhythm: Rhythm = RHYTHM) -> tuple[Background, Mock]:
+def background(upkeep: Upkeep, clock: Any, rhythm: MaintenanceSchedule = RHYTHM) -> tuple[MaintenanceThread, Mock]:
     """The thread, not started, and what is used of Spark: a stand-in that notes the groups that are cancelled."""
     context = Mock()
     spark = cast("Any", SimpleNamespace(sparkContext=context))
     answers = cast("Any", SimpleNamespace(answer=lambda: None))
-    return Background(spark, "c", cast("Any", upkeep), answers, tuple, clock, rhythm), context
+    return MaintenanceThread(spark, "c", cast("Any", upkeep), answers, tuple, clock, rhythm), context
 
 
-def after(thread: Background, clock: Clock, upkeep: Upkeep, ms: int) -> list[str]:
+def after(thread: MaintenanceThread, clock: Clock, upkeep: Upkeep, ms: int) -> list[str]:
     """What a turn does once `ms` have passed."""
     clock.advance(ms)
     upkeep.did.clear()
@@ -96,7 +96,7 @@ def test_the_first_round_waits_and_an_idle_one_is_followed_by_a_pause() -> None:
 def test_a_snapshot_without_anything_to_take_is_tried_again_later() -> None:
     """Where all topics are set aside, or nothing is published, the next try comes a minute later; else when due."""
     upkeep, clock = Upkeep(), Clock()
-    thread, _ = background(upkeep, clock, Rhythm(initial_delay_ms=10**9, backoff_ms=0))
+    thread, _ = background(upkeep, clock, MaintenanceSchedule(initial_delay_ms=10**9, backoff_ms=0))
     thread._next_vacuum = math.inf
     upkeep.snapshots_due = True
     pause_ms = int(SNAPSHOT_RETRY_SECONDS * 1000)
@@ -114,11 +114,11 @@ def test_once_takes_no_snapshot_by_the_clock() -> None:
     assert upkeep.did == []
 
 
-@pytest.mark.parametrize("error", [ShelfError("No space left."), SnapshotError("Another catalog's.")])
+@pytest.mark.parametrize("error", [SnapshotStorageError("No space left."), SnapshotError("Another catalog's.")])
 def test_a_snapshot_that_fails_ends_nothing(error: Exception) -> None:
     """It is noted and waited for; rounds and vacuum go on in the same turn."""
     upkeep, clock = Upkeep(), Clock()
-    thread, _ = background(upkeep, clock, Rhythm(initial_delay_ms=0, backoff_ms=0))
+    thread, _ = background(upkeep, clock, MaintenanceSchedule(initial_delay_ms=0, backoff_ms=0))
     upkeep.snapshots_due = True
     upkeep.shelf_fails = error
     assert after(thread, clock, upkeep, VACUUM_EVERY_MS) == ["snapshot", "round", "vacuum"]
@@ -129,7 +129,7 @@ def test_a_snapshot_that_fails_ends_nothing(error: Exception) -> None:
 def test_files_are_vacuumed_every_ten_minutes() -> None:
     """The first time after a minute: lives that are all short leave files behind too."""
     upkeep, clock = Upkeep(), Clock()
-    thread, _ = background(upkeep, clock, Rhythm(initial_delay_ms=10**9, backoff_ms=0))
+    thread, _ = background(upkeep, clock, MaintenanceSchedule(initial_delay_ms=10**9, backoff_ms=0))
     found = [after(thread, clock, upkeep, ms) for ms in (FIRST_VACUUM_MS - 1, 1, 1, VACUUM_EVERY_MS)]
     assert found == [[], ["vacuum"], [], ["vacuum"]]
 
@@ -139,7 +139,7 @@ def test_an_error_ends_the_connector_unless_a_stop_caused_it(*, stopped: bool) -
     """What the thread fails with is the pipeline's to raise; what a stop breaks off is no failure."""
     upkeep = Upkeep()
     upkeep.fails = StorageError("The store is gone.")
-    thread, _ = background(upkeep, SystemClock(), Rhythm(initial_delay_ms=0, backoff_ms=0))
+    thread, _ = background(upkeep, SystemClock(), MaintenanceSchedule(initial_delay_ms=0, backoff_ms=0))
     if stopped:
         thread._stop.set()
     thread._guarded(thread._turn)
@@ -150,7 +150,7 @@ def test_an_error_ends_the_connector_unless_a_stop_caused_it(*, stopped: bool) -
 def test_a_stop_lets_the_job_finish_or_breaks_it_off(*, finish: bool) -> None:
     """Patient or not, it returns once the job that ran has ended; and it can be called again."""
     upkeep = Upkeep()
-    thread, context = background(upkeep, SystemClock(), Rhythm(initial_delay_ms=0, backoff_ms=0))
+    thread, context = background(upkeep, SystemClock(), MaintenanceSchedule(initial_delay_ms=0, backoff_ms=0))
     began, done = threading.Event(), threading.Event()
 
     def job(now_ms: int) -> Round:

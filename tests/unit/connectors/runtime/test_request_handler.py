@@ -11,10 +11,10 @@ from compactor.catalog import requests
 from compactor.catalog.catalog import Catalog
 from compactor.clean.cleaner import Folded
 from compactor.errors import FoldError, KeyfoldError, QuarantinedError, SnapshotError, StorageError
-from compactor.maintenance import Upkeep
+from compactor.maintenance import Maintenance
 from compactor.model.actions import AddPartition, AddTopic
 from compactor.model.record import TopicPartition
-from connectors.runtime.request_handler import CLEAN, RELEASE, RESTART, SNAPSHOT, Answers
+from connectors.runtime.request_handler import CLEAN, RELEASE, RESTART, SNAPSHOT, RequestHandler
 from tests.support.memory.storage import Clock, MemoryStorage
 
 DONE = Folded(topic="t", partition=1, end=9, records_before=5, records=2, bytes_before=50, bytes=20, tombstones=1)
@@ -61,16 +61,16 @@ def kept() -> Kept:
 
 
 @pytest.fixture
-def answers(storage: MemoryStorage, kept: Kept) -> Answers:
+def answers(storage: MemoryStorage, kept: Kept) -> RequestHandler:
     catalog = Catalog.open(storage, "c")
     catalog.take_over("test", 0)
     adds = [AddTopic(topic="t", topic_id="T", output=None, output_id=None)]
     adds_partitions = [AddPartition(topic="t", partition=one, bucket=0, start=0) for one in (0, 1)]
     catalog.commit(lambda _: [*adds, *adds_partitions], 0)
-    return Answers(storage, catalog, cast("Upkeep", kept), Clock())
+    return RequestHandler(storage, catalog, cast("Maintenance", kept), Clock())
 
 
-def _asked(storage: MemoryStorage, answers: Answers, kind: str, **where: Any) -> requests.Answer:
+def _asked(storage: MemoryStorage, answers: RequestHandler, kind: str, **where: Any) -> requests.Answer:
     request = requests.leave(storage, kind, 1, **where)
     answers.answer()
     found = requests.answered(storage, request.id)
@@ -78,7 +78,7 @@ def _asked(storage: MemoryStorage, answers: Answers, kind: str, **where: Any) ->
     return found
 
 
-def test_each_kind_is_carried_out_once(storage: MemoryStorage, kept: Kept, answers: Answers) -> None:
+def test_each_kind_is_carried_out_once(storage: MemoryStorage, kept: Kept, answers: RequestHandler) -> None:
     """A fold of all, a fold of one topic, a release of one partition, a snapshot; nothing is done twice."""
     folded = _asked(storage, answers, CLEAN)
     assert folded.result["logs"][0]["records"] == 2
@@ -99,7 +99,7 @@ def test_each_kind_is_carried_out_once(storage: MemoryStorage, kept: Kept, answe
     ],
 )
 def test_who_asks_for_what_is_not_there_is_told(
-    storage: MemoryStorage, kept: Kept, answers: Answers, kind: str, where: dict[str, Any], said: str
+    storage: MemoryStorage, kept: Kept, answers: RequestHandler, kind: str, where: dict[str, Any], said: str
 ) -> None:
     """The asker reads what there is instead; the connector goes on."""
     answer = _asked(storage, answers, kind, **where)
@@ -107,7 +107,7 @@ def test_who_asks_for_what_is_not_there_is_told(
 
 
 def test_what_was_taken_back_is_not_carried_out(
-    storage: MemoryStorage, kept: Kept, answers: Answers, monkeypatch: pytest.MonkeyPatch
+    storage: MemoryStorage, kept: Kept, answers: RequestHandler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where its asker was first by a moment, after the worker had seen it."""
     request = requests.leave(storage, CLEAN, 1)
@@ -118,7 +118,7 @@ def test_what_was_taken_back_is_not_carried_out(
     assert kept.asked == []
 
 
-def test_what_is_carried_out_cannot_be_taken_back(storage: MemoryStorage, kept: Kept, answers: Answers) -> None:
+def test_what_is_carried_out_cannot_be_taken_back(storage: MemoryStorage, kept: Kept, answers: RequestHandler) -> None:
     """Its asker is told that it goes on."""
     back: list[bool] = []
     request = requests.leave(storage, CLEAN, 1)
@@ -134,7 +134,7 @@ def test_what_is_carried_out_cannot_be_taken_back(storage: MemoryStorage, kept: 
     assert (back, answer.ok) == ([False], True)
 
 
-def test_a_restart_is_left_to_the_supervisor(storage: MemoryStorage, kept: Kept, answers: Answers) -> None:
+def test_a_restart_is_left_to_the_supervisor(storage: MemoryStorage, kept: Kept, answers: RequestHandler) -> None:
     """This life cannot answer for the next."""
     request = requests.leave(storage, RESTART, 1)
     answers.answer()
@@ -143,7 +143,7 @@ def test_a_restart_is_left_to_the_supervisor(storage: MemoryStorage, kept: Kept,
 
 @pytest.mark.parametrize("kind", [CLEAN, SNAPSHOT])
 def test_what_was_not_done_because_of_a_quarantine_is_told(
-    storage: MemoryStorage, kept: Kept, answers: Answers, kind: str
+    storage: MemoryStorage, kept: Kept, answers: RequestHandler, kind: str
 ) -> None:
     """The others are done; the asker hears that something was left out, and the connector goes on."""
     kept.aside = True
@@ -153,7 +153,7 @@ def test_what_was_not_done_because_of_a_quarantine_is_told(
 
 @pytest.mark.parametrize("kind", [StorageError, SnapshotError])
 def test_a_failure_that_may_pass_is_the_askers(
-    storage: MemoryStorage, kept: Kept, answers: Answers, kind: type[KeyfoldError]
+    storage: MemoryStorage, kept: Kept, answers: RequestHandler, kind: type[KeyfoldError]
 ) -> None:
     """A store that does not answer now, a snapshot that cannot be taken: message and action go to the asker."""
     kept.fails = kind("No room.", "Make some.")
@@ -162,7 +162,7 @@ def test_a_failure_that_may_pass_is_the_askers(
 
 
 def test_a_failure_that_ends_the_connector_is_answered_first(
-    storage: MemoryStorage, kept: Kept, answers: Answers
+    storage: MemoryStorage, kept: Kept, answers: RequestHandler
 ) -> None:
     """The next life must not meet the same request again."""
     kept.fails = FoldError("Records are missing.", "Look.")

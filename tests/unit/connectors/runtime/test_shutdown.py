@@ -13,9 +13,9 @@ import pytest
 from compactor.errors import FencedError
 from connectors.errors import UnreachableError
 from connectors.kafka import producers
-from connectors.runtime.breakable import Breakable
-from connectors.runtime.cancellation import Stop
-from connectors.runtime.shutdown import Ending
+from connectors.runtime.breakable import CancellableJob
+from connectors.runtime.cancellation import StopToken
+from connectors.runtime.shutdown import Shutdown
 from tests.support.memory.storage import Clock
 
 
@@ -24,7 +24,7 @@ class Life:
 
     def __init__(self, busy: int = 0) -> None:
         self.clock = Clock(0)
-        self.stop = Stop()
+        self.stop = StopToken()
         self.background = Mock()
         self.upkeep = Mock()
         self.engine = Mock(interrupted=False)
@@ -34,9 +34,9 @@ class Life:
         self._looked = 0
 
     @property
-    def ending(self) -> Ending:
+    def ending(self) -> Shutdown:
         connector = Mock(transactional_id=lambda bucket: f"c-{bucket}")
-        return Ending(cast("Any", self), self.background, connector, Mock(), self.clock, self.stop)
+        return Shutdown(cast("Any", self), self.background, connector, Mock(), self.clock, self.stop)
 
     def _looks(self) -> int:
         self._looked += 1
@@ -116,9 +116,9 @@ def test_a_broker_that_is_away_hinders_no_end(monkeypatch: pytest.MonkeyPatch) -
     life.ending.abort_transactions()
 
 
-def _step(work: Callable[[threading.Event], object]) -> tuple[Breakable, Mock]:
+def _step(work: Callable[[threading.Event], object]) -> tuple[CancellableJob, Mock]:
     context = Mock()
-    return Breakable(cast("Any", SimpleNamespace(sparkContext=context)), "step", work), context
+    return CancellableJob(cast("Any", SimpleNamespace(sparkContext=context)), "step", work), context
 
 
 @pytest.mark.parametrize("what", ["fold", "publish"])

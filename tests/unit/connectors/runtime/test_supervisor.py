@@ -23,7 +23,7 @@ from connectors.config.stores import connector_storage
 from connectors.errors import EXIT_FAILED, NoConnectionError, SparkGoneError, exit_code
 from connectors.progress.observer import NullObserver
 from connectors.runtime import status, supervisor
-from connectors.runtime.cancellation import Stop
+from connectors.runtime.cancellation import StopToken
 from connectors.runtime.status import StatusFile
 from connectors.runtime.supervisor import Supervisor
 from connectors.spark import session as sparks
@@ -62,7 +62,7 @@ class Lives:
         self._made = SimpleNamespace(catalog=None, worked=False, run=lambda stop, **how: self._run(report, stop, **how))
         return self._made
 
-    def _run(self, report: Callable[[dict[str, int]], None], stop: Stop, *, once: bool, known: str | None) -> None:
+    def _run(self, report: Callable[[dict[str, int]], None], stop: StopToken, *, once: bool, known: str | None) -> None:
         self.began.append(self._clock.monotonic())
         self.known.append(known)
         self._made.catalog = self.catalog

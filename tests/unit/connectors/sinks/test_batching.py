@@ -14,7 +14,7 @@ from compactor.model.record import TopicPartition, measure, sizes
 from connectors.errors import UnreachableError
 from connectors.sinks.batching import Piece, loads, pieces, together
 from connectors.sinks.refused_records import REQUEST_BYTES, explained, send_all, smaller
-from connectors.sinks.settings import Limits
+from connectors.sinks.settings import TransactionLimits
 from connectors.sinks.transaction import Refused
 from tests.support.publishing import Rec, batch
 
@@ -47,7 +47,7 @@ def test_pieces_are_the_stream(found: list[tuple[int, bytes, list[bytes]]], size
     """However batches and limits fall: all records in order, one partition a piece, limits kept, one last each."""
     whole = run(found)
     batches = [whole.slice(at, cut) for at in range(0, whole.num_rows, cut)]
-    got = list(pieces(batches, PARTITIONS, Limits(transaction_bytes=size, piece_records=rows)))
+    got = list(pieces(batches, PARTITIONS, TransactionLimits(transaction_bytes=size, piece_records=rows)))
     expected = list(zip(whole["partition"].to_pylist(), whole["offset"].to_pylist(), strict=True))
     assert offsets(got) == expected
     assert all(piece.records <= rows and (piece.bytes <= size or piece.records == 1) for piece in got)
@@ -59,7 +59,7 @@ def test_pieces_are_the_stream(found: list[tuple[int, bytes, list[bytes]]], size
 @given(records, st.integers(1, 100))
 def test_loads_keep_to_their_size(found: list[tuple[int, bytes, list[bytes]]], size: int) -> None:
     """A load holds what fits; only a single piece may be larger."""
-    cut = list(pieces([run(found)], PARTITIONS, Limits(piece_records=3)))
+    cut = list(pieces([run(found)], PARTITIONS, TransactionLimits(piece_records=3)))
     got = list(loads(cut, size))
     assert [piece for load in got for piece in load] == cut
     assert all(len(load) == 1 or sum(piece.bytes for piece in load) <= size for load in got)
@@ -69,7 +69,7 @@ def test_loads_keep_to_their_size(found: list[tuple[int, bytes, list[bytes]]], s
 @given(records, st.integers(1, 9))
 def test_what_is_encoded_together_is_of_one_topic(found: list[tuple[int, bytes, list[bytes]]], most: int) -> None:
     """So many records at most, all for one output, in their order."""
-    cut = list(pieces([run(found)], PARTITIONS, Limits(piece_records=3)))
+    cut = list(pieces([run(found)], PARTITIONS, TransactionLimits(piece_records=3)))
     cut += [replace(one, tp=TopicPartition("u", one.tp.partition)) for one in cut if one.records]
     got = list(together(cut, most))
     assert [piece for group in got for piece in group] == cut
@@ -123,7 +123,7 @@ def test_isolating_a_refused_record_sends_every_other(
         reopened += 1
 
     whole = run(found)
-    send_all(list(pieces([whole], PARTITIONS, Limits(piece_records=rows))), send, single, reopen)
+    send_all(list(pieces([whole], PARTITIONS, TransactionLimits(piece_records=rows))), send, single, reopen)
     expected = list(zip(whole["partition"].to_pylist(), whole["offset"].to_pylist(), strict=True))
     assert sorted(offsets(sent)) == sorted(expected)
     assert sorted(piece.tp for piece in sent if piece.last) == PARTITIONS
@@ -159,9 +159,9 @@ def test_a_refused_load_falls_into_partitions_and_then_halves(
 def test_the_largest_record_of_a_piece_is_told_where_it_matters() -> None:
     """Key, value and headers; 0 where none is above the bound, also where all together are."""
     rows = [Rec(0, b"k", b"v" * 50, [("h", b"xy")]), Rec(1, b"kk", b"v" * 20), Rec(2, b"k", None)]
-    (piece,) = pieces([batch("t", rows)], PARTITIONS[:1], Limits())
+    (piece,) = pieces([batch("t", rows)], PARTITIONS[:1], TransactionLimits())
     assert [piece.largest(bound) for bound in (0, 53, 54, 60, 99)] == [54, 54, 0, 0, 0]
-    (silent,) = pieces([], PARTITIONS[:1], Limits())
+    (silent,) = pieces([], PARTITIONS[:1], TransactionLimits())
     assert silent.largest(0) == 0
 
 
@@ -169,7 +169,7 @@ def test_a_brokers_hanging_up_is_explained_by_what_was_large() -> None:
     """Which record it may have been, its size, and the brokers' setting; nothing where no record is so large."""
     error = UnreachableError("No answer.", "Look.")
     small, large = (
-        next(pieces([batch("t", [Rec(7, b"k", bytes(size))])], [], Limits())) for size in (9, REQUEST_BYTES)
+        next(pieces([batch("t", [Rec(7, b"k", bytes(size))])], [], TransactionLimits())) for size in (9, REQUEST_BYTES)
     )
     assert explained(error, [small]) is error
     told = str(explained(error, [small, large]))

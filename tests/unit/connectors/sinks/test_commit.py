@@ -9,22 +9,22 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from compactor.errors import FencedError, KeyfoldError, OutcomeUnknownError, PublishInterruptedError
-from compactor.model.publish_plan import BucketPlan, Target
+from compactor.model.publish_plan import PublishPlan, PublishTarget
 from compactor.model.record import TopicPartition
 from connectors.errors import NotAllowedError, UnreachableError
 from connectors.kafka.errors import typed
 from connectors.sinks.batching import pieces
-from connectors.sinks.producer_session import Bucket, Session
-from connectors.sinks.publish_progress import Ledger
-from connectors.sinks.settings import Limits, Rules
+from connectors.sinks.producer_session import Bucket, ProducerSession
+from connectors.sinks.publish_progress import PublishProgress
+from connectors.sinks.settings import TransactionLimits, WriteRules
 from connectors.sinks.transaction import Transaction
 from tests.support.memory.storage import MemoryStorage
 
-PLAN = BucketPlan(
+PLAN = PublishPlan(
     bucket=0,
     epoch=1,
     catalog_id="x",
-    targets=(Target(topic="t", partition=0, bucket=0, output=None, start=0, end=5),),
+    targets=(PublishTarget(topic="t", partition=0, bucket=0, output=None, start=0, end=5),),
 )
 TIMED_OUT = KafkaError._TIMED_OUT
 
@@ -52,10 +52,10 @@ class Producer:
         return 0
 
 
-class FakeSession(Session):
+class FakeSession(ProducerSession):
     def __init__(self, producer: Producer, deadline_s: float) -> None:
         self.bucket = Bucket(connector="c", plan=PLAN, storage=MemoryStorage(), output_ids={})
-        self.limits = Limits(deadline_s=deadline_s)
+        self.limits = TransactionLimits(deadline_s=deadline_s)
         self.broken_off = lambda: False
         self.failures = []
         self.admin: Any = SimpleNamespace(high_watermarks=lambda _places: {})
@@ -65,10 +65,10 @@ class FakeSession(Session):
     def offsets(self, positions: Any) -> None: ...
 
 
-def send(producer: Producer, deadline_s: float = 5.0) -> Ledger:
-    ledger = Ledger(PLAN, {})
-    found = list(pieces(iter(()), [TopicPartition("t", 0)], Limits()))
-    Transaction(FakeSession(producer, deadline_s), ledger, Rules()).send(found)
+def send(producer: Producer, deadline_s: float = 5.0) -> PublishProgress:
+    ledger = PublishProgress(PLAN, {})
+    found = list(pieces(iter(()), [TopicPartition("t", 0)], TransactionLimits()))
+    Transaction(FakeSession(producer, deadline_s), ledger, WriteRules()).send(found)
     return ledger
 
 

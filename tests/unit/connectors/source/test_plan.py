@@ -19,9 +19,9 @@ from connectors.source import plan
 from connectors.source import source_errors as outcome
 from connectors.source.offsets import Offsets, TopicOffsets, decode, encode
 from connectors.source.options import SourceOptions, parse
-from connectors.source.plan import Range, Topic
+from connectors.source.plan import Range, SourceTopic
 from connectors.source.planner import Planner
-from connectors.source.source_errors import Fault, Standing, Verdict
+from connectors.source.source_errors import RangeFault, Standing, TopicVerdict
 from tests.support.clocks import Clock
 from tests.support.memory.cluster import MemoryCluster
 
@@ -159,17 +159,17 @@ def test_bundles_cover_everything_once(sizes: list[int], tasks: int, smallest: i
 @pytest.mark.parametrize(
     ("standing", "verdict"),
     [
-        (Standing("id", 0, 100), Verdict.WAIT),
-        (Standing("id", 10, 20), Verdict.WAIT),
-        (Standing("id", None, None), Verdict.WAIT),
-        (Standing("id", 11, 100), Verdict.LOST),
-        (Standing("id", 0, 19), Verdict.TRUNCATED),
-        (Standing("id", 11, 19), Verdict.TRUNCATED),
-        (Standing("other", 0, 100), Verdict.RECREATED),
-        (Standing(None), Verdict.DELETED),
+        (Standing("id", 0, 100), TopicVerdict.WAIT),
+        (Standing("id", 10, 20), TopicVerdict.WAIT),
+        (Standing("id", None, None), TopicVerdict.WAIT),
+        (Standing("id", 11, 100), TopicVerdict.LOST),
+        (Standing("id", 0, 19), TopicVerdict.TRUNCATED),
+        (Standing("id", 11, 19), TopicVerdict.TRUNCATED),
+        (Standing("other", 0, 100), TopicVerdict.RECREATED),
+        (Standing(None), TopicVerdict.DELETED),
     ],
 )
-def test_verdicts(standing: Standing, verdict: Verdict) -> None:
+def test_verdicts(standing: Standing, verdict: TopicVerdict) -> None:
     """What became of the range [10, 20) follows from topic id, log start and log end."""
     assert outcome.judge("id", 10, 20, standing) is verdict
 
@@ -177,15 +177,15 @@ def test_verdicts(standing: Standing, verdict: Verdict) -> None:
 @pytest.mark.parametrize(
     ("code", "fault"),
     [
-        ("_AUTO_OFFSET_RESET", Fault.LOOK),
-        ("UNKNOWN_TOPIC_OR_PART", Fault.LOOK),
-        ("TOPIC_AUTHORIZATION_FAILED", Fault.REFUSED),
-        ("_BAD_MSG", Fault.DAMAGED),
-        ("_TRANSPORT", Fault.WAIT),
-        ("_ALL_BROKERS_DOWN", Fault.WAIT),
+        ("_AUTO_OFFSET_RESET", RangeFault.LOOK),
+        ("UNKNOWN_TOPIC_OR_PART", RangeFault.LOOK),
+        ("TOPIC_AUTHORIZATION_FAILED", RangeFault.REFUSED),
+        ("_BAD_MSG", RangeFault.DAMAGED),
+        ("_TRANSPORT", RangeFault.WAIT),
+        ("_ALL_BROKERS_DOWN", RangeFault.WAIT),
     ],
 )
-def test_faults(code: str, fault: Fault) -> None:
+def test_faults(code: str, fault: RangeFault) -> None:
     """An outage is waited for, what may be a lost range is looked into, refusal and damage end the read."""
     assert outcome.classify(code) is fault
 
@@ -343,7 +343,7 @@ def test_a_first_question_is_retried_and_then_fails(ask: object) -> None:
 
 def test_introducing_waits_for_every_log_start() -> None:
     """A topic one of whose log starts is not answered yet is not introduced."""
-    assert plan.introduce(["a"], {"a": Topic("id-a", 2)}, {A0: 3}) == {}
+    assert plan.introduce(["a"], {"a": SourceTopic("id-a", 2)}, {A0: 3}) == {}
 
 
 # --- options and errors

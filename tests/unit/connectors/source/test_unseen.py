@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, Message
 
 from compactor.model.record import TopicPartition
 from connectors.errors import UnreachableError
-from connectors.kafka.consumers import Clients
+from connectors.kafka.consumers import ClientFactory
 from connectors.source import progress, reader, unseen
 from connectors.source.options import parse
 from connectors.source.plan import Bundle, Range
@@ -72,14 +72,14 @@ def test_only_the_first_thing_delivered_counts(
     monkeypatch.setattr(unseen, "_ASKED_S", 0.05)
     monkeypatch.setattr(Told, "what", what)
     cursor = Cursor(Range("t", "id", 0, 3, HI), 3, 5)
-    found = nothing_left(Clients("c", {"bootstrap.servers": "127.0.0.1:1"}), [cursor])
+    found = nothing_left(ClientFactory("c", {"bootstrap.servers": "127.0.0.1:1"}), [cursor])
     assert found == (frozenset([TopicPartition("t", 0)]) if empty else frozenset())
 
 
 def test_where_nobody_waits_no_consumer_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """It would cost a connection."""
     monkeypatch.setattr(unseen, "Consumer", None)
-    assert nothing_left(Clients("c", {}), []) == frozenset()
+    assert nothing_left(ClientFactory("c", {}), []) == frozenset()
 
 
 class Stuck:
@@ -106,7 +106,7 @@ def stuck(monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
     """Brokers on which topic t ends at HI, and a reader that is stuck below it and looks often."""
 
     @contextmanager
-    def borrowed(_: Clients) -> Iterator[Stuck]:
+    def borrowed(_: ClientFactory) -> Iterator[Stuck]:
         yield Stuck()
 
     cluster = MemoryCluster()
