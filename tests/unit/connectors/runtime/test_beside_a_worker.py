@@ -74,7 +74,7 @@ def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Beside]:
     made = Beside(tmp_path)
     monkeypatch.setattr(sparks, "session", rival)
     monkeypatch.setattr(sparks, "gone", lambda _: None)
-    monkeypatch.setattr(supervisor, "Pipeline", made.pipeline)
+    monkeypatch.setattr(supervisor, "ConnectorTask", made.pipeline)
     with structlog.testing.capture_logs():
         yield made
         made.one.ask_to_stop()

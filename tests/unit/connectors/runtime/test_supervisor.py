@@ -95,7 +95,7 @@ class Ground:
     def run(self, *plan: tuple[int, Exception], stopped: bool = False, at: Moment | None = None, **how: Any) -> Lives:
         """Until the plan is over, or with `stopped` until its first wait."""
         self.lives = Lives(self.clock, *plan, **how)
-        self._monkeypatch.setattr(supervisor, "Pipeline", self.lives.pipeline)
+        self._monkeypatch.setattr(supervisor, "ConnectorTask", self.lives.pipeline)
         wait = self.clock.wait
 
         def noted(seconds: float, event: Any) -> bool:

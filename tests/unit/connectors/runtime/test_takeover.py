@@ -22,7 +22,7 @@ def again(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A take-over of connector c without brokers: its store, and the catalog that was there before."""
     for outside in ("reach_all", "_fence"):
         monkeypatch.setattr(takeover, outside, lambda *_: None)
-    monkeypatch.setattr(takeover, "KafkaGateway", lambda *_: Mock(discover=lambda _: (), look_into=lambda _: ()))
+    monkeypatch.setattr(takeover, "KafkaBroker", lambda *_: Mock(discover=lambda _: (), look_into=lambda _: ()))
     monkeypatch.setattr(takeover, "Admin", Mock())
     connector = Mock()
     connector.name = "c"
