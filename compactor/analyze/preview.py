@@ -12,12 +12,12 @@ from enum import Enum
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compactor.clean.log_to_clean import across_bounds, aged_from
+from compactor.clean.log_to_clean import across_bounds
 from compactor.clean.retention import Retention, retained
 from compactor.clean.schedule import publishable
 from compactor.model import log as logs
 from compactor.model import log_transitions as rewrite
-from compactor.model.log import PartitionLog, Run, RunFile
+from compactor.model.log import PartitionLog, Run, RunFile, aged_from
 from compactor.settings import EngineSettings
 
 

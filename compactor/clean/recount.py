@@ -7,10 +7,9 @@ from functools import reduce
 
 from msgspec.structs import replace
 
-from compactor.ingest.micro_batch import level0
 from compactor.model.actions import Restate
 from compactor.model.log import PartitionLog, Run, RunFile, exact
-from compactor.runs.file_stats import FileStats, completed, joined, parts_of
+from compactor.runs.file_stats import FileStats, completed, joined, level0_run, parts_of
 from compactor.runs.reader import Extent, OffsetRange, read_extent
 from compactor.storage.base import Storage
 
@@ -32,7 +31,7 @@ def _counted(storage: Storage, log: PartitionLog, run: Run, start: int, end: int
         return None
     extents = OffsetRange(tp=log.tp, start=start, end=end, runs=(run,)).extents
     parts = [part for extent in extents for part in _part(storage, extent)]
-    return level0(start, end, parts, run.arrived_ms, folded=run.folded)
+    return level0_run(start, end, parts, run.arrived_ms, folded=run.folded)
 
 
 def _part(storage: Storage, extent: Extent) -> Iterator[FileStats]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from compactor.clean.log_to_clean import LogToClean, across_bounds, aged_from, dirt
+from compactor.clean.log_to_clean import LogToClean, across_bounds, dirt
 from compactor.model.log import PartitionLog, clean
 from tests.support.logs import base, file, log, run
 
@@ -92,19 +92,6 @@ def test_what_a_full_fold_cuts_is_unsure_from_then_on() -> None:
     cut = clean(log(run(0, 10, 60), published=5), 5, base(5, 20))
     sent = replace(cut, published=10, folded_end=10)
     assert (dirt(sent).head, dirt(sent).unsure, across_bounds(sent)) == (0, 60, sent.runs)
-
-
-@pytest.mark.parametrize(
-    ("smallest", "expected"),
-    [
-        pytest.param(40, 40, id="rule 19: by its timestamp"),
-        pytest.param(None, 100, id="rule 19: timestamps of 0 and -1 say nothing: by arrival"),
-        pytest.param(10**15, 100, id="rule 10: a stamp in the future ages from its arrival"),
-    ],
-)
-def test_a_record_ages_from_its_timestamp_at_the_latest_from_its_arrival(smallest: int | None, expected: int) -> None:
-    """The clock of max.compaction.lag.ms starts at min(timestamp, arrived)."""
-    assert aged_from(smallest, 100) == expected
 
 
 def test_the_oldest_record_is_that_of_the_foldable_runs() -> None:

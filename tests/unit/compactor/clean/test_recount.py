@@ -13,12 +13,12 @@ from compactor.fold import in_memory as localfold
 from compactor.fold import two_pass as twopass
 from compactor.fold.memory_budget import OffsetMapBudget
 from compactor.fold.two_pass import Logs
-from compactor.ingest.micro_batch import level0
 from compactor.model import record
 from compactor.model.actions import AddPartition, Append, Publish
 from compactor.model.log import empty
 from compactor.model.record import TopicPartition
 from compactor.model.state import State, apply
+from compactor.runs.file_stats import level0_run
 from compactor.runs.reader import OffsetRange, whole
 from compactor.runs.readwants import of_file
 from compactor.runs.scan import in_order, wide_wants
@@ -38,7 +38,7 @@ def test_records_without_a_key_are_counted_on_their_side() -> None:
     rows[2]["rejected"] = "null key"
     batch = pa.RecordBatch.from_pylist(rows, schema=record.RUN)
     target = RunTarget(storage=storage, prefix="1-job", max_bytes=1 << 20)
-    run = level0(0, 6, tuple(write([batch.slice(0, 3), batch.slice(3)], target, "ingest.write")), 0)
+    run = level0_run(0, 6, tuple(write([batch.slice(0, 3), batch.slice(3)], target, "ingest.write")), 0)
     assert (run.keyless, run.rejected) == (2, 1)
     log = replace(empty(TopicPartition("t", 0), 0, 0, None), end=6, folded_end=2, published=2, runs=(run,))
     assert [one.keyless for one in restated(storage, log, run).runs] == [1, 1]
