@@ -16,7 +16,7 @@ from compactor.model.log import RunFile
 from compactor.quarantine import verify as inspection
 from compactor.runs import checksums as footers
 from compactor.runs.checksums import DamagedFileError, UnreadableFileError
-from compactor.runs.reader import between
+from compactor.runs.scan import between
 from compactor.storage.base import MissingFileError, Storage
 from tests.support.logs import log, run
 from tests.support.memory.storage import MemoryStorage
