@@ -37,7 +37,7 @@ setup: ## Makes .venv, installs keyfold into it; once, fetches Kafka and makes c
 	  || [ "$$(cat $(VENV)/.installed 2>/dev/null)" != "$$want" ]; then \
 	  $(MAKE) --no-print-directory _install python="$$python" want="$$want" || exit 1; \
 	fi; \
-	$(BIN)/python -m connectors.kafka.artifacts && $(BIN)/python -m connectors.class_archive
+	$(BIN)/python -m connectors.jvm.artifacts && $(BIN)/python -m connectors.jvm.cds_archive
 
 .PHONY: _install
 _install:

@@ -8,14 +8,14 @@ import shutil
 import sys
 from pathlib import Path
 
-from benchmarks import plots
-from benchmarks import results as files
-from benchmarks.datasets import SCALE
-from benchmarks.every import FIGURES
-from benchmarks.measure import Measuring, ended_by_sigterm
-from benchmarks.process import ROOT
-from benchmarks.rows import ROWS
-from benchmarks.table import whole
+from benchmarks.harness import plots
+from benchmarks.harness import results as files
+from benchmarks.harness.datasets import SCALE
+from benchmarks.harness.measure import Measuring, ended_by_sigterm
+from benchmarks.harness.process import ROOT
+from benchmarks.harness.table import whole
+from benchmarks.rows.every import FIGURES
+from benchmarks.rows.rows import ROWS
 
 _DOCS = ROOT / "docs" / "performance"
 

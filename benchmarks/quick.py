@@ -19,12 +19,12 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from benchmarks import results as files
-from benchmarks.datasets import SCALE
-from benchmarks.figures import FIGURES
-from benchmarks.measure import Measuring, ended_by_sigterm
-from benchmarks.results import Results
-from benchmarks.rows import ROWS
+from benchmarks.harness import results as files
+from benchmarks.harness.datasets import SCALE
+from benchmarks.harness.measure import Measuring, ended_by_sigterm
+from benchmarks.harness.results import Results
+from benchmarks.rows.rows import ROWS
+from benchmarks.rows.worker_figures import FIGURES
 
 FILE: Final = Path(__file__).with_name("quick.json")
 _SCALE: Final = 0.06

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 import structlog
 
-from compactor.counters import Counters
-from compactor.parts import Part
+from compactor.metrics import Counters
+from compactor.runs.file_stats import FileStats
 
 _log = structlog.get_logger()
 
@@ -32,7 +32,7 @@ class Clocks:
         self._counters.add("clock_steps_back", 1)
         self._once("the clock was set back; nothing that was published or folded moves back", by_ms=before - now_ms)
 
-    def stamped(self, parts: Iterable[Part]) -> None:
+    def stamped(self, parts: Iterable[FileStats]) -> None:
         """Records of `parts` have arrived."""
         for part in parts:
             if part.future:

@@ -1,4 +1,4 @@
-"""The clock of the machine, behind the seam through which a test sets its own (`compactor.testing.Clock`)."""
+"""The machine's clock, behind the seam through which a test sets its own."""
 
 from __future__ import annotations
 

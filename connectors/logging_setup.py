@@ -16,7 +16,7 @@ import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from connectors.config.secrets import HIDDEN, is_secret, printable_text
-from connectors.terminal import is_coloured
+from connectors.progress.terminal import is_coloured
 
 _HANDED_ON: Final = "SPARK_KEYFOLD_LOG"
 """`level,style` in the environment of Spark's processes; KEYFOLD_… would win over the worker file."""

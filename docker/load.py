@@ -6,8 +6,8 @@ import sys
 
 from confluent_kafka.admin import AdminClient
 
-from connectors.demo.data import flights
-from connectors.demo.load import TOPIC, create_topic, load
+from connectors.dev.demo.data import flights
+from connectors.dev.demo.load import TOPIC, create_topic, load
 
 
 def main(bootstrap: str) -> None:

@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 from hypothesis import settings
 
-from connectors.kafka.embedded import EmbeddedKafka
+from connectors.dev.embedded_kafka import EmbeddedKafka
 from tests.support.quick import QUICK_START
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def topic_name(new_topic_name: Callable[[str], str]) -> str:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The one Spark of the session: two threads, 1 GiB, UTC; its Python workers find the project and its tests."""
-    from connectors.spark import session
+    from connectors.spark.session import session
 
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     folder = tmp_path_factory.mktemp("warehouse")

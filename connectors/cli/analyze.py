@@ -13,13 +13,13 @@ from connectors.cli.options import ConnectorArgument, JsonOption, WorkerOption, 
 from connectors.cli.output import say, say_json
 from connectors.clock import SystemClock
 from connectors.errors import ConfigError, UsageError
-from connectors.progress import observing
+from connectors.progress.observer import observing
 
 if TYPE_CHECKING:
-    from compactor.analysis import Analysis
-    from compactor.catalog import Catalog
+    from compactor.analyze.effect import Analysis
+    from compactor.catalog.catalog import Catalog
     from compactor.settings import EngineSettings
-    from compactor.storage import Storage
+    from compactor.storage.base import Storage
     from connectors.cli.analyze_report import Report
     from connectors.config.connector import ConnectorConfig
     from connectors.config.worker import WorkerConfig
@@ -97,10 +97,10 @@ def _listed(changes: Mapping[str, str]) -> str:
 def _report(
     worker: WorkerConfig, present: ConnectorConfig, changed: ConnectorConfig | None, changes: Mapping[str, str]
 ) -> Report:
-    from compactor import owner
+    from compactor.catalog import owner
     from connectors.cli.analyze_report import report
-    from connectors.engine_settings import engine_settings
-    from connectors.stores import connector_storage, kept_catalog
+    from connectors.config.engine import engine_settings
+    from connectors.config.stores import connector_storage, kept_catalog
 
     storage = connector_storage(worker, present.name)
     catalog = kept_catalog(storage, present.name)
@@ -113,12 +113,12 @@ def _analysis(
     worker: WorkerConfig, storage: Storage, catalog: Catalog, settings: Sequence[EngineSettings]
 ) -> tuple[Analysis, int]:
     """What is found, and the time of it. Where there is little to read it is read here, else on a Spark of its own."""
-    from compactor.analyze import analyze as analyzed
-    from compactor.counting import little
-    from compactor.localcount import LocalCounting
-    from compactor.sparkcount import SparkCounting
-    from connectors import spark as sparks
-    from connectors.spark_progress import task_progress
+    from compactor.analyze.analyze import analyze as analyzed
+    from compactor.analyze.arrow_counts import LocalCounting
+    from compactor.analyze.counting import little
+    from compactor.analyze.spark_counts import SparkCounting
+    from connectors.spark import session as sparks
+    from connectors.spark.job_progress import task_progress
 
     clock = SystemClock()
     if little(catalog.state.logs):

@@ -7,8 +7,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from compactor.analysis import Analysis, Effect, Outcome, PartitionAnalysis, SplitKeys, by_topic, total
-from compactor.state import State
+from compactor.analyze.effect import Analysis, Effect, Outcome, PartitionAnalysis, SplitKeys, by_topic, total
+from compactor.model.state import State
 
 FORMAT: Final = 1
 LONGEST_KEY: Final = 40

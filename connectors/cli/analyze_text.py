@@ -8,8 +8,8 @@ from typing import Final
 import typer
 from msgspec import Struct
 
-from compactor.analysis import Amount, Effect, Outcome
-from compactor.verdict import moment
+from compactor.analyze.effect import Amount, Effect, Outcome
+from compactor.clean.verdict import moment
 from connectors.cli.analyze_report import PartitionReport, Report, TopicReport, outcomes
 from connectors.cli.output import table
 

@@ -17,10 +17,10 @@ from connectors.cli.options import (
 )
 from connectors.cli.output import say, say_json, table
 from connectors.errors import UsageError
-from connectors.patience import TIMEOUT_S
+from connectors.runtime.patience import TIMEOUT_S
 
 if TYPE_CHECKING:
-    from compactor.cleaner import Folded
+    from compactor.clean.cleaner import Folded
 
 
 def clean(
@@ -36,7 +36,7 @@ def clean(
         raise UsageError("--partition needs --topic.", "Name the topic that the partition is of.")
     config = worker_of(worker)
     from connectors.config.load import load_connector
-    from connectors.operations import fold_logs
+    from connectors.runtime.commands import fold_logs
 
     folded = fold_logs(config, load_connector(connector, config).config, topic, partition, patience(timeout))
     if as_json:

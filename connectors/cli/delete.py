@@ -14,10 +14,10 @@ from connectors.clock import SystemClock
 from connectors.errors import UsageError
 
 if TYPE_CHECKING:
-    from compactor.storage import Storage
+    from compactor.storage.base import Storage
     from connectors.config.connector import ConnectorConfig
-    from connectors.kafka.settings import ClientSettings
-    from connectors.removal import Found
+    from connectors.kafka.client_settings import ClientSettings
+    from connectors.runtime.deletion import Found
 
 OutputsOption = Annotated[
     bool, typer.Option("--outputs", help="Also remove the output topics that it published, and its snapshots.")
@@ -30,14 +30,14 @@ def delete(
 ) -> None:
     """Removes a connector's storage folder and consumer group; says what, and asks. Source topics are never touched."""
     config = worker_of(worker)
-    from compactor.location import open_storage
+    from compactor.storage.location import open_storage
     from connectors.config.load import load_connector
+    from connectors.config.stores import connector_storage
     from connectors.kafka.admin import Admin
-    from connectors.kafka.reach import reach_all
-    from connectors.kafka.settings import ClientSettings
-    from connectors.removal import survey
-    from connectors.stores import connector_storage
-    from connectors.takeover import REACH_S
+    from connectors.kafka.client_settings import ClientSettings
+    from connectors.kafka.probe import reach_all
+    from connectors.runtime.deletion import survey
+    from connectors.runtime.takeover import REACH_S
 
     settings = load_connector(connector, config).config
     storage = connector_storage(config, settings.name)
@@ -57,7 +57,7 @@ def delete(
 
 
 def _refuse_living(storage: Storage, name: str) -> None:
-    from compactor import owner
+    from compactor.catalog import owner
 
     living = owner.living(storage)
     if living is not None:
@@ -82,10 +82,10 @@ def _ask() -> None:
 def _remove(
     storage: Storage, location: Storage | None, settings: ConnectorConfig, clients: ClientSettings, found: Found
 ) -> None:
-    from compactor import owner
-    from connectors import removal
+    from compactor.catalog import owner
     from connectors.kafka.admin import Admin
-    from connectors.sinks.changelog import fence_all
+    from connectors.runtime import deletion as removal
+    from connectors.sinks.publisher import fence_all
 
     lock = owner.OwnerLock(storage)
     if not lock.claim(owner.here()):  # whoever it was may have let it go since: without it nothing is removed

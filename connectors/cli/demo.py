@@ -24,9 +24,9 @@ def demo(directory: DirOption = Path(".demo"), worker: UnusedWorkerOption = None
 
     Needs the extra `demo` of the package keyfold.
     """
-    from connectors.demo.folder import DemoFolder
-    from connectors.demo.report import report
-    from connectors.demo.steps import RunFailedError, play
+    from connectors.dev.demo.folder import DemoFolder
+    from connectors.dev.demo.report import report
+    from connectors.dev.demo.steps import RunFailedError, play
 
     logging_setup.configure("info")
     signal.signal(signal.SIGTERM, _interrupt)

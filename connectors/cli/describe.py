@@ -9,8 +9,8 @@ from connectors.cli.output import say, say_json
 from connectors.clock import SystemClock
 
 if TYPE_CHECKING:
-    from compactor.catalog import Catalog
-    from compactor.storage import Storage
+    from compactor.catalog.catalog import Catalog
+    from compactor.storage.base import Storage
     from connectors.cli.description import Description, Owner
     from connectors.cli.source_ends import Ends
     from connectors.config.connector import ConnectorConfig
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 def describe(connector: ConnectorArgument, as_json: JsonOption = False, worker: WorkerOption = None) -> None:
     """Shows a connector's state, offsets, lag, runs and newest snapshots; needs no broker, but asks one for the lag."""
     config = worker_of(worker)
-    from compactor.catalog import Catalog
+    from compactor.catalog.catalog import Catalog
     from connectors.cli.describe_text import text
     from connectors.cli.source_ends import source_ends
     from connectors.config.load import load_connector
+    from connectors.config.stores import connector_storage
     from connectors.source import aside
-    from connectors.stores import connector_storage
 
     settings = load_connector(connector, config).config
     storage = connector_storage(config, settings.name)
@@ -41,12 +41,12 @@ def describe(connector: ConnectorArgument, as_json: JsonOption = False, worker: 
 
 def describing(catalog: Catalog, storage: Storage, connector: ConnectorConfig, ends: Ends, now_ms: int) -> Description:
     """The description of `connector` from its catalog, its folder and the broker's answer."""
-    from compactor import shelf
-    from connectors import status
+    from compactor.snapshot import location as shelf
     from connectors.cli import description
+    from connectors.config.engine import engine_settings
     from connectors.config.secrets import printable_text
-    from connectors.engine_settings import engine_settings
-    from connectors.stores import other_snapshots
+    from connectors.config.stores import other_snapshots
+    from connectors.runtime import status
 
     return description.Description(
         format_version=description.FORMAT,
@@ -63,7 +63,7 @@ def describing(catalog: Catalog, storage: Storage, connector: ConnectorConfig, e
 
 
 def _owner(catalog: Catalog, storage: Storage) -> Owner:
-    from compactor import owner
+    from compactor.catalog import owner
     from connectors.cli.description import Owner
 
     return Owner(alive=owner.is_alive(storage), name=catalog.state.owner, epoch=catalog.state.epoch)

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from compactor.verdict import Reason
+from compactor.clean.verdict import Reason
 from connectors.cli.description import Description, PartitionDescription, TopicDescription, WorkerStatus
 from connectors.cli.output import table
+from connectors.runtime.state import ConnectorState
 from connectors.source import aside
-from connectors.state import ConnectorState
 
 _PARTITIONS: Final = (
     *("TOPIC", "PARTITION", "SOURCE END", "INGESTED", "PUBLISHED", "LAG", "CLEAN END"),

@@ -10,15 +10,16 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from compactor import quarantine, schedule
-from compactor.actions import AddSnapshot
-from compactor.dirt import dirt
-from compactor.log import PartitionLog, Quarantined
-from compactor.record import TopicPartition
+from compactor.clean import schedule
+from compactor.clean.log_to_clean import dirt
+from compactor.clean.verdict import CleaningDecision
+from compactor.model.actions import AddSnapshot
+from compactor.model.log import PartitionLog, Quarantined
+from compactor.model.record import TopicPartition
+from compactor.model.state import State, Topic
+from compactor.quarantine import quarantine
 from compactor.settings import EngineSettings
-from compactor.shelf import Trouble
-from compactor.state import State, Topic
-from compactor.verdict import Verdict
+from compactor.snapshot.location import SnapshotFailure
 
 FORMAT: Final = 1
 STALE_MS: Final = 30_000
@@ -107,7 +108,7 @@ class Description(Struct, frozen=True, kw_only=True):
     owner: Owner
     status: WorkerStatus | None
     broker_error: str | None
-    snapshots: Trouble | None
+    snapshots: SnapshotFailure | None
     topics: tuple[TopicDescription, ...]
     partitions: tuple[PartitionDescription, ...]
 
@@ -167,7 +168,7 @@ def _snapshot(taken: AddSnapshot) -> Snapshot:
     )
 
 
-def _partition(log: PartitionLog, source_end: int | None, found: Verdict) -> PartitionDescription:
+def _partition(log: PartitionLog, source_end: int | None, found: CleaningDecision) -> PartitionDescription:
     kept = (log.base, *log.runs) if log.base else log.runs
     return PartitionDescription(
         topic=log.topic,
@@ -189,5 +190,5 @@ def _partition(log: PartitionLog, source_end: int | None, found: Verdict) -> Par
     )
 
 
-def _fold(found: Verdict) -> Fold:
+def _fold(found: CleaningDecision) -> Fold:
     return Fold(reason=found.reason.value, text=found.text, due_ms=found.due_ms)

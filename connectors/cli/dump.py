@@ -22,9 +22,9 @@ from connectors.errors import UsageError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from compactor.log import PartitionLog
-    from compactor.record import TopicPartition
-    from compactor.state import State
+    from compactor.model.log import PartitionLog
+    from compactor.model.record import TopicPartition
+    from compactor.model.state import State
 
 
 class Line(Struct, frozen=True):
@@ -49,11 +49,11 @@ def dump(
 ) -> None:
     """Prints what keyfold keeps of one source partition; also beside a live worker, without a broker."""
     config = worker_of(worker)
-    from compactor import reading
-    from compactor.catalog import Catalog
-    from compactor.record import TopicPartition
+    from compactor.catalog.catalog import Catalog
+    from compactor.model.record import TopicPartition
+    from compactor.runs import reader as reading
     from connectors.config.load import load_connector
-    from connectors.stores import connector_storage
+    from connectors.config.stores import connector_storage
 
     name = load_connector(connector, config).config.name
     storage = connector_storage(config, name)
@@ -97,7 +97,7 @@ def first(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.R
 
 def lines(batch: pa.RecordBatch) -> Iterator[Line]:
     """The records of `batch` (record.RUN) as they are printed."""
-    from compactor.record import TIMESTAMP_TYPES
+    from compactor.model.record import TIMESTAMP_TYPES
 
     for row in batch.to_pylist():
         yield Line(

@@ -14,8 +14,8 @@ import traceback
 import structlog
 import typer
 
-from compactor.briefly import briefly
 from compactor.errors import KeyfoldError
+from compactor.spark.briefly import briefly
 from connectors.config.secrets import printable_text
 from connectors.errors import EXIT_INTERRUPTED, EXIT_OK, exit_code
 

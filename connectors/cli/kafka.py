@@ -33,7 +33,7 @@ def kafka(
     A port that is in use, or a broker that ends by itself, is an error with exit code 4; a folder in which another
     broker runs one with exit code 3.
     """
-    from connectors.kafka.embedded import EmbeddedKafka
+    from connectors.dev.embedded_kafka import EmbeddedKafka
 
     _end_on_signals()
     with _directory(data_dir) as directory, EmbeddedKafka(directory, port) as broker:

@@ -12,7 +12,7 @@ import typer
 
 from connectors import logging_setup
 from connectors.errors import ConfigError
-from connectors.patience import Patience
+from connectors.runtime.patience import Patience
 
 if TYPE_CHECKING:
     from connectors.config.worker import WorkerConfig

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 import typer
 
-from connectors.terminal import is_terminal
+from connectors.progress.terminal import is_terminal
 
 _GAP: Final = "  "
 NOTHING: Final = "-"

@@ -13,7 +13,7 @@ import typer
 
 from connectors.cli.options import WorkerOption, worker_of
 from connectors.clock import SystemClock
-from connectors.progress import observing
+from connectors.progress.observer import observing
 
 FilesArgument = Annotated[list[Path], typer.Argument(help="Connector files.", metavar="CONNECTOR.json...")]
 OnceOption = Annotated[bool, typer.Option("--once", help="Do all that is there now, then end.")]
@@ -29,13 +29,13 @@ def run(connectors: FilesArgument, once: OnceOption = False, worker: WorkerOptio
     config = worker_of(worker)
     from connectors.config.load import load_connectors
     from connectors.config.places import check_storage
-    from connectors.spark_start import SparkStart
+    from connectors.spark.start import SparkStart
 
     files = load_connectors(connectors, config)
     check_storage(config)
     log.info("starting", storage=str(config.storage_path.absolute()), connectors=[file.config.name for file in files])
     spark = SparkStart(config.spark_master, config.spark_settings)
-    from connectors.worker import Worker  # half a second of imports, which the JVM does not wait for
+    from connectors.runtime.worker import Worker  # half a second of imports, which the JVM does not wait for
 
     clock = SystemClock()
     with observing(clock) as observer:

@@ -14,10 +14,10 @@ from connectors.cli.options import (
     worker_of,
 )
 from connectors.cli.output import say, say_json, table
-from connectors.patience import TIMEOUT_S
+from connectors.runtime.patience import TIMEOUT_S
 
 if TYPE_CHECKING:
-    from connectors.operations import SnapshotInfo
+    from connectors.runtime.commands import SnapshotInfo
 
 
 def snapshot(
@@ -29,7 +29,7 @@ def snapshot(
     """Folds what is published and takes a snapshot of it; a live worker is asked, otherwise this process takes over."""
     config = worker_of(worker)
     from connectors.config.load import load_connector
-    from connectors.operations import take_snapshot
+    from connectors.runtime.commands import take_snapshot
 
     taken = take_snapshot(config, load_connector(connector, config).config, patience(timeout))
     if as_json:

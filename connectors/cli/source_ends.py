@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
-from compactor.record import TopicPartition
+from compactor.model.record import TopicPartition
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -31,7 +31,7 @@ def source_ends(worker: WorkerConfig, connector: ConnectorConfig, tps: Sequence[
     from confluent_kafka import KafkaException
 
     from connectors.config.clients import client_config
-    from connectors.kafka.reach import first_answer, listening
+    from connectors.kafka.probe import first_answer, listening
 
     if not tps:
         return Ends({}, None)

@@ -93,7 +93,7 @@ def follow(consumer: Consumer, limit: int | None, key: str | None = None) -> Non
 
 def line(message: Message) -> Line:
     """`message` as it is shown; header names that are not UTF-8 as one header that says so."""
-    from compactor.record import TIMESTAMP_TYPES
+    from compactor.model.record import TIMESTAMP_TYPES
     from connectors.kafka import headers
 
     kind, timestamp = message.timestamp()
@@ -158,7 +158,7 @@ def _consumer(config: WorkerConfig) -> Consumer:
     from confluent_kafka import Consumer
 
     from connectors.config.clients import client_config
-    from connectors.kafka.reach import reach
+    from connectors.kafka.probe import reach
 
     pinned = {
         "group.id": "keyfold-tail",  # librdkafka asks for one before it lets anybody assign; none is joined

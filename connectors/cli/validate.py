@@ -102,7 +102,7 @@ def _at_this_machine(worker: WorkerConfig) -> tuple[Fault, ...]:
     """What a worker would not find here: Java, a folder for its storage."""
     from connectors.config.faults import Fault
     from connectors.config.places import storage_faults
-    from connectors.kafka.java import find_java
+    from connectors.jvm.java import find_java
 
     try:
         find_java()
@@ -118,11 +118,11 @@ def _around(config: ConnectorConfig, worker: WorkerConfig, *, broker: bool) -> t
 
 
 def _at_the_broker(config: ConnectorConfig, worker: WorkerConfig) -> tuple[Fault, ...]:
-    from connectors.broker_check import broker_faults
     from connectors.config.clients import client_config
     from connectors.kafka.admin import Admin
-    from connectors.kafka.reach import reach_all
-    from connectors.kafka.settings import ClientSettings
+    from connectors.kafka.client_settings import ClientSettings
+    from connectors.kafka.probe import reach_all
+    from connectors.runtime.preflight import broker_faults
 
     reach_all(config.name, ClientSettings.of(worker, config), _REACH_S)
     return broker_faults(config, Admin(client_config("admin", worker, config, {})))

@@ -36,7 +36,7 @@ def _librdkafka() -> str:
 
 def _java() -> str:
     """The version that `java -version` gives, or why there is none."""
-    from connectors.kafka.java import find_java
+    from connectors.jvm.java import find_java
 
     try:
         answer = subprocess.run([find_java(), "-version"], capture_output=True, text=True, check=False).stderr

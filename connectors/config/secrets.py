@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from compactor.briefly import without_plan
+from compactor.spark.briefly import without_plan
 from connectors.config.properties import parse_properties
 from connectors.errors import ConfigError
 

@@ -20,11 +20,11 @@ from confluent_kafka.admin import (
 )
 from msgspec import Struct
 
-from compactor.record import TopicPartition
+from compactor.model.record import TopicPartition
 from connectors.errors import CHECK_BROKERS, ConnectorError, UnreachableError
 from connectors.kafka import groups
 from connectors.kafka.consumers import Setting
-from connectors.kafka.failures import MISSING, SETTLING, cause, typed
+from connectors.kafka.errors import MISSING, SETTLING, cause, typed
 from connectors.kafka.groups import Held
 from connectors.kafka.ids import topic_id
 

@@ -63,7 +63,7 @@ _CONSUMERS_ONLY: Final = frozenset(
 )
 
 
-class Clients(msgspec.Struct, frozen=True):
+class ClientFactory(msgspec.Struct, frozen=True):
     """The librdkafka settings of one connector's reading clients. Its repr shows none of them."""
 
     connector: str
@@ -89,7 +89,7 @@ class Clients(msgspec.Struct, frozen=True):
 class Session:
     """A consumer with nothing assigned, and an admin client of the same connector, made when first used."""
 
-    def __init__(self, clients: Clients) -> None:
+    def __init__(self, clients: ClientFactory) -> None:
         self._clients = clients
         self.consumer = Consumer(self._clients.consumer_settings())
 
@@ -130,7 +130,7 @@ _lock: Final = threading.Lock()
 
 
 @contextmanager
-def borrowed(clients: Clients) -> Iterator[Session]:
+def borrowed(clients: ClientFactory) -> Iterator[Session]:
     """A session for this task alone. It is kept for the next one, or closed if the task did not end well."""
     key = _key(clients)
     session = _take(key) or Session(clients)
@@ -159,6 +159,6 @@ def _take(key: str) -> Session | None:
         return kept.pop() if kept else None
 
 
-def _key(clients: Clients) -> str:
+def _key(clients: ClientFactory) -> str:
     """Sessions are of one process: librdkafka's threads do not live through a fork."""
     return json.dumps([os.getpid(), clients.consumer_settings(), clients.admin_settings()], sort_keys=True)

@@ -13,10 +13,10 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Partition
 
-from compactor.record import TopicPartition
+from compactor.model.record import TopicPartition
 from connectors.errors import UnreachableError
 from connectors.kafka.consumers import Setting
-from connectors.kafka.failures import NOT_ALLOWED, cause, typed
+from connectors.kafka.errors import NOT_ALLOWED, cause, typed
 
 Held = tuple[int, str]
 """A committed offset and its metadata."""

@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 from confluent_kafka import KafkaException, Producer
 
 from connectors.kafka.consumers import Setting
-from connectors.kafka.failures import cause, typed
+from connectors.kafka.errors import cause, typed
 
 PINNED: Final[dict[str, Setting]] = {
     "acks": "all",

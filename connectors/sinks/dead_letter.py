@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compactor.errors import RejectedRecordError
-from compactor.record import TopicPartition
+from compactor.model.record import TopicPartition
 from connectors.errors import RecordRefusedError
 from connectors.sinks.encode import TIMESTAMP, Header, Row, original_headers, rows
-from connectors.sinks.settings import Rules
+from connectors.sinks.settings import WriteRules
 
 CLASS: Final = "keyfold.CompactedTopic"
 PREFIX: Final = "__connect.errors."
@@ -53,7 +53,7 @@ def refuse_rejected(connector: str, tp: TopicPartition, letters: pa.RecordBatch,
 
 
 def records(
-    connector: str, bucket: int, tp: TopicPartition, letters: pa.RecordBatch, refused: Refusals, rules: Rules
+    connector: str, bucket: int, tp: TopicPartition, letters: pa.RecordBatch, refused: Refusals, rules: WriteRules
 ) -> Iterator[Row]:
     """The rows of `letters` as they go to the dead letter topic."""
     headers = original_headers(letters) or repeat([], letters.num_rows)

@@ -12,9 +12,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from compactor.publish import BucketPlan, Sent
-from connectors.sinks.changelog import ChangelogPublisher
-from connectors.sinks.session import Asking, Session
+from compactor.model.publish_plan import PublishPlan, PublishResult
+from connectors.sinks.producer_session import ProducerSession, QueryClients
+from connectors.sinks.publisher import ChangelogPublisher
 
 KEPT_S: Final = 60.0
 """What nobody has published with for so long is not kept: the brokers may have moved since."""
@@ -28,23 +28,23 @@ class Sessions:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._asking: Asking | None = None
-        self._open: dict[int, Session] = {}
+        self._asking: QueryClients | None = None
+        self._open: dict[int, ProducerSession] = {}
         self._used = clock()
 
-    def begin(self, publisher: ChangelogPublisher) -> Asking:
+    def begin(self, publisher: ChangelogPublisher) -> QueryClients:
         """The clients to ask with; before the first of a publish's buckets begins."""
         if self._clock() - self._used > KEPT_S:
             self.close()
         self._used = self._clock()
-        self._asking = self._asking or Asking(publisher.connector, publisher.clients)
+        self._asking = self._asking or QueryClients(publisher.connector, publisher.clients)
         return self._asking
 
-    def take(self, bucket: int) -> Session | None:
+    def take(self, bucket: int) -> ProducerSession | None:
         """That of `bucket`, which belongs to the caller now."""
         return self._open.pop(bucket, None)
 
-    def put(self, bucket: int, session: Session) -> None:
+    def put(self, bucket: int, session: ProducerSession) -> None:
         """Keeps a session whose last transaction was committed."""
         self._open[bucket] = session
         self._used = self._clock()
@@ -67,7 +67,7 @@ class LocalPublisher:
         self._asking = sessions.begin(publisher)
         self._broken_off = broken_off
 
-    def publish(self, plan: BucketPlan, records: Iterator[pa.RecordBatch]) -> Sequence[Sent]:
+    def publish(self, plan: PublishPlan, records: Iterator[pa.RecordBatch]) -> Sequence[PublishResult]:
         """See ChangelogPublisher. A session that anything went wrong with is not kept."""
         if not plan.targets:
             return ()

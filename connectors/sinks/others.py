@@ -15,14 +15,14 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Partition
 
-from compactor.publish import Target
-from compactor.record import TopicPartition
+from compactor.model.publish_plan import PublishTarget
+from compactor.model.record import TopicPartition
 from connectors.errors import OutputError
 from connectors.kafka.admin import Admin
 from connectors.kafka.consumers import Setting
-from connectors.kafka.failures import cause, typed
+from connectors.kafka.errors import cause, typed
 from connectors.sinks.encode import OFFSET, PARTITION, TOPIC
-from connectors.sinks.tail import Reader, header_pairs
+from connectors.sinks.output_reader import Reader, header_pairs
 
 _log = structlog.get_logger()
 
@@ -31,7 +31,7 @@ _MARKER: Final = 1
 Headers = Sequence[tuple[str, object]]
 
 
-def check(where: str, admin: Admin, config: Mapping[str, Setting], targets: Iterable[Target]) -> None:
+def check(where: str, admin: Admin, config: Mapping[str, Setting], targets: Iterable[PublishTarget]) -> None:
     """Looks for such records in the output partitions of `targets`; `config` is a client's.
 
     Raises OutputError where another connector of keyfold publishes there too; anybody else's records are warned of, as
@@ -45,7 +45,7 @@ def check(where: str, admin: Admin, config: Mapping[str, Setting], targets: Iter
             _look(where, config, place, target)
 
 
-def _look(where: str, config: Mapping[str, Setting], place: TopicPartition, target: Target) -> None:
+def _look(where: str, config: Mapping[str, Setting], place: TopicPartition, target: PublishTarget) -> None:
     strays: list[int] = []
     try:
         reader = Reader(config, Partition(place.topic, place.partition))
@@ -79,7 +79,7 @@ def connectors_source(headers: Headers) -> tuple[str, int, int] | None:
     return topic.decode(errors="replace"), int(partition), int(offset)
 
 
-def is_ours(source: tuple[str, int, int], target: Target) -> bool:
+def is_ours(source: tuple[str, int, int], target: PublishTarget) -> bool:
     """Whether a record above the output offset that is held may be this connector's.
 
     It may where a lost position was found again in the output: what lies below its start was sent already.

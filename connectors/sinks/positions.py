@@ -8,8 +8,8 @@ from typing import Final
 from confluent_kafka import Consumer
 
 from compactor.errors import PositionError
-from compactor.position import Position, decode
-from compactor.record import TopicPartition
+from compactor.model.position import Position, decode
+from compactor.model.record import TopicPartition
 from connectors.kafka.admin import Admin
 from connectors.kafka.groups import Held
 

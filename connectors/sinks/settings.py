@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from connectors.kafka.consumers import Setting
-from connectors.retrying import NEVER, Retry
+from connectors.kafka.retry import NEVER, Retry
 
 
-class Clients(Struct, frozen=True, kw_only=True):
+class SinkClients(Struct, frozen=True, kw_only=True):
     """The librdkafka settings of the publishing clients. Its repr shows none of them."""
 
     producer: Mapping[str, Setting]
@@ -20,7 +20,7 @@ class Clients(Struct, frozen=True, kw_only=True):
         return "Clients()"
 
 
-class Rules(Struct, frozen=True, kw_only=True):
+class WriteRules(Struct, frozen=True, kw_only=True):
     """How records are written, and what happens to one that cannot be.
 
     `source_headers`: output.source.headers.enable. `tolerate`: errors.tolerance is `all`. `dead_letters`:
@@ -34,7 +34,7 @@ class Rules(Struct, frozen=True, kw_only=True):
     context_headers: bool = False
 
 
-class Limits(Struct, frozen=True, kw_only=True):
+class TransactionLimits(Struct, frozen=True, kw_only=True):
     """What a transaction holds at most, how long the broker is waited for at each step, and what follows then."""
 
     transaction_bytes: int = 64 << 20

@@ -13,16 +13,16 @@ from confluent_kafka import TopicPartition as Partition
 
 from compactor.errors import OutcomeUnknownError, PublishInterruptedError
 from compactor.failpoints import hit
-from compactor.position import Position, encode
-from compactor.record import TopicPartition, measure
-from connectors.kafka.failures import MISSING, REFUSED, cause, not_allowed
+from compactor.model.position import Position, encode
+from compactor.model.record import TopicPartition, measure
+from connectors.kafka.errors import MISSING, REFUSED, cause, not_allowed
 from connectors.kafka.producers import QUEUE, patiently
 from connectors.sinks import dead_letter
 from connectors.sinks import encode as encoding
-from connectors.sinks.ledger import NOTHING, Ledger, Tally
-from connectors.sinks.pieces import Piece, together
-from connectors.sinks.session import Session
-from connectors.sinks.settings import Rules
+from connectors.sinks.batching import Piece, together
+from connectors.sinks.producer_session import ProducerSession
+from connectors.sinks.publish_progress import NOTHING, PublishProgress, Tally
+from connectors.sinks.settings import WriteRules
 
 _POLL_S: Final = 0.05
 _PURGED: Final = frozenset((KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT))
@@ -44,7 +44,7 @@ class Refused(Exception):  # noqa: N818 - not an error that anybody meets: the s
 class Transaction:
     """Sends pieces in one transaction after the other, each ending at a piece's end."""
 
-    def __init__(self, session: Session, ledger: Ledger, rules: Rules) -> None:
+    def __init__(self, session: ProducerSession, ledger: PublishProgress, rules: WriteRules) -> None:
         self.refused: dict[TopicPartition, dict[int, str]] = {}
         self._session = session
         self._ledger = ledger

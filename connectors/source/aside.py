@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from compactor.log import PartitionLog
-from compactor.state import State, Topic
+from compactor.model.log import PartitionLog
+from compactor.model.state import State, Topic
 from connectors.errors import ConnectorError, SourceAsideError
-from connectors.source import outcome
+from connectors.source import source_errors as outcome
 
 RECREATED: Final = "recreated"
 TRUNCATED: Final = "truncated"

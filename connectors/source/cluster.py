@@ -11,11 +11,11 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCol
 from confluent_kafka import TopicPartition as Partition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from compactor.record import TopicPartition
+from compactor.model.record import TopicPartition
 from connectors.config.pattern import TopicPattern
 from connectors.kafka.ids import topic_id
-from connectors.source import outcome
-from connectors.source.plan import Topic
+from connectors.source import source_errors as outcome
+from connectors.source.plan import SourceTopic
 
 REQUEST_S: Final = 10.0
 _ABSENT: Final = frozenset((KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID))
@@ -25,7 +25,7 @@ class NoAnswerError(Exception):
     """The brokers did not answer a request; str() is why. Never leaves the package: it is retried, then named."""
 
 
-class Answers(msgspec.Struct, frozen=True):
+class ClusterAnswers(msgspec.Struct, frozen=True):
     """Offsets by partition, and why a partition has none."""
 
     offsets: dict[TopicPartition, int]
@@ -33,21 +33,21 @@ class Answers(msgspec.Struct, frozen=True):
 
 
 class Cluster(Protocol):
-    """The one seam to the brokers for planning; `connectors.source.testing` has its twin in memory.
+    """The one seam to the brokers for planning.
 
     What is asked without the right to know raises NotAllowedError.
     """
 
-    def named(self, names: Iterable[str]) -> dict[str, Topic]:
+    def named(self, names: Iterable[str]) -> dict[str, SourceTopic]:
         """Those of the topics `names` that exist. Raises NoAnswerError."""
 
-    def matching(self, pattern: TopicPattern) -> dict[str, Topic]:
+    def matching(self, pattern: TopicPattern) -> dict[str, SourceTopic]:
         """The topics that `pattern` matches, without Kafka's internal ones. Raises NoAnswerError."""
 
-    def log_starts(self, partitions: Iterable[TopicPartition]) -> Answers:
+    def log_starts(self, partitions: Iterable[TopicPartition]) -> ClusterAnswers:
         """The first offset of each partition."""
 
-    def log_ends(self, partitions: Iterable[TopicPartition]) -> Answers:
+    def log_ends(self, partitions: Iterable[TopicPartition]) -> ClusterAnswers:
         """The last stable offset of each partition: where a read_committed reader has to stop."""
 
 
@@ -59,11 +59,11 @@ class KafkaCluster:
         self._admin = admin
         self._timeout = min(REQUEST_S, timeout)
 
-    def named(self, names: Iterable[str]) -> dict[str, Topic]:
+    def named(self, names: Iterable[str]) -> dict[str, SourceTopic]:
         """See Cluster."""
         return {name: _topic(found) for name, found in self._describe(names).items()}
 
-    def matching(self, pattern: TopicPattern) -> dict[str, Topic]:
+    def matching(self, pattern: TopicPattern) -> dict[str, SourceTopic]:
         """See Cluster."""
         try:
             every = self._admin.list_topics(timeout=self._timeout).topics
@@ -72,11 +72,11 @@ class KafkaCluster:
         found = self._describe(name for name in every if pattern.matches(name))
         return {name: _topic(topic) for name, topic in found.items() if not topic.is_internal}
 
-    def log_starts(self, partitions: Iterable[TopicPartition]) -> Answers:
+    def log_starts(self, partitions: Iterable[TopicPartition]) -> ClusterAnswers:
         """See Cluster."""
         return self._offsets(partitions, OffsetSpec.earliest())
 
-    def log_ends(self, partitions: Iterable[TopicPartition]) -> Answers:
+    def log_ends(self, partitions: Iterable[TopicPartition]) -> ClusterAnswers:
         """See Cluster."""
         return self._offsets(partitions, OffsetSpec.latest())
 
@@ -88,9 +88,9 @@ class KafkaCluster:
         found = {name: self._existing(name, future) for name, future in futures.items()}
         return {name: topic for name, topic in found.items() if topic is not None}
 
-    def _offsets(self, partitions: Iterable[TopicPartition], spec: OffsetSpec) -> Answers:
+    def _offsets(self, partitions: Iterable[TopicPartition], spec: OffsetSpec) -> ClusterAnswers:
         wanted = {Partition(key.topic, key.partition): spec for key in partitions}
-        answers = Answers({}, {})
+        answers = ClusterAnswers({}, {})
         if not wanted:
             return answers
         futures = self._admin.list_offsets(
@@ -131,5 +131,5 @@ def reason(error: KafkaException) -> str:
     return error.args[0].str() if error.args and isinstance(error.args[0], KafkaError) else str(error)
 
 
-def _topic(described: Any) -> Topic:
-    return Topic(topic_id(described.topic_id), len(described.partitions))
+def _topic(described: Any) -> SourceTopic:
+    return SourceTopic(topic_id(described.topic_id), len(described.partitions))

@@ -23,9 +23,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from compactor.failpoints import hit
-from compactor.faults import tagging
-from compactor.ingest import WRITTEN, Intake, written
-from compactor.record import RECORDS, SOURCE, ddl
+from compactor.ingest.ingest import WRITTEN, Intake, written
+from compactor.model.record import RECORDS, SOURCE, ddl
+from compactor.spark.errors import tagging
 from connectors.clock import SystemClock
 from connectors.source import plan
 from connectors.source.offsets import decode, encode
@@ -61,7 +61,7 @@ class KafkaSource(DataSource):
         return NAME
 
     def schema(self) -> str:
-        """`RECORDS` of compactor/record.py, with `ranges` its `SOURCE`; with `intake` `WRITTEN` of ingest.py."""
+        """`RECORDS` of compactor/model/record.py, with `ranges` its `SOURCE`; with `intake` `WRITTEN` of ingest.py."""
         reading = self._parsed.reading
         if reading.intake is not None:
             return ddl(WRITTEN)

@@ -1,12 +1,12 @@
-"""`compactor.ingest.Intake` as one of Spark's strings: a store by its location."""
+"""`compactor.ingest.ingest.Intake` as one of Spark's strings: a store by its location."""
 
 from __future__ import annotations
 
 import msgspec
 
-from compactor.ingest import Intake
-from compactor.location import open_storage
-from compactor.runfile import RunTarget
+from compactor.ingest.ingest import Intake
+from compactor.runs.writer import RunTarget
+from compactor.storage.location import open_storage
 
 
 class _Text(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -30,10 +30,10 @@ from typing import Any, Final
 import msgspec
 
 from compactor.errors import StorageError
-from compactor.ingest import Intake
+from compactor.ingest.ingest import Intake
 from connectors.config.pattern import TopicPattern
 from connectors.errors import ConfigError
-from connectors.kafka.consumers import Clients
+from connectors.kafka.consumers import ClientFactory
 from connectors.source import intake
 from connectors.source.offsets import TopicOffsets, decode
 
@@ -63,7 +63,7 @@ class Selection(msgspec.Struct, frozen=True):
     pattern: TopicPattern | None = None
 
 
-class Limits(msgspec.Struct, frozen=True):
+class ReadLimits(msgspec.Struct, frozen=True):
     """How much at once: offsets a micro-batch, tasks a batch, bytes an Arrow batch."""
 
     max_offsets: int | None = None
@@ -79,7 +79,7 @@ class Reading(msgspec.Struct, frozen=True):
     intake: Intake | None = None
 
 
-class Patience(msgspec.Struct, frozen=True):
+class Timeouts(msgspec.Struct, frozen=True):
     """How long to wait, in seconds."""
 
     timeout: float = 60.0
@@ -91,13 +91,13 @@ class SourceOptions(msgspec.Struct, frozen=True):
     """All options of one source. Its repr shows no client setting."""
 
     connector: str
-    clients: Clients
+    clients: ClientFactory
     selection: Selection
     starts: dict[str, TopicOffsets] = {}
     closed: frozenset[str] = frozenset()
-    limits: Limits = Limits()
+    limits: ReadLimits = ReadLimits()
     reading: Reading = Reading()
-    patience: Patience = Patience()
+    patience: Timeouts = Timeouts()
 
 
 def parse(options: Mapping[str, str]) -> SourceOptions:
@@ -112,7 +112,7 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
         selection=_selection(options),
         starts=_starts(options),
         closed=_json(options, "closed", frozenset[str], frozenset()),
-        limits=Limits(
+        limits=ReadLimits(
             max_offsets=_positive(options, "max.offsets.per.trigger", None),
             tasks_max=_positive(options, "tasks.max", 2) or 2,
             batch_bytes=_positive(options, "batch.bytes", 16 << 20) or 16 << 20,
@@ -126,11 +126,11 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
     )
 
 
-def _clients(connector: str, options: Mapping[str, str]) -> Clients:
+def _clients(connector: str, options: Mapping[str, str]) -> ClientFactory:
     consumer = _json(options, "consumer.config", dict[str, str | int | float | bool], None)
     if consumer is None:
         raise _wrong("consumer.config", "is missing")
-    return Clients(connector, consumer, _json(options, "admin.config", dict[str, str | int | float | bool], None))
+    return ClientFactory(connector, consumer, _json(options, "admin.config", dict[str, str | int | float | bool], None))
 
 
 def _selection(options: Mapping[str, str]) -> Selection:
@@ -161,8 +161,8 @@ def _intake(options: Mapping[str, str]) -> Intake | None:
         raise _wrong("intake", str(error)) from None
 
 
-def _patience(options: Mapping[str, str]) -> Patience:
-    return Patience(
+def _patience(options: Mapping[str, str]) -> Timeouts:
+    return Timeouts(
         timeout=(_positive(options, "read.timeout.ms", 60_000) or 0) / 1000,
         metadata_age=(_positive(options, "metadata.max.age.ms", 5_000) or 0) / 1000,
         poll_interval=(_positive(options, "poll.interval.ms", 250) or 0) / 1000,

@@ -12,12 +12,12 @@ from itertools import accumulate, pairwise
 
 import msgspec
 
-from compactor.record import TopicPartition
-from connectors.source import outcome
+from compactor.model.record import TopicPartition
+from connectors.source import source_errors as outcome
 from connectors.source.offsets import Offsets, TopicOffsets
 
 
-class Topic(msgspec.Struct, frozen=True):
+class SourceTopic(msgspec.Struct, frozen=True):
     """A source topic as the broker has it: its id, and how many partitions."""
 
     id: str
@@ -64,7 +64,7 @@ def admit(backlog: Mapping[TopicPartition, int], limit: int | None) -> dict[Topi
     return {key: max(share, min(1, size)) for (key, size), share in zip(backlog.items(), shares, strict=True)}
 
 
-def known(start: Offsets, topics: Mapping[str, Topic]) -> dict[TopicPartition, int]:
+def known(start: Offsets, topics: Mapping[str, SourceTopic]) -> dict[TopicPartition, int]:
     """Our position in every partition that exists now, of the topics in `start`."""
     return {
         TopicPartition(name, number): start[name].partitions.get(number, 0)
@@ -73,13 +73,17 @@ def known(start: Offsets, topics: Mapping[str, Topic]) -> dict[TopicPartition, i
     }
 
 
-def recreated(start: Offsets, topics: Mapping[str, Topic]) -> frozenset[str]:
+def recreated(start: Offsets, topics: Mapping[str, SourceTopic]) -> frozenset[str]:
     """The topics of `start` that have another id now."""
     return frozenset(name for name in start.keys() & topics.keys() if start[name].id != topics[name].id)
 
 
 def advance(
-    connector: str, start: Offsets, topics: Mapping[str, Topic], ends: Mapping[TopicPartition, int], limit: int | None
+    connector: str,
+    start: Offsets,
+    topics: Mapping[str, SourceTopic],
+    ends: Mapping[TopicPartition, int],
+    limit: int | None,
 ) -> dict[str, TopicOffsets]:
     """Where a batch from `start` ends, given the last stable offsets; partitions without one stay.
 
@@ -98,7 +102,7 @@ def advance(
 
 
 def introduce(
-    names: Iterable[str], topics: Mapping[str, Topic], log_starts: Mapping[TopicPartition, int]
+    names: Iterable[str], topics: Mapping[str, SourceTopic], log_starts: Mapping[TopicPartition, int]
 ) -> dict[str, TopicOffsets]:
     """The positions of topics first seen: the log start of each of their partitions.
 

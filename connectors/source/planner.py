@@ -13,14 +13,15 @@ from typing import Final, TypeVar
 import msgspec
 import structlog
 
-from compactor.record import TopicPartition
+from compactor.model.record import TopicPartition
 from connectors.errors import CHECK_BROKERS, UnreachableError
 from connectors.kafka import gone
-from connectors.source import outcome, plan
-from connectors.source.cluster import Answers, Cluster, NoAnswerError
+from connectors.source import plan
+from connectors.source import source_errors as outcome
+from connectors.source.cluster import Cluster, ClusterAnswers, NoAnswerError
 from connectors.source.offsets import Offsets, TopicOffsets
 from connectors.source.options import SourceOptions
-from connectors.source.plan import Topic
+from connectors.source.plan import SourceTopic
 
 _RETRY_S: Final = 0.5
 _Found = TypeVar("_Found")
@@ -30,7 +31,7 @@ _log = structlog.get_logger()
 class _Pinned(msgspec.Struct, frozen=True):
     """What the brokers said when the ends were pinned."""
 
-    topics: dict[str, Topic]
+    topics: dict[str, SourceTopic]
     log_starts: dict[TopicPartition, int]
     ends: dict[TopicPartition, int]
 
@@ -49,7 +50,7 @@ class Planner:
         self._cluster = cluster
         self._clock = clock
         self._sleep = sleep
-        self._topics: dict[str, Topic] | None = None
+        self._topics: dict[str, SourceTopic] | None = None
         self._topics_at = float("-inf")
         self._trouble: float | None = None
         self._idle_at = float("-inf")
@@ -115,7 +116,7 @@ class Planner:
         new = topics.keys() - start.keys()
         return {**moved, **self._introduce(new, topics)} if new else moved
 
-    def _sound(self, start: Offsets, topics: dict[str, Topic]) -> dict[str, Topic]:
+    def _sound(self, start: Offsets, topics: dict[str, SourceTopic]) -> dict[str, SourceTopic]:
         """`topics` without those that are other ones than in `start`: they stay where they were, as deleted ones do.
 
         The catalog hears of them by step T3 and its repetitions. Raises SourceChangedError where no topic is left.
@@ -129,7 +130,7 @@ class Planner:
         self._others = others
         return {name: topic for name, topic in topics.items() if name not in others}
 
-    def _introduce(self, new: set[str], topics: dict[str, Topic]) -> dict[str, TopicOffsets]:
+    def _introduce(self, new: set[str], topics: dict[str, SourceTopic]) -> dict[str, TopicOffsets]:
         if self._pinned:
             return plan.introduce(new, topics, self._pinned.log_starts)
         answers = self._cluster.log_starts(_partitions({name: topics[name] for name in new}))
@@ -138,7 +139,7 @@ class Planner:
             _log.info("source topic found", connector=self._options.connector, topic=name, topic_id=found[name].id)
         return found
 
-    def _ask_ends(self, start: Offsets, topics: dict[str, Topic]) -> dict[TopicPartition, int]:
+    def _ask_ends(self, start: Offsets, topics: dict[str, SourceTopic]) -> dict[TopicPartition, int]:
         answers = self._cluster.log_ends(plan.known(start, topics))
         if answers.failures:
             # A topic may just have been deleted: the next look at the topics tells.
@@ -148,13 +149,13 @@ class Planner:
             self._trouble = None
         return answers.offsets
 
-    def _known(self) -> dict[str, Topic]:
+    def _known(self) -> dict[str, SourceTopic]:
         now = self._clock()
         if self._topics is None or now - self._topics_at >= self._options.patience.metadata_age:
             self._topics, self._topics_at = self._ask_topics(), now
         return self._topics
 
-    def _ask_topics(self) -> dict[str, Topic]:
+    def _ask_topics(self) -> dict[str, SourceTopic]:
         selection = self._options.selection
         if selection.pattern is not None:
             return self._cluster.matching(selection.pattern)
@@ -200,16 +201,16 @@ class Planner:
             self._sleep(_RETRY_S)
 
 
-def _partitions(topics: Mapping[str, Topic]) -> list[TopicPartition]:
+def _partitions(topics: Mapping[str, SourceTopic]) -> list[TopicPartition]:
     return [TopicPartition(name, number) for name, topic in topics.items() for number in range(topic.partitions)]
 
 
-def _complete(answers: Answers) -> dict[TopicPartition, int]:
+def _complete(answers: ClusterAnswers) -> dict[TopicPartition, int]:
     if answers.failures:
         raise NoAnswerError(_first(answers))
     return answers.offsets
 
 
-def _first(answers: Answers) -> str:
+def _first(answers: ClusterAnswers) -> str:
     key = min(answers.failures)
     return f"{key}: {answers.failures[key]}"

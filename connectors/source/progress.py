@@ -9,9 +9,9 @@ import pyarrow as pa
 from confluent_kafka import TopicPartition as Partition
 from msgspec.structs import replace
 
-from compactor.record import TopicPartition
+from compactor.model.record import TopicPartition
+from connectors.source.arrow_records import statements
 from connectors.source.plan import Range
-from connectors.source.records import statements
 
 LOOK_S: Final = 1.0
 

@@ -22,16 +22,16 @@ from confluent_kafka import Message
 from confluent_kafka import TopicPartition as Partition
 
 from compactor.failpoints import hit
-from compactor.record import TopicPartition
+from compactor.model.record import TopicPartition
 from connectors.kafka import gone
 from connectors.kafka.consumers import Session, borrowed
-from connectors.source import outcome
+from connectors.source import source_errors as outcome
+from connectors.source.arrow_records import Slots, bounded, faulty, statements, to_arrow, whole, with_range, within
 from connectors.source.cluster import KafkaCluster, NoAnswerError
 from connectors.source.options import SourceOptions
-from connectors.source.outcome import Fault, Standing, Verdict
-from connectors.source.plan import Bundle, Topic
+from connectors.source.plan import Bundle, SourceTopic
 from connectors.source.progress import LOOK_S, Cursor, Watch
-from connectors.source.records import Slots, bounded, faulty, statements, to_arrow, whole, with_range, within
+from connectors.source.source_errors import RangeFault, Standing, TopicVerdict
 from connectors.source.unseen import nothing_left
 
 _POLL_S: Final = 0.05
@@ -160,11 +160,11 @@ class _Reading:
         position = next((cursor.position for cursor in self._cursors if cursor.key == key), -1)
         self._watch.reason = error.str()
         fault = outcome.classify(error.name())
-        if fault is Fault.REFUSED:
+        if fault is RangeFault.REFUSED:
             raise outcome.refused(self._options.connector, key, position, error.str())
-        if fault is Fault.DAMAGED:
+        if fault is RangeFault.DAMAGED:
             raise outcome.damaged(self._options.connector, key, position, error.str())
-        self._watch.doubt |= fault is Fault.LOOK
+        self._watch.doubt |= fault is RangeFault.LOOK
 
     def _look(self) -> list[pa.RecordBatch]:
         """Asks what became of the ranges that do not move; gives the statements of what ends in a gap."""
@@ -200,12 +200,14 @@ class _Reading:
     def _settle(self, cursor: Cursor, standing: Standing | None) -> list[pa.RecordBatch]:
         """Does what the standing of a range asks for: nothing, an error, or with on.data.loss=skip a gap."""
         name, part = self._options.connector, cursor.part
-        verdict = Verdict.WAIT if standing is None else outcome.judge(part.topic_id, cursor.position, part.hi, standing)
-        if standing is None or self._may_come_back(cursor, verdict) or verdict is Verdict.WAIT:
+        verdict = (
+            TopicVerdict.WAIT if standing is None else outcome.judge(part.topic_id, cursor.position, part.hi, standing)
+        )
+        if standing is None or self._may_come_back(cursor, verdict) or verdict is TopicVerdict.WAIT:
             return []
-        if verdict is Verdict.RECREATED:
+        if verdict is TopicVerdict.RECREATED:
             raise outcome.recreated(name, part.topic, part.topic_id, standing.topic_id or "")
-        if verdict is Verdict.TRUNCATED:
+        if verdict is TopicVerdict.TRUNCATED:
             raise outcome.below(name, cursor.key, part.hi, standing.log_end or 0)
         if not self._options.reading.skip_lost:
             raise outcome.missing(name, cursor.key, cursor.position, part.hi, standing)
@@ -222,9 +224,9 @@ class _Reading:
             cursor.position = cursor.part.hi
         return self._finish(passed)
 
-    def _may_come_back(self, cursor: Cursor, verdict: Verdict) -> bool:
+    def _may_come_back(self, cursor: Cursor, verdict: TopicVerdict) -> bool:
         """Whether the topic is unknown, but not for long enough to be gone."""
-        if verdict is not Verdict.DELETED:
+        if verdict is not TopicVerdict.DELETED:
             cursor.absent_since = None
             return False
         now = time.monotonic()
@@ -250,7 +252,7 @@ class _Reading:
             if found not in (None, cursor.part.topic_id):
                 raise outcome.recreated(self._options.connector, cursor.part.topic, cursor.part.topic_id, found or "")
 
-    def _topics_now(self) -> dict[str, Topic]:
+    def _topics_now(self) -> dict[str, SourceTopic]:
         self._watch.waited(0.0, moved=True)
         while True:
             began = time.monotonic()
@@ -263,7 +265,7 @@ class _Reading:
                 self._check_patience(self._cursors[0])
 
 
-def _id(topics: dict[str, Topic], cursor: Cursor) -> str | None:
+def _id(topics: dict[str, SourceTopic], cursor: Cursor) -> str | None:
     found = topics.get(cursor.part.topic)
     return found.id if found else None
 
@@ -272,4 +274,4 @@ def _is_there(cursor: Cursor, standing: Standing | None) -> bool:
     """Whether the broker states that the rest of the range can be read."""
     if standing is None or standing.log_start is None or standing.log_end is None:
         return False
-    return outcome.judge(cursor.part.topic_id, cursor.position, cursor.part.hi, standing) is Verdict.WAIT
+    return outcome.judge(cursor.part.topic_id, cursor.position, cursor.part.hi, standing) is TopicVerdict.WAIT

@@ -14,15 +14,15 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, Message
 
-from compactor.record import TopicPartition
-from connectors.kafka.consumers import Clients
+from compactor.model.record import TopicPartition
+from connectors.kafka.consumers import ClientFactory
 from connectors.source.progress import Cursor
 
 _ASKED_S: Final = 3.0
 _POLL_S: Final = 0.1
 
 
-def nothing_left(clients: Clients, cursors: Iterable[Cursor]) -> frozenset[TopicPartition]:
+def nothing_left(clients: ClientFactory, cursors: Iterable[Cursor]) -> frozenset[TopicPartition]:
     """The partitions of `cursors` between whose position and end a read_committed consumer is given nothing.
 
     Only those for which that is shown within _ASKED_S; of the others nothing is known.

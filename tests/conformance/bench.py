@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from uuid import uuid4
 
-from compactor.location import open_storage
-from compactor.reading import read, whole
-from connectors.kafka.embedded import EmbeddedKafka
-from connectors.kafka.embedded_config import Layout
+from compactor.runs.reader import read, whole
+from compactor.storage.location import open_storage
+from connectors.dev.embedded_config import Layout
+from connectors.dev.embedded_kafka import EmbeddedKafka
 from tests.conformance.cleaner import Cleaner, create_compacted
 from tests.conformance.compare import Record, of_log, of_topic
 from tests.conformance.feeder import Feeder

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from connectors.kafka.embedded import EmbeddedKafka
+from connectors.dev.embedded_kafka import EmbeddedKafka
 from tests.conformance.bench import Bench
 from tests.conformance.cleaner import BROKER
 

@@ -9,16 +9,18 @@ from typing import TypeAlias
 
 import pyarrow.parquet as pq
 
-from compactor import localfold, manifest, publishlocal
-from compactor.actions import AddSnapshot
-from compactor.local import LocalStorage
-from compactor.publish import BucketPlan, Target, due_of
-from compactor.record import TopicPartition
-from compactor.snapshot import LATEST
-from compactor.snapshots import Snapshots
-from compactor.testing import MemoryStorage
-from compactor.testing_outside import MemoryOutside
+from compactor.fold import in_memory as localfold
+from compactor.model.actions import AddSnapshot
+from compactor.model.publish_plan import PublishPlan, PublishTarget, due_of
+from compactor.model.record import TopicPartition
+from compactor.publish import publishlocal
+from compactor.snapshot import manifest
+from compactor.snapshot.snapshot import LATEST
+from compactor.snapshot.snapshots import Snapshots
+from compactor.storage.local import LocalStorage
 from tests.support.cleaning import Kept
+from tests.support.memory.broker import MemoryBroker
+from tests.support.memory.storage import MemoryStorage
 
 Rows: TypeAlias = list[tuple[int, bytes | None, bytes | None]]
 """Records as (offset, key, value)."""
@@ -29,7 +31,7 @@ class Follower:
 
     def __init__(self, kept: Kept, folder: Path, partition: int = 0) -> None:
         self._kept = kept
-        self._outside = MemoryOutside(LocalStorage(str(folder / "changelog")))
+        self._outside = MemoryBroker(LocalStorage(str(folder / "changelog")))
         self._tp = TopicPartition("t", partition)
 
     @property
@@ -45,7 +47,7 @@ class Follower:
         if stop == log.published:
             return
         held = self._outside.positions([self._tp])[self._tp]
-        target = Target(
+        target = PublishTarget(
             topic="t",
             partition=self._tp.partition,
             bucket=0,
@@ -54,7 +56,7 @@ class Follower:
             end=stop,
             found=held.offset if held else None,
         )
-        plan = BucketPlan(bucket=0, epoch=kept.catalog.epoch, catalog_id="c", targets=(target,))
+        plan = PublishPlan(bucket=0, epoch=kept.catalog.epoch, catalog_id="c", targets=(target,))
         state = kept.catalog.state
         due = due_of(state, [plan])
         files = localfold.load(kept.storage, (one.slice for one in due))
@@ -78,7 +80,7 @@ class Shelf:
 
     def take(self, kept: Kept, now_ms: int = 0) -> tuple[AddSnapshot, ...]:
         """A new one."""
-        outside = MemoryOutside(MemoryStorage())  # a world without Kafka
+        outside = MemoryBroker(MemoryStorage())  # a world without Kafka
         return Snapshots(kept.spark, kept.isolation, outside, kept.settings, self._store, frozenset).take(now_ms)
 
     def newest(self) -> Rows:

@@ -11,8 +11,8 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from connectors.config.connector import ConnectorConfig
-from connectors.kafka.embedded import EmbeddedKafka
-from connectors.kafka.embedded_config import Layout
+from connectors.dev.embedded_config import Layout
+from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.sinks.output_topic import new_config, resume_safe_ms
 from tests.conformance.cleaner import Cleaner
 from tests.support.kafka import ToSend, admin, consume_all, create_topic, produce, wait_until

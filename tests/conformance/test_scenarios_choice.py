@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from compactor import quarantine
-from compactor.dirt import Dirt, dirt
-from compactor.due import verdict
-from compactor.log import PartitionLog
+from compactor.clean.decision import verdict
+from compactor.clean.log_to_clean import LogToClean, dirt
+from compactor.clean.schedule import choose, publishable, survey
+from compactor.clean.verdict import Kind, Reason
+from compactor.model.log import PartitionLog
+from compactor.model.record import TopicPartition
 from compactor.policy import CompactionPolicy, FoldPolicy
-from compactor.reading import first_young
-from compactor.record import TopicPartition
-from compactor.schedule import choose, publishable, survey
-from compactor.verdict import Kind, Reason
+from compactor.quarantine import quarantine
+from compactor.runs.reader import first_young
 from tests.support.cleaning import Kept
 from tests.support.engine import Row, row
 from tests.support.logs import HOUR, base, log, run
@@ -80,7 +80,7 @@ def test_scenario_09_ratio() -> None:
     runs = [run(20, 30, 31), run(30, 40, 32), run(40, 50, 500), run(50, 60, 600)]
     clean = replace(base(20, 62), files=(run(0, 10, 30).files[0], run(10, 20, 32).files[0]))
     kept = log(*runs, clean=clean, published=40, folded_ms=0)
-    assert replace(dirt(kept), records=0, oldest_ms=None) == Dirt(base=62, head=63, held=1100)
+    assert replace(dirt(kept), records=0, oldest_ms=None) == LogToClean(base=62, head=63, held=1100)
     assert dirt(kept).ratio == 63 / 125
     for limit, reason in ((63 / 125, Reason.CLEAN_ENOUGH), (0.5039, Reason.DIRTY)):
         policy = CompactionPolicy(min_cleanable_dirty_ratio=limit)

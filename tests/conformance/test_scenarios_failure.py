@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 
-from compactor import quarantine, runfile
-from compactor.actions import CloseTopic
-from compactor.catalog import Catalog
+from compactor.catalog.catalog import Catalog
+from compactor.clean.schedule import survey
+from compactor.clean.verdict import Reason
 from compactor.errors import FencedError, QuarantinedError, StorageError
 from compactor.failpoints import STEPS, VARIABLE, FailpointError
+from compactor.maintenance import Maintenance
+from compactor.model.actions import CloseTopic
 from compactor.policy import CompactionPolicy, FoldPolicy
-from compactor.schedule import survey
-from compactor.upkeep import Upkeep
-from compactor.verdict import Reason
-from connectors.kafka.embedded import EmbeddedKafka
+from compactor.quarantine import quarantine
+from compactor.runs import writer as runfile
+from connectors.dev.embedded_kafka import EmbeddedKafka
 from tests.conformance.reader import Rows, Shelf
 from tests.spark.test_cleaner import damage_page, some
 from tests.support.cleaning import Kept, meanwhile
@@ -222,7 +223,7 @@ def test_scenario_23_quarantine_of_a_topic_that_goes(kept_of: KeptOf, tmp_path: 
     kept.publish()
     damage_page(kept, 0)
     kept.cleaner.fold(100)
-    upkeep = Upkeep(kept.cleaner, None, kept.counters, kept.isolation)  # type: ignore[arg-type]
+    upkeep = Maintenance(kept.cleaner, None, kept.counters, kept.isolation)  # type: ignore[arg-type]
     with pytest.raises(QuarantinedError):
         upkeep.check_whole()
     kept.catalog.commit(lambda _: [CloseTopic(topic="t", reason="deleted")], 200)

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pytest
 
 from compactor.policy import CompactionPolicy
-from compactor.testing import DictModel
 from tests.conformance.reader import Follower, Rows
 from tests.support.cleaning import Kept, by_spark
 from tests.support.engine import Row, row
 from tests.support.kafka import wait_until
 from tests.support.logs import DAY
+from tests.support.memory.storage import DictModel
 from tests.support.oracle import ways
 from tests.support.oracle.steps import Way
 

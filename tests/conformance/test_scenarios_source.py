@@ -10,19 +10,19 @@ import pytest
 from confluent_kafka import Producer
 
 from compactor.errors import RejectedRecordError
-from compactor.location import open_storage
-from compactor.log import Gap
+from compactor.model.log import Gap
+from compactor.model.record import TopicPartition
 from compactor.policy import CompactionPolicy
-from compactor.reading import read, whole
-from compactor.record import TopicPartition
-from connectors import pipeline
+from compactor.runs.reader import read, whole
+from compactor.storage.location import open_storage
 from connectors.clock import SystemClock
 from connectors.config.load import load_worker
+from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.errors import DataLossError, SourceChangedError
-from connectors.kafka.embedded import EmbeddedKafka
-from connectors.progress import NullObserver
+from connectors.progress.observer import NullObserver
+from connectors.runtime import connector_task as pipeline
+from connectors.runtime.cancellation import StopToken
 from connectors.source.offsets import TopicOffsets
-from connectors.stopping import Stop
 from tests.conformance.feeder import Feeder
 from tests.conformance.reader import Rows
 from tests.conformance.workload import BASE_MS, End, Entry, Operation, Send
@@ -134,7 +134,9 @@ def once(place: Place, spark: SparkSession, ahead_ms: int = 0, **changes: Any) -
     config = place.config(**changes)
     counts: dict[str, int] = {}
     worker = load_worker(place.folder / "worker.json")
-    pipeline.Pipeline(spark, worker, config, Ahead(ahead_ms), NullObserver(), counts.update).run(Stop(), once=True)
+    pipeline.ConnectorTask(spark, worker, config, Ahead(ahead_ms), NullObserver(), counts.update).run(
+        StopToken(), once=True
+    )
     return counts
 
 

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from compactor import fold
-from compactor.local import LocalStorage
-from compactor.reading import between
+from compactor.fold import on_spark as fold
+from compactor.runs.reader import between
+from compactor.storage.local import LocalStorage
 from tests.support.engine import ingested, log_of, new_state, read_all, row
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from connectors.kafka.embedded import EmbeddedKafka
+from connectors.dev.embedded_kafka import EmbeddedKafka
 from tests.support.kafka import create_topic
 from tests.support.place import Place
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from connectors import pipeline
 from connectors.errors import SourceAsideError, SourceChangedError
 from connectors.kafka import gone
+from connectors.runtime import connector_task as pipeline
 from connectors.source import aside
 from tests.support.kafka import create_topic, delete_topic, produce, wait_until
 from tests.support.place import Place

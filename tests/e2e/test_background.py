@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from connectors.config.load import load_worker
-from connectors.operations import fold_logs, release_log, take_snapshot
+from connectors.runtime.commands import fold_logs, release_log, take_snapshot
 from tests.support.kafka import end_offsets, produce, wait_until
 from tests.support.place import Place
 from tests.support.records import some_records

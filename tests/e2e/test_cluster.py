@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from connectors.class_archive import sharing
 from connectors.errors import EXIT_OK
-from connectors.spark_home import JARS, ensure_home
+from connectors.jvm.cds_archive import sharing
+from connectors.jvm.spark_home import JARS, ensure_home
 from tests.support.kafka import end_offsets, produce
 from tests.support.place import Place
 from tests.support.records import living, snapshot, some_records

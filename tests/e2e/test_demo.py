@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import duckdb
 import pytest
 
-from connectors.demo.data import csv_archive
+from connectors.dev.demo.data import csv_archive
 from tests.support.cli import command, environment, execute
 from tests.support.kafka import Read, consume_all
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from connectors.sinks import changelog
-from connectors.sinks.settings import Limits
+from connectors.sinks import publisher as changelog
+from connectors.sinks.settings import TransactionLimits
 from tests.support.kafka import ToSend, consume_all, end_offsets, produce, wait_until
 from tests.support.place import PATIENCE_S, Place
 from tests.support.tasks import failing_tasks
@@ -63,7 +63,7 @@ def test_a_lag_raised_inside_a_fold_sent_in_parts(
 
     A task that ends is tried once more before the life fails: so two of its three transactions are sent.
     """
-    monkeypatch.setattr(changelog, "Limits", partial(Limits, transaction_bytes=320_000))
+    monkeypatch.setattr(changelog, "TransactionLimits", partial(TransactionLimits, transaction_bytes=320_000))
     large = [ToSend(0, f"k{number % 900}".encode(), bytes(1_000)) for number in range(1000)]
     produce(place.bootstrap, place.topic, large, **{"compression.type": "lz4"})
     with failing_tasks(spark, "publish.committed=kill"), pytest.raises(Exception, match="Python worker exited"):

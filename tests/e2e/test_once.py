@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from compactor.errors import RejectedRecordError
-from connectors.kafka.embedded import EmbeddedKafka
+from connectors.dev.embedded_kafka import EmbeddedKafka
 from tests.support.kafka import (
     add_partitions,
     consume_all,

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Final
 import pytest
 import structlog
 
+from compactor.catalog.owner import is_alive
 from compactor.errors import KeyfoldError
-from compactor.owner import is_alive
-from compactor.storage import Storage
-from connectors import status
+from compactor.storage.base import Storage
 from connectors.clock import SystemClock
 from connectors.config.load import load_worker
-from connectors.kafka.embedded import EmbeddedKafka
-from connectors.operations import fold_logs
-from connectors.progress import NullObserver
-from connectors.stores import connector_storage
-from connectors.supervisor import Supervisor
+from connectors.config.stores import connector_storage
+from connectors.dev.embedded_kafka import EmbeddedKafka
+from connectors.progress.observer import NullObserver
+from connectors.runtime import status
+from connectors.runtime.commands import fold_logs
+from connectors.runtime.supervisor import Supervisor
 from tests.support.kafka import create_topic, produce, wait_until
 from tests.support.place import PATIENCE_S, Place
 from tests.support.records import some_records

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from compactor.errors import GapError
-from compactor.ingest import Intake
+from compactor.ingest.ingest import Intake
 from connectors.source.datasource import KafkaSource
 from connectors.source.intake import encode
 from tests.support.kafka import end_offsets, produce

@@ -13,12 +13,12 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from compactor.catalog import Catalog
+from compactor.catalog.catalog import Catalog
 from compactor.errors import PositionError
-from compactor.location import open_storage
+from compactor.storage.location import open_storage
+from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.errors import OutputError, SourceChangedError
 from connectors.kafka import gone
-from connectors.kafka.embedded import EmbeddedKafka
 from tests.support.by_hand import forget_positions, set_positions
 from tests.support.kafka import TIMEOUT_S, admin, consume_all, create_topic, delete_topic, end_offsets, produce
 from tests.support.place import Place

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compactor.reading import read, whole
+from compactor.runs.reader import read, whole
 from connectors.config.load import load_worker
-from connectors.stores import connector_storage
+from connectors.config.stores import connector_storage
 from tests.support.kafka import consume_all, produce
 from tests.support.place import Place
 

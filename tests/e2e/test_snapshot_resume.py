@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from connectors.kafka.embedded import EmbeddedKafka
+from connectors.dev.embedded_kafka import EmbeddedKafka
 from tests.support.kafka import Read, consume_all, create_topic, produce
 from tests.support.place import Place
 from tests.support.records import living, newest, snapshot, some_records

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import signal
 
+from connectors.dev.embedded_kafka import free_port
 from connectors.errors import EXIT_OK, EXIT_UNREACHABLE
-from connectors.kafka.embedded import free_port
 from tests.support.cli import invoke
 from tests.support.kafka import consume_all, create_topic, produce, wait_until
 from tests.support.place import PATIENCE_S, Place

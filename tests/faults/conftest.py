@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from connectors.kafka.embedded import EmbeddedKafka
+from connectors.dev.embedded_kafka import EmbeddedKafka
 from tests.faults import matrix
 from tests.faults.cases import Cases
 

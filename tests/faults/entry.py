@@ -12,8 +12,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from connectors import background, clock, pipeline
+from connectors import clock
 from connectors.cli import main
+from connectors.runtime import connector_task as pipeline
+from connectors.runtime import maintenance_thread as background
 
 VACUUM_EVERY_MS: Final = "FAULT_VACUUM_EVERY_MS"
 VACUUM_GRACE_MS: Final = "FAULT_VACUUM_GRACE_MS"

@@ -11,9 +11,9 @@ from typing import Final
 import pyarrow.parquet as pq
 from confluent_kafka import Consumer, TopicPartition
 
-from compactor import manifest
-from compactor.snapshot import LATEST
-from compactor.state import State
+from compactor.model.state import State
+from compactor.snapshot import manifest
+from compactor.snapshot.snapshot import LATEST
 from tests.faults.load import Load
 from tests.faults.verdict import Facts, Row, Taken
 from tests.support.kafka import TIMEOUT_S, consume_all, end_offsets

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import psutil
 
-from connectors.kafka.embedded import EmbeddedKafka
+from connectors.dev.embedded_kafka import EmbeddedKafka
 from tests.faults import soak_report
 from tests.faults.field import Field
 from tests.faults.victim import Victim

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from connectors.kafka.embedded import EmbeddedKafka
+from connectors.dev.embedded_kafka import EmbeddedKafka
 from tests.faults.cases import Cases
 from tests.faults.victim import GRACE_S, MARGIN_S
 

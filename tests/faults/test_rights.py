@@ -16,7 +16,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from connectors.kafka.embedded import EmbeddedKafka
+from connectors.dev.embedded_kafka import EmbeddedKafka
 from tests.faults.cases import Cases
 from tests.faults.field import CALM, TASKS
 from tests.support.kafka import TIMEOUT_S, admin

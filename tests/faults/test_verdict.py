@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from compactor.log import PartitionLog
-from compactor.manifest import DataFile, Manifest
+from compactor.model.log import PartitionLog
+from compactor.snapshot.manifest import DataFile, Manifest
 from tests.faults.load import Sent
 from tests.faults.verdict import Facts, Row, Taken, breaches
 from tests.support.kafka import Read

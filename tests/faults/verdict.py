@@ -9,8 +9,8 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from compactor.log import PartitionLog
-from compactor.manifest import Manifest
+from compactor.model.log import PartitionLog
+from compactor.snapshot.manifest import Manifest
 from tests.faults.load import Sent
 from tests.support.kafka import Read
 from tests.support.promises import check

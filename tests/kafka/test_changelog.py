@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from compactor.record import TopicPartition
+from compactor.model.record import TopicPartition
+from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.kafka import admin
-from connectors.kafka.embedded import EmbeddedKafka
-from connectors.sinks.settings import Limits, Rules
+from connectors.sinks.settings import TransactionLimits, WriteRules
 from tests.support.kafka import open_transaction, wait_until
 from tests.support.publishing import CATALOG_ID, NOW_MS, ONE_PIECE_EACH, Changelog, Rec, source_offsets
 
@@ -62,7 +62,7 @@ def test_headers_of_an_upstream_keyfold_are_replaced(changelog: Changelog) -> No
 
 def test_source_headers_can_be_switched_off(changelog: Changelog) -> None:
     """With output.source.headers.enable=false a record has the headers of the source and no other."""
-    quiet = changelog.publisher(Rules(source_headers=False))
+    quiet = changelog.publisher(WriteRules(source_headers=False))
     changelog.publish(changelog.target(0, 2), [Rec(0, headers=(("a", b"1"),)), Rec(1)], quiet)
     assert [one.headers for one in changelog.read()] == [(("a", b"1"),), ()]
 
@@ -135,14 +135,16 @@ def test_many_positions_go_in_several_calls_of_one_transaction(
 @pytest.mark.parametrize(
     ("limits", "transactions"),
     [
-        (Limits(), 1),
-        (Limits(transaction_bytes=4), 3),
+        (TransactionLimits(), 1),
+        (TransactionLimits(transaction_bytes=4), 3),
         (ONE_PIECE_EACH, 6),
-        (Limits(piece_records=1, transaction_s=0), 6),
+        (TransactionLimits(piece_records=1, transaction_s=0), 6),
     ],
     ids=["one", "by bytes", "a record each", "by time"],
 )
-def test_a_large_fold_goes_in_several_transactions(changelog: Changelog, limits: Limits, transactions: int) -> None:
+def test_a_large_fold_goes_in_several_transactions(
+    changelog: Changelog, limits: TransactionLimits, transactions: int
+) -> None:
     """However it is cut, a reader sees every survivor once and in order, and the position ends at the fold's end."""
     (sent,) = changelog.publish(
         changelog.target(0, 20), [Rec(at) for at in range(0, 18, 3)], changelog.publisher(limits=limits)

@@ -22,15 +22,15 @@ from compactor.errors import (
     PositionMovedError,
     PublishInterruptedError,
 )
-from compactor.position import Position, encode
-from compactor.publish import BucketPlan
+from compactor.model.position import Position, encode
+from compactor.model.publish_plan import PublishPlan
+from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.errors import OutputError, UnreachableError
 from connectors.kafka import gone
-from connectors.kafka.embedded import EmbeddedKafka
 from connectors.kafka.producers import fence_all, initialised, transactional_id
-from connectors.retrying import Retry
-from connectors.sinks.changelog import ChangelogPublisher
-from connectors.sinks.settings import Limits
+from connectors.kafka.retry import Retry
+from connectors.sinks.publisher import ChangelogPublisher
+from connectors.sinks.settings import TransactionLimits
 from connectors.sinks.transaction import Transaction
 from tests.support.kafka import create_topic, delete_topic, open_transaction, wait_until
 from tests.support.publishing import CATALOG_ID, ONE_PIECE_EACH, Changelog, Rec, batch, source_offsets
@@ -158,7 +158,7 @@ def test_a_transaction_that_nobody_answered_is_sent_anew(
     with pytest.raises(UnreachableError):
         changelog.publish(changelog.target(0, 9), [Rec(0), Rec(5)])
     silent.append(True)
-    again = changelog.publisher(limits=Limits(retry=Retry(30_000, 100)))
+    again = changelog.publisher(limits=TransactionLimits(retry=Retry(30_000, 100)))
     (sent,) = changelog.publish(changelog.target(0, 9), [Rec(0), Rec(5)], again)
     assert seen(changelog) == [0, 5]
     assert (sent.end, sent.transactions) == (9, 1)
@@ -173,7 +173,9 @@ def test_an_unknown_outcome_is_never_sent_anew(changelog: Changelog, monkeypatch
 
     monkeypatch.setattr(Transaction, "_commit", lost)
     with pytest.raises(OutcomeUnknownError):
-        changelog.publish(changelog.target(0, 9), [Rec(5)], changelog.publisher(limits=Limits(retry=Retry(-1, 100))))
+        changelog.publish(
+            changelog.target(0, 9), [Rec(5)], changelog.publisher(limits=TransactionLimits(retry=Retry(-1, 100)))
+        )
     assert seen(changelog) == [5]
 
 
@@ -234,7 +236,7 @@ def processes() -> ForkServerContext:
 
 
 def publish_apart(
-    publisher: ChangelogPublisher, failpoint: str, plan: BucketPlan, batches: list[pa.RecordBatch]
+    publisher: ChangelogPublisher, failpoint: str, plan: PublishPlan, batches: list[pa.RecordBatch]
 ) -> None:
     os.environ[failpoints.VARIABLE] = failpoint
     publisher.publish(plan, iter(batches))
@@ -259,7 +261,10 @@ def test_a_killed_publish_is_continued_where_its_last_transaction_ended(
 ) -> None:
     """Killed at any step: a reader sees whole transactions only, and position and fold's end say how to go on."""
     records = [Rec(0), Rec(3), Rec(4), Rec(6)]
-    publisher, plan = changelog.publisher(limits=Limits(transaction_bytes=4)), changelog.plan(changelog.target(0, 9))
+    publisher, plan = (
+        changelog.publisher(limits=TransactionLimits(transaction_bytes=4)),
+        changelog.plan(changelog.target(0, 9)),
+    )
     work = (publisher, f"{point}=kill", plan, [batch(changelog.topic, records)])
     apart = processes.Process(target=publish_apart, args=work)
     apart.start()
@@ -295,7 +300,7 @@ def test_a_position_held_by_an_open_transaction_is_waited_for(changelog: Changel
     from confluent_kafka import Consumer
     from confluent_kafka import TopicPartition as Partition
 
-    from compactor.record import TopicPartition
+    from compactor.model.record import TopicPartition
     from connectors.kafka.admin import group_id
 
     group = group_id(changelog.connector)

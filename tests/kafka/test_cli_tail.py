@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from connectors.kafka.embedded import EmbeddedKafka
+from connectors.dev.embedded_kafka import EmbeddedKafka
 from tests.support.cli import command, connector_file, environment, execute, invoke, keep, row, worker_file
 from tests.support.kafka import create_topic, produce, produce_transaction
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from compose_spec import PyCompose
 from confluent_kafka.admin import ConfigResource, ResourceType
 
-from connectors.kafka.artifacts import ensure_kafka
-from connectors.kafka.embedded import EmbeddedKafka
-from connectors.kafka.java import find_java
+from connectors.dev.embedded_kafka import EmbeddedKafka
+from connectors.jvm.artifacts import ensure_kafka
+from connectors.jvm.java import find_java
 from tests.support.kafka import TIMEOUT_S, admin
 
 COMPOSE = Path(__file__).parents[2] / "docker" / "compose.yaml"

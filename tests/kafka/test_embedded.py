@@ -15,8 +15,8 @@ import psutil
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from connectors.dev.embedded_kafka import EmbeddedKafka, free_port
 from connectors.errors import EXIT_UNREACHABLE, UnreachableError, exit_code
-from connectors.kafka.embedded import EmbeddedKafka, free_port
 from tests.support.kafka import ToSend, consume_all, create_topic, produce, produce_transaction, wait_until
 
 _COMMAND = "import typer; from connectors.cli.kafka import kafka; typer.run(kafka)"
@@ -101,8 +101,8 @@ def test_a_port_that_is_lost_is_chosen_anew_and_kept(
     free = [free_port() for _ in range(3)]
     with socket.create_server(("127.0.0.1", 0)) as taken, monkeypatch.context() as patch:
         chosen = iter([taken.getsockname()[1], free[0], free[1], free[2]])  # a listener's, then its controller's
-        patch.setattr("connectors.kafka.embedded.free_port", lambda: next(chosen))
-        patch.setattr("connectors.kafka.embedded._is_free", lambda _port: True)
+        patch.setattr("connectors.dev.embedded_kafka.free_port", lambda: next(chosen))
+        patch.setattr("connectors.dev.embedded_kafka._is_free", lambda _port: True)
         broker = EmbeddedKafka(tmp_path).start()
     try:
         before = broker.bootstrap

@@ -12,13 +12,13 @@ from confluent_kafka import Producer
 from msgspec.structs import replace
 
 from compactor.errors import FencedError, PositionMovedError
+from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.errors import OutputError, UnreachableError
-from connectors.kafka.embedded import EmbeddedKafka
 from connectors.kafka.producers import QUEUE_BYTES, fence_all, transactional_id
-from connectors.sinks.changelog import ChangelogPublisher
 from connectors.sinks.local import KEPT_S, LocalPublisher, Sessions
-from connectors.sinks.session import Asking, Bucket, Session
-from connectors.sinks.settings import Clients, Limits
+from connectors.sinks.producer_session import Bucket, ProducerSession, QueryClients
+from connectors.sinks.publisher import ChangelogPublisher
+from connectors.sinks.settings import SinkClients, TransactionLimits
 from tests.support.kafka import create_topic, delete_topic, wait_until
 from tests.support.publishing import Changelog, Rec, batch, source_offsets
 
@@ -40,7 +40,7 @@ class Local:
         publisher.publish(one.plan(target), iter([records]))
         self.reached[partition] = offset + 1
 
-    def session(self) -> Session:
+    def session(self) -> ProducerSession:
         """The one that is kept."""
         found = self.sessions.take(0)
         assert found is not None
@@ -116,11 +116,11 @@ def test_what_nobody_used_for_long_is_not_kept(broker: EmbeddedKafka, tmp_path: 
 def test_a_session_with_records_under_way_is_not_held_for_ever(local: Local) -> None:
     """Librdkafka keeps what it was given with a record that is never reported: that must not hold any client."""
     one = local.changelog
-    clients = Clients(producer={"bootstrap.servers": "127.0.0.1:1"}, admin={"bootstrap.servers": one.bootstrap})
-    asking = Asking(one.connector, clients)
-    session = Session(
+    clients = SinkClients(producer={"bootstrap.servers": "127.0.0.1:1"}, admin={"bootstrap.servers": one.bootstrap})
+    asking = QueryClients(one.connector, clients)
+    session = ProducerSession(
         Bucket(connector=one.connector, plan=one.plan(one.target(0, 1)), storage=one.storage, output_ids={}),
-        clients, Limits(), asking,
+        clients, TransactionLimits(), asking,
     )  # fmt: skip
     producer = Producer({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
     producer.produce(one.output, b"v", on_delivery=session.failed)
@@ -199,10 +199,10 @@ def test_what_is_broken_off_waits_for_nobody(local: Local) -> None:
     one = local.changelog
     publisher = ChangelogPublisher(
         connector=one.connector,
-        clients=Clients(producer=silent, admin={**silent, "bootstrap.servers": one.bootstrap}),
+        clients=SinkClients(producer=silent, admin={**silent, "bootstrap.servers": one.bootstrap}),
         storage=one.storage,
         output_ids={one.output: one.output_id},
-        limits=Limits(deadline_s=600),
+        limits=TransactionLimits(deadline_s=600),
     )
     records = iter([batch(one.topic, [Rec(0)])])
     with pytest.raises(UnreachableError):

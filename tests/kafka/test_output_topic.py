@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from connectors.config.connector import ConnectorConfig
+from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.errors import OutputError
 from connectors.kafka.admin import Admin
-from connectors.kafka.embedded import EmbeddedKafka
 from connectors.sinks import output_topic
 from tests.support.kafka import create_topic
 

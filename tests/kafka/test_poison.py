@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 
 from compactor.errors import RejectedRecordError
-from compactor.publish import Target
-from compactor.record import TopicPartition
+from compactor.model.publish_plan import PublishTarget
+from compactor.model.record import TopicPartition
+from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.errors import RecordRefusedError
-from connectors.kafka.embedded import EmbeddedKafka
-from connectors.sinks.settings import Limits, Rules
+from connectors.sinks.settings import TransactionLimits, WriteRules
 from tests.support.kafka import Read, consume_all, create_topic, wait_until
 from tests.support.publishing import NOW_MS, Changelog, Rec, source_offsets
 
 BIG = Random(1).randbytes(5_000)
 """Too large however it is compressed."""
 SMALL = {"max.message.bytes": 2_000}
-ALL = Rules(tolerate=True)
+ALL = WriteRules(tolerate=True)
 COUNT = 12
 """Records in each partition: enough to be halved again and again. Each refusal takes the client half a second."""
 
@@ -40,7 +40,7 @@ def records(*poison: tuple[int, int], per_partition: int = COUNT) -> list[Rec]:
     ]
 
 
-def all_targets(changelog: Changelog, end: int = COUNT) -> list[Target]:
+def all_targets(changelog: Changelog, end: int = COUNT) -> list[PublishTarget]:
     return [changelog.target(0, end, number) for number in range(3)]
 
 
@@ -77,7 +77,7 @@ def test_a_record_at_the_limit_is_published(changelog: Changelog) -> None:
     """Just max.message.bytes with all that Kafka adds; a byte more is refused, as is what the client may not send."""
     added = 61 + 10  # a batch's header; lengths, deltas and the key of its record
     fits = Rec(3, b"k", Random(2).randbytes(SMALL["max.message.bytes"] - added), headers=None)
-    rules = Rules(source_headers=False)
+    rules = WriteRules(source_headers=False)
     plain: dict[str, str | int] = {"compression.type": "none"}
     changelog.publish(changelog.target(0, 9), [fits], changelog.publisher(rules, None, **plain))
     for extra, settings in ((b"x", plain), (b"", {**plain, "message.max.bytes": 1_000})):
@@ -123,7 +123,7 @@ def test_a_refused_record_is_let_go_and_no_other(changelog: Changelog, poison: l
 def test_a_refused_record_becomes_a_dead_letter(changelog: Changelog) -> None:
     """Its original bytes go to the dead letter topic in the transaction that passes it, with Connect's headers."""
     letters = create_topic(changelog.bootstrap, f"{changelog.topic}-dlq")
-    rules = Rules(tolerate=True, dead_letters=letters, context_headers=True)
+    rules = WriteRules(tolerate=True, dead_letters=letters, context_headers=True)
     poison = Rec(4, b"k4", BIG, (("h", b"1"),), NOW_MS + 4)
     sent = changelog.publish(changelog.target(0, 9), [Rec(1), poison, Rec(6)], changelog.publisher(rules))
     (letter,) = settled(changelog, letters)
@@ -150,7 +150,7 @@ def test_a_refused_record_becomes_a_dead_letter(changelog: Changelog) -> None:
 def test_a_dead_letter_that_is_refused_fails_the_connector(changelog: Changelog) -> None:
     """There is no further place for it: the error names record and dead letter topic."""
     letters = create_topic(changelog.bootstrap, f"{changelog.topic}-dlq", **SMALL)
-    rules = Rules(tolerate=True, dead_letters=letters)
+    rules = WriteRules(tolerate=True, dead_letters=letters)
     with pytest.raises(
         RecordRefusedError, match=rf"{changelog.topic}-0 at offset 4 .*also as a dead letter in {letters}"
     ):
@@ -162,7 +162,7 @@ def test_a_dead_letter_that_is_refused_fails_the_connector(changelog: Changelog)
 def test_rejected_records_leave_in_the_transaction_that_passes_them(changelog: Changelog) -> None:
     """A record without a key goes to the dead letter topic with its bytes, never to the output."""
     letters = create_topic(changelog.bootstrap, f"{changelog.topic}-dlq")
-    rules = Rules(tolerate=True, dead_letters=letters, context_headers=True)
+    rules = WriteRules(tolerate=True, dead_letters=letters, context_headers=True)
     keyless = Rec(3, None, b"v3", (("keyfold.source.offset", b"7"),), rejected="null key")
     (sent,) = changelog.publish(changelog.target(0, 9), [Rec(1), keyless, Rec(8)], changelog.publisher(rules))
     (letter,) = settled(changelog, letters)
@@ -178,7 +178,7 @@ def test_rejected_records_leave_in_the_transaction_that_passes_them(changelog: C
 def test_dead_letters_without_context_have_their_own_headers_only(changelog: Changelog, output: bool) -> None:
     """errors.deadletterqueue.context.headers.enable=false adds nothing; they also go where nothing is published."""
     letters = create_topic(changelog.bootstrap, f"{changelog.topic}-dlq")
-    publisher = changelog.publisher(Rules(tolerate=True, dead_letters=letters))
+    publisher = changelog.publisher(WriteRules(tolerate=True, dead_letters=letters))
     named: dict[str, Any] = {} if output else {"output": None}
     changelog.publish(changelog.target(0, 5, **named), [Rec(0, None, None, rejected="null key")], publisher)
     (letter,) = settled(changelog, letters)
@@ -224,7 +224,7 @@ def test_every_kind_of_refusal_is_isolated(
 @pytest.mark.parametrize(("setting", "limit"), [("queue.buffering.max.kbytes", 1), ("message.max.bytes", 1_000)])
 def test_a_record_that_the_client_is_told_not_to_send_is_named(changelog: Changelog, setting: str, limit: int) -> None:
     """What librdkafka can never take is named like what the broker never takes, with its size and the setting."""
-    publisher = changelog.publisher(None, Limits(), **{setting: limit})
+    publisher = changelog.publisher(None, TransactionLimits(), **{setting: limit})
     with pytest.raises(RecordRefusedError) as raised:
         changelog.publish(changelog.target(0, 9), [Rec(0), Rec(1, value=b"x" * 1_500)], publisher)
     for part in (
@@ -239,6 +239,6 @@ def test_a_record_that_the_client_is_told_not_to_send_is_named(changelog: Change
 
 def test_a_full_queue_is_waited_for(changelog: Changelog) -> None:
     """A producer whose queue is short takes everything in the end, in order."""
-    publisher = changelog.publisher(None, Limits(), **{"queue.buffering.max.messages": 3})
+    publisher = changelog.publisher(None, TransactionLimits(), **{"queue.buffering.max.messages": 3})
     changelog.publish(changelog.target(0, 200), records(per_partition=200)[:200], publisher)
     assert seen(changelog) == [(0, at) for at in range(200)]

@@ -11,17 +11,17 @@ from confluent_kafka.admin import AdminClient
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
-from compactor.log import empty
-from compactor.record import TopicPartition
-from compactor.state import State, Topic
+from compactor.model.log import empty
+from compactor.model.record import TopicPartition
+from compactor.model.state import State, Topic
 from connectors.config.connector import ConnectorConfig
 from connectors.errors import NotAllowedError
-from connectors.gateway import KafkaGateway
 from connectors.kafka import consumers
 from connectors.kafka.admin import Admin
+from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.producers import fence_all, transactional_id
-from connectors.kafka.settings import ClientSettings
-from connectors.sinks.settings import Clients
+from connectors.runtime.broker import KafkaBroker
+from connectors.sinks.settings import SinkClients
 from connectors.source.cluster import KafkaCluster
 from connectors.source.planner import Planner
 from tests.support.guarded import GuardedKafka, Right
@@ -56,7 +56,7 @@ class Life:
         settings = {"name": name, "connector.class": "keyfold.CompactedTopic", "topics": topic}
         clients = ClientSettings(self.login, {**self.login, "group.id": f"connect-{name}"}, self.login)
         connector = ConnectorConfig.model_validate(settings)
-        self.gateway = KafkaGateway(connector, clients, Admin(self.login), self.changelog.storage)
+        self.gateway = KafkaBroker(connector, clients, Admin(self.login), self.changelog.storage)
 
     def rights(self) -> list[Right]:
         """Everything that it takes with topics that are there already."""
@@ -85,7 +85,7 @@ class Life:
 
     def publish(self, start: int = 0) -> None:
         """Steps 6 to 11."""
-        clients = Clients(producer=self.login, admin=self.login)
+        clients = SinkClients(producer=self.login, admin=self.login)
         publisher = replace(self.changelog.publisher(), clients=clients)
         target = self.changelog.target(start, start + 5, output_offset=start and 1)
         self.changelog.publish(target, [Rec(start + 3)], publisher)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from connectors.dev.embedded_kafka import EmbeddedKafka, free_port
 from connectors.errors import DataLossError, SourceChangedError, UnreachableError
 from connectors.kafka import consumers
-from connectors.kafka.embedded import EmbeddedKafka, free_port
 from connectors.source.offsets import TopicOffsets
 from connectors.source.plan import Bundle, Range
 from connectors.source.reader import read

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from compactor.errors import RejectedRecordError
-from compactor.record import RECORDS, SOURCE, measure
+from compactor.model.record import RECORDS, SOURCE, measure
+from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.kafka import consumers
-from connectors.kafka.embedded import EmbeddedKafka
 from tests.support.foreign import Bytes, produce_bytes
 from tests.support.kafka import create_topic, end_offsets, open_transaction, produce, produce_transaction, wait_until
 from tests.support.source import Source, numbered, offsets, records, stated

@@ -12,10 +12,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from compactor.errors import KeyfoldError
-from compactor.faults import unwrap
-from compactor.record import RECORDS, SOURCE
+from compactor.model.record import RECORDS, SOURCE
+from compactor.spark.errors import unwrap
+from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.errors import ConfigError, DataLossError, SourceChangedError
-from connectors.kafka.embedded import EmbeddedKafka
 from connectors.source.cluster import KafkaCluster
 from connectors.source.datasource import NAME, KafkaSource
 from tests.support.kafka import (

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from compactor.position import Tail, Unknown
-from compactor.record import TopicPartition
+from compactor.model.position import Tail, Unknown
+from compactor.model.record import TopicPartition
+from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.errors import UnreachableError
-from connectors.kafka.embedded import EmbeddedKafka
-from connectors.sinks import tail
-from connectors.sinks.settings import Rules
+from connectors.sinks import output_reader as tail
+from connectors.sinks.settings import WriteRules
 from tests.support.kafka import create_topic, delete_records, open_transaction, produce, produce_transaction
 from tests.support.publishing import Changelog, Rec
 
@@ -88,7 +88,7 @@ def test_what_was_deleted_does_not_count(changelog: Changelog) -> None:
 
 def test_without_source_headers_nothing_is_found(changelog: Changelog) -> None:
     """Records that carry no source offset tell nothing, and are not taken for an empty output."""
-    changelog.publish(changelog.target(0, 10), [Rec(2)], changelog.publisher(Rules(source_headers=False)))
+    changelog.publish(changelog.target(0, 10), [Rec(2)], changelog.publisher(WriteRules(source_headers=False)))
     assert last(changelog) is Unknown.UNKNOWN
 
 

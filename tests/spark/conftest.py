@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.local import LocalStorage
+from compactor.storage.local import LocalStorage
 
 
 @pytest.fixture

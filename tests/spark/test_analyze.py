@@ -12,23 +12,28 @@ import pytest
 from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
-from compactor import clean, reading, record, rewrite, sparkcount, splitkeys
-from compactor.actions import Append, Clean, Publish
-from compactor.analysis import Amount, Effect, Example, Outcome, SplitKeys
-from compactor.analyze import analyze
-from compactor.dirt import across_bounds, dirt
-from compactor.due import verdict
-from compactor.local import LocalStorage
-from compactor.localcount import LocalCounting
-from compactor.log import PartitionLog, publish
+from compactor.analyze import spark_counts as sparkcount
+from compactor.analyze import splitkeys
+from compactor.analyze.analyze import analyze
+from compactor.analyze.arrow_counts import LocalCounting
+from compactor.analyze.effect import Amount, Effect, Example, Outcome, SplitKeys
+from compactor.analyze.spark_counts import SparkCounting
+from compactor.clean import compaction as clean
+from compactor.clean.decision import verdict
+from compactor.clean.log_to_clean import across_bounds, dirt
+from compactor.clean.recount import restated
+from compactor.clean.retention import retained
+from compactor.clean.rewriter import Rewriter
+from compactor.clean.tombstones import Fate, fate
+from compactor.model import log_transitions as rewrite
+from compactor.model import record
+from compactor.model.actions import Append, Clean, Publish
+from compactor.model.log import PartitionLog, publish
+from compactor.model.state import State, apply
 from compactor.policy import FOREVER, CompactionPolicy
-from compactor.recount import restated
-from compactor.retention import retained
-from compactor.rewriter import Rewriter
+from compactor.runs import reader as reading
 from compactor.settings import EngineSettings
-from compactor.sparkcount import SparkCounting
-from compactor.state import State, apply
-from compactor.tombstones import Fate, fate
+from compactor.storage.local import LocalStorage
 from tests.support.cli import connector_file, invoke, keep, worker_file
 from tests.support.cli import row as at
 from tests.support.engine import Row, ingested, log_of, new_state, published, read_all, row, target
@@ -290,8 +295,8 @@ def test_the_command_tells_the_same_on_spark(
     keep(tmp_path, kept, [Publish(topic="orders", partition=0, end=5)])
     files = (connector_file(tmp_path), "--worker", worker_file(tmp_path))
     local = json.loads(invoke("analyze", *files, "--json").stdout)
-    monkeypatch.setattr("compactor.counting.LITTLE_BYTES", 0)
-    monkeypatch.setattr("connectors.spark.session", lambda *_: NotStopped(spark))
+    monkeypatch.setattr("compactor.analyze.counting.LITTLE_BYTES", 0)
+    monkeypatch.setattr("connectors.spark.session.session", lambda *_: NotStopped(spark))
     result = invoke("analyze", *files, "--json")
     assert result.exit_code == 0, result.stderr
     found = json.loads(result.stdout)

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from compactor.brokenoff import broken_off, of_its_process
-from compactor.isolation import may_be_a_file
+from compactor.quarantine.isolation import may_be_a_file
+from compactor.spark.brokenoff import broken_off, of_its_process
 from tests.support.kafka import wait_until
 
 GROUP = "test-broken-off"

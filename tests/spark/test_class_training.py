@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 
-from compactor.record import RUN
-from connectors.class_training import fold_once
+from compactor.model.record import RUN
+from connectors.dev.cds_training import fold_once
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from compactor import recount, runfile
-from compactor.cleaner import Cleaner
+from compactor.clean import recount
+from compactor.clean.cleaner import Cleaner
 from compactor.errors import FoldFailedError, StorageError
 from compactor.failpoints import FailpointError
-from compactor.log import BASE
+from compactor.model.log import BASE
 from compactor.policy import CompactionPolicy, FoldPolicy
-from compactor.testing import DictModel
+from compactor.runs import writer as runfile
 from tests.support.cleaning import Kept, meanwhile
 from tests.support.engine import Row, row
+from tests.support.memory.storage import DictModel
 
 HOUR = 3_600_000
 

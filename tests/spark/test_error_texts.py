@@ -8,9 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compactor.briefly import briefly
-from connectors import stream
+from compactor.spark.briefly import briefly
 from connectors.config.secrets import printable_text
+from connectors.source import stream
 from tests.support.cli import NOBODY
 
 if TYPE_CHECKING:

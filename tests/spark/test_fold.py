@@ -8,15 +8,18 @@ from itertools import pairwise
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from compactor import clean, fold, reading, sparkcount
+from compactor.analyze import spark_counts as sparkcount
+from compactor.clean import compaction as clean
+from compactor.clean.rewriter import Rewriter
 from compactor.errors import StorageError
-from compactor.local import LocalStorage
+from compactor.fold import on_spark as fold
+from compactor.model.state import State, apply
 from compactor.policy import CompactionPolicy
-from compactor.rewriter import Rewriter
-from compactor.state import State, apply
-from compactor.testing import DictModel
+from compactor.runs import reader as reading
+from compactor.storage.local import LocalStorage
 from tests.support.cleaning import by_spark
 from tests.support.engine import Row, ingested, log_of, new_state, plain, published, read_all, row, target
+from tests.support.memory.storage import DictModel
 
 KEYS = [b"", b"\x00", b"\x00\x00", b"a", b"ab", b"abc", b"\xff", b"\xff\xfe", b"a" * 300]
 

@@ -8,10 +8,12 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from compactor import ingest, reading, runfile
 from compactor.errors import GapError, IngestError, StorageError
-from compactor.local import LocalStorage
-from compactor.state import State, apply
+from compactor.ingest import ingest
+from compactor.model.state import State, apply
+from compactor.runs import reader as reading
+from compactor.runs import writer as runfile
+from compactor.storage.local import LocalStorage
 from tests.support.engine import (
     Row,
     intake,

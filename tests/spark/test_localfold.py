@@ -6,10 +6,11 @@ from collections.abc import Sequence
 import pytest
 from pyspark.sql import SparkSession
 
-from compactor import fold, localfold
 from compactor.errors import StorageError
-from compactor.local import LocalStorage
-from compactor.reading import Slice, between
+from compactor.fold import in_memory as localfold
+from compactor.fold import on_spark as fold
+from compactor.runs.reader import OffsetRange, between
+from compactor.storage.local import LocalStorage
 from tests.support.engine import Row, ingested, log_of, new_state, read_all, row
 
 KEYS = [b"", b"\x00", b"a", b"ab", b"\xff", b"a" * 300, None]
@@ -32,7 +33,7 @@ def rows_of(seed: int, partitions: int, lo: int, hi: int) -> list[Row]:
     ]
 
 
-def files_of(storage: LocalStorage, slices: Sequence[Slice]) -> localfold.Files:
+def files_of(storage: LocalStorage, slices: Sequence[OffsetRange]) -> localfold.Files:
     found = localfold.load(storage, slices)
     assert found is not None
     return found

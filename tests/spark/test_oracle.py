@@ -1,6 +1,7 @@
 """Histories by chance on the real engine and Spark, held against plain dicts and docs/protocol.md after every step.
 
-ORACLE_SEEDS names them: `0-99`, or `17` for one alone. tests/unit/test_histories.py runs the same without Spark.
+ORACLE_SEEDS names them: `0-99`, or `17` for one alone. tests/unit/compactor/test_histories.py
+runs the same without Spark.
 """
 
 from __future__ import annotations

@@ -8,15 +8,17 @@ import pytest
 from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
-from compactor import localfold, publish, publishjob, publishlocal, publishtasks
 from compactor.errors import FencedError, KeyfoldError
-from compactor.local import LocalStorage
-from compactor.publish import BucketPlan, Publisher, Sent
-from compactor.record import TopicPartition
-from compactor.room import READ, TASKS, KeyRoom
-from compactor.state import State
-from compactor.testing_outside import MemoryOutside
+from compactor.fold import in_memory as localfold
+from compactor.fold.memory_budget import READ, TASKS, OffsetMapBudget
+from compactor.model import publish_plan as publish
+from compactor.model.publish_plan import Publisher, PublishPlan, PublishResult
+from compactor.model.record import TopicPartition
+from compactor.model.state import State
+from compactor.publish import publishjob, publishlocal, publishtasks
+from compactor.storage.local import LocalStorage
 from tests.support.engine import Row, ingested, new_state, plans, read_all, row
+from tests.support.memory.broker import MemoryBroker
 
 
 class RefusedForTestError(KeyfoldError):
@@ -29,11 +31,11 @@ class Failing:
     def __init__(self, kind: type[KeyfoldError]) -> None:
         self._kind = kind
 
-    def publish(self, plan: BucketPlan, records: Iterator[pa.RecordBatch]) -> Sequence[Sent]:
+    def publish(self, plan: PublishPlan, records: Iterator[pa.RecordBatch]) -> Sequence[PublishResult]:
         raise self._kind("Ours: ${x} 'q'\n\"é\".", "Do this.")
 
 
-Send = Callable[[State, Sequence[BucketPlan], int, Publisher], Sequence[Sent]]
+Send = Callable[[State, Sequence[PublishPlan], int, Publisher], Sequence[PublishResult]]
 
 
 @pytest.fixture(params=["Spark's fold", "tasks", "tasks, in two passes", "this process"])
@@ -42,33 +44,37 @@ def send(
 ) -> Send:
     """All ways to carry plans out."""
 
-    def on_spark(state: State, due: Sequence[BucketPlan], buckets: int, publisher: Publisher) -> Sequence[Sent]:
+    def on_spark(
+        state: State, due: Sequence[PublishPlan], buckets: int, publisher: Publisher
+    ) -> Sequence[PublishResult]:
         return publishjob.send(spark, storage, publish.due_of(state, due), due, buckets, publisher)
 
-    def here(state: State, due: Sequence[BucketPlan], _buckets: int, publisher: Publisher) -> Sequence[Sent]:
+    def here(state: State, due: Sequence[PublishPlan], _buckets: int, publisher: Publisher) -> Sequence[PublishResult]:
         parts = publish.due_of(state, due)
         files = localfold.load(storage, (one.slice for one in parts))
         assert files is not None
         return publishlocal.send(files, parts, due, publisher)
 
-    def in_tasks(state: State, due: Sequence[BucketPlan], _buckets: int, publisher: Publisher) -> Sequence[Sent]:
+    def in_tasks(
+        state: State, due: Sequence[PublishPlan], _buckets: int, publisher: Publisher
+    ) -> Sequence[PublishResult]:
         sent, left = publishtasks.send(spark, storage, publish.due_of(state, due), due, publisher)
         assert left == ()
         return sent
 
     if request.param == "tasks, in two passes":
         monkeypatch.setattr(publishtasks, "TASKS", replace(TASKS, records=0))
-        monkeypatch.setattr(publishtasks, "KEYS", KeyRoom(4, 1_000))  # several classes
+        monkeypatch.setattr(publishtasks, "KEYS", OffsetMapBudget(4, 1_000))  # several classes
     ways = {"this process": here, "tasks": in_tasks, "tasks, in two passes": in_tasks, "Spark's fold": on_spark}
     return ways[request.param]
 
 
 @pytest.fixture
-def outside(tmp_path: Path) -> MemoryOutside:
-    return MemoryOutside(LocalStorage(str(tmp_path / "outside")))
+def outside(tmp_path: Path) -> MemoryBroker:
+    return MemoryBroker(LocalStorage(str(tmp_path / "outside")))
 
 
-def sent_by(outside: MemoryOutside) -> dict[int, list[tuple[int, int]]]:
+def sent_by(outside: MemoryBroker) -> dict[int, list[tuple[int, int]]]:
     """Partition and offset of what each bucket sent, dead letters too, in its order."""
     found: dict[int, list[tuple[int, int]]] = {}
     for entry in outside.entries:
@@ -82,7 +88,7 @@ def records(partitions: int, count: int) -> list[Row]:
 
 
 def test_each_bucket_gets_its_survivors_by_partition_and_offset(
-    storage: LocalStorage, outside: MemoryOutside, send: Send
+    storage: LocalStorage, outside: MemoryBroker, send: Send
 ) -> None:
     """A bucket's records come to one publisher by partition and offset, rejected ones in their place."""
     rows = [*records(5, 20), row(3, 20, None, b"x"), row(3, 21, b"k0", None)]
@@ -101,7 +107,7 @@ def test_each_bucket_gets_its_survivors_by_partition_and_offset(
 
 
 def test_a_publisher_runs_for_every_plan_also_without_a_record(
-    storage: LocalStorage, outside: MemoryOutside, send: Send
+    storage: LocalStorage, outside: MemoryBroker, send: Send
 ) -> None:
     """A position can be due where no record is: every bucket with targets is called, once, and no other."""
     state = ingested(
@@ -127,7 +133,7 @@ def test_a_publishers_error_comes_back_as_it_was(storage: LocalStorage, send: Se
 
 
 def test_what_a_task_cannot_hold_or_trust_is_left(
-    spark: SparkSession, storage: LocalStorage, outside: MemoryOutside, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, storage: LocalStorage, outside: MemoryBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A bucket with too much, and one with a file that is not what was written, are left for Spark's fold, unsent."""
     state = new_state(dict.fromkeys(range(3), 0), buckets=3)
@@ -145,7 +151,7 @@ def test_what_a_task_cannot_hold_or_trust_is_left(
 
 
 def test_more_keys_than_a_task_holds_are_left_before_anything_is_sent(
-    spark: SparkSession, storage: LocalStorage, outside: MemoryOutside, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, storage: LocalStorage, outside: MemoryBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """How many differ no catalog says: a bucket's first partition is not sent where the second has too many."""
     state = new_state(dict.fromkeys(range(2), 0), buckets=1)
@@ -153,7 +159,7 @@ def test_more_keys_than_a_task_holds_are_left_before_anything_is_sent(
         rows = [row(partition, offset, b"k%d" % offset, b"v") for offset in range(count)]
         state = ingested(storage, state, [read_all(rows, {partition: (0, count)})])
     monkeypatch.setattr(publishtasks, "TASKS", replace(TASKS, records=0))
-    monkeypatch.setattr(publishtasks, "KEYS", KeyRoom(10, 1_000, classes=1))
+    monkeypatch.setattr(publishtasks, "KEYS", OffsetMapBudget(10, 1_000, classes=1))
     due = plans(state, {0: 2, 1: 50})
     sent, left = publishtasks.send(spark, storage, publish.due_of(state, due), due, outside.publisher(state))
     assert (sent, [plan.bucket for plan in left], sent_by(outside)) == ((), [0], {})

@@ -8,18 +8,21 @@ import pytest
 from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
-from compactor import foldjob, foldtasks, localfold, reading, record
+from compactor.clean import foldjob, foldtasks
+from compactor.clean.record_filter import RecordFilter
+from compactor.clean.rewriteplan import RewritePlan
+from compactor.clean.rewriter import Rewriter
+from compactor.clean.tombstones import Fate, fate
 from compactor.errors import StorageError
-from compactor.keep import Keep
-from compactor.local import LocalStorage
-from compactor.log import Run
-from compactor.parts import Part
-from compactor.reading import Slice, between
-from compactor.rewriteplan import RewritePlan
-from compactor.rewriter import Rewriter
-from compactor.room import KeyRoom
-from compactor.state import State
-from compactor.tombstones import Fate, fate
+from compactor.fold import in_memory as localfold
+from compactor.fold.memory_budget import OffsetMapBudget
+from compactor.model import record
+from compactor.model.log import Run
+from compactor.model.state import State
+from compactor.runs import reader as reading
+from compactor.runs.file_stats import FileStats
+from compactor.runs.reader import OffsetRange, between
+from compactor.storage.local import LocalStorage
 from tests.support.engine import Row, ingested, log_of, new_state, read_all, row, target
 
 KEYS = [b"", b"\x00", b"a", b"ab", b"\xff", b"a" * 300, None]
@@ -53,19 +56,19 @@ def filled(storage: LocalStorage, seed: int = 0) -> State:
     return state
 
 
-def rewriting(storage: LocalStorage, job: str, slices: Sequence[Slice], keep: Keep) -> RewritePlan:
+def rewriting(storage: LocalStorage, job: str, slices: Sequence[OffsetRange], keep: RecordFilter) -> RewritePlan:
     return RewritePlan(slices=slices, target=target(storage, job), keep=keep, failpoint="clean.write")
 
 
-def content(storage: LocalStorage, part: Slice, written: tuple[Part, ...]) -> list[Row]:
+def content(storage: LocalStorage, part: OffsetRange, written: tuple[FileStats, ...]) -> list[Row]:
     """The records, and their horizons, of what was written of `part`."""
     files = tuple(one.file for one in written)
     run = Run(start=part.start, end=part.end, level=1, files=files, records=0, bytes=0)
-    kept = Slice(tp=part.tp, start=part.start, end=part.end, runs=(run,))
+    kept = OffsetRange(tp=part.tp, start=part.start, end=part.end, runs=(run,))
     return [one for batch in reading.read(storage, kept) for one in batch.to_pylist()]
 
 
-def figures(written: tuple[Part, ...]) -> tuple[int, ...]:
+def figures(written: tuple[FileStats, ...]) -> tuple[int, ...]:
     sizes = [(one.file.records, one.file.bytes, one.tombstones, one.horizons, one.rejected) for one in written]
     return tuple(map(sum, zip(*sizes, strict=True)))
 
@@ -73,10 +76,12 @@ def figures(written: tuple[Part, ...]) -> tuple[int, ...]:
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize(
     "keep",
-    [Keep(horizons=(700, 800, 900), now_ms=NOW), Keep(), Keep(by_key=False)],
+    [RecordFilter(horizons=(700, 800, 900), now_ms=NOW), RecordFilter(), RecordFilter(by_key=False)],
     ids=["full fold", "merge", "raw copy"],
 )
-def test_tasks_leave_what_sparks_fold_leaves(spark: SparkSession, storage: LocalStorage, seed: int, keep: Keep) -> None:
+def test_tasks_leave_what_sparks_fold_leaves(
+    spark: SparkSession, storage: LocalStorage, seed: int, keep: RecordFilter
+) -> None:
     """Nobody can tell from the runs which of the two has written them."""
     state = filled(storage, seed)
     slices = [between(log, 7 * seed, 60 - 5 * seed) for log in state.logs]
@@ -88,7 +93,11 @@ def test_tasks_leave_what_sparks_fold_leaves(spark: SparkSession, storage: Local
         assert figures(ours) == figures(theirs)
 
 
-HELD = {"one class": KeyRoom(2_000, 1 << 20), "many classes": KeyRoom(8, 1 << 20), "no task": KeyRoom(8, 1 << 20, 1)}
+HELD = {
+    "one class": OffsetMapBudget(2_000, 1 << 20),
+    "many classes": OffsetMapBudget(8, 1 << 20),
+    "no task": OffsetMapBudget(8, 1 << 20, 1),
+}
 """What each of two tasks holds half of; of the last, that no class may be halved: Spark has to fold it."""
 
 
@@ -103,7 +112,7 @@ def test_every_way_leaves_what_one_process_would_hold(
     held = HELD[way]
     monkeypatch.setattr(foldtasks, "KEYS", replace(held, keys=held.keys * min(3, cores), bytes=held.bytes * 3))
     slices = [between(log, 0, 60) for log in filled(storage).logs]
-    keep = Keep(horizons=(700, 800, 900), now_ms=NOW)
+    keep = RecordFilter(horizons=(700, 800, 900), now_ms=NOW)
     by_tasks = foldtasks.rewrite(spark, storage, rewriting(storage, "1-t", slices, keep))
     assert [one is None for one in by_tasks] == [way == "no task"] * 3
     done = Rewriter(spark, storage).rewrite(rewriting(storage, "1-r", slices, keep))
@@ -111,7 +120,7 @@ def test_every_way_leaves_what_one_process_would_hold(
         assert content(storage, part, found) == in_memory(storage, part, keep.of([number]))
 
 
-def in_memory(storage: LocalStorage, part: Slice, keep: Keep) -> list[Row]:
+def in_memory(storage: LocalStorage, part: OffsetRange, keep: RecordFilter) -> list[Row]:
     """What `keep` leaves of `part` where all of it is in one process's memory."""
     files = localfold.load(storage, [part])
     assert files is not None
@@ -126,7 +135,7 @@ def test_a_second_fold_drops_what_a_first_has_stamped(
     """As `tombstones.fate` has it of one tombstone, whatever the retention is by then; a value never gets a horizon."""
     state = filled(storage)
     slices = [between(log, 0, 60) for log in state.logs]
-    first = Keep(horizons=(700, 700, 700), now_ms=NOW)
+    first = RecordFilter(horizons=(700, 700, 700), now_ms=NOW)
     (stamped, *_) = fold.rewrite(spark, storage, rewriting(storage, "1-a", slices, first))
     assert stamped
     rows = content(storage, slices[0], stamped)
@@ -135,9 +144,9 @@ def test_a_second_fold_drops_what_a_first_has_stamped(
     assert {one["delete_horizon"] for one in tombstones} == {700}
     assert {one["delete_horizon"] for one in rows if one["value"] is not None} == {None}
     run = Run(start=0, end=60, level=-1, files=tuple(one.file for one in stamped), records=0, bytes=0)
-    again = [Slice(tp=slices[0].tp, start=0, end=60, runs=(run,))]
+    again = [OffsetRange(tp=slices[0].tp, start=0, end=60, runs=(run,))]
     for now_ms, gone in ((699, False), (700, True)):
-        keep = Keep(horizons=(9000,), now_ms=now_ms)
+        keep = RecordFilter(horizons=(9000,), now_ms=now_ms)
         (found,) = fold.rewrite(spark, storage, rewriting(storage, f"1-{now_ms}", again, keep))
         assert found
         kept = content(storage, again[0], found)
@@ -149,13 +158,13 @@ def test_a_damaged_file_is_left_to_spark(spark: SparkSession, storage: LocalStor
     """A damaged page can end the process that decodes it: Spark's fold names it, or reads around it."""
     state = filled(storage)
     slices = [between(log, 0, 60) for log in state.logs]
-    assert all(foldtasks.rewrite(spark, storage, rewriting(storage, "1-a", slices, Keep())))
+    assert all(foldtasks.rewrite(spark, storage, rewriting(storage, "1-a", slices, RecordFilter())))
     path = log_of(state).runs[1].files[0].path
     data = bytearray(storage.read(path))
     data[len(data) // 3] ^= 0xFF
     storage.delete(path)
     storage.write(path, bytes(data))
-    assert foldtasks.rewrite(spark, storage, rewriting(storage, "1-b", slices, Keep())) == (None,) * 3
+    assert foldtasks.rewrite(spark, storage, rewriting(storage, "1-b", slices, RecordFilter())) == (None,) * 3
 
 
 def test_more_keys_than_a_task_holds_are_left_to_spark(
@@ -164,10 +173,10 @@ def test_more_keys_than_a_task_holds_are_left_to_spark(
     """How many keys differ no catalog says: a task that sees too many stops, and all is folded all the same."""
     state = filled(storage)
     slices = [between(log, 0, 60) for log in state.logs]
-    monkeypatch.setattr(foldtasks, "KEYS", KeyRoom(2 * spark.sparkContext.defaultParallelism, 1_000, classes=1))
-    assert foldtasks.rewrite(spark, storage, rewriting(storage, "1-a", slices, Keep())) == (None,) * 3
-    done = Rewriter(spark, storage).rewrite(rewriting(storage, "1-b", slices, Keep()))
-    wanted = foldjob.rewrite(spark, storage, rewriting(storage, "1-c", slices, Keep()))
+    monkeypatch.setattr(foldtasks, "KEYS", OffsetMapBudget(2 * spark.sparkContext.defaultParallelism, 1_000, classes=1))
+    assert foldtasks.rewrite(spark, storage, rewriting(storage, "1-a", slices, RecordFilter())) == (None,) * 3
+    done = Rewriter(spark, storage).rewrite(rewriting(storage, "1-b", slices, RecordFilter()))
+    wanted = foldjob.rewrite(spark, storage, rewriting(storage, "1-c", slices, RecordFilter()))
     assert [figures(one) for one in done] == [figures(one) for one in wanted]
 
 
@@ -179,8 +188,8 @@ def test_what_is_left_is_folded_with_its_own_horizons(
     slices = [between(log_of(state, p), 0, (20, 60, 20)[p]) for p in range(3)]
     cores = spark.sparkContext.defaultParallelism
     monkeypatch.setattr(foldtasks, "RECORDS", 25 * cores)
-    monkeypatch.setattr(foldtasks, "KEYS", KeyRoom(9 * cores, 10_000 * cores, classes=1))
-    keep = Keep(horizons=(701, 702, 703), now_ms=NOW)
+    monkeypatch.setattr(foldtasks, "KEYS", OffsetMapBudget(9 * cores, 10_000 * cores, classes=1))
+    keep = RecordFilter(horizons=(701, 702, 703), now_ms=NOW)
     assert foldtasks.rewrite(spark, storage, rewriting(storage, "1-a", slices, keep))[1] is None
     done = Rewriter(spark, storage).rewrite(rewriting(storage, "1-b", slices, keep))
     for part, written, horizon in zip(slices, done, keep.horizons or (), strict=True):
@@ -202,7 +211,7 @@ def test_a_task_whose_process_ends_is_sparks_from_then_on(
     monkeypatch.setattr(foldtasks, "rewrite", dying)
     rewriter = Rewriter(spark, storage)
     for number in range(2):
-        done = rewriter.rewrite(rewriting(storage, f"1-{number}", slices, Keep()))
+        done = rewriter.rewrite(rewriting(storage, f"1-{number}", slices, RecordFilter()))
         assert all(done)
     assert tried == [1]
 
@@ -218,7 +227,7 @@ def test_a_full_disk_is_an_error_of_the_store(
 
     monkeypatch.setattr(foldtasks, "rewrite", failing)
     with pytest.raises(StorageError, match="No space left"):
-        Rewriter(spark, storage).rewrite(rewriting(storage, "1-job", [], Keep()))
+        Rewriter(spark, storage).rewrite(rewriting(storage, "1-job", [], RecordFilter()))
 
 
 def test_a_stop_is_not_answered_by_another_job(
@@ -231,7 +240,7 @@ def test_a_stop_is_not_answered_by_another_job(
 
     monkeypatch.setattr(foldtasks, "rewrite", dying)
     with pytest.raises(RuntimeError, match="exited"):
-        Rewriter(spark, storage, lambda: True).rewrite(rewriting(storage, "1-job", [], Keep()))
+        Rewriter(spark, storage, lambda: True).rewrite(rewriting(storage, "1-job", [], RecordFilter()))
 
 
 def test_rejected_records_stay_in_a_raw_copy(spark: SparkSession, storage: LocalStorage) -> None:
@@ -240,6 +249,6 @@ def test_rejected_records_stay_in_a_raw_copy(spark: SparkSession, storage: Local
     part = between(log_of(state), 0, 60)
     before = [one for batch in reading.read(storage, part) for one in batch.to_pylist()]
     assert any(one["rejected"] for one in before)
-    (done,) = foldtasks.rewrite(spark, storage, rewriting(storage, "1-job", [part], Keep(by_key=False)))
+    (done,) = foldtasks.rewrite(spark, storage, rewriting(storage, "1-job", [part], RecordFilter(by_key=False)))
     assert done
     assert content(storage, part, done) == before

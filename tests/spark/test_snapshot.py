@@ -10,13 +10,14 @@ import pytest
 from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
-from compactor import clean, manifest, snapshot
-from compactor.actions import PlanFold
-from compactor.local import LocalStorage
+from compactor.clean import compaction as clean
+from compactor.clean.rewriter import Rewriter
+from compactor.model.actions import PlanFold
+from compactor.model.state import State, apply
 from compactor.policy import CompactionPolicy
-from compactor.rewriter import Rewriter
-from compactor.snapshot import Extra
-from compactor.state import State, apply
+from compactor.snapshot import manifest, snapshot
+from compactor.snapshot.snapshot import Extra
+from compactor.storage.local import LocalStorage
 from tests.support.engine import ingested, log_of, new_state, published, read_all, row, target
 from tests.support.recipes import CHOICE, recipes, run, snapshots
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from connectors.source import warmup
+from connectors.spark import warmup
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from compactor.actions import AddPartition, AddTopic, AnyAction, Append, Clean, Publish
-from compactor.catalog import Catalog
-from compactor.log import BASE, OutputPoint, Run, RunFile
-from compactor.state import State
-from compactor.storage import Storage
+from compactor.catalog.catalog import Catalog
+from compactor.model.actions import AddPartition, AddTopic, AnyAction, Append, Clean, Publish
+from compactor.model.log import BASE, OutputPoint, Run, RunFile
+from compactor.model.state import State
+from compactor.storage.base import Storage
 
 NOW = 1_000_000
 

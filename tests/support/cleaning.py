@@ -6,23 +6,23 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compactor import foldtasks
-from compactor.actions import AddPartition, AddTopic, Publish, SetBuckets
-from compactor.append import appends
-from compactor.batch import Batch, RangeRead
-from compactor.catalog import Catalog
-from compactor.cleaner import Cleaner
-from compactor.counters import Counters
-from compactor.isolation import Isolation
-from compactor.local import LocalStorage
-from compactor.log import OutputPoint, PartitionLog
+from compactor.catalog.catalog import Catalog
+from compactor.clean import foldtasks
+from compactor.clean.cleaner import Cleaner
+from compactor.clean.rewriteplan import RewritePlan
+from compactor.ingest.micro_batch import appends
+from compactor.metrics import Counters
+from compactor.model.actions import AddPartition, AddTopic, Publish, SetBuckets
+from compactor.model.batch import Batch, RangeRead
+from compactor.model.log import OutputPoint, PartitionLog
+from compactor.model.record import RUN, TopicPartition
 from compactor.policy import CompactionPolicy, FoldPolicy
-from compactor.reading import read, whole
-from compactor.record import RUN, TopicPartition
-from compactor.rewriteplan import RewritePlan
-from compactor.runfile import RunTarget, write
+from compactor.quarantine.isolation import Isolation
+from compactor.runs.reader import read, whole
+from compactor.runs.writer import RunTarget, write
 from compactor.settings import EngineSettings
-from compactor.storage import Storage
+from compactor.storage.base import Storage
+from compactor.storage.local import LocalStorage
 from tests.support.engine import Row
 
 if TYPE_CHECKING:

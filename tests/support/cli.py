@@ -17,12 +17,12 @@ import pyarrow.parquet as pq
 import structlog
 from typer.testing import CliRunner, Result
 
-from compactor import record
-from compactor.actions import AddPartition, AddTopic, AnyAction, Append
-from compactor.catalog import Catalog
-from compactor.location import open_storage
-from compactor.log import Run, RunFile
-from compactor.storage import Storage
+from compactor.catalog.catalog import Catalog
+from compactor.model import record
+from compactor.model.actions import AddPartition, AddTopic, AnyAction, Append
+from compactor.model.log import Run, RunFile
+from compactor.storage.base import Storage
+from compactor.storage.location import open_storage
 
 ROOT = Path(__file__).parents[2]
 NAME = "orders-keeper"

@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
-from compactor import ingest, record
-from compactor.actions import AddPartition, AddTopic, AnyAction, Create, Publish, SetBuckets, TakeOver
-from compactor.faults import tagging
-from compactor.ingest import WRITTEN, Intake, written
-from compactor.local import LocalStorage
-from compactor.log import OutputPoint, PartitionLog
-from compactor.publish import BucketPlan, Target
-from compactor.record import TopicPartition
-from compactor.runfile import RunTarget
-from compactor.state import State, apply
+from compactor.ingest import ingest
+from compactor.ingest.ingest import WRITTEN, Intake, written
+from compactor.model import record
+from compactor.model.actions import AddPartition, AddTopic, AnyAction, Create, Publish, SetBuckets, TakeOver
+from compactor.model.log import OutputPoint, PartitionLog
+from compactor.model.publish_plan import PublishPlan, PublishTarget
+from compactor.model.record import TopicPartition
+from compactor.model.state import State, apply
+from compactor.runs.writer import RunTarget
+from compactor.spark.errors import tagging
+from compactor.storage.local import LocalStorage
 from tests.support.localframe import LocalFrame
 
 if TYPE_CHECKING:
@@ -95,15 +96,17 @@ def log_of(state: State, partition: int = 0, topic: str = "t") -> PartitionLog:
     return state.log(TopicPartition(topic, partition))
 
 
-def plans(state: State, ends: Mapping[int, int], topic: str = "t") -> list[BucketPlan]:
+def plans(state: State, ends: Mapping[int, int], topic: str = "t") -> list[PublishPlan]:
     """One plan per bucket: everything from published to `ends`."""
-    found: dict[int, list[Target]] = {}
+    found: dict[int, list[PublishTarget]] = {}
     for partition, end in ends.items():
         log = log_of(state, partition, topic)
-        one = Target(topic=topic, partition=partition, bucket=log.bucket, output="out", start=log.published, end=end)
+        one = PublishTarget(
+            topic=topic, partition=partition, bucket=log.bucket, output="out", start=log.published, end=end
+        )
         found.setdefault(log.bucket, []).append(one)
     return [
-        BucketPlan(bucket=bucket, epoch=1, catalog_id="cat", targets=tuple(targets))
+        PublishPlan(bucket=bucket, epoch=1, catalog_id="cat", targets=tuple(targets))
         for bucket, targets in sorted(found.items())
     ]
 

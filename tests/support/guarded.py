@@ -15,8 +15,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from connectors.dev.embedded_kafka import EmbeddedKafka, free_port
 from connectors.kafka.consumers import Setting
-from connectors.kafka.embedded import EmbeddedKafka, free_port
 from tests.support.kafka import TIMEOUT_S, admin, wait_until
 from tests.support.secured import PLAIN
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from compactor import record
-from compactor.log import Run, RunFile
-from compactor.storage import Storage
+from compactor.model import record
+from compactor.model.log import Run, RunFile
+from compactor.storage.base import Storage
 
 Row = dict[str, Any]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from compactor.ingest import Intake, written
-from compactor.record import SOURCE
+from compactor.ingest.ingest import Intake, written
+from compactor.model.record import SOURCE
 
 
 class LocalFrame:

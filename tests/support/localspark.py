@@ -10,23 +10,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import cloudpickle
 
-from compactor import localfold, parts, runfile
-from compactor.fold import LOG, SCAN
-from compactor.footers import DamagedFileError
-from compactor.parts import Part
-from compactor.publish import BucketPlan, Due, Publisher, Sent, complete
-from compactor.reading import Slice
-from compactor.record import RUN
-from compactor.rewriteplan import RewritePlan
-from compactor.storage import Storage
-from compactor.wants import wide_wants
+from compactor.clean.rewriteplan import RewritePlan
+from compactor.fold import in_memory as localfold
+from compactor.fold.on_spark import LOG, SCAN
+from compactor.model.publish_plan import Due, Publisher, PublishPlan, PublishResult, complete
+from compactor.model.record import RUN
+from compactor.runs import file_stats as parts
+from compactor.runs import writer as runfile
+from compactor.runs.checksums import DamagedFileError
+from compactor.runs.file_stats import FileStats
+from compactor.runs.reader import OffsetRange
+from compactor.runs.scan import wide_wants
+from compactor.storage.base import Storage
 from tests.support.localframe import LocalRow
 
 Work = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 class LocalSpark:
-    """A session whose only jobs are those of numbered tasks (`compactor.sparktasks`)."""
+    """A session whose only jobs are those of numbered tasks (`compactor.spark.tasks`)."""
 
     def __init__(self, cores: int = 2) -> None:
         self.sparkContext = SimpleNamespace(defaultParallelism=cores)
@@ -56,7 +58,7 @@ class _Numbers:
         return found
 
 
-def rewrite(_spark: Any, storage: Storage, what: RewritePlan) -> tuple[tuple[Part, ...], ...]:
+def rewrite(_spark: Any, storage: Storage, what: RewritePlan) -> tuple[tuple[FileStats, ...], ...]:
     """Stands for `foldjob.rewrite`."""
     found = _latest(storage, what.slices) if what.keep.by_key else _scan(storage, what.slices)
     kept = (what.keep.of_batch(batch).select(RUN.names) for batch in found.to_batches())
@@ -68,13 +70,13 @@ def send(
     _spark: Any,
     storage: Storage,
     due: Sequence[Due],
-    plans: Sequence[BucketPlan],
+    plans: Sequence[PublishPlan],
     _buckets: int,
     publisher: Publisher,
-) -> tuple[Sent, ...]:
+) -> tuple[PublishResult, ...]:
     """Stands for `publishjob.send`."""
     found = _latest(storage, [one.slice for one in due])
-    sent: list[Sent] = []
+    sent: list[PublishResult] = []
     for plan in plans:
         mine = [log for log, one in enumerate(due) if one.bucket == plan.bucket]
         own = found.filter(pc.is_in(found[LOG], pa.array(mine, pa.int32())))
@@ -82,7 +84,7 @@ def send(
     return complete(plans, sent)
 
 
-def _scan(storage: Storage, slices: Sequence[Slice]) -> pa.Table:
+def _scan(storage: Storage, slices: Sequence[OffsetRange]) -> pa.Table:
     files = localfold.load(storage, slices)
     if files is None:
         raise DamagedFileError("A file is not what was written.", "No history damages one.")
@@ -91,7 +93,7 @@ def _scan(storage: Storage, slices: Sequence[Slice]) -> pa.Table:
     return read.sort_by([(LOG, "ascending"), ("offset", "ascending")])
 
 
-def _latest(storage: Storage, slices: Sequence[Slice]) -> pa.Table:
+def _latest(storage: Storage, slices: Sequence[OffsetRange]) -> pa.Table:
     """What `fold.latest` gives, found as it finds it: the largest offset of each key, then all rows that have one."""
     read = _scan(storage, slices)
     rows = read.select([LOG, "key", "rejected", "offset"]).to_pylist()

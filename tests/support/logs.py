@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from compactor.log import BASE, PartitionLog, Run, RunFile, empty
-from compactor.record import TopicPartition
+from compactor.model.log import BASE, PartitionLog, Run, RunFile, empty
+from compactor.model.record import TopicPartition
 
 TP = TopicPartition("t", 0)
 HOUR = 3_600_000

@@ -14,15 +14,15 @@ from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from compactor.catalog import Catalog
-from compactor.location import open_storage
-from compactor.state import State
+from compactor.catalog.catalog import Catalog
+from compactor.model.state import State
+from compactor.storage.location import open_storage
 from connectors.clock import SystemClock
 from connectors.config.connector import ConnectorConfig
 from connectors.config.load import load_connector, load_worker
-from connectors.pipeline import Pipeline
-from connectors.progress import NullObserver
-from connectors.stopping import Stop
+from connectors.progress.observer import NullObserver
+from connectors.runtime.cancellation import StopToken
+from connectors.runtime.connector_task import ConnectorTask
 from tests.support.kafka import consume_all, end_offsets, wait_until
 from tests.support.promises import check
 from tests.support.quick import QUICK_START
@@ -86,21 +86,21 @@ class Place:
         """The connector's configuration as the commands read it."""
         return load_connector(self.write(**changes)[0]).config
 
-    def pipeline(self, spark: SparkSession, **changes: object) -> Pipeline:
+    def pipeline(self, spark: SparkSession, **changes: object) -> ConnectorTask:
         """A pipeline in this process."""
         config = self.config(**changes)
         worker = load_worker(self.folder / "worker.json")
-        return Pipeline(spark, worker, config, SystemClock(), NullObserver(), lambda _: None)
+        return ConnectorTask(spark, worker, config, SystemClock(), NullObserver(), lambda _: None)
 
     def once(self, spark: SparkSession, **changes: object) -> State:
         """`run --once` in this process; the catalog afterwards."""
-        self.pipeline(spark, **changes).run(Stop(), once=True)
+        self.pipeline(spark, **changes).run(StopToken(), once=True)
         return self.state()
 
     @contextmanager
     def running(self, spark: SparkSession, **changes: object) -> Iterator[None]:
         """`run` in this process, stopped at the end; what ended it before is raised then."""
-        pipeline, stop, errors = self.pipeline(spark, **changes), Stop(), list[Exception]()
+        pipeline, stop, errors = self.pipeline(spark, **changes), StopToken(), list[Exception]()
 
         def run() -> None:
             try:

@@ -9,21 +9,21 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from confluent_kafka import Consumer
 
-from compactor.catalog import Catalog
-from compactor.location import open_storage
-from compactor.position import Position
-from compactor.publish import BucketPlan, Sent, Target
-from compactor.record import RUN, TopicPartition
+from compactor.catalog.catalog import Catalog
+from compactor.model.position import Position
+from compactor.model.publish_plan import PublishPlan, PublishResult, PublishTarget
+from compactor.model.record import RUN, TopicPartition
+from compactor.storage.location import open_storage
 from connectors.kafka.admin import Admin, group_id
-from connectors.sinks.changelog import ChangelogPublisher
 from connectors.sinks.output_topic import FOREVER
 from connectors.sinks.positions import read_positions
-from connectors.sinks.settings import Clients, Limits, Rules
+from connectors.sinks.publisher import ChangelogPublisher
+from connectors.sinks.settings import SinkClients, TransactionLimits, WriteRules
 from tests.support.kafka import Read, consume_all, create_topic, wait_until
 
 CATALOG_ID = "catalog-1"
 NOW_MS = 1_700_000_000_000
-ONE_PIECE_EACH = Limits(transaction_bytes=1)
+ONE_PIECE_EACH = TransactionLimits(transaction_bytes=1)
 """Every record in a transaction of its own."""
 
 
@@ -84,17 +84,17 @@ class Changelog:
         return self.catalog.take_over("test", NOW_MS).epoch
 
     def publisher(
-        self, rules: Rules | None = None, limits: Limits | None = None, **producer: str | int
+        self, rules: WriteRules | None = None, limits: TransactionLimits | None = None, **producer: str | int
     ) -> ChangelogPublisher:
         """A publisher with these rules and limits, and further settings of its producer."""
         clients: dict[str, str | int] = {"bootstrap.servers": self.bootstrap}
         return ChangelogPublisher(
             connector=self.connector,
-            clients=Clients(producer={**clients, **producer}, admin=clients),
+            clients=SinkClients(producer={**clients, **producer}, admin=clients),
             storage=self.storage,
             output_ids={self.output: self.output_id},
-            rules=rules or Rules(),
-            limits=limits or Limits(),
+            rules=rules or WriteRules(),
+            limits=limits or TransactionLimits(),
         )
 
     @property
@@ -102,7 +102,7 @@ class Changelog:
         """The output's topic id, as it is now."""
         return self.admin.describe([self.output])[self.output].id
 
-    def target(self, start: int, end: int, partition: int = 0, **named: Any) -> Target:
+    def target(self, start: int, end: int, partition: int = 0, **named: Any) -> PublishTarget:
         fields: dict[str, Any] = {
             "topic": self.topic,
             "partition": partition,
@@ -113,16 +113,19 @@ class Changelog:
             "found": start or None,
             "output_offset": None,
         }
-        return Target(**fields | named)
+        return PublishTarget(**fields | named)
 
-    def plan(self, *targets: Target, epoch: int | None = None, catalog_id: str = CATALOG_ID) -> BucketPlan:
-        return BucketPlan(bucket=0, epoch=epoch or self.catalog.epoch, catalog_id=catalog_id, targets=targets)
+    def plan(self, *targets: PublishTarget, epoch: int | None = None, catalog_id: str = CATALOG_ID) -> PublishPlan:
+        return PublishPlan(bucket=0, epoch=epoch or self.catalog.epoch, catalog_id=catalog_id, targets=targets)
 
     def publish(
-        self, targets: Target | Sequence[Target], records: Iterable[Rec], publisher: ChangelogPublisher | None = None
-    ) -> Sequence[Sent]:
+        self,
+        targets: PublishTarget | Sequence[PublishTarget],
+        records: Iterable[Rec],
+        publisher: ChangelogPublisher | None = None,
+    ) -> Sequence[PublishResult]:
         """Publishes `records` as one batch by a plan of `targets`."""
-        found = (targets,) if isinstance(targets, Target) else tuple(targets)
+        found = (targets,) if isinstance(targets, PublishTarget) else tuple(targets)
         return (publisher or self.publisher()).publish(self.plan(*found), iter([batch(self.topic, records)]))
 
     def place(self, partition: int = 0) -> TopicPartition:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from connectors.spark import JAVA_OPTIONS, LOGGING
+from connectors.spark.session import JAVA_OPTIONS, LOGGING
 
 _QUICK_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 QUICK_START: Final = {

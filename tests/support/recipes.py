@@ -6,13 +6,13 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from compactor.local import LocalStorage
-from compactor.snapshots import Snapshots
-from compactor.testing import MemoryStorage
-from compactor.testing_outside import MemoryOutside
+from compactor.snapshot.snapshots import Snapshots
+from compactor.storage.local import LocalStorage
 from tests.support.cleaning import Kept
 from tests.support.engine import row
 from tests.support.localspark import LocalSpark
+from tests.support.memory.broker import MemoryBroker
+from tests.support.memory.storage import MemoryStorage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,7 +42,7 @@ def snapshots(folder: Path) -> Path:
     kept.ingest([row(0, offset, *pair) for offset, pair in enumerate(rows)])
     kept.publish()
     kept.cleaner.fold(0)
-    shelf, outside = LocalStorage(str(folder / "snapshots")), MemoryOutside(MemoryStorage())
+    shelf, outside = LocalStorage(str(folder / "snapshots")), MemoryBroker(MemoryStorage())
     assert Snapshots(kept.spark, kept.isolation, outside, kept.settings, shelf, frozenset).take(0)
     (folder / "snapshots/c").rename(folder / "snapshots/customers")
     return (folder / "snapshots/customers/t").rename(folder / "snapshots/customers/customers")

@@ -9,7 +9,7 @@ from typing import Final
 
 from confluent_kafka.admin import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
-from connectors.kafka.embedded import EmbeddedKafka, free_port
+from connectors.dev.embedded_kafka import EmbeddedKafka, free_port
 from tests.support.kafka import TIMEOUT_S, admin
 
 USER: Final = "keyfold"

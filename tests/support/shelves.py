@@ -7,22 +7,23 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
-from compactor import inspection, manifest, shelfowner, snapshot
-from compactor.actions import AddPartition, AddSnapshot, AddTopic, AnyAction, Append, Publish, SetBuckets
-from compactor.catalog import Catalog
+from compactor.catalog.catalog import Catalog
 from compactor.errors import SnapshotError
-from compactor.isolation import Isolation
-from compactor.log import OutputPoint
+from compactor.model.actions import AddPartition, AddSnapshot, AddTopic, AnyAction, Append, Publish, SetBuckets
+from compactor.model.log import OutputPoint
+from compactor.model.state import State
 from compactor.policy import CompactionPolicy
+from compactor.quarantine import verify as inspection
+from compactor.quarantine.isolation import Isolation
 from compactor.settings import EngineSettings
-from compactor.shelf import ShelfError
-from compactor.snapshots import Snapshots
-from compactor.state import State
-from compactor.storage import Storage
-from compactor.testing import FailingStorage, MemoryStorage
-from compactor.testing_outside import MemoryOutside
+from compactor.snapshot import manifest, shelfowner, snapshot
+from compactor.snapshot.location import SnapshotStorageError
+from compactor.snapshot.snapshots import Snapshots
+from compactor.storage.base import Storage
 from tests.support.catalogs import clean
 from tests.support.logs import run
+from tests.support.memory.broker import MemoryBroker
+from tests.support.memory.storage import FailingStorage, MemoryStorage
 
 HOUR = 3_600_000
 SETTINGS = EngineSettings(
@@ -52,7 +53,7 @@ class World:
         """Another life."""
         isolation = Isolation(self.storage, self.catalog)
         settings = replace(SETTINGS, **changes)
-        begun = _Snapshots(cast("Any", self), isolation, MemoryOutside(self.storage), settings, self.place, frozenset)
+        begun = _Snapshots(cast("Any", self), isolation, MemoryBroker(self.storage), settings, self.place, frozenset)
         begun.begin()
         return begun
 
@@ -62,7 +63,7 @@ class World:
             return False
         try:
             return bool(self.snapshots.take(now_ms, asked=False))
-        except (ShelfError, SnapshotError) as error:
+        except (SnapshotStorageError, SnapshotError) as error:
             self.snapshots.failed(error, now_ms)
             return False
 

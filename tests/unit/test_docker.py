@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from compose_spec import PyCompose
 
-from connectors.kafka.artifacts import KAFKA_VERSION
+from connectors.jvm.artifacts import KAFKA_VERSION
 
 ROOT = Path(__file__).parents[2]
 DOCKER = ROOT / "docker"
@@ -149,7 +149,7 @@ def test_install_step_gives_a_command_that_runs(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "keyfold" in done.stdout
     installed = next(target.glob("lib/python*/site-packages/connectors"))
-    assert (installed / "kafka" / f"kafka-{KAFKA_VERSION}.sha256").is_file()
+    assert (installed / "jvm" / f"kafka-{KAFKA_VERSION}.sha256").is_file()
     assert not list(installed.parent.glob("tests"))
 
 

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "semantics.md"
-NAMED = re.compile(r"`([a-z0-9]+/test_\w+\.py)::(test_\w+)`")
+NAMED = re.compile(r"`([a-z0-9_/]+/test_\w+\.py)::(test_\w+)`")
 UNTESTABLE = "cannot be tested"
 
 

@@ -15,10 +15,11 @@ import pytest
 from msgspec import NODEFAULT, Struct
 from msgspec.structs import fields
 
-from compactor import footers, manifest
-from compactor.actions import AnyAction
-from compactor.catalog import Catalog
-from compactor.commits import Checkpoint, Commit, checkpoint_path, commit_path, listing, read
+from compactor.catalog.catalog import Catalog
+from compactor.catalog.commits import Checkpoint, Commit, checkpoint_path, commit_path, listing, read
+from compactor.model.actions import AnyAction
+from compactor.runs import checksums
+from compactor.snapshot import manifest
 from tests.support.oracle.steps import Way
 from tests.support.oracle.world import CONNECTOR
 from tests.support.written.folder import Copy, Written, every, lost, plain
@@ -101,8 +102,8 @@ def test_every_file_is_what_was_written(copy: Copy) -> None:
     assert len(files) >= 10
     for file in files:
         assert file.footer is not None
-        footers.check(copy.storage, file)
-        assert footers.whole(copy.storage, file)
+        checksums.check(copy.storage, file)
+        assert checksums.whole(copy.storage, file)
     for taken in state.snapshots:
         for data in manifest.read(copy.shelf, taken.path).files:
             assert hashlib.sha256(copy.shelf.read(f"{taken.path}/{data.path}")).hexdigest() == data.sha256

@@ -7,7 +7,7 @@ from random import Random
 from typing import Final, TypeVar
 
 from compactor.policy import FOREVER
-from compactor.testing_publisher import Fault, Step
+from tests.support.memory.publisher import Fault, Step
 from tests.support.oracle import steps
 from tests.support.oracle.steps import (
     CRASH,

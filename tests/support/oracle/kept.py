@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from compactor.log import PartitionLog, Run
-from compactor.reading import read, whole
-from compactor.record import RECORDS
-from compactor.state import State
-from compactor.storage import Storage
+from compactor.model.log import PartitionLog, Run
+from compactor.model.record import RECORDS
+from compactor.model.state import State
+from compactor.runs.reader import read, whole
+from compactor.storage.base import Storage
 from tests.support.engine import Row
 from tests.support.oracle.model import Kept, LogModel, Model
 from tests.support.oracle.steps import Settings

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Final, NamedTuple
 
-from compactor.actions import (
+from compactor.catalog.commits import Commit
+from compactor.model.actions import (
     AddPartition,
     AddSnapshot,
     AnyAction,
@@ -21,11 +22,10 @@ from compactor.actions import (
     Restate,
     Retain,
 )
-from compactor.commits import Commit
-from compactor.log import PartitionLog
+from compactor.model.log import PartitionLog
+from compactor.model.record import TopicPartition
+from compactor.model.state import State, apply
 from compactor.policy import FOREVER
-from compactor.record import TopicPartition
-from compactor.state import State, apply
 from tests.support.engine import Row
 from tests.support.oracle import retained
 from tests.support.oracle.source import Source

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compactor.commits import Commit, commit_path, listing, read
-from compactor.record import TopicPartition
-from compactor.state import State
+from compactor.catalog.commits import Commit, commit_path, listing, read
+from compactor.model.record import TopicPartition
+from compactor.model.state import State
 from tests.support.oracle import kept, published, retained, snapshots, steps
 from tests.support.oracle.model import Model
 from tests.support.oracle.steps import Ingest, Round, Tick, Vacuum

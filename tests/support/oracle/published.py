@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from compactor.log import OutputPoint, PartitionLog
-from compactor.record import TopicPartition
-from compactor.state import State
-from compactor.testing_output import Output, OutputRecord, output_record
+from compactor.model.log import OutputPoint, PartitionLog
+from compactor.model.record import TopicPartition
+from compactor.model.state import State
 from tests.support.engine import Row
+from tests.support.memory.journal import Output, OutputRecord, output_record
 from tests.support.oracle.model import LogModel, Model
 from tests.support.oracle.steps import Settings
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from compactor.log import PartitionLog
-from compactor.state import State
+from compactor.model.log import PartitionLog
+from compactor.model.state import State
 from tests.support.engine import Row
 from tests.support.oracle.steps import Settings
 

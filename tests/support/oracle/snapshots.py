@@ -9,13 +9,13 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from compactor import manifest
-from compactor.actions import AddSnapshot
-from compactor.record import TopicPartition
-from compactor.state import State
-from compactor.storage import Storage
-from compactor.testing_output import Output
+from compactor.model.actions import AddSnapshot
+from compactor.model.record import TopicPartition
+from compactor.model.state import State
+from compactor.snapshot import manifest
+from compactor.storage.base import Storage
 from tests.support.engine import Row
+from tests.support.memory.journal import Output
 from tests.support.oracle.model import Moment
 from tests.support.oracle.published import follow
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from compactor.record import TopicPartition
+from compactor.model.record import TopicPartition
 from tests.support.engine import Row, row, stated
 from tests.support.oracle.steps import PARTITIONS, Rec
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
 
+from compactor.model.record import TopicPartition
 from compactor.policy import FOREVER, CompactionPolicy, FoldPolicy
-from compactor.record import TopicPartition
-from compactor.testing_publisher import Fault
+from tests.support.memory.publisher import Fault
 
 BASE_MS: Final = 2_000_000_000_000
 """When every history begins. It is later than the clock of the machine: a vacuum thinks that all files are old."""

@@ -8,14 +8,15 @@ from contextlib import ExitStack, contextmanager
 from typing import Final
 from unittest import mock
 
-from compactor import foldjob, foldtasks, publishjob, publishtasks
-from compactor.rewriteplan import RewritePlan
-from compactor.room import KeyRoom, Room
+from compactor.clean import foldjob, foldtasks
+from compactor.clean.rewriteplan import RewritePlan
+from compactor.fold.memory_budget import MemoryBudget, OffsetMapBudget
+from compactor.publish import publishjob, publishtasks
 from tests.support import localspark
 from tests.support.oracle.steps import Way
 
-NOTHING: Final = Room(0, 0)
-ONE_KEY_EACH: Final = KeyRoom(2, 1 << 20, classes=256)
+NOTHING: Final = MemoryBudget(0, 0)
+ONE_KEY_EACH: Final = OffsetMapBudget(2, 1 << 20, classes=256)
 """Two tasks hold one key each; where keys differ and fall into one class even so, Spark's fold has them."""
 
 

@@ -10,25 +10,25 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 from unittest import mock
 
 from compactor import failpoints
-from compactor.actions import SetBuckets
-from compactor.catalog import Catalog
-from compactor.cleaner import Cleaner
+from compactor.catalog.catalog import Catalog
+from compactor.clean.cleaner import Cleaner
+from compactor.engine import Engine
 from compactor.errors import FencedError, OutcomeUnknownError, PositionMovedError, PublishInterruptedError
 from compactor.failpoints import FailpointError
-from compactor.isolation import Isolation
-from compactor.local import LocalStorage
-from compactor.log import PartitionLog
-from compactor.microbatch import Engine
-from compactor.position import Position
-from compactor.record import TopicPartition
+from compactor.maintenance import Maintenance
+from compactor.model.actions import SetBuckets
+from compactor.model.log import PartitionLog
+from compactor.model.position import Position
+from compactor.model.record import TopicPartition
+from compactor.quarantine.isolation import Isolation
 from compactor.settings import EngineSettings
-from compactor.snapshots import Snapshots
-from compactor.testing import Clock
-from compactor.testing_outside import MemoryOutside
-from compactor.upkeep import Upkeep
+from compactor.snapshot.snapshots import Snapshots
+from compactor.storage.local import LocalStorage
 from tests.support.engine import source_frame
 from tests.support.localframe import LocalFrame
 from tests.support.localspark import LocalSpark
+from tests.support.memory.broker import MemoryBroker
+from tests.support.memory.storage import Clock
 from tests.support.oracle import steps, ways
 from tests.support.oracle.source import Source
 from tests.support.oracle.steps import (
@@ -59,7 +59,7 @@ class Life(NamedTuple):
     settings: Settings
     catalog: Catalog
     engine: Engine
-    upkeep: Upkeep
+    upkeep: Maintenance
 
 
 class _Strict(Isolation):
@@ -81,7 +81,7 @@ class World:
         self.clock = Clock(BASE_MS)
         self.storage = LocalStorage(str(folder / "store" / CONNECTOR))
         self.shelf = LocalStorage(str(folder / "shelf"))
-        self.outside = MemoryOutside(LocalStorage(str(folder / "outside")), self.storage)
+        self.outside = MemoryBroker(LocalStorage(str(folder / "outside")), self.storage)
         self.settings: dict[int, Settings] = {}
         self.tampered: set[TopicPartition] = set()
         self.times = {BASE_MS}
@@ -206,7 +206,7 @@ class World:
         engine = Engine(self._spark, self.storage, catalog, self.outside, told, isolation)
         snapshots = Snapshots(self._spark, isolation, self.outside, told, self.shelf, engine.uncertain)
         cleaner = Cleaner(self._spark, isolation, told, engine.counters, engine.uncertain)
-        upkeep = Upkeep(cleaner, snapshots, engine.counters, isolation)
+        upkeep = Maintenance(cleaner, snapshots, engine.counters, isolation)
         upkeep.settle()
         return Life(settings, catalog, engine, upkeep)
 

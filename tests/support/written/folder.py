@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec import Struct
 
-from compactor.local import LocalStorage
-from compactor.position import decode
-from compactor.record import TopicPartition
-from compactor.testing_output import Entry, Event, Held, Journal, Output, OutputRecord
+from compactor.model.position import decode
+from compactor.model.record import TopicPartition
+from compactor.storage.local import LocalStorage
 from tests.support.engine import Row
+from tests.support.memory.journal import Entry, Event, Held, Journal, Output, OutputRecord
 from tests.support.oracle.world import CONNECTOR, World
 
 if TYPE_CHECKING:

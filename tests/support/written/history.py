@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from msgspec.structs import replace
 
-from compactor.actions import AnyAction, CloseTopic, ReopenTopic
 from compactor.errors import SnapshotError
-from compactor.isolation import Isolation
+from compactor.model.actions import AnyAction, CloseTopic, ReopenTopic
+from compactor.model.record import TopicPartition
 from compactor.policy import CompactionPolicy
-from compactor.record import TopicPartition
+from compactor.quarantine.isolation import Isolation
 from compactor.settings import EngineSettings
-from compactor.snapshots import Snapshots
-from compactor.testing_publisher import Fault, Step
+from compactor.snapshot.snapshots import Snapshots
 from tests.support.engine import Row, row, stated
 from tests.support.localframe import LocalFrame
+from tests.support.memory.publisher import Fault, Step
 from tests.support.oracle.steps import Advance, Failing, Fold, Restart, Round, Settings, Snapshot, Tick, Vacuum
 from tests.support.oracle.world import CONNECTOR, World
 

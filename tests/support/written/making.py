@@ -12,20 +12,22 @@ import msgspec
 import pyarrow as pa
 from msgspec.structs import replace
 
-from compactor import manifest, record, requests, shelf, shelfowner, snapshot
+from compactor.catalog import requests
+from compactor.catalog.owner import Owner, OwnerLock
+from compactor.catalog.requests import Answer
 from compactor.errors import SnapshotError
-from compactor.owner import Owner, OwnerLock
-from compactor.position import Position, encode
-from compactor.reading import read, whole
-from compactor.record import TopicPartition
-from compactor.requests import Answer
-from compactor.storage import Storage
-from connectors.removal import Output, Plan
+from compactor.model import record
+from compactor.model.position import Position, encode
+from compactor.model.record import TopicPartition
+from compactor.runs.reader import read, whole
+from compactor.snapshot import location, manifest, shelfowner, snapshot
+from compactor.storage.base import Storage
+from connectors.runtime.deletion import Output, Plan
+from connectors.runtime.state import ConnectorState, Status
+from connectors.runtime.status import StatusFile
 from connectors.sinks import encode as sink
 from connectors.source import offsets
 from connectors.source.offsets import TopicOffsets
-from connectors.state import ConnectorState, Status
-from connectors.status import StatusFile
 from tests.support.oracle.world import CONNECTOR, World
 from tests.support.written.folder import PLACES, Sent, Source, Written
 from tests.support.written.history import T0, T1, W0, perform
@@ -66,7 +68,7 @@ def _beside(world: World) -> None:
     lock.release()
     failed = Status(state=ConnectorState.FAILED, error="No broker answers.", failures=3, next_restart_ms=now_ms + 4_000)
     assert StatusFile(storage).write(failed, now_ms, {"records_read": 40, "dead_letters": 1}, now_ms - 9_000)
-    shelf.note(storage, shelf.failed(None, SnapshotError("No room is left.", "Free some."), now_ms))
+    location.note(storage, location.failed(None, SnapshotError("No room is left.", "Free some."), now_ms))
     _ask(storage, now_ms)
     _add_snapshots(world)
 

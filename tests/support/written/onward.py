@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pyarrow.parquet as pq
 
-from compactor import manifest, snapshot
-from compactor.catalog import Catalog
-from compactor.commits import listing
-from compactor.log import PartitionLog
-from compactor.testing import DictModel
+from compactor.catalog.catalog import Catalog
+from compactor.catalog.commits import listing
+from compactor.model.log import PartitionLog
+from compactor.snapshot import manifest, snapshot
 from tests.support.engine import Row
+from tests.support.memory.storage import DictModel
 from tests.support.oracle.kept import Dumps
 from tests.support.oracle.steps import (
     Advance,

@@ -13,20 +13,21 @@ import msgspec
 import pyarrow.parquet as pq
 from msgspec import Struct
 
-from compactor import commits, manifest, requests, shelf, shelfowner, snapshot
-from compactor.catalog import Catalog
+from compactor.catalog import commits, requests
+from compactor.catalog.catalog import Catalog
+from compactor.catalog.owner import NAME as OWNER
+from compactor.catalog.owner import living
 from compactor.errors import PositionError
-from compactor.owner import NAME as OWNER
-from compactor.owner import living
-from compactor.position import Position, Resolved, Tail, Unknown, decode, resolve
-from compactor.reading import read, whole
-from compactor.record import TopicPartition
-from compactor.state import State
-from connectors import status
+from compactor.model.position import Position, Resolved, Tail, Unknown, decode, resolve
+from compactor.model.record import TopicPartition
+from compactor.model.state import State
+from compactor.runs.reader import read, whole
+from compactor.snapshot import location, manifest, shelfowner, snapshot
 from connectors.cli import description
-from connectors.removal import Plan
+from connectors.runtime import status
+from connectors.runtime.deletion import Plan
 from connectors.sinks.others import connectors_source
-from connectors.sinks.tail import source_offset
+from connectors.sinks.output_reader import source_offset
 from connectors.source import offsets
 from tests.support.oracle.world import CONNECTOR
 from tests.support.written.folder import Copy
@@ -83,7 +84,7 @@ def snapshots(copy: Copy) -> Any:
 
 def trouble(copy: Copy) -> Any:
     """Why no snapshot can be written."""
-    return shelf.noted(copy.storage)
+    return location.noted(copy.storage)
 
 
 def asked(copy: Copy) -> Any:

@@ -1,0 +1,1 @@
+"""How programs are started, timed and written down."""

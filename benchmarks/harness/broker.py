@@ -1,0 +1,94 @@
+"""A broker for measurements, held by a process of its own: python -m benchmarks.harness.broker FOLDER.
+
+Whoever starts the embedded broker asks it by a client whether it is there; a process that measures for hours has none.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from benchmarks.harness.process import ROOT
+from connectors.dev.embedded_kafka import EmbeddedKafka
+
+_HEAP: Final = "2g"
+_START_S: Final = 60.0
+_END_S: Final = 60.0
+
+
+@contextmanager
+def broker() -> Iterator[str]:
+    """The bootstrap servers of a new broker for as long as the block runs. Raises RuntimeError if it does not start."""
+    with tempfile.TemporaryDirectory(prefix="bench-kafka-", ignore_cleanup_errors=True) as folder:
+        holder, bootstrap = _started(folder)
+        try:
+            yield bootstrap
+        finally:
+            _end(holder)
+
+
+def _started(folder: str) -> tuple[subprocess.Popen[str], str]:
+    """Once more where its holder was ended by a signal: the broker then ends with it."""
+    for number in range(2):
+        holder = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.harness.broker", str(Path(folder, str(number)))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=ROOT,
+            text=True,
+            start_new_session=True,  # Ctrl-C is for whoever measures, who then ends it
+        )
+        assert holder.stdout is not None
+        bootstrap = holder.stdout.readline().strip()
+        if bootstrap:
+            return holder, bootstrap
+        if holder.wait() >= 0:
+            break
+    raise RuntimeError(f"the broker did not start: its process ended with {holder.returncode}")
+
+
+def _end(holder: subprocess.Popen[str]) -> None:
+    """Closing its input is the sign."""
+    try:
+        holder.communicate(timeout=_END_S)
+    except subprocess.TimeoutExpired:
+        holder.kill()
+        holder.communicate()
+
+
+def main(folder: Path) -> None:
+    """Runs a broker until stdin ends."""
+    with EmbeddedKafka(folder, heap=_HEAP) as started:
+        _coordinating(started.bootstrap)
+        print(started.bootstrap, flush=True)
+        sys.stdin.read()
+
+
+def _coordinating(bootstrap: str) -> None:
+    """Waits for positions to have a place: a broker makes it when first asked, which is no part of what is measured.
+
+    An admin client that is the first to ask for positions takes its process along: connectors/kafka/groups.py.
+    """
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "first", "log_level": 0})
+    until = time.monotonic() + _START_S
+    while True:
+        try:
+            consumer.committed([TopicPartition("first", 0)], _START_S)
+            break
+        except KafkaException:
+            if time.monotonic() >= until:
+                raise
+            time.sleep(0.1)
+    consumer.close()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,1 @@
+"""What is measured: the rows of docs/performance.md, and what each must come to."""

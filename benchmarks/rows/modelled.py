@@ -1,0 +1,97 @@
+"""The cleaner's commits without its work: keyfold's own rules decide them, sizes follow from the keys."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import deque
+from collections.abc import Iterator, Sequence
+from itertools import count
+from typing import Final
+
+from compactor.catalog.catalog import Catalog
+from compactor.clean import schedule
+from compactor.clean import tiers as levels
+from compactor.clean.tiers import MergePlan
+from compactor.clean.verdict import Kind
+from compactor.model.actions import AnyAction, Clean, Merge
+from compactor.model.log import BASE, PartitionLog, Run, RunFile
+from compactor.policy import CompactionPolicy, FoldPolicy
+from compactor.runs.file_stats import FileStats
+from connectors.runtime.maintenance_thread import VACUUM_GRACE_MS
+
+RECORD_BYTES: Final = 113
+"""Key and value of a record of 100 bytes."""
+
+
+class Model:
+    """Logs of `topic`, each of `keys` keys that come equally often, under the defaults."""
+
+    def __init__(self, topic: str, keys: int) -> None:
+        self._topic = topic
+        self._keys = keys
+        self._policy, self._fold = CompactionPolicy(), FoldPolicy()
+        self._last: Kind | None = None
+        self._names = count()
+        self._dropped: deque[tuple[int, str]] = deque()
+
+    def parts(self, number: int, partitions: int, records: int) -> list[FileStats]:
+        """What micro-batch `number` would have written: one file with the new records of all partitions."""
+        path, first = self._path("ingest"), number * records
+        return [
+            FileStats(
+                topic=self._topic, partition=one, file=self._file(path, first, first + records, records, partitions)
+            )
+            for one in range(partitions)
+        ]
+
+    def clean(self, catalog: Catalog, now_ms: int) -> None:
+        """A round of the cleaner: due full folds, then due merges; and vacuum's part in what the catalog remembers."""
+        before = catalog.state.paths
+        found = schedule.survey(catalog.state.logs, self._policy, self._fold, now_ms, {})
+        choice = schedule.choose(found, self._last, self._fold.job_bytes)
+        self._last = choice.last
+        folded = {verdict.tp for verdict in choice.picked}
+        self._commit(catalog, [self._clean(catalog.state.log(tp), now_ms) for tp in sorted(folded)], now_ms)
+        plans = levels.due_merges(catalog.state.logs, self._fold, folded, self._fold.job_bytes)
+        self._commit(catalog, [self._merge(plan) for plan in plans], now_ms)
+        self._dropped.extend((now_ms, path) for path in before - catalog.state.paths)
+        for path in self._past(now_ms):
+            catalog.forget(path)
+
+    def _commit(self, catalog: Catalog, actions: Sequence[AnyAction], now_ms: int) -> None:
+        catalog.commit(lambda _: actions, now_ms)
+
+    def _past(self, now_ms: int) -> Iterator[str]:
+        while self._dropped and now_ms - self._dropped[0][0] > VACUUM_GRACE_MS:
+            yield self._dropped.popleft()[1]
+
+    def _clean(self, log: PartitionLog, now_ms: int) -> Clean:
+        end = log.published
+        kept = distinct(self._keys, end - log.start)
+        file = self._file(self._path("clean"), log.start, end, kept, 1)
+        base = Run(start=log.start, end=end, level=BASE, files=(file,), records=kept, bytes=file.bytes)
+        return Clean(topic=log.topic, partition=log.partition, end=end, base=base, at_ms=now_ms)
+
+    def _merge(self, plan: MergePlan) -> Merge:
+        most = sum(run.records for run in plan.runs)  # rounding must not make a merge larger than what it replaces
+        kept = min(distinct(self._keys, plan.end - plan.start), most)
+        file = self._file(self._path("merge"), plan.start, plan.end, kept, 1)
+        return Merge(topic=plan.tp.topic, partition=plan.tp.partition, run=plan.result([file], 0))
+
+    def _path(self, job: str) -> str:
+        """As long as a real one: the catalog's size counts here."""
+        return f"runs/1-{job}{next(self._names)}-{'0' * 16}.parquet"
+
+    def _file(self, path: str, start: int, end: int, records: int, partitions: int) -> RunFile:
+        size = records * RECORD_BYTES
+        checksum = hashlib.sha256(path.encode()).hexdigest()
+        return RunFile(
+            path=path, first=start, last=end - 1, records=records, bytes=size, file_bytes=size * partitions,
+            sha256=checksum, newest_ms=0, footer=f"{size}:{checksum}",
+        )  # fmt: skip
+
+
+def distinct(keys: int, records: int) -> int:
+    """How many of `keys` keys, each equally likely, `records` records hold on average; at least one."""
+    return max(1, round(keys * -math.expm1(-records / keys)))

@@ -1,0 +1,129 @@
+"""What a full fold now would do, found by reading: nothing is written, nothing is taken over.
+
+    1  outlooks      where each log's fold would begin and end, under each of the settings
+    2  censuses      records and bytes of every log between the offsets that matter
+    3  survivors     what the last records of all keys come to, under each of the settings
+    4  split keys    under the first settings: keys that live in more than one partition of a topic
+
+A log that is set aside, or whose files turn out to be damaged, is left out, and its error told.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
+
+from msgspec.structs import replace
+
+from compactor.analyze.counting import Counting
+from compactor.analyze.effect import Analysis, PartitionAnalysis, SplitKeys, Survivors, outcome
+from compactor.analyze.preview import FoldPreview, RangeCounts, cuts, outlook
+from compactor.model.log import PartitionLog
+from compactor.model.record import TopicPartition
+from compactor.model.state import State
+from compactor.quarantine import verify as inspection
+from compactor.quarantine.isolation import may_be_a_file
+from compactor.runs.reader import first_young, whole
+from compactor.settings import EngineSettings
+from compactor.storage.base import Storage
+
+
+def analyze(
+    storage: Storage,
+    state: State,
+    settings: Sequence[EngineSettings],
+    now_ms: int,
+    counts: Callable[[Sequence[PartitionLog]], Counting],
+    tell: Callable[[str], None] = lambda _: None,
+) -> Analysis:
+    """What a full fold of every log of `state` at `now_ms` would do under each of `settings`, in their order.
+
+    `counts` gives who counts some logs; `tell` hears what is being done. Raises StorageError.
+    """
+    job = partial(_analyze, storage, settings=settings, now_ms=now_ms, counts=counts, tell=tell)
+    aside = {log.tp: log.quarantine.error for log in state.logs if log.quarantine}
+    try:
+        found = job(_without(state, aside))
+    except Exception as error:
+        damaged = _damaged(storage, _without(state, aside).logs) if may_be_a_file(error) else {}
+        if not damaged:
+            raise
+        aside |= damaged
+        found = job(_without(state, aside))
+    left_out = (_left_out(log, aside[log.tp]) for log in state.logs if log.tp in aside)
+    return replace(found, partitions=tuple(sorted((*found.partitions, *left_out), key=lambda one: one.tp)))
+
+
+def _without(state: State, aside: Collection[TopicPartition]) -> State:
+    """`state` without the logs that are set aside, by topic and partition."""
+    logs = (log for log in state.logs if log.tp not in aside)
+    return replace(state, logs=tuple(sorted(logs, key=lambda log: log.tp)))
+
+
+def _damaged(storage: Storage, logs: Iterable[PartitionLog]) -> dict[TopicPartition, str]:
+    found = tuple(logs)
+    troubles = inspection.damage(storage, map(whole, found))
+    return {log.tp: str(trouble) for log, trouble in zip(found, troubles, strict=True) if trouble}
+
+
+def _left_out(log: PartitionLog, error: str) -> PartitionAnalysis:
+    return PartitionAnalysis(
+        topic=log.topic, partition=log.partition, ingested=log.end, published=log.published, unread=error
+    )
+
+
+def _analyze(
+    storage: Storage,
+    state: State,
+    settings: Sequence[EngineSettings],
+    now_ms: int,
+    counts: Callable[[Sequence[PartitionLog]], Counting],
+    tell: Callable[[str], None],
+) -> Analysis:
+    logs = state.logs
+    if not logs:
+        return Analysis(partitions=(), split={})
+    tell("finding young records")
+    seen = [tuple(_outlook(storage, state, log, one, now_ms) for log in logs) for one in settings]
+    counting = counts(logs)
+    tell("counting records")
+    censuses = counting.censuses([cuts(log, looks) for log, *looks in zip(logs, *seen, strict=True)])
+    tell("finding last records")
+    folds = [tuple(map(_folded, looks)) for looks in seen]
+    kept = counting.survivors(list(dict.fromkeys(folds)), now_ms)
+    tell("finding split keys")
+    several = _several(logs, kept[folds[0]])
+    split = dict.fromkeys(several, SplitKeys()) | (counting.split_keys(folds[0]) if several else {})
+    cases = tuple(zip(seen, (kept[one] for one in folds), settings, strict=True))
+    partitions = (_partition(at, log, censuses[at], cases, now_ms) for at, log in enumerate(logs))
+    return Analysis(partitions=tuple(partitions), split=split)
+
+
+Case = tuple[Sequence[FoldPreview], Sequence[Survivors], EngineSettings]
+
+
+def _partition(
+    at: int, log: PartitionLog, census: RangeCounts, cases: Sequence[Case], now_ms: int
+) -> PartitionAnalysis:
+    outcomes = tuple(outcome(seen[at], census, kept[at], settings, now_ms) for seen, kept, settings in cases)
+    return PartitionAnalysis(
+        topic=log.topic, partition=log.partition, ingested=log.end, published=log.published, outcomes=outcomes
+    )
+
+
+def _outlook(storage: Storage, state: State, log: PartitionLog, settings: EngineSettings, now_ms: int) -> FoldPreview:
+    young = partial(first_young, storage, log, log.folded_end)
+    closed = state.topics[log.topic].closed is not None
+    return outlook(log, settings, now_ms, closed=closed, first_young=young)
+
+
+def _folded(seen: FoldPreview) -> tuple[int, int]:
+    """The offsets that the fold reads: none where there is no fold."""
+    return seen.start, seen.end if seen.folds else seen.start
+
+
+def _several(logs: Sequence[PartitionLog], kept: Sequence[Survivors]) -> list[str]:
+    """The topics with live records in more than one partition: in one alone no key can be split."""
+    living = Counter(log.topic for log, own in zip(logs, kept, strict=True) if own.live.records)
+    return [topic for topic, partitions in living.items() if partitions > 1]

@@ -1,0 +1,118 @@
+"""Counts what little logs hold in this process, with Arrow: everything they hold is in memory at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import pairwise
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compactor.analyze.counting import EXAMPLES, Fold
+from compactor.analyze.effect import Amount, Example, SplitKeys, Survivors
+from compactor.analyze.preview import Count, RangeCounts
+from compactor.model import record
+from compactor.model.log import PartitionLog
+from compactor.runs.reader import read, whole
+from compactor.storage.base import Storage
+
+_COLUMNS = ("offset", "timestamp", "key", "value", "headers", "delete_horizon", "rejected")
+_SCHEMA = pa.schema([record.RUN.field(name) for name in _COLUMNS])
+
+
+class LocalCounting:
+    """`counting.Counting` of `logs`, whose records are read once."""
+
+    def __init__(self, storage: Storage, logs: Sequence[PartitionLog]) -> None:
+        self._storage = storage
+        self._logs = logs
+
+    @cached_property
+    def _tables(self) -> tuple[pa.Table, ...]:
+        """The records of each log by offset."""
+        return tuple(
+            pa.Table.from_batches(read(self._storage, whole(log), _COLUMNS), schema=_SCHEMA) for log in self._logs
+        )
+
+    def censuses(self, bounds: Sequence[tuple[int, ...]]) -> list[RangeCounts]:
+        """As `Counting.censuses` says."""
+        return [
+            RangeCounts(own, tuple(_count(_between(table, start, end)) for start, end in pairwise(own)))
+            for own, table in zip(bounds, self._tables, strict=True)
+        ]
+
+    def survivors(self, folds: Sequence[Fold], now_ms: int) -> dict[Fold, list[Survivors]]:
+        """As `Counting.survivors` says."""
+        return {fold: [_survivors(last, now_ms) for last in self._last(fold)] for fold in folds}
+
+    def split_keys(self, ranges: Fold) -> dict[str, SplitKeys]:
+        """As `Counting.split_keys` says."""
+        live = [last.filter(pc.is_valid(last["value"])).select(["key"]) for last in self._last(ranges)]
+        placed = [(log, keys) for log, keys in zip(self._logs, live, strict=True) if keys.num_rows]
+        topics = sorted({log.topic for log, _ in placed})
+        found = {
+            topic: _split([(log.partition, keys) for log, keys in placed if log.topic == topic]) for topic in topics
+        }
+        return {topic: one for topic, one in found.items() if one.keys}
+
+    def _last(self, fold: Fold) -> Iterator[pa.Table]:
+        """The last records of all keys of each log within its range of `fold`."""
+        for table, (start, end) in zip(self._tables, fold, strict=True):
+            found = _between(table, start, end)
+            named = found.filter(pc.invert(_refused(found)))
+            last = named.group_by("key").aggregate([("offset", "max")])["offset_max"]
+            yield named.filter(pc.is_in(named["offset"], last.combine_chunks()))
+
+
+def _between(table: pa.Table, start: int, end: int) -> pa.Table:
+    return table.filter(pc.and_(pc.greater_equal(table["offset"], start), pc.less(table["offset"], end)))
+
+
+def _refused(table: pa.Table) -> pa.ChunkedArray:
+    """Which rows are the latest of nothing, as for `fold.survivors`: they were rejected, or have no key."""
+    return pc.or_(pc.is_valid(table["rejected"]), pc.is_null(table["key"]))
+
+
+def _amount(table: pa.Table) -> Amount:
+    return Amount(table.num_rows, record.measure(table))
+
+
+def _count(table: pa.Table) -> Count:
+    every, refused = _amount(table), _amount(table.filter(_refused(table)))
+    aged = table["timestamp"].filter(pc.greater(table["timestamp"], 0))
+    return Count(
+        records=every.records,
+        bytes=every.bytes,
+        rejected=refused.records,
+        rejected_bytes=refused.bytes,
+        oldest_ms=pc.min(aged).as_py(),
+    )
+
+
+def _survivors(last: pa.Table, now_ms: int) -> Survivors:
+    """`tombstones.fate` of all of `last`."""
+    dead = last.filter(pc.is_null(last["value"]))
+    stamped = dead.filter(pc.is_valid(dead["delete_horizon"]))
+    keep = stamped.filter(pc.greater(stamped["delete_horizon"], now_ms))
+    return Survivors(
+        live=_amount(last.filter(pc.is_valid(last["value"]))),
+        stamp=_amount(dead.filter(pc.is_null(dead["delete_horizon"]))),
+        keep=_amount(keep),
+        drop=_amount(stamped.filter(pc.less_equal(stamped["delete_horizon"], now_ms))),
+        earliest_horizon_ms=pc.min(keep["delete_horizon"]).as_py(),
+        latest_horizon_ms=pc.max(keep["delete_horizon"]).as_py(),
+    )
+
+
+def _split(live: Sequence[tuple[int, pa.Table]]) -> SplitKeys:
+    """Which keys several partitions have, by their partition and their keys, each of which is there once."""
+    counted = pa.concat_tables([keys for _, keys in live]).group_by("key").aggregate([([], "count_all")])
+    split = counted.filter(pc.greater(counted["count_all"], 1)).sort_by("key")["key"]
+    named = split.slice(0, EXAMPLES).to_pylist()
+    places = [
+        (partition, set(keys.filter(pc.is_in(keys["key"], pa.array(named, pa.binary())))["key"].to_pylist()))
+        for partition, keys in live
+    ]
+    examples = (Example(key, tuple(sorted(partition for partition, keys in places if key in keys))) for key in named)
+    return SplitKeys(keys=len(split), examples=tuple(examples))

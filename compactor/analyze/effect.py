@@ -1,0 +1,217 @@
+"""What a full fold would do to a log, in records and bytes, as values and sums: pure.
+
+before = retention + superseded + expired + rejected + after
+after  = live + tombstones + held + unfolded
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import reduce
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compactor.analyze.preview import Count, FoldPreview, RangeCounts, settled
+from compactor.clean import tombstones
+from compactor.clean.decision import verdict
+from compactor.model.record import OfPartition
+from compactor.settings import EngineSettings
+
+
+class Amount(Struct, frozen=True):
+    """Records and their bytes by `record.measure`."""
+
+    records: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: Amount) -> Amount:
+        return Amount(self.records + other.records, self.bytes + other.bytes)
+
+    def __sub__(self, other: Amount) -> Amount:
+        return Amount(self.records - other.records, self.bytes - other.bytes)
+
+
+class Survivors(Struct, frozen=True, kw_only=True):
+    """The last records of all keys of one log, by what a full fold does with them (`tombstones.Fate`).
+
+    `live` have a value; `stamp`, `keep` and `drop` are tombstones: without a horizon, before theirs, at or past it.
+    The horizons are those of `keep`.
+    """
+
+    live: Amount = Amount()
+    stamp: Amount = Amount()
+    keep: Amount = Amount()
+    drop: Amount = Amount()
+    earliest_horizon_ms: int | None = None
+    latest_horizon_ms: int | None = None
+
+    @property
+    def all(self) -> Amount:
+        """All of them."""
+        return self.live + self.stamp + self.keep + self.drop
+
+
+class Effect(Struct, frozen=True, kw_only=True):
+    """What goes and what stays, of one log or of several; times in ms.
+
+    What goes: `retention` by the delete policy, then of the rest `superseded` by a later record of their key,
+    `expired` tombstones whose horizon has passed, `rejected` records (or such without a key) that are sent by then.
+    What stays: `live` last records of their keys, `tombstones`, of which this fold would give a horizon to `stamped`,
+    `held` from the fold's end on, of which `waiting` are rejected, and `unfolded` where cleanup.policy has no compact.
+    """
+
+    before: Amount = Amount()
+    retention: Amount = Amount()
+    superseded: Amount = Amount()
+    expired: Amount = Amount()
+    rejected: Amount = Amount()
+    after: Amount = Amount()
+    live: Amount = Amount()
+    tombstones: Amount = Amount()
+    held: Amount = Amount()
+    waiting: Amount = Amount()
+    unfolded: Amount = Amount()
+    stamped: int = 0
+    earliest_horizon_ms: int | None = None
+    latest_horizon_ms: int | None = None
+
+    @property
+    def gone(self) -> Amount:
+        """All that goes."""
+        return self.before - self.after
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    """One partition under some settings: a full fold of [start, fold_end), and whether the cleaner would do it now.
+
+    `held_by` says why there are records from fold_end on; `why` and `retained` are sentences.
+    """
+
+    start: int
+    fold_end: int
+    held_by: str | None
+    dirty_ratio: float
+    due: bool
+    reason: str
+    why: str
+    retained: str
+    effect: Effect
+
+
+class PartitionAnalysis(OfPartition, Struct, frozen=True, kw_only=True):
+    """A log as it is, and its outcome under each of the settings that were looked at.
+
+    `unread` is the error for which it was left out: it is set aside, or its files cannot be read. Then there are none.
+    """
+
+    topic: str
+    partition: int
+    ingested: int
+    published: int
+    outcomes: tuple[Outcome, ...] = ()
+    unread: str | None = None
+
+
+class Example(Struct, frozen=True):
+    """A key, and the partitions in which it has a live record."""
+
+    key: bytes
+    partitions: tuple[int, ...]
+
+
+class SplitKeys(Struct, frozen=True, kw_only=True):
+    """Keys with live records in more than one partition: compaction, which is per partition, never folds these."""
+
+    keys: int = 0
+    examples: tuple[Example, ...] = ()
+
+
+class Analysis(Struct, frozen=True, kw_only=True):
+    """All partitions, by topic and number; the split keys of each topic under the first settings."""
+
+    partitions: tuple[PartitionAnalysis, ...]
+    split: dict[str, SplitKeys]
+
+
+def outcome(seen: FoldPreview, census: RangeCounts, kept: Survivors, settings: EngineSettings, now_ms: int) -> Outcome:
+    """What a full fold at `now_ms` would do to a log that holds `census`, and of whose fold `kept` survive."""
+    found = verdict(settled(seen.log, census), settings.policy, settings.fold, now_ms)
+    return Outcome(
+        start=seen.start,
+        fold_end=seen.end,
+        held_by=seen.hold.value if seen.hold else None,
+        dirty_ratio=found.dirt.ratio,
+        due=found.due,
+        reason=found.reason.value,
+        why=found.text,
+        retained=seen.retention.text,
+        effect=_effect(seen, census, kept, tombstones.horizon(seen.log, settings.policy, now_ms)),
+    )
+
+
+def _effect(seen: FoldPreview, census: RangeCounts, kept: Survivors, stamp_ms: int) -> Effect:
+    first, last = census.cuts[0], census.cuts[-1]
+    inside, rejected = _amounts(census.between(seen.start, seen.end))
+    held, waiting = _amounts(census.between(seen.end, last))
+    unfolded = Effect(
+        before=_amounts(census.between(first, last))[0],
+        retention=_amounts(census.between(first, seen.start))[0],
+        after=inside + held,
+        held=held,
+        unfolded=inside,
+    )
+    if not seen.folds:
+        return unfolded
+    return _folded(replace(unfolded, rejected=rejected, waiting=waiting), kept, stamp_ms)
+
+
+def _amounts(count: Count) -> tuple[Amount, Amount]:
+    """All of them, and those that were rejected."""
+    return Amount(count.records, count.bytes), Amount(count.rejected, count.rejected_bytes)
+
+
+def _folded(effect: Effect, kept: Survivors, stamp_ms: int) -> Effect:
+    """`effect` with what is unfolded in it folded by key: its rejected records go, of the others `kept` survive."""
+    stamps = [stamp_ms] if kept.stamp.records else []
+    return replace(
+        effect,
+        superseded=effect.unfolded - effect.rejected - kept.all,
+        expired=kept.drop,
+        after=kept.all - kept.drop + effect.held,
+        live=kept.live,
+        tombstones=kept.stamp + kept.keep,
+        unfolded=Amount(),
+        stamped=kept.stamp.records,
+        earliest_horizon_ms=_least(kept.earliest_horizon_ms, *stamps),
+        latest_horizon_ms=_most(kept.latest_horizon_ms, *stamps),
+    )
+
+
+def total(effects: Iterable[Effect]) -> Effect:
+    """The sum; the earliest and the latest of the horizons."""
+    return reduce(_added, effects, Effect())
+
+
+def _added(one: Effect, other: Effect) -> Effect:
+    summed = ("earliest_horizon_ms", "latest_horizon_ms")
+    names = (name for name in Effect.__struct_fields__ if name not in summed)
+    return Effect(
+        **{name: getattr(one, name) + getattr(other, name) for name in names},
+        earliest_horizon_ms=_least(one.earliest_horizon_ms, other.earliest_horizon_ms),
+        latest_horizon_ms=_most(one.latest_horizon_ms, other.latest_horizon_ms),
+    )
+
+
+def by_topic(partitions: Sequence[PartitionAnalysis]) -> dict[str, tuple[PartitionAnalysis, ...]]:
+    """The partitions of each topic, topics by name."""
+    names = sorted({one.topic for one in partitions})
+    return {name: tuple(one for one in partitions if one.topic == name) for name in names}
+
+
+def _least(*times: int | None) -> int | None:
+    return min((time for time in times if time is not None), default=None)
+
+
+def _most(*times: int | None) -> int | None:
+    return max((time for time in times if time is not None), default=None)

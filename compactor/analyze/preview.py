@@ -1,0 +1,156 @@
+"""How a log would stand when a full fold of it began now, under some settings: pure.
+
+Before the cleaner folds, the worker publishes what is publishable and retention takes the old end. So a fold looked at
+ahead of time ends at `schedule.publishable` and begins where `retention.retained` lets the log begin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compactor.clean.log_to_clean import across_bounds, aged_from
+from compactor.clean.retention import Retention, retained
+from compactor.clean.schedule import publishable
+from compactor.model import log as logs
+from compactor.model import log_transitions as rewrite
+from compactor.model.log import PartitionLog, Run, RunFile
+from compactor.settings import EngineSettings
+
+
+class Hold(Enum):
+    """Why records from the fold's end on may not be folded."""
+
+    LAG = "min.compaction.lag.ms"
+    BACKLOG = "an unread backlog"
+    CLOSED = "a closed topic"
+
+
+class FoldPreview(Struct, frozen=True, kw_only=True):
+    """`log` as the fold would find it: published to the fold's end, its start moved by `retention`.
+
+    `folds`: whether cleanup.policy has `compact`; otherwise no fold by key happens, and only retention takes records.
+    """
+
+    log: PartitionLog
+    retention: Retention
+    hold: Hold | None
+    folds: bool
+
+    @property
+    def start(self) -> int:
+        """Where the log begins by then."""
+        return self.log.start
+
+    @property
+    def end(self) -> int:
+        """Where the fold ends."""
+        return self.log.published
+
+
+def outlook(
+    log: PartitionLog,
+    settings: EngineSettings,
+    now_ms: int,
+    *,
+    closed: bool,
+    first_young: Callable[[int], int | None],
+) -> FoldPreview:
+    """What a full fold of `log` would find at `now_ms`; `first_young` as for `publishable`.
+
+    Of a closed topic nothing more is published. Never below what is published: that cannot be taken back.
+    """
+    end = log.published
+    if not closed:
+        end = publishable(log, settings.policy, now_ms, first_young, bootstrap_fold=settings.bootstrap_fold)
+    sent = logs.publish(log, end, None)
+    gone = retained(sent, settings.policy, now_ms)
+    hold = _hold(log, settings, closed=closed) if end < log.end else None
+    return FoldPreview(log=rewrite.retain(sent, gone.start), retention=gone, hold=hold, folds=settings.policy.compacts)
+
+
+def _hold(log: PartitionLog, settings: EngineSettings, *, closed: bool) -> Hold:
+    if closed:
+        return Hold.CLOSED
+    unread = log.backlog_end is not None and log.end < log.backlog_end
+    return Hold.BACKLOG if settings.bootstrap_fold and unread else Hold.LAG
+
+
+class Count(Struct, frozen=True, kw_only=True):
+    """Records and bytes, all and those rejected or without a key; `oldest_ms` is the smallest timestamp above 0."""
+
+    records: int = 0
+    bytes: int = 0
+    rejected: int = 0
+    rejected_bytes: int = 0
+    oldest_ms: int | None = None
+
+    def __add__(self, other: Count) -> Count:
+        times = [time for time in (self.oldest_ms, other.oldest_ms) if time is not None]
+        return Count(
+            records=self.records + other.records,
+            bytes=self.bytes + other.bytes,
+            rejected=self.rejected + other.rejected,
+            rejected_bytes=self.rejected_bytes + other.rejected_bytes,
+            oldest_ms=min(times, default=None),
+        )
+
+
+class RangeCounts(Struct, frozen=True):
+    """What one log holds, counted between neighbouring `cuts`: `counts[i]` of the offsets [cuts[i], cuts[i + 1])."""
+
+    cuts: tuple[int, ...]
+    counts: tuple[Count, ...]
+
+    def between(self, start: int, end: int) -> Count:
+        """What lies in [start, end); both must be cuts, as nothing was counted in between."""
+        found = Count()
+        if start < end:
+            first, last = self.cuts.index(start), self.cuts.index(end)
+            for count in self.counts[first:last]:
+                found += count
+        return found
+
+
+def cuts(log: PartitionLog, outlooks: Iterable[FoldPreview]) -> tuple[int, ...]:
+    """The offsets at which `log` has to be counted apart, so that all `outlooks` on it can be told exactly."""
+    return tuple(sorted({log.start, log.end, *(offset for seen in outlooks for offset in _own_cuts(seen))}))
+
+
+def _own_cuts(seen: FoldPreview) -> Iterator[int]:
+    yield from (seen.start, seen.end)
+    for run in across_bounds(seen.log):
+        yield from (run.start, run.end)
+
+
+def settled(log: PartitionLog, census: RangeCounts) -> PartitionLog:
+    """`log` with every run across published counted as two, as a `Restate` would: then its dirt is exact."""
+    across = {run.start: run for run in across_bounds(log)}
+    runs = (piece for run in log.runs for piece in (_pieces(log, run, census) if run.start in across else (run,)))
+    return replace(log, runs=tuple(runs))
+
+
+def _pieces(log: PartitionLog, run: Run, census: RangeCounts) -> Iterator[Run]:
+    bound = min(max(log.published, run.start), run.end)
+    for start, end in ((run.start, bound), (bound, run.end)):
+        if start < end:
+            yield _counted(run, start, end, census.between(start, end))
+
+
+def _counted(run: Run, start: int, end: int, count: Count) -> Run:
+    """The part [start, end) of `run` by its figures alone: its one file stands for whatever files hold it."""
+    file = RunFile(
+        path="", first=start, last=end - 1, records=count.records, bytes=count.bytes, file_bytes=0, sha256=""
+    )
+    return replace(
+        run,
+        start=start,
+        end=end,
+        files=(file,) if count.records else (),
+        records=count.records,
+        bytes=count.bytes,
+        oldest_ms=aged_from(count.oldest_ms, run.arrived_ms),
+    )

@@ -1,0 +1,1 @@
+"""The versioned truth of one connector on its storage: commits, ownership, requests."""

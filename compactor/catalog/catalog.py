@@ -1,0 +1,381 @@
+"""Committing to a catalog, and owning it.
+
+A commit of version N is one file that is created if it is absent, then the folder is listed again:
+
+    C1  create catalog/N.json         N = the newest version that this owner knows, + 1
+    C2  list the folder               a version above N is there → FencedError
+
+**A commit counts from the moment at which it extends the newest version**, whatever becomes of its owner. So:
+
+1. *The number was never used.* Then everybody who decided on version N - 1 competes for one file, and exactly one
+   has it. The others read what was committed and decide again, or find a higher epoch and stop.
+2. *The number is free again.* Old files are removed. An owner that slept at version 40 while others went on to 900 and
+   removed what lies below the checkpoint of 850 creates 41, and is told that it did. But the newest version is never
+   removed, so the list in C2 shows 900, and the sleeper is fenced before it believes anything. Readers start from
+   the newest checkpoint (850) and never open 41 (`compactor.catalog.history`); it is removed like any old version.
+3. *Somebody came between C1 and C2.* A higher version that is not ours is there although our commit counted: its
+   maker has read our commit and followed it. Only a take-over follows, as nobody else has our epoch. We are
+   fenced all the same, and the new owner has our commit. So FencedError does not say whether the commit counts, and
+   nobody needs to know: whoever gets it stops, and the newest version is the truth.
+
+*Lost answers.* Each commit has a random id. Where create fails it is tried again with the same bytes; a file
+that is there is read, and is ours exactly if it has our id. If it cannot be read, OutcomeUnknownError: this instance
+still stands at N - 1, and its next commit loses to N, reads it, and decides again on what is true.
+
+*Epochs.* TakeOver(newest + 1) is a commit as well, so an epoch belongs to one instance. Who finds a higher one stops.
+Two workers that take over again and again take turns, each fencing the other: no supervisor restarts on exit code 5.
+
+*What it needs.* `create` is exclusive, and a list shows what was created before it began (`compactor.storage.base`).
+With a list that is behind, a sleeper may believe in a commit that counts for nothing; it can still not hurt the
+catalog, because no reader with a true list ever opens its files.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import structlog
+from msgspec.structs import replace
+
+from compactor.catalog.commits import (
+    CHECKPOINT_EVERY,
+    FOLDER,
+    FORMAT,
+    RESTORE,
+    Commit,
+    DamagedError,
+    Head,
+    Listing,
+    after,
+    checkpoint_of,
+    checkpoint_path,
+    commit_path,
+    encode,
+    listing,
+    newest_damaged,
+    read,
+    version_of,
+)
+from compactor.catalog.history import ATTEMPTS, History
+from compactor.errors import DEFECT, CatalogError, FencedError, OutcomeUnknownError, StorageError
+from compactor.failpoints import hit
+from compactor.model.actions import AnyAction, Create, TakeOver
+from compactor.model.state import State, apply
+from compactor.storage.base import FileInfo, MissingFileError, Storage
+
+TRIM_GRACE_MS: Final = 300_000
+TRIM_KEEP: Final = 100
+CREATE_ATTEMPTS: Final = 3
+
+_STOP: Final = "Let this worker stop, and do not start it again while the other one runs."
+
+_log = structlog.get_logger()
+
+
+def _at_once() -> None:
+    """Waits for nothing."""
+
+
+class Catalog:
+    """The catalog of one connector, as one process holds it. Threads may share it."""
+
+    def __init__(self, storage: Storage, connector: str) -> None:
+        self.epoch = 0
+        self._connector = connector
+        self._storage = storage
+        self._history = History(storage)
+        self._rules: tuple[str, str, str] | None = None
+        self._turn = threading.RLock()
+
+    @classmethod
+    def open(cls, storage: Storage, connector: str) -> Catalog:
+        """Reads the catalog in `storage`, the connector's own folder; an absent one is version 0. Never writes.
+
+        Raises CatalogError where it is damaged or another connector's, StorageError.
+        """
+        catalog = cls(storage, connector)
+        catalog.refresh()
+        return catalog
+
+    @property
+    def state(self) -> State:
+        """What is true of the connector as far as this instance has read."""
+        return self._history.view.state
+
+    @property
+    def version(self) -> int:
+        """The version that `state` is of."""
+        return self._history.view.version
+
+    def refresh(self) -> State:
+        """Reads what was committed since. Raises FencedError where this instance owned and no longer does."""
+        with self._turn:
+            state = self._advance()
+            if self.epoch and state.epoch != self.epoch:
+                raise self._fenced()
+            return state
+
+    def require(self, order: str, identity: str, scope: str) -> None:
+        """Holds the catalog to these rules; one that is yet to be created gets them.
+
+        Raises CatalogError where it was created with others.
+        """
+        self._rules = (order, identity, scope)
+        self._refuse_other_rules()
+
+    def take_over(self, owner: str, now_ms: int, pause: Callable[[], object] = _at_once) -> State:
+        """Owns the catalog from here on, and creates it if there is none; every older owner is fenced.
+
+        `owner` is for people: host and process. `pause` waits before a store whose list is behind is listed again.
+        Raises FencedError where others took over at the same time, again and again; StorageError where a version is
+        there that the list does not show.
+        """
+        with self._turn:
+            for _ in range(ATTEMPTS):
+                state = self._advance()
+                self._refuse_other_rules()
+                epoch = state.epoch + 1
+                if self._commit((*self._creation(), TakeOver(epoch=epoch, owner=owner)), epoch, now_ms):
+                    self.epoch = epoch
+                    return self.state
+                self._await(self.version + 1, pause)
+            raise FencedError(f"Connector {self._connector}: others took over {ATTEMPTS} times before us.", _STOP)
+
+    def commit(self, decide: Callable[[State], Sequence[AnyAction]], now_ms: int) -> State:
+        """Commits what `decide` makes of the newest state, and gives the state after it; nothing where it is empty.
+
+        `decide` may be called again, on a newer state. Raises FencedError; StorageError where nothing was committed;
+        OutcomeUnknownError where it may have been: commit again, `decide` then sees what is true.
+        """
+        with self._turn:
+            for _ in range(ATTEMPTS):
+                self._refuse_stranger()
+                actions = tuple(decide(self.state))
+                if not actions or self._commit(actions, self.epoch, now_ms):
+                    return self.state
+                self._advance()
+            raise self._unlisted(self.version + 1)
+
+    def trim(self, now_ms: int) -> int:
+        """Removes commits and checkpoints that no reader needs any more; how many.
+
+        Whoever does it, however late: what the newest checkpoints make superfluous stays so.
+        """
+        gone = superfluous(self._storage.walk(FOLDER), now_ms)
+        for path in gone:
+            self._storage.delete(path)
+        return len(gone)
+
+    def unreferenced_since(self, path: str) -> int:
+        """When the run file `path` was dropped, in ms, or a later time; 0 where no commit ever named it."""
+        return self._history.unreferenced_since(path)
+
+    def forget(self, path: str) -> None:
+        """The run file `path` has been removed."""
+        self._history.forget(path)
+
+    def _await(self, version: int, pause: Callable[[], object]) -> None:
+        """Returns once the list shows `version`, whose file is there; a network file system may take its time."""
+        for attempt in range(ATTEMPTS):
+            if attempt:
+                pause()
+            if listing(self._storage).newest >= version:
+                return
+        raise self._unlisted(version)
+
+    def _unlisted(self, version: int) -> StorageError:
+        return StorageError(
+            f"{self._where(version)} exists, but is not listed.",
+            "See whether storage.location is a file system that shows every file at once.",
+        )
+
+    def _advance(self) -> State:
+        view = self._history.advance()
+        if view.version and view.state.connector != self._connector:
+            raise CatalogError(
+                f"Catalog {self._storage.location} is connector {view.state.connector}'s, not {self._connector}'s.",
+                "Give each connector its own name and storage.location.",
+            )
+        return view.state
+
+    def _commit(self, actions: tuple[AnyAction, ...], epoch: int, now_ms: int) -> bool:
+        state = self._apply(actions, epoch)
+        commit = self._next(actions, epoch, now_ms)
+        hit("catalog.create")
+        if not self._create(commit):
+            return False
+        hit("catalog.created")
+        self._confirm(commit.version)
+        self._history.adopt(commit, after(commit, state))
+        if commit.version % CHECKPOINT_EVERY == 0:
+            self._checkpoint(now_ms)
+        return True
+
+    def _apply(self, actions: tuple[AnyAction, ...], epoch: int) -> State:
+        """The state after `actions`, if they fit: nothing that a reader would refuse is ever written."""
+        state = apply(self.state, actions)
+        created = any(isinstance(action, Create) for action in actions)
+        if state.epoch != epoch or created != (self.version == 0):
+            raise CatalogError(
+                f"{self._where(self.version + 1)}: a commit changes its own epoch, or creates the catalog again.",
+                DEFECT,
+            )
+        return state
+
+    def _next(self, actions: tuple[AnyAction, ...], epoch: int, now_ms: int) -> Commit:
+        return Commit(
+            format=FORMAT,
+            version=self.version + 1,
+            epoch=epoch,
+            at_ms=now_ms,
+            commit_id=secrets.token_hex(8),
+            previous=self._history.view.commit_id,
+            actions=actions,
+        )
+
+    def _create(self, commit: Commit) -> bool:
+        """Whether version N is this commit, whatever answers were lost on the way."""
+        path, data = commit_path(commit.version), encode(commit)
+        for _ in range(CREATE_ATTEMPTS):
+            try:
+                return self._storage.create(path, data) or self._is_ours(commit)
+            except StorageError as error:
+                trouble = error
+        return self._read_back(commit, trouble)
+
+    def _read_back(self, commit: Commit, trouble: StorageError) -> bool:
+        try:
+            if self._storage.exists(commit_path(commit.version)):
+                return self._is_ours(commit)
+        except StorageError:
+            raise OutcomeUnknownError(
+                f"{self._where(commit.version)}: whether it was committed is unknown. {trouble.message}", trouble.action
+            ) from trouble
+        raise trouble
+
+    def _is_ours(self, commit: Commit) -> bool:
+        try:
+            return read(self._storage, commit_path(commit.version), Head).commit_id == commit.commit_id
+        except MissingFileError:
+            return False
+
+    def _confirm(self, version: int) -> None:
+        """C2: that nothing is above `version`, and that it stands where its predecessor does."""
+        found = self._list(version)
+        if found.newest > version:
+            raise self._fenced()
+        if found.newest < version:
+            raise OutcomeUnknownError(
+                f"{self._where(version)} was created, but is not listed.",
+                "See whether storage.location is a file system that shows every file at once.",
+            )
+        if not found.holds(version - 1):
+            raise CatalogError(f"{self._where(version - 1)} was there and is gone: is it still mounted?", RESTORE)
+
+    def _list(self, version: int) -> Listing:
+        for _ in range(ATTEMPTS):
+            try:
+                return listing(self._storage)
+            except StorageError as error:
+                trouble = error
+        raise OutcomeUnknownError(
+            f"{self._where(version)} was created, but its folder cannot be listed. {trouble.message}", trouble.action
+        ) from trouble
+
+    def _checkpoint(self, now_ms: int) -> None:
+        """A checkpoint is a convenience of readers: the commit counts without it."""
+        view = self._history.view
+        try:
+            self._storage.create(checkpoint_path(view.version), encode(checkpoint_of(view)))
+            self.trim(now_ms)
+        except StorageError as error:
+            _log.warning("checkpoint not written", connector=self._connector, version=view.version, error=str(error))
+
+    def _creation(self) -> tuple[Create, ...]:
+        if self.version:
+            return ()
+        created = Create(catalog_id=secrets.token_hex(16), connector=self._connector)
+        if self._rules is None:
+            return (created,)
+        order, identity, scope = self._rules
+        return (replace(created, order=order, identity=identity, scope=scope),)
+
+    def _refuse_other_rules(self) -> None:
+        found = (self.state.order, self.state.identity, self.state.scope)
+        if self.version and self._rules is not None and self._rules != found:
+            raise CatalogError(
+                f"Connector {self._connector} was created with order, identity and scope {', '.join(found)}; "
+                f"now {', '.join(self._rules)} is asked for.",
+                "They are fixed with the first commit: set them back, or start under a new connector name.",
+            )
+
+    def _refuse_stranger(self) -> None:
+        if not self.epoch:
+            raise CatalogError(f"Connector {self._connector}: only its owner commits.", "Call take_over first.")
+        if self.state.epoch != self.epoch:
+            raise self._fenced()
+
+    def _fenced(self) -> FencedError:
+        """The error that ends this owner; it names the new one where that can be read."""
+        try:
+            self._history.advance()
+        except (CatalogError, StorageError):
+            return FencedError(f"Connector {self._connector}: a newer owner took it over; ours is {self.epoch}.", _STOP)
+        return FencedError(
+            f"Connector {self._connector}: {self.state.owner} took it over with epoch {self.state.epoch}; "
+            f"ours is {self.epoch or 'none'}.",
+            _STOP,
+        )
+
+    def _where(self, version: int) -> str:
+        return f"{self._storage.location}/{commit_path(version)}"
+
+
+def newest_epoch(storage: Storage) -> int:
+    """The epoch of the newest commit in a connector's folder, 0 where there is none: one listing, one small file.
+
+    Raises StorageError; CatalogError where the file is damaged.
+    """
+    for _ in range(ATTEMPTS):
+        found = listing(storage)
+        if not found.newest:
+            return 0
+        try:
+            return _epoch(storage, found)
+        except MissingFileError as error:
+            trouble = error  # overtaken by many commits between the two calls
+    raise trouble
+
+
+def _epoch(storage: Storage, found: Listing) -> int:
+    """That of the newest version, from whichever of its files is sound."""
+    newest = found.newest
+    if newest not in found.commits:
+        return read(storage, checkpoint_path(newest), Head).epoch
+    try:
+        return read(storage, commit_path(newest), Head).epoch
+    except DamagedError as error:
+        if newest in found.checkpoints:
+            return read(storage, checkpoint_path(newest), Head).epoch
+        raise newest_damaged(error, newest) from error
+
+
+def superfluous(files: Sequence[FileInfo], now_ms: int) -> list[str]:
+    """Catalog files that may go: below the second newest checkpoint, and past a grace or far below it.
+
+    A reader that still wants one starts over; the grace keeps that rare, and the second newest
+    checkpoint is there for the day on which the newest turns out to be damaged.
+    """
+    named = [(info, found) for info in files if (found := version_of(info.path))]
+    checkpoints = sorted(version for _, (version, checkpoint) in named if checkpoint)
+    if len(checkpoints) < 2:
+        return []
+    keep = checkpoints[-2]
+    return [
+        info.path
+        for info, (version, _) in named
+        if version < keep and (now_ms - info.modified_ms > TRIM_GRACE_MS or version < keep - TRIM_KEEP)
+    ]

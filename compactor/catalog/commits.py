@@ -1,0 +1,225 @@
+"""The catalog on the store: `catalog/<version>.json` and `catalog/<version>.checkpoint.json`, version in 20 digits.
+
+A commit is what was decided, as actions; a checkpoint is the whole state after the commit of the same version.
+Every commit names the random id of the one before it, so that a file which is not part of the one history (one
+that a sleeping owner made under a number that had become free) can never be taken for it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from compactor.errors import CatalogError, KeyfoldError
+from compactor.model.actions import AnyAction
+from compactor.model.state import State, apply
+from compactor.storage.base import Storage
+
+FORMAT: Final = 1
+FOLDER: Final = "catalog"
+CHECKPOINT_EVERY: Final = 50
+
+RESTORE: Final = (
+    "See whether storage.location is mounted and complete; if it is, restore the connector's folder from a backup, or "
+    "start over: keyfold delete CONNECTOR.json --outputs, and the next run begins anew."
+)
+UPGRADE: Final = "Run a keyfold that is at least as new as the one that wrote it."
+
+
+class BrokenChainError(CatalogError):
+    """A commit does not follow the one that was read before it."""
+
+
+class DamagedError(CatalogError):
+    """A file of the catalog is not what was written."""
+
+
+class Head(Struct, frozen=True, kw_only=True):
+    """What every file of a catalog begins with; `at_ms` is the committer's clock."""
+
+    format: int
+    version: int
+    epoch: int
+    at_ms: int
+    commit_id: str
+
+
+class Commit(Head, frozen=True, kw_only=True):
+    """One version: `actions` applied to the state after `previous`, which is the id of version - 1."""
+
+    previous: str
+    actions: tuple[AnyAction, ...]
+
+
+class Checkpoint(Head, frozen=True, kw_only=True):
+    """The state after a version; its other fields are those of that version's commit."""
+
+    state: State
+
+
+class View(Struct, frozen=True, kw_only=True):
+    """A catalog as far as it was read: `state` after `version`, the commit `commit_id` of `at_ms`."""
+
+    version: int = 0
+    commit_id: str = ""
+    at_ms: int = 0
+    state: State = State()
+
+
+class Listing(Struct, frozen=True):
+    """The versions whose files a catalog's folder holds, rising."""
+
+    commits: tuple[int, ...]
+    checkpoints: tuple[int, ...]
+
+    @property
+    def newest(self) -> int:
+        """The highest version of all; 0 where there is no catalog."""
+        return max(self.commits[-1:] + self.checkpoints[-1:], default=0)
+
+    def holds(self, version: int) -> bool:
+        """Whether a file of this version is there; version 0 is the empty state before all."""
+        return version == 0 or version in self.commits or version in self.checkpoints
+
+
+def commit_path(version: int) -> str:
+    """Where the commit of `version` is."""
+    return f"{FOLDER}/{version:020d}.json"
+
+
+def checkpoint_path(version: int) -> str:
+    """Where the checkpoint of `version` is."""
+    return f"{FOLDER}/{version:020d}.checkpoint.json"
+
+
+_COMMIT: Final = ".json"
+_CHECKPOINT: Final = ".checkpoint.json"
+
+
+def version_of(name: str) -> tuple[int, bool] | None:
+    """The version that a file's name gives, and whether it is a checkpoint; None for any other file."""
+    name = name.rpartition("/")[2]
+    number, kind = name[:20], name[20:]
+    if kind not in (_COMMIT, _CHECKPOINT) or not (number.isascii() and number.isdigit()):
+        return None
+    return int(number), kind == _CHECKPOINT
+
+
+def listing(storage: Storage) -> Listing:
+    """What the catalog's folder holds now."""
+    found = [named for name in storage.list(FOLDER) if (named := version_of(name))]
+    return Listing(
+        tuple(version for version, checkpoint in found if not checkpoint),
+        tuple(version for version, checkpoint in found if checkpoint),
+    )
+
+
+def encode(value: Commit | Checkpoint) -> bytes:
+    """The bytes of a file; the same for the same value."""
+    return msgspec.json.encode(value) + b"\n"
+
+
+Kind = TypeVar("Kind", bound=Head)
+
+_DECODERS: Final[dict[type, msgspec.json.Decoder[Any]]] = {
+    kind: msgspec.json.Decoder(kind) for kind in (Head, Commit, Checkpoint)
+}
+
+
+def read(storage: Storage, path: str, kind: type[Kind]) -> Kind:
+    """The file at `path`.
+
+    Raises MissingFileError, StorageError; DamagedError; CatalogError where it is of another format.
+    """
+    data = storage.read(path)
+    _refuse_other_format(storage, path, data)
+    found = _decode(storage, path, data, kind)
+    named = version_of(path)
+    if named is None or named[0] != found.version:
+        raise _damaged(storage, path, f"it says that it is version {found.version}")
+    return found
+
+
+class _Format(Struct):
+    format: int
+
+
+_FORMAT_DECODER: Final = msgspec.json.Decoder(_Format)
+
+
+def _refuse_other_format(storage: Storage, path: str, data: bytes) -> None:
+    try:
+        found = _FORMAT_DECODER.decode(data).format
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _damaged(storage, path, str(error)) from error
+    if found != FORMAT:
+        raise CatalogError(f"{storage.location}/{path} has format {found}; this keyfold knows {FORMAT}.", UPGRADE)
+
+
+def _decode(storage: Storage, path: str, data: bytes, kind: type[Kind]) -> Kind:
+    try:
+        found: Kind = _DECODERS[kind].decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _damaged(storage, path, str(error)) from error
+    return found
+
+
+def _damaged(storage: Storage, path: str, why: str) -> DamagedError:
+    return DamagedError(f"{storage.location}/{path} is damaged: {why}.", RESTORE)
+
+
+def newest_damaged(error: DamagedError, version: int) -> DamagedError:
+    """`error` of the newest commit, `version`, with everything that can be done about it.
+
+    Alone among all commits it can be given up: nothing was decided on it, and what it says is found again.
+    """
+    return DamagedError(
+        error.message,
+        f"It is the newest commit. Either restore that file from a backup; or stop every worker of this connector and "
+        f"move that one file away: the catalog then stands at version {version - 1}, and what the commit said is made "
+        "up for (records are read again from the source, how far they were published is told by the committed "
+        "positions and the output, a fold or a snapshot is made again; of a fold older than an hour the files before "
+        "it may be gone: then its partitions are set aside by name); or start under a new connector name and a new "
+        "output topic, which publishes everything anew.",
+    )
+
+
+def follow(view: View, commit: Commit) -> View:
+    """`view` with the next commit. Raises BrokenChainError where it is not the next, CatalogError if it cannot be."""
+    if (commit.version, commit.previous) != (view.version + 1, view.commit_id):
+        raise BrokenChainError(f"Version {commit.version} does not follow version {view.version}.", RESTORE)
+    try:
+        state = apply(view.state, commit.actions)
+    except KeyfoldError as error:
+        raise CatalogError(f"Version {commit.version} of the catalog cannot be: {error.message}", RESTORE) from error
+    if state.epoch != commit.epoch:
+        raise CatalogError(
+            f"Version {commit.version} of the catalog is of epoch {commit.epoch}, but {state.epoch} owned it.", RESTORE
+        )
+    return after(commit, state)
+
+
+def after(commit: Commit, state: State) -> View:
+    """What is known after `commit`, which made `state`."""
+    return View(version=commit.version, commit_id=commit.commit_id, at_ms=commit.at_ms, state=state)
+
+
+def checkpoint_of(view: View) -> Checkpoint:
+    """The checkpoint of a version: whoever writes it writes the same bytes."""
+    return Checkpoint(
+        format=FORMAT,
+        version=view.version,
+        epoch=view.state.epoch,
+        at_ms=view.at_ms,
+        commit_id=view.commit_id,
+        state=view.state,
+    )
+
+
+def view_of(checkpoint: Checkpoint) -> View:
+    """What a checkpoint says."""
+    return View(
+        version=checkpoint.version, commit_id=checkpoint.commit_id, at_ms=checkpoint.at_ms, state=checkpoint.state
+    )

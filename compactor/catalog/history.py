@@ -1,0 +1,144 @@
+"""Reading a catalog: from its newest checkpoint on, or from the version that is held already.
+
+A reader relies on three things.
+
+- A commit's file is never changed, and only those below the second newest checkpoint are ever removed. So a reader
+  that finds a file gone was overtaken by a checkpoint, and starts over from a new listing.
+- Below the newest checkpoint a file may be a sleeper's (see `compactor.catalog.catalog`). A reader that holds a version
+  below the newest checkpoint therefore reads that checkpoint and none of the commits below it.
+- Above it every file is of the one history, because its number was never free twice. `previous` proves it each time.
+
+A damaged checkpoint is gone around: the one before it and the commits since say the same, and are kept for that day
+(`compactor.catalog.catalog.superfluous`). A damaged commit has nothing in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import structlog
+
+from compactor.catalog.commits import (
+    RESTORE,
+    BrokenChainError,
+    Checkpoint,
+    Commit,
+    DamagedError,
+    Listing,
+    View,
+    checkpoint_path,
+    commit_path,
+    follow,
+    listing,
+    newest_damaged,
+    read,
+    view_of,
+)
+from compactor.errors import CatalogError
+from compactor.model.actions import Append, PlanFold, Publish
+from compactor.model.state import State
+from compactor.storage.base import MissingFileError, Storage
+
+ATTEMPTS: Final = 10
+
+_log = structlog.get_logger()
+
+
+class History:
+    """What one process has read of a catalog, and which files it saw dropped."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.view = View()
+        self._storage = storage
+        self._dropped: dict[str, int] = {}
+        self._since_ms = 0
+
+    def advance(self) -> View:
+        """Reads on to the newest version; one listing where nothing is new.
+
+        Raises StorageError; CatalogError where a file is missing, damaged or does not fit.
+        """
+        for _ in range(ATTEMPTS):
+            found = listing(self._storage)
+            try:
+                return self._replay(found)
+            except (MissingFileError, BrokenChainError) as error:
+                trouble = error
+        raise CatalogError(f"Catalog {self._storage.location} has a hole: {trouble.message}", RESTORE) from trouble
+
+    def take(self, commit: Commit) -> None:
+        """Applies the next commit. Raises CatalogError where it does not fit."""
+        self.adopt(commit, follow(self.view, commit))
+
+    def adopt(self, commit: Commit, after: View) -> None:
+        """Takes `after` for what the next commit made of the view: its committer has applied it already."""
+        self._note_dropped(commit, self.view.state, after.state)
+        self.view = after
+
+    def unreferenced_since(self, path: str) -> int:
+        """When `path` was dropped, in ms of the committer's clock, or a later time: never before it was.
+
+        0 for a file that no commit has named since the catalog was made.
+        """
+        return self._dropped.get(path, self._since_ms)
+
+    def forget(self, path: str) -> None:
+        """The file is gone; nobody will ask again."""
+        self._dropped.pop(path, None)
+
+    def _replay(self, found: Listing) -> View:
+        self._refuse_older(found)
+        damaged = self._start(found)
+        for version in range(self.view.version + 1, found.newest + 1):
+            try:
+                self.take(read(self._storage, commit_path(version), Commit))
+            except MissingFileError as error:
+                raise damaged or error from error
+            except DamagedError as error:
+                raise newest_damaged(error, version) if version == found.newest else error from error
+        return self.view
+
+    def _start(self, found: Listing) -> DamagedError | None:
+        """Goes on from the newest checkpoint above the view that is sound; the trouble with the newest, if there is.
+
+        Where none is, the commits above the view are all there is.
+        """
+        damaged: DamagedError | None = None
+        for version in self._ahead(found):
+            try:
+                checkpoint = read(self._storage, checkpoint_path(version), Checkpoint)
+            except DamagedError as error:
+                _log.warning("checkpoint damaged, reading around it", error=error.message)
+                damaged = damaged or error
+            else:
+                self._start_from(view_of(checkpoint))
+                break
+        return damaged
+
+    def _ahead(self, found: Listing) -> Iterator[int]:
+        return (version for version in reversed(found.checkpoints) if version > self.view.version)
+
+    def _start_from(self, view: View) -> None:
+        self.view = view
+        # What was dropped before it was dropped at its time at the latest.
+        self._dropped, self._since_ms = {}, view.at_ms
+
+    def _refuse_older(self, found: Listing) -> None:
+        if found.newest < self.view.version:
+            raise CatalogError(
+                f"Catalog {self._storage.location} was at version {self.view.version} and is now at {found.newest}.",
+                "See whether storage.location is still mounted; if its folder was restored, restart the worker.",
+            )
+
+    def _note_dropped(self, commit: Commit, before: State, after: State) -> None:
+        if all(isinstance(action, (Append, PlanFold, Publish)) for action in commit.actions):
+            return  # the frequent ones drop nothing, and comparing costs as much as there are runs
+        gone = _changed_paths(before, after) - after.paths
+        self._dropped.update(dict.fromkeys(gone, commit.at_ms))
+
+
+def _changed_paths(before: State, after: State) -> frozenset[str]:
+    """Files of the logs that a commit has changed, as they were before it."""
+    now = {id(log) for log in after.logs}
+    return frozenset().union(*(log.paths for log in before.logs if id(log) not in now))

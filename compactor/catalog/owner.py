@@ -1,0 +1,75 @@
+"""`owner.lock`: tells commands whether a worker lives beside them, and which.
+
+It is a courtesy: who may commit is decided by the epoch alone (`compactor.catalog.catalog`). A worker that was frozen
+still holds it, and one that takes over from it does not get it until the frozen one has ended; `claim` may be called
+again and again. The lock ends with the process, whatever ends that.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from compactor.storage.base import Lock, Storage
+
+NAME: Final = "owner.lock"
+
+
+class Owner(Struct, frozen=True, kw_only=True):
+    """The process that owns a connector."""
+
+    host: str
+    pid: int
+    epoch: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.pid}"
+
+
+def here(epoch: int = 0) -> Owner:
+    """This process as an owner; its text is what `Catalog.take_over` asks for."""
+    return Owner(host=socket.gethostname(), pid=os.getpid(), epoch=epoch)
+
+
+class OwnerLock:
+    """One worker's hold on the lock of one connector's folder."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._lock: Lock | None = None
+
+    def claim(self, owner: Owner) -> bool:
+        """Takes the lock if it is free, and says who holds it; False while another does. Raises StorageError."""
+        if self._lock is not None and not self._lock.stands():
+            self.release()
+        self._lock = self._lock or self._storage.lock(NAME)
+        if self._lock is None:
+            return False
+        self._lock.write(msgspec.json.encode(owner))
+        return True
+
+    def release(self) -> None:
+        """Gives the lock back, if it is held."""
+        if self._lock is not None:
+            self._lock.release()
+        self._lock = None
+
+
+def living(storage: Storage) -> Owner | None:
+    """The owner that lives, or None. One that has not said yet who it is shows as host `?`. Raises StorageError."""
+    told = storage.locked_by(NAME)
+    if told is None:
+        return None
+    try:
+        return msgspec.json.decode(told, type=Owner)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return Owner(host="?", pid=0)
+
+
+def is_alive(storage: Storage) -> bool:
+    """Whether a worker holds the lock."""
+    return living(storage) is not None

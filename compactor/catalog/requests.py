@@ -1,0 +1,155 @@
+"""Requests to a live worker, by commands that run beside it: files, because the store is all that both surely share.
+
+    requests/<id>.json         what is asked; made exclusively by `leave`
+    requests/<id>.begun.json   who was first: a worker that carries it out (`begin`), or the asker (`withdraw`)
+    requests/<id>.done.json    the answer; made exclusively by `answer`
+
+So each request has one answer, and one that its asker has taken back is never carried out. Where a worker dies between
+`begun` and `done`, the next one carries the request out again: what is asked for must bear that. A request whose asker
+ended without taking it back is withdrawn once its time is over (`pending`).
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from compactor.errors import StorageError
+from compactor.storage.base import FileInfo, MissingFileError, Storage
+
+FOLDER: Final = "requests"
+GRACE_MS: Final = 30_000
+"""How far the clocks of asker and worker may be apart."""
+_ASKED: Final = ".json"
+_BEGUN: Final = ".begun.json"
+_CARRIED_OUT: Final = b'{"withdrawn":false}'
+_TAKEN_BACK: Final = b'{"withdrawn":true}'
+_DONE: Final = ".done.json"
+
+
+class Request(Struct, frozen=True, kw_only=True):
+    """What a command asks of the worker: `kind` is the command's name; None for topic and partition is all.
+
+    Its asker waits until `until_ms`; None: for ever.
+    """
+
+    id: str
+    kind: str
+    asked_ms: int
+    topic: str | None = None
+    partition: int | None = None
+    until_ms: int | None = None
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """What became of a request; `message` and `action` as in KeyfoldError, `result` for people and --json."""
+
+    ok: bool
+    message: str = ""
+    action: str = ""
+    result: dict[str, Any] = {}
+
+
+WITHDRAWN: Final = Answer(ok=False, message="The request was withdrawn.")
+
+
+def leave(
+    storage: Storage,
+    kind: str,
+    now_ms: int,
+    topic: str | None = None,
+    partition: int | None = None,
+    until_ms: int | None = None,
+) -> Request:
+    """Leaves a request in the connector's folder `storage`. Raises StorageError."""
+    name = f"{now_ms:014d}-{secrets.token_hex(4)}"
+    request = Request(id=name, kind=kind, asked_ms=now_ms, topic=topic, partition=partition, until_ms=until_ms)
+    if not storage.create(_asked(name), msgspec.json.encode(request)):
+        raise StorageError(f"{storage.location}/{_asked(name)} exists already.", "Try again.")
+    return request
+
+
+def pending(storage: Storage, now_ms: int) -> tuple[Request, ...]:
+    """The requests without an answer, the oldest first. Raises StorageError.
+
+    A request that cannot be read is answered with that; one whose time is over is withdrawn, as nobody waits for it.
+    """
+    names = set(storage.list(FOLDER))
+    asked = sorted(name for name in names if name.endswith(_ASKED) and not name.endswith((_DONE, _BEGUN)))
+    ids = [name.removesuffix(_ASKED) for name in asked if name.removesuffix(_ASKED) + _DONE not in names]
+    found = [request for name in ids if (request := _read(storage, name))]
+    over = [one for one in found if one.until_ms is not None and now_ms > one.until_ms + GRACE_MS]
+    for one in over:
+        answer(storage, one.id, WITHDRAWN)
+    return tuple(one for one in found if one not in over)
+
+
+def begin(storage: Storage, request_id: str) -> bool:
+    """Whether a request is the worker's to carry out; False where its asker has taken it back. Raises StorageError."""
+    if storage.create(_begun(request_id), _CARRIED_OUT):
+        return True
+    try:
+        withdrawn = storage.read(_begun(request_id)) == _TAKEN_BACK
+    except MissingFileError:  # the vacuum has removed it, with its answer
+        return False
+    if withdrawn:  # by an asker who had no time to say so
+        answer(storage, request_id, WITHDRAWN)
+    return not withdrawn
+
+
+def answer(storage: Storage, request_id: str, given: Answer) -> bool:
+    """Answers a request, once; False where it has an answer. Raises StorageError."""
+    return storage.create(_done(request_id), msgspec.json.encode(given))
+
+
+def answered(storage: Storage, request_id: str) -> Answer | None:
+    """The answer, if there is one yet. Raises StorageError."""
+    try:
+        return msgspec.json.decode(storage.read(_done(request_id)), type=Answer)
+    except MissingFileError:
+        return None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return Answer(ok=False, message=f"{storage.location}/{_done(request_id)} is damaged: {error}.")
+
+
+def withdraw(storage: Storage, request_id: str) -> bool:
+    """Takes a request back: nobody will carry it out. False where a worker has begun or answered it.
+
+    Raises StorageError.
+    """
+    first = storage.create(_begun(request_id), _TAKEN_BACK)
+    return first and answer(storage, request_id, WITHDRAWN)
+
+
+def answered_before(storage: Storage, before_ms: int) -> list[FileInfo]:
+    """The files of requests that were answered before `before_ms`, of each request the answer last."""
+    files = {info.path: info for info in storage.walk(FOLDER)}
+    old = [info for info in files.values() if info.path.endswith(_DONE) and info.modified_ms < before_ms]
+    stems = [info.path.removesuffix(_DONE) for info in old]
+    return [info for stem in stems for ending in (_ASKED, _BEGUN, _DONE) if (info := files.get(stem + ending))]
+
+
+def _read(storage: Storage, name: str) -> Request | None:
+    try:
+        return msgspec.json.decode(storage.read(_asked(name)), type=Request)
+    except MissingFileError:
+        return None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        refused = f"{storage.location}/{_asked(name)} is no request: {error}."
+        answer(storage, name, Answer(ok=False, message=refused, action="Leave it again."))
+        return None
+
+
+def _asked(request_id: str) -> str:
+    return f"{FOLDER}/{request_id}{_ASKED}"
+
+
+def _begun(request_id: str) -> str:
+    return f"{FOLDER}/{request_id}{_BEGUN}"
+
+
+def _done(request_id: str) -> str:
+    return f"{FOLDER}/{request_id}{_DONE}"

@@ -1,0 +1,74 @@
+"""Counts a level-0 run anew within bounds: where a lag ends inside a micro-batch, to decide by exact bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import reduce
+
+from msgspec.structs import replace
+
+from compactor.ingest.micro_batch import level0
+from compactor.model.actions import Restate
+from compactor.model.log import PartitionLog, Run, RunFile, exact
+from compactor.runs.file_stats import FileStats, completed, joined, parts_of
+from compactor.runs.reader import Extent, OffsetRange, read_extent
+from compactor.storage.base import Storage
+
+
+def restated(storage: Storage, log: PartitionLog, run: Run) -> Restate:
+    """`run` of `log`, which lies across published, as one run below it and one above it. Raises StorageError.
+
+    The bytes of a file cannot be split in proportion: the records below are read, without Spark; what is above is the
+    rest. So each record is read once, however often published moves inside the run.
+    """
+    cut = min(max(log.published, run.start), run.end)
+    below = _counted(storage, log, run, run.start, cut)
+    above = _rest(run, below, cut) if below and exact(run) else _counted(storage, log, run, cut, run.end)
+    return Restate(topic=log.topic, partition=log.partition, runs=tuple(piece for piece in (below, above) if piece))
+
+
+def _counted(storage: Storage, log: PartitionLog, run: Run, start: int, end: int) -> Run | None:
+    if start >= end:
+        return None
+    extents = OffsetRange(tp=log.tp, start=start, end=end, runs=(run,)).extents
+    parts = [part for extent in extents for part in _part(storage, extent)]
+    return level0(start, end, parts, run.arrived_ms, folded=run.folded)
+
+
+def _part(storage: Storage, extent: Extent) -> Iterator[FileStats]:
+    """What of a file lies in the extent; nothing where that holds no record."""
+    file = extent.file
+    found = [part for batch in read_extent(storage, extent) for part in parts_of(file.path, batch)]
+    if found:
+        entire = file.entire and extent.start <= file.first and file.last < extent.end
+        part = completed(reduce(joined, found), file.file_bytes, file.sha256, file.footer)
+        yield replace(part, file=replace(part.file, entire=entire))
+
+
+def _rest(run: Run, below: Run, start: int) -> Run | None:
+    """What of `run` is not in `below`; its times stay those of the whole: it may be taken for older than it is."""
+    if start >= run.end:
+        return None
+    counted = {file.path: file for file in below.files}
+    files = tuple(_left(file, counted.get(file.path), start) for file in run.files)
+    return replace(
+        run,
+        start=start,
+        files=tuple(file for file in files if file.records),
+        records=run.records - below.records,
+        bytes=run.bytes - below.bytes,
+        tombstones=run.tombstones - below.tombstones,
+        rejected=run.rejected - below.rejected,
+    )
+
+
+def _left(file: RunFile, below: RunFile | None, start: int) -> RunFile:
+    cut = replace(file, first=max(file.first, start), entire=file.entire and start <= file.first)
+    if below is None:
+        return cut
+    return replace(
+        cut,
+        records=file.records - below.records,
+        bytes=file.bytes - below.bytes,
+        keyless=file.keyless - below.keyless,
+    )

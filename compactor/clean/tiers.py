@@ -1,0 +1,112 @@
+"""Which neighbouring runs of a log are merged into one of the next level, so that their number stays small.
+
+A merge folds its own offsets and nothing else: it keeps the tombstones, stamps no horizon, drops none. It only takes
+runs wholly below published: an offset inside a merge can never again be the end of a fold. The base run
+belongs to full folds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import groupby
+
+from msgspec import Struct
+
+from compactor.model.log import PartitionLog, Run, RunFile
+from compactor.model.record import TopicPartition
+from compactor.policy import FoldPolicy
+
+
+class MergePlan(Struct, frozen=True, kw_only=True):
+    """`runs`, neighbours by offset, become one run of `level`."""
+
+    tp: TopicPartition
+    runs: tuple[Run, ...]
+    level: int
+
+    @property
+    def start(self) -> int:
+        """The first offset of the merge."""
+        return self.runs[0].start
+
+    @property
+    def end(self) -> int:
+        """The offset behind it."""
+        return self.runs[-1].end
+
+    @property
+    def bytes(self) -> int:
+        """What the merge reads, at most."""
+        return sum(run.bytes for run in self.runs)
+
+    def result(self, files: Sequence[RunFile], tombstones: int) -> Run:
+        """The merged run that `files` hold. Its times are those of the runs: it ages from their oldest record."""
+        return Run(
+            start=self.start,
+            end=self.end,
+            level=self.level,
+            files=tuple(files),
+            records=sum(file.records for file in files),
+            bytes=sum(file.bytes for file in files),
+            tombstones=tombstones,
+            max_timestamp=max(run.max_timestamp for run in self.runs),
+            arrived_ms=max(run.arrived_ms for run in self.runs),
+            oldest_ms=min(run.arrived_ms if run.oldest_ms is None else run.oldest_ms for run in self.runs),
+        )
+
+
+def due_merge(log: PartitionLog, fold: FoldPolicy) -> MergePlan | None:
+    """The merge that `log` is due for, the lowest level first; None where none is.
+
+    Level 0: all neighbours, once fold.level0.files of them wait. Higher: fold.tier.runs neighbours of one
+    level and similar size. Runs over fold.run.max.bytes are left, and end a row of neighbours.
+    """
+    rows = sorted(_rows(log, fold), key=lambda row: (row[0].level, row[0].start))
+    found = (_of_level0(row, fold) if row[0].level == 0 else _of_tier(row, fold) for row in rows)
+    runs = next((runs for runs in found if runs), None)
+    return MergePlan(tp=log.tp, runs=runs, level=runs[0].level + 1) if runs else None
+
+
+def due_merges(
+    logs: Iterable[PartitionLog], fold: FoldPolicy, held: Collection[TopicPartition], budget: int
+) -> tuple[MergePlan, ...]:
+    """One merge for each log that is due and not `held`, as many as one job of `budget` bytes takes.
+
+    Most runs first, ties by topic and partition; the first is taken whatever its size.
+    """
+    found = (due_merge(log, fold) for log in logs if log.tp not in held)
+    due = sorted((plan for plan in found if plan), key=lambda plan: (-len(plan.runs), plan.tp))
+    return tuple(_within(due, budget))
+
+
+def _within(plans: Iterable[MergePlan], budget: int) -> Iterator[MergePlan]:
+    for number, plan in enumerate(plans):
+        budget -= plan.bytes
+        if number and budget < 0:
+            return
+        yield plan
+
+
+def _rows(log: PartitionLog, fold: FoldPolicy) -> Iterator[tuple[Run, ...]]:
+    """Neighbours of one level that may be merged."""
+
+    def row_of(run: Run) -> tuple[bool, int]:
+        return run.end <= log.published and run.bytes <= fold.run_max_bytes, run.level
+
+    return (tuple(runs) for (mergeable, _), runs in groupby(log.runs, row_of) if mergeable)
+
+
+def _of_level0(row: tuple[Run, ...], fold: FoldPolicy) -> tuple[Run, ...] | None:
+    return row if len(row) >= max(2, fold.level0_files) else None
+
+
+def _of_tier(row: tuple[Run, ...], fold: FoldPolicy) -> tuple[Run, ...] | None:
+    """The oldest fold.tier.runs of `row` of which none is larger than the others together."""
+    size = max(2, fold.tier_runs)
+    windows = (row[first : first + size] for first in range(len(row) - size + 1))
+    return next((runs for runs in windows if _similar(runs)), None)
+
+
+def _similar(runs: Sequence[Run]) -> bool:
+    """No run is larger than the others together: each rewrite of a byte at least doubles the run that it is in."""
+    return 2 * max(run.bytes for run in runs) <= sum(run.bytes for run in runs)

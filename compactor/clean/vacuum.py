@@ -1,0 +1,111 @@
+"""Removes what nobody needs any more: step 18 of docs/protocol.md.
+
+A file of `runs/` goes when no log names it, and
+
+- it was named once, and was dropped longer than the grace ago: who planned with it before that is done by now;
+- or its job never committed, and the whole job has been silent for longer than the grace: the youngest of its
+  files counts, and a job that the caller says is running is never touched.
+
+Files of epochs above ours are never touched. That makes it safe to sleep anywhere in here: a file of our epoch or a
+lower one that nobody names at a version of our epoch can never be named again, because only we commit our files, and
+the jobs of lower epochs have committed nothing since we took over. A newer owner neither needs nor names them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Sequence
+from typing import Final
+
+import structlog
+from msgspec import Struct
+
+from compactor.catalog import requests
+from compactor.catalog.catalog import Catalog
+from compactor.errors import CatalogError
+from compactor.failpoints import hit
+from compactor.model.state import State
+from compactor.runs.paths import RUNS, job_of
+from compactor.storage.base import FileInfo, Storage
+
+CHECKPOINTS: Final = "checkpoint"
+
+_log = structlog.get_logger()
+
+
+class Vacuumed(Struct, frozen=True):
+    """What was removed: files, and their bytes."""
+
+    files: int
+    bytes: int
+
+
+def vacuum(
+    storage: Storage, catalog: Catalog, now_ms: int, grace_ms: int, running: Callable[[], Container[str]] = tuple
+) -> Vacuumed:
+    """Removes unneeded files of the connector's folder `storage`, whose owner `catalog` is.
+
+    `running` tells the jobs (`<job>` of `runs/<epoch>-<job>-…`) that may still commit. Raises CatalogError,
+    FencedError and StorageError before anything is removed; StorageError also in the middle, which harms nothing.
+    """
+    # In this order: whose files are listed is running when that is asked, or in the version that is read after it.
+    files = storage.walk(RUNS)
+    jobs = running()
+    state = catalog.refresh()
+    if not catalog.epoch:
+        raise CatalogError(f"{storage.location}: only its owner removes files.", "Call take_over first.")
+    since = catalog.unreferenced_since
+    gone = [*removable(files, state, since, now_ms - grace_ms, jobs), *_abandoned(storage, now_ms - grace_ms)]
+    folders = _old_checkpoints(storage, catalog.epoch)
+    hit("vacuum.delete")
+    for info in gone:
+        storage.delete(info.path)
+        catalog.forget(info.path)
+    for folder in folders:
+        storage.delete_folder(folder)
+    catalog.trim(now_ms)
+    done = Vacuumed(len(gone), sum(info.bytes for info in gone))
+    _log.info("vacuumed", connector=state.connector, files=done.files, bytes=done.bytes, checkpoints=len(folders))
+    return done
+
+
+def removable(
+    files: Sequence[FileInfo],
+    state: State,
+    unreferenced_since: Callable[[str], int],
+    before_ms: int,
+    running: Container[str],
+) -> list[FileInfo]:
+    """The run files that may go: unreferenced since before `before_ms`, of silent jobs of epochs up to `state`'s."""
+    quiet_since = _quiet_since(files)
+    needed = state.paths
+
+    def goes(info: FileInfo) -> bool:
+        job = job_of(info.path)
+        if job is None or job[0] > state.epoch or info.path in needed:
+            return False
+        if job[0] == state.epoch and job[1] in running:
+            return False
+        return max(quiet_since[job], unreferenced_since(info.path)) < before_ms
+
+    return [info for info in files if goes(info)]
+
+
+def _quiet_since(files: Sequence[FileInfo]) -> dict[tuple[int, str], int]:
+    """When each job finished its latest file, in ms: a long job's first files are old before it commits."""
+    found: dict[tuple[int, str], int] = {}
+    for info in files:
+        if job := job_of(info.path):
+            found[job] = max(found.get(job, 0), info.modified_ms)
+    return found
+
+
+def _abandoned(storage: Storage, before_ms: int) -> list[FileInfo]:
+    """Temporary files that nobody has written to, and requests that were answered, since before `before_ms`."""
+    unfinished = [info for info in storage.unfinished("") if info.modified_ms < before_ms]
+    return unfinished + requests.answered_before(storage, before_ms)
+
+
+def _old_checkpoints(storage: Storage, epoch: int) -> list[str]:
+    """Spark's checkpoints of lower epochs: each start opens a new one, and nobody goes back to an old one."""
+    names = storage.list(CHECKPOINTS)
+    return [f"{CHECKPOINTS}/{name}" for name in names if name.isdigit() and int(name) < epoch]

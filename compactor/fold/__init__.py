@@ -1,0 +1,1 @@
+"""Finds the latest record of every key over offset ranges."""

@@ -1,0 +1,156 @@
+"""How a micro-batch continues the logs, by offset: pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compactor.clean.log_to_clean import aged_from
+from compactor.errors import DEFECT, GapError, IngestError
+from compactor.model.actions import Append
+from compactor.model.batch import Batch, RangeRead
+from compactor.model.log import Gap, PartitionLog, Run
+from compactor.model.record import TopicPartition
+from compactor.model.state import State
+from compactor.runs.file_stats import FileStats
+
+
+class _Piece(Struct, frozen=True):
+    """Contiguous offsets [lo, hi), the first of them lost below `start`, and what the rest holds.
+
+    `folded`: some records of it were left out, as later ones have their keys.
+    """
+
+    lo: int
+    hi: int
+    start: int
+    parts: tuple[FileStats, ...]
+    folded: bool
+
+
+def appends(state: State, batch: Batch, now_ms: int) -> tuple[Append, ...]:
+    """What of `batch` the logs of `state` do not hold yet; nothing where they hold all of it.
+
+    Per partition: hi ≤ end is already taken; lo ≤ end < hi gives the suffix from end. Raises GapError where
+    lo > end or a sub-range is missing, IngestError where what was written is not what was read.
+    """
+    logs = state.by_partition()
+    written: dict[TopicPartition, list[FileStats]] = {}
+    for part in batch.parts:
+        written.setdefault(part.tp, []).append(part)
+    found: list[Append] = []
+    for tp, reads in _by_partition(batch.ranges).items():
+        log = _known(state, logs.get(tp), reads)
+        found.extend(_continued(log, _pieces(reads, written.pop(tp, [])), now_ms))
+    if written:
+        raise IngestError(f"{min(written)}: records came without a statement of their range.", DEFECT)
+    return tuple(found)
+
+
+def _by_partition(reads: Iterable[RangeRead]) -> dict[TopicPartition, list[RangeRead]]:
+    found: dict[TopicPartition, list[RangeRead]] = {}
+    for read in sorted(reads, key=lambda read: (read.tp, read.lo, read.hi)):
+        found.setdefault(read.tp, []).append(read)
+    return found
+
+
+def _known(state: State, log: PartitionLog | None, reads: Sequence[RangeRead]) -> PartitionLog:
+    tp = reads[0].tp
+    topic = state.topics.get(tp.topic)
+    if log is None or topic is None:
+        raise IngestError(f"{tp} was read and is not in the catalog.", DEFECT)
+    for read in reads:
+        if read.topic_id != topic.topic_id:
+            raise IngestError(
+                f"{tp}: the batch was read from the topic with id {read.topic_id}, the log is of {topic.topic_id}.",
+                "The topic was recreated: go on under a new connector name.",
+            )
+    return log
+
+
+def _continued(log: PartitionLog, pieces: Iterable[_Piece], now_ms: int) -> Iterator[Append]:
+    end = log.end
+    for piece in pieces:
+        if piece.lo > end:
+            raise GapError(
+                f"{log.tp}: the log ends at offset {end} and the batch begins at {piece.lo}: the offsets between "
+                "are missing.",
+                "Restart the connector: it goes on from the end of its log.",
+            )
+        if piece.hi > end:
+            yield _append(log, end, piece, now_ms)
+            end = piece.hi
+
+
+def _append(log: PartitionLog, start: int, piece: _Piece, now_ms: int) -> Append:
+    parts = [part for part in piece.parts if part.file.last >= start]
+    return Append(
+        topic=log.topic,
+        partition=log.partition,
+        start=start,
+        end=piece.hi,
+        run=level0(start, piece.hi, parts, now_ms, folded=piece.folded) if parts else None,
+        gap=Gap(start, piece.start) if piece.start > start else None,
+    )
+
+
+def level0(start: int, end: int, parts: Sequence[FileStats], arrived_ms: int, *, folded: bool = False) -> Run:
+    """The level-0 run of [start, end) in `parts`; of a file that begins below `start` all records are counted."""
+    stamps = [part.min_timestamp for part in parts if part.min_timestamp is not None]
+    return Run(
+        start=start,
+        end=end,
+        level=0,
+        files=tuple(part.file for part in parts),
+        records=sum(part.file.records for part in parts),
+        bytes=sum(part.file.bytes for part in parts),
+        tombstones=sum(part.tombstones for part in parts),
+        rejected=sum(part.rejected for part in parts),
+        max_timestamp=max((part.max_timestamp for part in parts), default=-1),
+        arrived_ms=arrived_ms,
+        oldest_ms=aged_from(min(stamps, default=None), arrived_ms),
+        folded=folded,
+    )
+
+
+def _pieces(reads: Sequence[RangeRead], parts: Sequence[FileStats]) -> list[_Piece]:
+    """Contiguous sub-ranges joined, as far as one append can say it: its gap can only be at its start."""
+    found: list[_Piece] = []
+    waiting = sorted(parts, key=lambda part: part.file.first)
+    for read in reads:
+        mine = [part for part in waiting if read.lo <= part.file.first < read.hi]
+        _check_read(read, mine, found[-1].hi if found else read.lo)
+        _join(found, _Piece(read.lo, read.hi, min(read.start, read.hi), tuple(mine), read.superseded > 0))
+    if sum(len(piece.parts) for piece in found) < len(waiting):
+        raise IngestError(f"{reads[0].tp}: records lie outside the ranges that were read.", DEFECT)
+    return found
+
+
+def _join(found: list[_Piece], piece: _Piece) -> None:
+    last = found[-1] if found else None
+    if last is not None and last.start == last.hi:
+        found[-1] = replace(piece, lo=last.lo)
+    elif last is not None and piece.start == piece.lo:
+        folded = last.folded or piece.folded
+        found[-1] = replace(last, hi=piece.hi, parts=(*last.parts, *piece.parts), folded=folded)
+    else:
+        found.append(piece)
+
+
+def _check_read(read: RangeRead, parts: Sequence[FileStats], end: int) -> None:
+    """Raises where `read` does not continue the one before it, which ends at `end`, or `parts` are not its records."""
+    if read.lo > end:
+        raise GapError(f"{read.tp}: the offsets [{end}, {read.lo}) are missing inside a batch.", DEFECT)
+    if read.lo < end:
+        raise IngestError(f"{read.tp}: a batch holds the offsets [{read.lo}, {end}) twice.", DEFECT)
+    if any(part.file.first < read.start or part.file.last >= read.hi for part in parts):
+        raise IngestError(f"{read.tp}: records lie outside the range [{read.start}, {read.hi}) they are of.", DEFECT)
+    written = sum(part.file.records for part in parts)
+    if written + read.superseded != read.records:
+        raise IngestError(
+            f"{read.tp}: {read.records} records of the offsets [{read.lo}, {read.hi}) were read and {written} written, "
+            f"{read.superseded} superseded.",
+            DEFECT,
+        )

@@ -1,0 +1,104 @@
+"""Folds records while they are read, where nothing needs what a later one of the same key supersedes.
+
+That is so where a log is compacted without a lag: whatever is taken in is due at once, and a fold over the whole
+micro-batch leaves the same. It must never be done otherwise: no offset inside what was folded is an end any more.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compactor.errors import DEFECT, IngestError
+from compactor.fold.arrow_kernel import last_rows
+from compactor.model import record
+from compactor.model.partitioned import PARTITION
+from compactor.model.record import TopicPartition
+from compactor.runs.writer import cut
+
+HELD_BYTES: Final = 128 << 20
+"""Arrow bytes that a task holds at most before it folds them."""
+
+
+class Prefold:
+    """Records (record.RUN) of any number of partitions on their way to a file.
+
+    `superseded` counts, by partition, what was left out of what has come out by now.
+    """
+
+    def __init__(self, held_bytes: int = HELD_BYTES) -> None:
+        self.superseded: Counter[TopicPartition] = Counter()
+        self._most = held_bytes
+        self._held: list[pa.RecordBatch] = []
+        self._bytes = 0
+
+    def latest(self, batches: Iterable[pa.RecordBatch | None]) -> Iterator[pa.RecordBatch | None]:
+        """Of `batches` the records that no later one supersedes, as far as they are held at one time.
+
+        Nothing is folded across a None, which is passed on.
+        """
+        for batch in batches:
+            if batch is None:
+                yield from self._out()
+                yield None
+                continue
+            self._held.append(batch)
+            self._bytes += batch.nbytes
+            if self._bytes > self._most:
+                yield from self._room()
+        yield from self._out()
+
+    def _room(self) -> Iterator[pa.RecordBatch]:
+        """Room by a fold where that halves what is held, by giving it out where it does not."""
+        before = self._bytes
+        self._fold()
+        if self._bytes > before // 2:
+            yield from self._emit()
+
+    def _out(self) -> Iterator[pa.RecordBatch]:
+        """The latest of what is held; then nothing is."""
+        self._fold()
+        yield from self._emit()
+
+    def _emit(self) -> Iterator[pa.RecordBatch]:
+        """What is held, cut to the size of row groups; then nothing is."""
+        for batch in self._held:
+            yield from cut(batch)
+        self._held, self._bytes = [], 0
+
+    def _fold(self) -> None:
+        if sum(batch.num_rows for batch in self._held) < 2:
+            return
+        table = pa.Table.from_batches(self._held, record.RUN).combine_chunks()
+        _check_rising(table)
+        rows = last_rows(table, PARTITION)
+        if len(rows) < table.num_rows:
+            left_out = np.ones(table.num_rows, np.bool_)
+            left_out[rows] = False
+            self._count(table.select(PARTITION).filter(pa.array(left_out)))
+            table = table.take(pa.array(rows))
+        self._held, self._bytes = table.to_batches(), table.nbytes
+
+    def _count(self, left_out: pa.Table) -> None:
+        found = left_out.group_by(PARTITION).aggregate([([], "count_all")])
+        for topic, partition, count in zip(
+            *(found[name].to_pylist() for name in (*PARTITION, "count_all")), strict=True
+        ):
+            self.superseded[TopicPartition(topic, partition)] += count
+
+
+def _check_rising(table: pa.Table) -> None:
+    """Which record is the later one of two is told by their order: neighbours of one partition must rise."""
+    rows = table.num_rows
+    falls = pc.less_equal(table["offset"].slice(1), table["offset"].slice(0, rows - 1))
+    for name in PARTITION:
+        falls = pc.and_(falls, pc.equal(table[name].slice(1), table[name].slice(0, rows - 1)))
+    row = pc.index(falls, True).as_py()
+    if row >= 0:
+        tp, offset = TopicPartition(table["topic"][row].as_py(), table["partition"][row].as_py()), table["offset"][row]
+        raise IngestError(f"{tp}: offsets do not rise behind {offset} in records that were read.", DEFECT)

@@ -1,0 +1,99 @@
+"""Everything that happens to a connector's logs behind publishing: clean, snapshot, vacuum.
+
+One thread calls it, beside those of `take` and `tick`: it never holds them up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Container
+from typing import TYPE_CHECKING
+
+from compactor.clean import vacuum
+from compactor.clean.cleaner import Cleaner, Folded, Round
+from compactor.errors import QuarantinedError, SnapshotError
+from compactor.metrics import Counters
+from compactor.model.record import TopicPartition
+from compactor.quarantine.isolation import Isolation
+from compactor.snapshot.location import SnapshotStorageError
+from compactor.snapshot.snapshots import Snapshots
+
+if TYPE_CHECKING:
+    from compactor.model.actions import AddSnapshot
+
+
+class Maintenance:
+    """The kept side of one connector."""
+
+    def __init__(
+        self,
+        cleaner: Cleaner,
+        snapshots: Snapshots,
+        counters: Counters,
+        isolation: Isolation,
+    ) -> None:
+        self._storage = isolation.storage
+        self._catalog = isolation.catalog
+        self._cleaner = cleaner
+        self._snapshots = snapshots
+        self._counters = counters
+        self._isolation = isolation
+
+    def round(self, now_ms: int) -> Round:
+        """What the cleaner has due now; Round() is nothing."""
+        return self._cleaner.round(now_ms)
+
+    def fold(self, now_ms: int, wanted: Collection[TopicPartition] | None = None) -> tuple[Folded, ...]:
+        """A full fold of everything published, or of the logs `wanted`, due or not."""
+        return self._cleaner.fold(now_ms, wanted)
+
+    def snapshot(self, now_ms: int, *, asked: bool = True) -> tuple[AddSnapshot, ...]:
+        """Folds everything published and writes a snapshot of every topic; the new snapshots.
+
+        Where nobody `asked` for it, a log whose fold fails is as it was, and the others' snapshots are taken.
+        """
+        self._cleaner.fold(now_ms, asked=asked)
+        taken = self._snapshots.take(now_ms, asked=asked)
+        self._counters.add("snapshots", len(taken))
+        return taken
+
+    def release(self, now_ms: int, wanted: Collection[TopicPartition] | None = None) -> int:
+        """Ends the quarantine of all logs, or of those `wanted`; how many it was. Raises StorageError."""
+        logs = [log for log in self._catalog.state.logs if wanted is None or log.tp in wanted]
+        return self._isolation.release(logs, now_ms)
+
+    def check_whole(self, wanted: Collection[TopicPartition] | None = None) -> None:
+        """Raises QuarantinedError where an open topic's log (of `wanted`) is set aside: then not all was done."""
+        state = self._catalog.state
+        logs = [log for log in state.logs if wanted is None or log.tp in wanted]
+        held = [log for log in logs if log.quarantine and state.topics[log.topic].closed is None]
+        for log in held[:1]:
+            assert log.quarantine is not None
+            raise QuarantinedError(
+                f"Connector {self._catalog.state.connector}: {len(held)} of its partitions are set aside, first of "
+                f"them {log.tp}: {log.quarantine.error}",
+                "`keyfold describe` shows them all; the others are done.",
+            )
+
+    def interrupt(self) -> None:
+        """A stop breaks off what runs now: its failing says nothing about any log."""
+        self._isolation.stopping.set()
+
+    def snapshot_due(self, now_ms: int) -> bool:
+        """Whether snapshot.interval.ms has passed since the newest snapshot."""
+        return self._snapshots.due(now_ms)
+
+    def snapshot_failed(self, error: SnapshotStorageError | SnapshotError, now_ms: int) -> None:
+        """A snapshot that was due failed, by itself or for its location's sake: only snapshots wait for that."""
+        self._snapshots.failed(error, now_ms)
+
+    def settle(self) -> None:
+        """What an earlier life has left undone of a snapshot."""
+        self._snapshots.begin()
+
+    def vacuum(self, now_ms: int, grace_ms: int, running: Callable[[], Container[str]]) -> None:
+        """Removes files that nothing names; `running` are the jobs of others that may still commit.
+
+        LATEST is looked after too: an owner that slept may have set it back.
+        """
+        vacuum.vacuum(self._storage, self._catalog, now_ms, grace_ms, running)
+        self._snapshots.settle()

@@ -1,0 +1,1 @@
+"""Immutable values of the engine and their pure transitions."""

@@ -1,0 +1,177 @@
+"""What is true of a connector after a catalog commit, and the one place where an action changes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compactor.errors import DEFECT, CatalogError
+from compactor.model import log as logs
+from compactor.model import log_transitions as rewrite
+from compactor.model.actions import (
+    AddPartition,
+    AddSnapshot,
+    AddTopic,
+    AnyAction,
+    Append,
+    Clean,
+    CloseTopic,
+    Create,
+    DropSnapshot,
+    Merge,
+    PlanFold,
+    Publish,
+    Quarantine,
+    Release,
+    ReopenTopic,
+    Restate,
+    Retain,
+    Rewriting,
+    SetBuckets,
+    TakeOver,
+)
+from compactor.model.log import PartitionLog
+from compactor.model.record import TopicPartition
+
+
+class Topic(Struct, frozen=True, kw_only=True):
+    """A source topic and where it is published; `closed` says why it is no longer read."""
+
+    topic: str
+    topic_id: str
+    output: str | None
+    output_id: str | None
+    closed: str | None = None
+
+
+class State(Struct, frozen=True, kw_only=True):
+    """Everything that a catalog says: what is true of a connector after a commit."""
+
+    catalog_id: str = ""
+    connector: str = ""
+    order: str = "offset"
+    identity: str = "key"
+    scope: str = "partition"
+    epoch: int = 0
+    owner: str = ""
+    buckets: int = 0
+    topics: dict[str, Topic] = {}
+    logs: tuple[PartitionLog, ...] = ()
+    snapshots: tuple[AddSnapshot, ...] = ()
+
+    def log(self, tp: TopicPartition) -> PartitionLog:
+        """The log of `tp`; KeyError where there is none."""
+        return next(log for log in self.logs if log.tp == tp)
+
+    def by_partition(self) -> dict[TopicPartition, PartitionLog]:
+        """All logs by their partition."""
+        return {log.tp: log for log in self.logs}
+
+    @property
+    def paths(self) -> frozenset[str]:
+        """Every run file that is still needed."""
+        return frozenset().union(*(log.paths for log in self.logs))
+
+
+def apply(state: State, actions: Iterable[AnyAction]) -> State:
+    """The state after `actions`, in their order; CatalogError where one does not fit."""
+    draft = _Draft(state)
+    for action in actions:
+        draft.take(action)
+    return draft.done()
+
+
+class _Draft:
+    """A state while actions are applied to it: logs by partition, so that an action costs what it changes."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.topics = dict(state.topics)
+        self.logs = state.by_partition()
+        self.snapshots = list(state.snapshots)
+
+    def done(self) -> State:
+        return replace(self.state, topics=self.topics, logs=tuple(self.logs.values()), snapshots=tuple(self.snapshots))
+
+    def take(self, action: AnyAction) -> None:
+        match action:
+            case Create() | TakeOver():
+                self.state = _apply_owner(self.state, action)
+            case SetBuckets():
+                self._deal(action.count)
+            case AddTopic() | CloseTopic() | ReopenTopic():
+                self.topics[action.topic] = _apply_topic(self.topics.get(action.topic), action)
+            case AddSnapshot():
+                self.snapshots.append(action)
+            case DropSnapshot():
+                self.snapshots = [kept for kept in self.snapshots if (kept.topic, kept.id) != (action.topic, action.id)]
+            case AddPartition():
+                self._add(action)
+            case _:
+                tp = action.tp
+                self.logs[tp] = _apply_log(self._log(tp), action)
+
+    def _log(self, tp: TopicPartition) -> PartitionLog:
+        if tp not in self.logs:
+            raise CatalogError(f"{tp} is not in the catalog.", DEFECT)
+        return self.logs[tp]
+
+    def _deal(self, count: int) -> None:
+        self.state = replace(self.state, buckets=count)
+        for position, tp in enumerate(sorted(self.logs)):
+            self.logs[tp] = replace(self.logs[tp], bucket=position % count)
+
+    def _add(self, action: AddPartition) -> None:
+        tp = action.tp
+        if tp in self.logs:
+            raise CatalogError(f"{tp} is in the catalog already.")
+        self.logs[tp] = logs.empty(tp, action.bucket, action.start, action.backlog_end)
+
+
+def _apply_owner(state: State, action: Create | TakeOver) -> State:
+    match action:
+        case Create():
+            named = {name: getattr(action, name) for name in ("order", "identity", "scope")}
+            return replace(state, catalog_id=action.catalog_id, connector=action.connector, **named)
+        case TakeOver():
+            return replace(state, epoch=action.epoch, owner=action.owner)
+
+
+def _apply_topic(topic: Topic | None, action: AddTopic | CloseTopic | ReopenTopic) -> Topic:
+    if isinstance(action, AddTopic):
+        return Topic(topic=action.topic, topic_id=action.topic_id, output=action.output, output_id=action.output_id)
+    if topic is None:
+        raise CatalogError(f"Topic {action.topic} is not in the catalog.")
+    return replace(topic, closed=action.reason if isinstance(action, CloseTopic) else None)
+
+
+def _apply_log(
+    log: PartitionLog, action: Append | PlanFold | Publish | Rewriting | Quarantine | Release
+) -> PartitionLog:
+    match action:
+        case Append():
+            return logs.append(log, action.start, action.end, action.run, action.gap)
+        case PlanFold():
+            return logs.plan(log, action.end, action.at_ms)
+        case Publish():
+            return logs.publish(log, action.end, action.output)
+        case Quarantine():
+            return replace(log, quarantine=action.found)
+        case Release():
+            return replace(log, quarantine=None)
+        case _:
+            return _rewrite(log, action)
+
+
+def _rewrite(log: PartitionLog, action: Rewriting) -> PartitionLog:
+    match action:
+        case Clean():
+            return logs.clean(log, action.end, action.base, action.at_ms, action.output, action.behind_ms)
+        case Merge():
+            return rewrite.merge(log, action.run)
+        case Restate():
+            return rewrite.restate(log, action.runs)
+        case Retain():
+            return rewrite.retain(log, action.start)

@@ -1,0 +1,1 @@
+"""Sets damaged logs aside and lets the others go on."""

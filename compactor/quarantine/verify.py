@@ -1,0 +1,209 @@
+"""Whom a damaged store concerns: reads what logs need, without Spark, against the checksums of files and pages."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from functools import lru_cache
+from multiprocessing import get_context
+from typing import Final, Self, TypeVar
+
+import pyarrow.parquet as pq
+
+from compactor.catalog.commits import commit_path, listing
+from compactor.errors import KeyfoldError, StorageError
+from compactor.model.log import PartitionLog, RunFile
+from compactor.model.partitioned import spans
+from compactor.model.record import TopicPartition
+from compactor.runs import checksums as footers
+from compactor.runs.checksums import RESTORE, DamagedFileError, UnreadableFileError
+from compactor.runs.reader import Bounds, Extent, OffsetRange, between, bounds_of
+from compactor.storage.base import Storage
+
+T = TypeVar("T")
+Rows = dict[TopicPartition, int]
+
+ENDED: Final = 8
+"""How many processes may end while they read one file. After that all that was not read counts as damaged."""
+
+ENDS: Final = "reading it ends the reader"
+
+
+class StoppedError(KeyfoldError):
+    """A stop came before all files were read: nothing is known of the rest."""
+
+    retriable = True
+
+
+def never() -> bool:
+    """Nobody stops."""
+    return False
+
+
+def damage(
+    storage: Storage, parts: Iterable[OffsetRange], stopping: Callable[[], bool] = never
+) -> list[StorageError | None]:
+    """Of each of `parts` the first trouble with what it needs of its files; None where every record can be read.
+
+    `stopping` is asked before each file and row group; StoppedError where it says so.
+
+    A page that is damaged concerns the partitions of its row group, a missing file or a damaged footer all that the
+    file holds; so does one that the disk cannot read, while the store answers for others. Raises StorageError where it
+    does not: that says nothing about a file.
+    """
+    with _Inspector(storage, stopping) as inspector:
+        return [next(inspector.troubles(part), None) for part in parts]
+
+
+class _Inspector:
+    """Reads each file and row group once, however many partitions need it: publishing waits meanwhile.
+
+    A damaged page header may end the process that reads it: so pages are read in a child process, and in another one
+    after that has ended.
+    """
+
+    def __init__(self, storage: Storage, stopping: Callable[[], bool]) -> None:
+        self._storage = storage
+        self._stopping = stopping
+        self._files: dict[str, StorageError | bool] = {}
+        self._groups: dict[str, list[Bounds] | str] = {}
+        self._read: dict[tuple[str, int], Rows | str] = {}
+        self._ended: Counter[str] = Counter()
+        self._pool: ProcessPoolExecutor | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+    def troubles(self, part: OffsetRange) -> Iterator[StorageError]:
+        """What is wrong with what `part` needs."""
+        for extent in part.extents:
+            self._check_going_on(part.tp)
+            found = self._whole(extent.file)
+            if isinstance(found, StorageError):
+                yield found
+            elif not found and (why := self._unreadable(extent)):
+                where = f"{extent.tp}, offsets [{extent.start}, {extent.end}): {self._storage.location}"
+                yield DamagedFileError(f"{where}/{extent.file.path} is damaged: {why}.", RESTORE)
+
+    def _check_going_on(self, tp: TopicPartition) -> None:
+        if self._stopping():
+            raise StoppedError(f"{tp}: a stop came while its files were read.", "They are read again after a start.")
+
+    def _whole(self, file: RunFile) -> StorageError | bool:
+        """Whether `file` is, byte for byte, what was written; the error where it is gone or its footer is damaged."""
+        if file.path not in self._files:
+            try:
+                footers.check(self._storage, file)
+                self._files[file.path] = footers.whole(self._storage, file)
+            except StorageError as error:
+                unreadable = isinstance(error, UnreadableFileError) and _answers(self._storage)
+                if not footers.is_damage(error) and not unreadable:
+                    raise
+                self._files[file.path] = error
+        return self._files[file.path]
+
+    def _unreadable(self, extent: Extent) -> str | None:
+        """Why what is needed of a damaged file cannot be read; None where the damage lies elsewhere in it."""
+        path, records = extent.file.path, 0
+        groups = self._bounds(path)
+        if isinstance(groups, str):
+            return groups
+        for number, bounds in enumerate(groups):
+            if bounds.overlap(extent.tp, extent.start, extent.end):
+                rows = self._rows(path, number, extent.tp)
+                if isinstance(rows, str):
+                    return rows
+                records += rows.get(extent.tp, 0)
+        within = extent.start <= extent.file.first and extent.file.last < extent.end
+        if extent.file.entire and within and records != extent.file.records:
+            return f"it has {records} of {extent.file.records} records"
+        return None
+
+    def _bounds(self, path: str) -> list[Bounds] | str:
+        if path not in self._groups:
+            self._groups[path] = self._asked(path, _bounds, path)
+        return self._groups[path]
+
+    def _rows(self, path: str, group: int, tp: TopicPartition) -> Rows | str:
+        if (path, group) not in self._read:
+            self._check_going_on(tp)
+            self._read[path, group] = self._asked(path, _rows, path, group)
+        return self._read[path, group]
+
+    def _asked(self, path: str, ask: Callable[..., T], *args: object) -> T | str:
+        """What another process answers; why it does not."""
+        if self._ended[path] >= ENDED:
+            return ENDS
+        if self._pool is None:
+            context, storage = get_context("spawn"), self._storage
+            self._pool = ProcessPoolExecutor(1, mp_context=context, initializer=_read_from, initargs=(storage,))
+        try:
+            return self._pool.submit(ask, *args).result()
+        except BrokenProcessPool:
+            self._ended[path] += 1
+            self._close()
+            return ENDS
+        except Exception as error:  # noqa: BLE001  # a damaged page can be misread in any way
+            return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+
+    def _close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
+
+
+def _answers(storage: Storage) -> bool:
+    """Whether the store reads a file that is there: the newest of the catalog."""
+    try:
+        newest = listing(storage)
+        storage.read(commit_path(newest.commits[-1]))
+    except (StorageError, IndexError):
+        return False
+    return True
+
+
+_STORE: Final[list[Storage]] = []
+"""In the process that reads: where."""
+
+
+def _read_from(storage: Storage) -> None:
+    _STORE[:] = [storage]
+
+
+@lru_cache(maxsize=1)
+def _opened(path: str) -> pq.ParquetFile:
+    """Opens a file, which stays open until the next one: to parse a footer of a thousand row groups takes long."""
+    return pq.ParquetFile(_STORE[0].open_input(path), page_checksum_verification=True)
+
+
+def _bounds(path: str) -> list[Bounds]:
+    """The bounds of each row group of a file whose footer is sound."""
+    file = _opened(path)
+    return [bounds_of(file.metadata.row_group(group)) for group in range(file.num_row_groups)]
+
+
+def _rows(path: str, group: int) -> Rows:
+    """How many rows a row group has of each partition. Reads all of it; ValueError where rows are missing."""
+    found: Counter[TopicPartition] = Counter()
+    told = _opened(path).metadata.row_group(group).num_rows
+    for batch in _opened(path).iter_batches(row_groups=[group]):
+        for tp, start, end in spans(batch):
+            found[tp] += end - start
+    if found.total() != told:
+        raise ValueError(f"it has {found.total()} of {told} records")
+    return dict(found)
+
+
+def kept(log: PartitionLog) -> OffsetRange:
+    """What a full fold of `log` reads."""
+    return between(log, log.start, log.published)
+
+
+def unpublished(log: PartitionLog) -> OffsetRange:
+    """What publishing of `log` still has to read."""
+    return between(log, log.published, log.end)

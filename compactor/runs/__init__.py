@@ -1,0 +1,1 @@
+"""The Parquet files of runs: paths, writing, reading, checksums."""

@@ -1,0 +1,78 @@
+"""Whether a run's file is what was written, as far as its end says: page checksums do not cover a Parquet footer.
+
+A footer whose statistics are wrong would make a reader leave out records without an error. So it is held against its
+own checksum before anything is planned with it: one small read a file.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from compactor.errors import StorageError
+from compactor.model.log import RunFile
+from compactor.storage.base import UNHEALTHY, MissingFileError, Storage
+
+RESTORE: Final = (
+    "Put the file back from a copy, then `keyfold release` the partition; until then it is set aside alone."
+)
+
+
+class DamagedFileError(StorageError):
+    """A file of a log is there, and is not what was written."""
+
+
+class UnreadableFileError(StorageError):
+    """A file of a log is there, and the disk cannot read all of it (EIO)."""
+
+
+def told(footer: bytes) -> str:
+    """What a RunFile keeps of its footer: length and checksum."""
+    return f"{len(footer)}:{hashlib.sha256(footer).hexdigest()[:32]}"
+
+
+def check(storage: Storage, file: RunFile) -> None:
+    """Raises MissingFileError, DamagedFileError; StorageError where the store does not answer.
+
+    Nothing is known of a file that was written before footers were kept.
+    """
+    if file.footer is None:
+        return
+    length = int(file.footer.partition(":")[0])
+    with readable(storage, file.path), storage.open_input(file.path) as source:
+        size = source.size()
+        source.seek(max(0, size - length))
+        found = source.read(length)
+    if size != file.file_bytes or told(found) != file.footer:
+        raise DamagedFileError(f"{storage.location}/{file.path} is damaged: its end is not what was written.", RESTORE)
+
+
+@contextmanager
+def readable(storage: Storage, path: str) -> Iterator[None]:
+    """What the operating system refuses while an open file is read, as a StorageError that names the file."""
+    try:
+        yield
+    except OSError as error:
+        kind = UnreadableFileError if error.errno == errno.EIO else StorageError
+        why = error.strerror or error
+        raise kind(f"Could not read {storage.location}/{path}: {why}.", UNHEALTHY) from error
+
+
+def is_damage(error: BaseException | None) -> bool:
+    """Whether `error` says that a file is missing or damaged, rather than that a store does not answer."""
+    return isinstance(error, MissingFileError | DamagedFileError)
+
+
+def whole(storage: Storage, file: RunFile) -> bool:
+    """Whether the file is, byte for byte, what was written; reads all of it. Raises StorageError."""
+    digest = hashlib.sha256()
+    with readable(storage, file.path), storage.open_input(file.path) as source:
+        while data := source.read(_PIECE):
+            digest.update(data)
+    return digest.hexdigest() == file.sha256
+
+
+_PIECE: Final = 8 << 20

@@ -1,0 +1,206 @@
+"""What one file holds of one partition, counted while it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Struct
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from compactor.errors import DEFECT, FoldError
+from compactor.model import record
+from compactor.model.log import RunFile
+from compactor.model.partitioned import PARTITION, names, starts
+from compactor.model.record import OfPartition, TopicPartition
+from compactor.runs.reader import OffsetRange
+
+
+class FileStats(OfPartition, Struct, frozen=True, kw_only=True):
+    """What one file holds of one partition; counts of records, times in ms.
+
+    `min_timestamp` is the smallest above 0 (KIP-354 leaves out what says nothing), None where all are 0 or -1.
+    `future` counts records that are stamped more than a minute after they arrived: no mere difference of clocks.
+    """
+
+    topic: str
+    partition: int
+    file: RunFile
+    tombstones: int = 0
+    rejected: int = 0
+    future: int = 0
+    max_timestamp: int = -1
+    min_timestamp: int | None = None
+    horizons: int = 0
+    next_horizon_ms: int | None = None
+    first_rejected_offset: int | None = None
+    first_rejected_reason: str | None = None
+
+
+FUTURE_MS: Final = 60_000
+"""A record that is stamped so much later than it arrived is stamped in the future."""
+
+_MOST: Final = np.iinfo(np.int64).max
+"""No smaller than any value."""
+
+_TEXT: Final = ("topic", "path", "sha256", "footer", "first_rejected_reason")
+_FILE: Final = tuple(name for name in RunFile.__struct_fields__ if name != "entire")
+_OWN: Final = tuple(name for name in FileStats.__struct_fields__ if name != "file")
+
+PARTS: Final = pa.schema([pa.field(name, pa.string() if name in _TEXT else pa.int64()) for name in (*_OWN, *_FILE)])
+"""A part as a task reports it: one flat row."""
+
+
+def to_batch(parts: Iterable[FileStats]) -> pa.RecordBatch:
+    """`parts` as rows of PARTS."""
+    return pa.RecordBatch.from_pylist(rows_of(parts), schema=PARTS)
+
+
+def rows_of(parts: Iterable[FileStats]) -> list[dict[str, Any]]:
+    """`parts` as dicts with the fields of PARTS."""
+    return [{**_fields(part, _OWN), **_fields(part.file, _FILE)} for part in parts]
+
+
+def from_row(row: dict[str, Any]) -> FileStats:
+    """The part that a row of PARTS stands for: all that its file holds of the partition."""
+    file = RunFile(**{name: row[name] for name in _FILE}, entire=True)
+    return FileStats(file=file, **{name: row[name] for name in _OWN})
+
+
+def _fields(value: Struct, names: Iterable[str]) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in names}
+
+
+def parts_of(path: str, batch: pa.RecordBatch, arrived_ms: int | None = None) -> list[FileStats]:
+    """What `batch` (record.RUN), by partition and offset, comes to for each; the file's own figures are not known yet.
+
+    `arrived_ms` is when the records were ingested; None where they are only rewritten. FoldError where offsets do not
+    rise.
+    """
+    first = starts(batch)
+    last = np.append(first[1:], batch.num_rows) - 1
+    rows = _Rows(batch, first)
+    rows.check_rising()
+    refused = _flags(pc.is_valid(batch["rejected"]))
+    stamps, horizons = rows.longs("timestamp"), batch["delete_horizon"]
+    stamped = _flags(pc.is_valid(horizons))
+    future = np.zeros(len(refused), np.bool_) if arrived_ms is None else stamps > arrived_ms + FUTURE_MS
+    offsets = rows.longs("offset")
+    size = len(first)
+    refusals = rows.least(np.arange(len(refused)), refused)
+    newest_ms = rows.most(stamps)
+    columns: dict[str, Sequence[Any]] = {
+        **{name: batch[name].take(pa.array(first)).to_pylist() for name in PARTITION},
+        "path": [path] * size,
+        "first": offsets[first].tolist(),
+        "last": offsets[last].tolist(),
+        "records": (last - first + 1).tolist(),
+        "bytes": rows.total(record.sizes(batch)),
+        "file_bytes": [0] * size,
+        "sha256": [""] * size,
+        "newest_ms": newest_ms,
+        "footer": [None] * size,
+        "keyless": rows.total(_flags(pc.is_null(batch["key"])) & ~refused),
+        "tombstones": rows.total(_flags(pc.is_null(batch["value"])) & ~refused),
+        "rejected": rows.total(refused),
+        "future": rows.total(future),
+        "max_timestamp": newest_ms,
+        "min_timestamp": rows.least(stamps, stamps > 0),
+        "horizons": rows.total(stamped),
+        "next_horizon_ms": rows.least(pc.fill_null(horizons, 0).to_numpy(), stamped),
+        "first_rejected_offset": [None if row is None else int(offsets[row]) for row in refusals],
+        "first_rejected_reason": [None if row is None else batch["rejected"][row].as_py() for row in refusals],
+    }
+    return [from_row(dict(zip(columns, values, strict=True))) for values in zip(*columns.values(), strict=True)]
+
+
+class _Rows:
+    """The rows of a batch, and sums over those of each partition, which begin at the rows `first`."""
+
+    def __init__(self, batch: pa.RecordBatch, first: NDArray[np.int64]) -> None:
+        self._batch = batch
+        self._first = first
+
+    def longs(self, name: str) -> NDArray[np.int64]:
+        return self._batch[name].to_numpy()
+
+    def total(self, values: NDArray[Any]) -> list[int]:
+        return np.add.reduceat(values.astype(np.int64), self._first).tolist()
+
+    def least(self, values: NDArray[np.int64], among: NDArray[np.bool_]) -> list[int | None]:
+        """The smallest of those `among` them; None where none is."""
+        found = np.minimum.reduceat(np.where(among, values, _MOST), self._first).tolist()
+        return [one if count else None for one, count in zip(found, self.total(among), strict=True)]
+
+    def most(self, values: NDArray[np.int64]) -> list[int]:
+        return np.maximum.reduceat(values, self._first).tolist()
+
+    def check_rising(self) -> None:
+        falls = np.diff(self.longs("offset")) <= 0
+        falls[self._first[1:] - 1] = False
+        if falls.any():
+            row = int(np.argmax(falls))
+            (tp,) = names(self._batch, np.array([row]))
+            raise FoldError(f"{tp}: offsets do not rise in a run that is being written.", DEFECT)
+
+
+def _flags(column: pa.Array) -> NDArray[np.bool_]:
+    return column.to_numpy(zero_copy_only=False)
+
+
+def by_slice(slices: Iterable[OffsetRange], written: Iterable[FileStats]) -> tuple[tuple[FileStats, ...], ...]:
+    """Of each of `slices` those of `written` that hold records of it, by offset."""
+    found: dict[TopicPartition, list[FileStats]] = {}
+    for part in sorted(written, key=lambda part: part.file.first):
+        found.setdefault(part.tp, []).append(part)
+    return tuple(
+        tuple(part for part in found.get(one.tp, ()) if one.start <= part.file.first < one.end) for one in slices
+    )
+
+
+def joined(part: FileStats, later: FileStats) -> FileStats:
+    """Two row groups of one partition in one file, as one part."""
+    if later.file.first <= part.file.last:
+        raise FoldError(
+            f"{part.tp}: offset {later.file.first} comes after {part.file.last} in a run that is being written.",
+            DEFECT,
+        )
+    first = part if part.first_rejected_offset is not None else later
+    return FileStats(
+        topic=part.topic,
+        partition=part.partition,
+        file=replace(
+            part.file,
+            last=later.file.last,
+            records=part.file.records + later.file.records,
+            bytes=part.file.bytes + later.file.bytes,
+            newest_ms=_latest(part.file.newest_ms, later.file.newest_ms),
+            keyless=part.file.keyless + later.file.keyless,
+        ),
+        tombstones=part.tombstones + later.tombstones,
+        rejected=part.rejected + later.rejected,
+        future=part.future + later.future,
+        max_timestamp=max(part.max_timestamp, later.max_timestamp),
+        min_timestamp=_earliest(part.min_timestamp, later.min_timestamp),
+        horizons=part.horizons + later.horizons,
+        next_horizon_ms=_earliest(part.next_horizon_ms, later.next_horizon_ms),
+        first_rejected_offset=first.first_rejected_offset,
+        first_rejected_reason=first.first_rejected_reason,
+    )
+
+
+def _earliest(*times: int | None) -> int | None:
+    return min((time for time in times if time is not None), default=None)
+
+
+def _latest(*times: int | None) -> int | None:
+    return max((time for time in times if time is not None), default=None)
+
+
+def completed(part: FileStats, file_bytes: int, sha256: str, footer: str | None) -> FileStats:
+    """`part` once the file that it is in is closed."""
+    return replace(part, file=replace(part.file, file_bytes=file_bytes, sha256=sha256, footer=footer))

@@ -1,0 +1,200 @@
+"""The Parquet of runs: many partitions in a file, in row groups of their own, offsets rising within a partition.
+
+So a thousand partitions do not make a thousand files a micro-batch, and a reader of one of them still reads
+little more than its own row groups: only partitions of which there is little share some, as each takes a reader's and
+a writer's time, however few records it has.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect
+from collections.abc import Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import Final, Self
+
+import numpy as np
+import pyarrow as pa
+from msgspec import Struct
+
+from compactor.failpoints import hit
+from compactor.model import record
+from compactor.model.partitioned import split
+from compactor.model.record import TopicPartition
+from compactor.runs import paths as jobs
+from compactor.runs.file_stats import FileStats, completed, joined, parts_of
+from compactor.runs.parquetfile import ParquetFile
+from compactor.storage.base import Storage
+
+ROW_GROUP_BYTES: Final = 16 << 20
+"""Arrow bytes at which a partition's buffer becomes a row group."""
+
+SHARED_BYTES: Final = 64 << 10
+"""A partition's buffer of less shares a row group with its neighbours."""
+
+SHARED_GROUP_BYTES: Final = 1 << 20
+"""How many bytes a shared row group has at most."""
+
+SHARING: Final = 16
+"""How many partitions share a row group at most: to read one of them is to read all, and damage concerns all."""
+
+_LOOSE: Final = 4 << 20
+"""A slice that keeps so many bytes of other rows alive is copied."""
+
+TASK_BYTES: Final = 128 << 20
+"""Arrow bytes that a task holds at most: beyond, its largest buffer becomes a row group; where even that is small, all
+buffers are written."""
+
+
+class RunTarget(Struct, frozen=True, kw_only=True):
+    """Where a job's files go: `folder`/`prefix`-<random>.parquet; a file is closed once it has `max_bytes`.
+
+    `arrived_ms`: when the micro-batch of records that are new was planned; None where they are rewritten.
+    """
+
+    storage: Storage
+    folder: str = jobs.RUNS
+    prefix: str
+    max_bytes: int
+    arrived_ms: int | None = None
+
+
+def cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """`batch` in pieces of just about ROW_GROUP_BYTES, each enough for a row group of its own."""
+    step = max(1, -(-batch.num_rows * ROW_GROUP_BYTES // max(1, batch.nbytes)))
+    yield from (batch.slice(first, step) for first in range(0, batch.num_rows, step))
+
+
+def write(batches: Iterable[pa.RecordBatch | None], target: RunTarget, failpoint: str) -> Iterator[FileStats]:
+    """Writes record.RUN rows as files of `target`; a part for each file and partition, as files are completed.
+
+    None in place of a batch completes the file: what comes after it is in other parts.
+
+    Within a partition the rows must come by rising offset. An open file is removed where anything fails.
+    Raises FoldError where offsets do not rise, StorageError where the store refuses.
+    """
+    with _Writer(target, failpoint) as writer:
+        for batch in batches:
+            yield from writer.finish() if batch is None else writer.add(batch)
+        yield from writer.finish()
+
+
+class _Buffer:
+    """Rows of one partition that wait for their row group."""
+
+    def __init__(self) -> None:
+        self.batches: list[pa.RecordBatch] = []
+        self.bytes = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        if batch.get_total_buffer_size() - batch.nbytes > _LOOSE:
+            batch = batch.take(pa.array(np.arange(batch.num_rows)))
+        self.batches.append(batch)
+        self.bytes += batch.nbytes
+
+
+class _Writer:
+    def __init__(self, target: RunTarget, failpoint: str) -> None:
+        self._target = target
+        self._failpoint = failpoint
+        self._buffers: dict[TopicPartition, _Buffer] = {}
+        self._held = 0
+        self._file: ParquetFile | None = None
+        self._parts: dict[TopicPartition, FileStats] = {}
+        self._shared: list[tuple[TopicPartition, TopicPartition]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._file is not None:
+            self._file.__exit__(kind, error, trace)
+
+    def add(self, batch: pa.RecordBatch) -> Iterator[FileStats]:
+        for tp, rows in split(batch):
+            buffer = self._buffers.setdefault(tp, _Buffer())
+            self._held -= buffer.bytes
+            buffer.add(rows)
+            self._held += buffer.bytes
+            if buffer.bytes >= ROW_GROUP_BYTES:
+                yield from self._flush_all([[tp]])
+        while self._held > TASK_BYTES:
+            largest = max(self._buffers, key=lambda tp: self._buffers[tp].bytes)
+            yield from self._flush_all([[largest]] if self._is_large(largest) else self._groups())
+
+    def finish(self) -> Iterator[FileStats]:
+        yield from self._flush_all(self._groups())
+        yield from self._close()
+
+    def _is_large(self, tp: TopicPartition) -> bool:
+        return self._buffers[tp].bytes >= SHARED_BYTES
+
+    def _groups(self) -> list[list[TopicPartition]]:
+        """The partitions that wait to be written, by row group.
+
+        Between those that share a row group lies no other partition that has come so far.
+        """
+        groups: list[list[TopicPartition]] = []
+        room = 0
+        for tp in sorted({*self._buffers, *self._parts}):
+            if tp not in self._buffers or self._is_large(tp):
+                groups.extend([[tp]] if tp in self._buffers else [])
+                room = 0
+                continue
+            size = self._buffers[tp].bytes
+            if size <= room and len(groups[-1]) < SHARING and groups[-1][0].topic == tp.topic:
+                groups[-1].append(tp)
+            else:
+                groups.append([tp])
+                room = SHARED_GROUP_BYTES
+            room -= size
+        return groups
+
+    def _flush_all(self, groups: Sequence[Sequence[TopicPartition]]) -> Iterator[FileStats]:
+        """Writes `groups`, a row group each. No other partition of a file lies within the bounds of a row group.
+
+        So damage in a row group concerns no other partition. A partition that first comes after the neighbours on both
+        sides were written together goes into another file.
+        """
+        if self._are_around(sorted({tp for tps in groups for tp in tps} - self._parts.keys())):
+            yield from self._close()
+        for tps in groups:
+            yield from self._flush(tps)
+
+    def _are_around(self, new: Sequence[TopicPartition]) -> bool:
+        """Whether a shared row group of the file has any of `new`, which are in order, within its bounds."""
+        return any(bisect(new, first) < bisect(new, last) for first, last in self._shared)
+
+    def _flush(self, tps: Sequence[TopicPartition]) -> Iterator[FileStats]:
+        """One row group of all that waits of `tps`, which are in order."""
+        buffers = [self._buffers.pop(tp) for tp in tps]
+        self._held -= sum(buffer.bytes for buffer in buffers)
+        file = self._open()
+        rows = pa.concat_batches([batch for buffer in buffers for batch in buffer.batches])
+        for part in parts_of(file.path, rows, self._target.arrived_ms):
+            known = self._parts.get(part.tp)
+            self._parts[part.tp] = joined(known, part) if known else part
+        file.write(pa.Table.from_batches([rows]))
+        if len(tps) > 1:
+            self._shared.append((tps[0], tps[-1]))
+        if file.bytes >= self._target.max_bytes:
+            yield from self._close()
+
+    def _open(self) -> ParquetFile:
+        if self._file is None:
+            path = f"{self._target.folder}/{jobs.file_name(self._target.prefix)}"
+            self._file = ParquetFile(self._target.storage, path, record.RUN)
+        return self._file
+
+    def _close(self) -> Iterator[FileStats]:
+        file, self._file = self._file, None
+        if file is None:
+            return
+        with file:
+            pass
+        hit(self._failpoint)
+        parts, self._parts, self._shared = self._parts, {}, []
+        size, sha256, footer = file.bytes, file.sha256, file.footer
+        for part in parts.values():
+            yield completed(part, size, sha256, footer)

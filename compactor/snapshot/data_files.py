@@ -1,0 +1,197 @@
+"""A snapshot's data files: the base runs' live records, copied in tasks, without a shuffle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compactor.errors import SnapshotError
+from compactor.fold.task_split import task_bytes
+from compactor.model import record
+from compactor.model.log import PartitionLog
+from compactor.model.record import TopicPartition
+from compactor.runs.parquetfile import ParquetFile
+from compactor.runs.reader import Extent, between, read_extent
+from compactor.snapshot.manifest import DataFile
+from compactor.spark import tasks as sparktasks
+from compactor.storage.base import Storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TABLE: Final = pa.schema(
+    [
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("partition", pa.int32()),
+        pa.field("offset", pa.int64()),
+        pa.field("timestamp", pa.timestamp("ms", tz="UTC")),
+        pa.field("headers", record.HEADERS),
+    ]
+)
+"""A snapshot's columns, unless key or value are to be text."""
+
+FILE_BYTES: Final = 192 << 20
+"""A data file is closed once it has as many bytes."""
+
+_TASK_BYTES: Final = 512 << 20
+_ROW_GROUP_BYTES: Final = 16 << 20
+_LAST_MS: Final = (1 << 63) // 1000 - 1
+"""Most tools count µs in 64 bits: a time further from the epoch than this many ms makes them fail."""
+
+_FILES: Final = pa.schema(
+    [
+        pa.field("path", pa.string()),
+        pa.field("bytes", pa.int64()),
+        pa.field("sha256", pa.string()),
+        pa.field("records", pa.int64()),
+        pa.field("tombstones", pa.int64()),
+    ]
+)
+
+
+def columns(strings: frozenset[str]) -> pa.Schema:
+    """A snapshot's columns where those of `strings` (key, value) are UTF-8 text."""
+    return pa.schema([pa.field(one.name, pa.string()) if one.name in strings else one for one in TABLE])
+
+
+def write_data(
+    spark: SparkSession,
+    storage: Storage,
+    folder: Storage,
+    logs: Sequence[PartitionLog],
+    strings: frozenset[str] = frozenset(),
+) -> tuple[tuple[DataFile, ...], int]:
+    """Writes the live records of all base runs below `folder`/data by (partition, offset), in one Spark job.
+
+    `logs` are one topic's, by partition; `strings` the columns that are text, SnapshotError where one is not UTF-8.
+    Gives the files by name, and how many tombstones were left out. There is a file also where nothing lives, so that
+    readers find the columns.
+    """
+    work = _work(logs, spark.sparkContext.defaultParallelism)
+    schema = columns(strings)
+
+    def task(number: int) -> Iterator[pa.RecordBatch]:
+        return _Copy(storage, folder, schema).run(work[number])
+
+    found = sparktasks.run(spark, len(work), task, _FILES)
+    tombstones = sum(row.pop("tombstones") for row in found)
+    files = [DataFile(**row) for row in found if row["path"]] or [_empty(folder, schema)]
+    return tuple(sorted(files, key=lambda file: file.path)), tombstones
+
+
+def _work(logs: Sequence[PartitionLog], cores: int) -> list[tuple[Extent, ...]]:
+    """What each task copies: neighbouring extents of the base runs."""
+    slices = (between(log, log.start, log.clean_end) for log in logs)
+    extents = [extent for part in slices for extent in part.extents]
+    size = task_bytes(sum(extent.file.bytes for extent in extents), _TASK_BYTES, cores)
+    found: list[list[Extent]] = []
+    filled = size
+    for extent in extents:
+        if filled >= size:
+            found.append([])
+            filled = 0
+        found[-1].append(extent)
+        filled += extent.file.bytes
+    return [tuple(one) for one in found]
+
+
+class _Copy:
+    """One task's files, one after the other."""
+
+    def __init__(self, storage: Storage, folder: Storage, schema: pa.Schema) -> None:
+        self._storage = storage
+        self._folder = folder
+        self._schema = schema
+        self._tombstones = 0
+
+    def run(self, extents: Sequence[Extent]) -> Iterator[pa.RecordBatch]:
+        groups = _row_groups(self._live(extents))
+        group = next(groups, None)
+        while group is not None:
+            with self._create(group) as file:
+                records = 0
+                while group is not None and file.bytes < FILE_BYTES:
+                    file.write(group)
+                    records += group.num_rows
+                    group = next(groups, None)
+            yield _row(path=file.path, bytes=file.bytes, sha256=file.sha256, records=records, tombstones=0)
+        yield _row(tombstones=self._tombstones)
+
+    def _create(self, group: pa.Table) -> ParquetFile:
+        """The file that begins with `group`."""
+        return _create(self._folder, group["partition"][0].as_py(), group["offset"][0].as_py(), self._schema)
+
+    def _live(self, extents: Sequence[Extent]) -> Iterator[pa.RecordBatch]:
+        for extent in extents:
+            for batch in read_extent(self._storage, extent, [*TABLE.names]):
+                self._tombstones += batch["value"].null_count
+                yield _as_table(batch.filter(pc.is_valid(batch["value"])), extent.tp, self._schema)
+
+
+def _create(folder: Storage, partition: int, offset: int, schema: pa.Schema) -> ParquetFile:
+    """The file that begins with this record; what an attempt that failed left of it is removed."""
+    path = f"data/{partition:05d}-{offset:020d}.parquet"
+    folder.delete(path)
+    return ParquetFile(folder, path, schema)
+
+
+def _empty(folder: Storage, schema: pa.Schema) -> DataFile:
+    with _create(folder, 0, 0, schema) as file:
+        pass
+    return DataFile(path=file.path, bytes=file.bytes, sha256=file.sha256, records=0)
+
+
+def _row(**fields: object) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([fields], schema=_FILES)
+
+
+def _as_table(batch: pa.RecordBatch, tp: TopicPartition, schema: pa.Schema) -> pa.RecordBatch:
+    times = batch["timestamp"]
+    tellable = pc.and_(pc.less_equal(times, _LAST_MS), pc.greater_equal(times, -_LAST_MS))
+    shown = pc.if_else(tellable, times, pa.scalar(None, pa.int64())).cast(TABLE.field("timestamp").type)
+    text = {field.name: _text(batch, field.name, tp) for field in schema if field.type == pa.string()}
+    found = {**{name: batch[name] for name in schema.names}, **text, "timestamp": shown}
+    return pa.RecordBatch.from_arrays([found[name] for name in schema.names], schema=schema)
+
+
+def _text(batch: pa.RecordBatch, name: str, tp: TopicPartition) -> pa.Array:
+    """The column `name` as text; SnapshotError names the first record of which it is not UTF-8."""
+    try:
+        return batch[name].cast(pa.string())
+    except pa.ArrowInvalid:
+        offset = batch["offset"][_first_not_utf8(batch[name])].as_py()
+        raise SnapshotError(
+            f"No snapshot of topic {tp.topic} can be taken: the {name} of its record in partition {tp.partition} at "
+            f"offset {offset} is not UTF-8, and snapshot.string.columns has {name}.",
+            f"Take {name} out of snapshot.string.columns, so that it is written as bytes; or see that a later record "
+            "of the same key replaces that one.",
+        ) from None
+
+
+def _first_not_utf8(values: pa.Array) -> int:
+    """The index of the first of `values` that is not UTF-8, by halves; one of them is not."""
+    low, high = 0, len(values)
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            values[low:middle].cast(pa.string())
+            low = middle
+        except pa.ArrowInvalid:
+            high = middle
+    return low
+
+
+def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """`batches` gathered to tables of about 16 MiB; none is empty."""
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        held.extend([batch] if batch.num_rows else [])
+        if sum(one.nbytes for one in held) >= _ROW_GROUP_BYTES:
+            yield pa.Table.from_batches(held)
+            held = []
+    if held:
+        yield pa.Table.from_batches(held)

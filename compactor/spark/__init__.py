@@ -1,0 +1,1 @@
+"""Runs Python in Spark: numbered tasks, and errors that keep their type."""

@@ -1,0 +1,1 @@
+"""Where bytes are kept: the storage protocol and its implementations."""

@@ -1,0 +1,328 @@
+"""A folder of a file system as a `Storage`.
+
+A file is written under a temporary name in its own folder, fsynced, and then given its name: by a hard link where it
+must not exist (rename would replace, and `O_EXCL` would show a file that is still being written), by a rename
+where it may. The folder is fsynced after that. Anything that can be mounted and has hard links will do.
+
+Only the account that makes a file may read it, as records lie in it; where a store is shared, also the accounts that
+may read a folder which somebody has made for it.
+"""
+
+# ruff: noqa: D102 - `Storage` says what each method gives
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Final
+
+import pyarrow as pa
+
+from compactor.errors import StorageError
+from compactor.storage.base import UNHEALTHY, FileInfo, Files, Lock, MissingFileError, relative
+
+TEMPORARY: Final = ".tmp-"
+
+_OWNER: Final = 0o700
+_READABLE: Final = 0o055
+"""The bits of a folder's mode that let others read; their right to write is never passed on."""
+_FILE: Final = 0o666
+
+_NO_FOLDER: Final = "A file stands where a folder should be: choose another storage.location, or move that file."
+
+_NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
+"""What file systems answer that have no symbolic links."""
+
+_ACTIONS: Final = {
+    errno.ENOSPC: "Free space there, or move storage.location to a larger disk.",
+    errno.EDQUOT: "Raise the quota, or free space there.",
+    errno.EACCES: "Let the user that runs keyfold read and write there.",
+    errno.EPERM: "Let the user that runs keyfold write there, on a file system that has hard links.",
+    errno.EOPNOTSUPP: "Choose a storage.location on a file system that has hard links and locks.",
+    errno.EROFS: "Mount it writable, or choose another storage.location.",
+    errno.ENOENT: "See whether storage.location is mounted and still there.",
+    errno.ENOTDIR: _NO_FOLDER,
+    errno.EEXIST: _NO_FOLDER,
+    errno.EISDIR: "A folder stands where a file or a link should be: move that folder.",
+    errno.EMFILE: "Raise the limit of open files (ulimit -n).",
+}
+
+
+class LocalStorage:
+    """`root` and what is below it; a relative root counts from the current folder at the time of the call.
+
+    The accounts that may read the folder `readers` may read what is written; None: only this account.
+    """
+
+    def __init__(self, root: str, readers: str | None = None) -> None:
+        self._root = Path.cwd() / root
+        self._readers = None if readers is None else Path.cwd() / readers
+
+    @property
+    def location(self) -> str:
+        return str(self._root)
+
+    def read(self, path: str) -> bytes:
+        with _told("read", self._at(path)) as file:
+            return file.read_bytes()
+
+    def create(self, path: str, data: bytes) -> bool:
+        with _told("create", self._at(path)) as file, self._temporary(file) as temporary:
+            with self._synced(temporary) as stream:
+                stream.write(data)
+            return _link(temporary, file)
+
+    def write(self, path: str, data: bytes) -> None:
+        with _told("write", self._at(path)) as file, self._temporary(file) as temporary:
+            with self._synced(temporary) as stream:
+                stream.write(data)
+            temporary.replace(file)
+            _sync_folder(file.parent)
+
+    def link(self, path: str, folder: str) -> bool:
+        with _told("link", self._at(path)) as place:
+            target = os.path.relpath(self._at(folder), place.parent)  # so that the whole may be moved
+            if place.is_symlink() and str(place.readlink()) == target:
+                return True
+            with self._temporary(place) as temporary:
+                if not _symlink(temporary, target):
+                    return False
+                temporary.replace(place)
+                _sync_folder(place.parent)
+            return True
+
+    def list(self, folder: str) -> list[str]:
+        with _told("list", self._at(folder)) as found:
+            try:
+                names = os.listdir(found)  # noqa: PTH208 - every commit lists, and iterdir takes thrice the time
+                return sorted(name for name in names if not name.startswith(TEMPORARY))
+            except FileNotFoundError:
+                return []
+
+    def walk(self, folder: str) -> Files:
+        return [info for info in self._files(folder) if not _is_temporary(info)]
+
+    def unfinished(self, folder: str) -> Files:
+        return [info for info in self._files(folder) if _is_temporary(info)]
+
+    def delete(self, path: str) -> None:
+        with _told("delete", self._at(path)) as file:
+            file.unlink(missing_ok=True)
+
+    def delete_folder(self, folder: str) -> None:
+        with _told("delete", self._at(folder)) as found, suppress(FileNotFoundError):
+            shutil.rmtree(found)
+
+    def exists(self, path: str) -> bool:
+        with _told("look at", self._at(path)) as file:
+            return file.exists()
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        with _told("read", self._at(path)) as file:
+            return pa.OSFile(str(file), "rb")
+
+    @contextmanager
+    def open_output(self, path: str) -> Iterator[IO[bytes]]:
+        with _told("write", self._at(path)) as file, self._temporary(file) as temporary:
+            with self._synced(temporary) as stream:
+                yield stream
+            if not _link(temporary, file):
+                raise StorageError(f"{file} exists already.", "This is a defect of keyfold; it was left as it is.")
+
+    def url(self, path: str) -> str:
+        # Hadoop and DuckDB take the rest of the text as it stands: percent signs are not decoded.
+        return f"file://{self._at(path)}"
+
+    def sub(self, *parts: str) -> LocalStorage:
+        return LocalStorage(str(self._at("/".join(parts))), None if self._readers is None else str(self._readers))
+
+    def lock(self, path: str) -> Lock | None:
+        with _told("lock", self._at(path)) as file:
+            _make_folder(file.parent, self._mode())
+            return _FileLock.take(file, self._mode() & _FILE)
+
+    def locked_by(self, path: str) -> bytes | None:
+        with _told("look at", self._at(path)) as file:
+            return _holder(file)
+
+    def _mode(self) -> int:
+        """The mode of new folders; files have no right to be run."""
+        try:
+            return _OWNER | (_READABLE & self._readers.stat().st_mode if self._readers else 0)
+        except FileNotFoundError:
+            return _OWNER
+
+    @contextmanager
+    def _temporary(self, file: Path) -> Iterator[Path]:
+        """A new name beside `file`, which is gone afterwards."""
+        _make_folder(file.parent, self._mode())
+        temporary = file.parent / f"{TEMPORARY}{os.getpid()}-{secrets.token_hex(8)}"
+        try:
+            yield temporary
+        finally:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+
+    @contextmanager
+    def _synced(self, temporary: Path) -> Iterator[IO[bytes]]:
+        mode = self._mode() & _FILE
+        with os.fdopen(_opened(temporary, os.O_WRONLY | os.O_EXCL, mode), "wb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+
+    def _at(self, path: str) -> Path:
+        return self._root / relative(path)
+
+    def _files(self, folder: str) -> Files:
+        with _told("list", self._at(folder)) as top:
+            found = (self._info(Path(parent) / name) for parent, _, names in _walk(top) for name in names)
+            return sorted((info for info in found if info), key=lambda info: info.path)
+
+    def _info(self, file: Path) -> FileInfo | None:
+        try:
+            about = file.stat()
+        except FileNotFoundError:
+            return None
+        return FileInfo(file.relative_to(self._root).as_posix(), about.st_size, about.st_mtime_ns // 1_000_000)
+
+
+class _FileLock:
+    """A flock, which ends with the process that holds it, whatever ends that."""
+
+    def __init__(self, descriptor: int, file: Path) -> None:
+        self._descriptor: int | None = descriptor
+        self._file = file
+
+    @classmethod
+    def take(cls, file: Path, mode: int) -> _FileLock | None:
+        descriptor = _opened(file, os.O_RDWR, mode)
+        try:
+            held = _flock(descriptor, fcntl.LOCK_EX)
+        except OSError:
+            os.close(descriptor)
+            raise
+        if held:
+            return cls(descriptor, file)
+        os.close(descriptor)
+        return None
+
+    def write(self, data: bytes) -> None:
+        if self._descriptor is not None:
+            with _told("write", self._file):
+                os.ftruncate(self._descriptor, 0)
+                os.pwrite(self._descriptor, data, 0)
+
+    def stands(self) -> bool:
+        with _told("look at", self._file) as file:
+            try:
+                return self._descriptor is not None and os.path.samestat(os.fstat(self._descriptor), file.stat())
+            except FileNotFoundError:
+                return False
+
+    def release(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+        self._descriptor = None
+
+
+def _holder(file: Path) -> bytes | None:
+    try:
+        descriptor = os.open(file, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    try:
+        return None if _flock(descriptor, fcntl.LOCK_SH) else os.pread(descriptor, 65_536, 0)
+    finally:
+        os.close(descriptor)
+
+
+def _flock(descriptor: int, kind: int) -> bool:
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+@contextmanager
+def _told(what: str, file: Path) -> Iterator[Path]:
+    """Turns the errors of the operating system into ours."""
+    try:
+        yield file
+    except OSError as error:
+        kind = MissingFileError if what == "read" and isinstance(error, FileNotFoundError) else StorageError
+        action = _ACTIONS.get(error.errno or 0, UNHEALTHY)
+        raise kind(f"Could not {what} {file}: {error.strerror or error}.", action) from error
+
+
+def _opened(file: Path, flags: int, mode: int) -> int:
+    """A descriptor of `file`, which is made with `mode` where it is absent, whatever the umask."""
+    descriptor = os.open(file, flags | os.O_CREAT, _OWNER & mode)
+    if mode & ~_OWNER:
+        with suppress(PermissionError):
+            os.fchmod(descriptor, mode)
+    return descriptor
+
+
+def _link(temporary: Path, file: Path) -> bool:
+    """Gives `temporary` the name `file` if that is free; either way the name is durable afterwards."""
+    try:
+        os.link(temporary, file)
+        made = True
+    except FileExistsError:
+        # A network file system may repeat a call whose answer was lost, and then finds its own link.
+        made = temporary.stat().st_nlink > 1
+    _sync_folder(file.parent)
+    return made
+
+
+def _symlink(place: Path, target: str) -> bool:
+    try:
+        place.symlink_to(target)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        return False
+    return True
+
+
+def _make_folder(folder: Path, mode: int) -> None:
+    if folder.is_dir():
+        return
+    if folder.parent != folder:
+        _make_folder(folder.parent, mode)
+    folder.mkdir(_OWNER, exist_ok=True)
+    if mode & ~_OWNER:
+        with suppress(PermissionError):
+            folder.chmod(mode | folder.stat().st_mode)  # a folder may have its group from the one that it is in
+    _sync_folder(folder.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):  # some file systems have no fsync of folders
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _walk(top: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+    def refuse(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            raise error
+
+    return os.walk(top, onerror=refuse)
+
+
+def _is_temporary(info: FileInfo) -> bool:
+    return info.path.rpartition("/")[2].startswith(TEMPORARY)

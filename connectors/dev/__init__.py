@@ -1,0 +1,1 @@
+"""Ways to try keyfold out: an embedded broker, the demo."""

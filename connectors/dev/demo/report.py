@@ -1,0 +1,55 @@
+"""What a person is told at the demo's end; pure text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from connectors.cli.output import table
+from connectors.dev.demo import load, steps
+from connectors.dev.demo.folder import DemoFolder, shown
+from connectors.dev.demo.steps import Outcome
+
+_TITLE: Final = "Flights out of New York in 2013, folded by aircraft"
+
+
+def report(outcome: Outcome, folder: DemoFolder, command: str) -> str:
+    """What went in and came out, how long it took, where the snapshot is, and how to go on with `command`."""
+    parts = (_what(outcome), _times(outcome), _snapshot(outcome), _query(outcome), _next(outcome, folder, command))
+    return "\n\n".join([_TITLE, *("\n".join(part) for part in parts)])
+
+
+def _what(outcome: Outcome) -> Iterator[str]:
+    output, letters = outcome.output, outcome.dead_letters
+    rows = [
+        ("in", "flights read", f"topic {load.TOPIC}", outcome.loaded),
+        ("out", "aircraft, each with its last flight", "snapshot", outcome.snapshot.records),
+        ("out", "aircraft on the compacted topic", f"topic {steps.OUTPUT}", output.keys),
+        ("out", "records on it", f"topic {steps.OUTPUT}", output.records),
+        ("out", "of these, tombstones", f"topic {steps.OUTPUT}", output.tombstones),
+        ("out", "flights without a tail number", f"topic {steps.DEAD_LETTERS}", letters.records),
+    ]
+    yield table(("", "WHAT", "WHERE", "COUNT"), rows)
+
+
+def _times(outcome: Outcome) -> Iterator[str]:
+    rows = [(name, round(seconds, 2)) for name, seconds in outcome.seconds.items()]
+    yield table(("STEP", "SECONDS"), [*rows, ("together", round(sum(outcome.seconds.values()), 2))])
+
+
+def _snapshot(outcome: Outcome) -> Iterator[str]:
+    yield f"Snapshot: {shown(outcome.snapshot.path)}"
+
+
+def _query(outcome: Outcome) -> Iterator[str]:
+    yield "Asked of it with DuckDB:"
+    yield from (f"  {line}" for line in outcome.answer.sql.splitlines())
+    yield ""
+    yield table([name.upper() for name in outcome.answer.columns], outcome.answer.rows)
+
+
+def _next(outcome: Outcome, folder: DemoFolder, command: str) -> Iterator[str]:
+    port = outcome.bootstrap.rpartition(":")[2]
+    yield "Start that broker again, and in another terminal read the compacted topic:"
+    yield f"  {command} kafka --port {port} --data-dir {shown(folder.kafka)}"
+    yield f"  {command} tail {steps.OUTPUT} --worker {shown(folder.worker_file)} --from-beginning --max 5"

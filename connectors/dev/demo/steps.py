@@ -1,0 +1,120 @@
+"""The demo's steps, one after the other, each timed: broker, load, run, read back, query."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from connectors.clock import Clock
+from connectors.dev.demo import load, query, readback
+from connectors.dev.demo.data import FLIGHTS, flights
+from connectors.dev.demo.folder import DemoFolder, shown
+from connectors.dev.demo.readback import TopicCount
+from connectors.dev.embedded_kafka import EmbeddedKafka
+from connectors.errors import EXIT_FAILED, ConnectorError
+from connectors.progress.observer import Observer, observing
+
+CONNECTOR: Final = "flights"
+OUTPUT: Final = "flights.compacted"
+DEAD_LETTERS: Final = "flights.dead"
+_END_S: Final = 60.0
+
+
+class RunFailedError(ConnectorError):
+    """`keyfold run` ended with another code than 0, after telling why; the demo ends with the same.
+
+    A negative `code` is the signal that ended it, as in subprocess.
+    """
+
+    def __init__(self, code: int) -> None:
+        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        super().__init__(f"The demo's connector {how}.", "What it said stands above.")
+        self.code = code if code > 0 else EXIT_FAILED
+
+
+class Outcome(Struct, frozen=True):
+    """What the demo found at its end. `seconds`: how long each step took, in their order."""
+
+    bootstrap: str
+    loaded: int
+    output: TopicCount
+    dead_letters: TopicCount
+    snapshot: query.Snapshot
+    answer: query.Answer
+    seconds: dict[str, float]
+
+
+class Timer:
+    """Takes the time of named steps."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Times the block as `name`."""
+        begin = self._clock.monotonic()
+        yield
+        self.seconds[name] = self._clock.monotonic() - begin
+
+
+def play(folder: DemoFolder, clock: Clock) -> Outcome:
+    """The whole demo in `folder`; the broker has ended when this returns.
+
+    Raises RunFailedError, or what a step of its own fails with.
+    """
+    timer = Timer(clock)
+    folder.make_anew()
+    broker = EmbeddedKafka(folder.kafka)
+    try:
+        with timer.step("start the broker"), observing(clock) as observer:
+            observer.stage(CONNECTOR, "starting the broker")
+            folder.write_files(broker.start().bootstrap)
+        return _with_broker(folder, broker.bootstrap, clock, timer)
+    finally:
+        broker.stop()
+
+
+def _with_broker(folder: DemoFolder, bootstrap: str, clock: Clock, timer: Timer) -> Outcome:
+    with timer.step("load the flights into the topic"), observing(clock) as observer:
+        loaded = _load(bootstrap, observer)
+    with timer.step("keyfold run --once"):
+        _run(folder)
+    with timer.step("read the outputs back"):
+        output, dead_letters = readback.count(bootstrap, OUTPUT), readback.count(bootstrap, DEAD_LETTERS)
+    with timer.step("query the snapshot"):
+        snapshot = query.newest_snapshot(folder.snapshots, CONNECTOR, load.TOPIC)
+        answer = query.carriers(snapshot.path, shown(snapshot.path))
+    return Outcome(bootstrap, loaded, output, dead_letters, snapshot, answer, timer.seconds)
+
+
+def _load(bootstrap: str, observer: Observer) -> int:
+    observer.stage(CONNECTOR, "loading")
+    load.create_topic(bootstrap)
+    return load.load(bootstrap, flights(), lambda n: observer.progress(CONNECTOR, "loading", n, FLIGHTS, "flights"))
+
+
+def run_command(folder: DemoFolder) -> list[str]:
+    """The `--once` run as a process of its own, as anybody would start it."""
+    files = [str(folder.connector_file), "--worker", str(folder.worker_file)]
+    return [sys.executable, "-m", "connectors.cli.main", "run", *files, "--once"]
+
+
+def _run(folder: DemoFolder) -> None:
+    process = subprocess.Popen(run_command(folder), stdout=sys.stderr, cwd=Path.cwd())
+    try:
+        code = process.wait()
+    except BaseException:  # Ctrl-C: the worker was told too, or is told now; it ends by itself
+        process.send_signal(signal.SIGTERM)
+        process.wait(_END_S)
+        raise
+    if code != 0:
+        raise RunFailedError(code)

@@ -1,0 +1,278 @@
+"""A real Kafka broker in one call: for `keyfold kafka`, the demo and the tests.
+
+One KRaft node in a process of its own, on 127.0.0.1 only, that never outlives the Python process which
+started it. Everything it keeps is below one data directory; started there again, it has its data again.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import random
+import socket
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from compactor.catalog import owner
+from compactor.catalog.owner import OwnerLock
+from compactor.storage.local import LocalStorage
+from connectors.dev.embedded_config import HOST, Layout, server_properties, write_files
+from connectors.errors import ConfigError, UnreachableError
+from connectors.jvm.artifacts import ensure_kafka
+from connectors.jvm.cds_archive import sharing
+from connectors.jvm.java import find_java
+
+START_TIMEOUT_S: Final = 60.0
+STOP_TIMEOUT_S: Final = 30.0
+_PORT_ATTEMPTS: Final = 5
+_TAIL_LINES: Final = 20
+# Below the range from which the system takes ports for outgoing connections: a client that retries a port in
+# that range can connect to itself, and the broker could never have the port back after a restart.
+_PORTS: Final = range(20_000, 30_000)
+# Java's quick compiler alone: it starts in two thirds of the time, and a broker on one machine takes records no slower.
+_JAVA_OPTIONS: Final = ("-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true")
+# Ends the broker when the pipe closes, which it does however the Python process ends, SIGKILL included.
+_LIFELINE: Final = 'read -r _; kill -TERM "$1"'
+
+
+class _PortTakenError(Exception):
+    """Another process took a port between choosing and binding it."""
+
+
+class EmbeddedKafka:
+    """Apache Kafka on 127.0.0.1, as a context manager or by start() and stop().
+
+    `port`: None chooses a free one at the first start and keeps it for later ones. `properties`: server
+    properties that win over the defaults; `listeners` in them (SASL_PLAINTEXT://127.0.0.1:PORT) come on top of
+    the plain one. `heap`: the JVM's largest heap, as for -Xmx. `java_options`: further ones for the broker's JVM.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path,
+        port: int | None = None,
+        properties: Mapping[str, str] | None = None,
+        heap: str = "768m",
+        java_options: Sequence[str] = (),
+    ) -> None:
+        self._layout = Layout(data_dir.resolve())
+        self._port = port
+        self._properties = dict(properties or {})
+        self._options = [f"-Xmx{heap}", *java_options]
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lifeline: subprocess.Popen[bytes] | None = None
+        self._log_start = 0
+        self._lock = OwnerLock(LocalStorage(str(self._layout.root)))
+
+    @property
+    def bootstrap(self) -> str:
+        """What clients take as bootstrap.servers: `127.0.0.1:PORT`, known from the first start on."""
+        assert self._port is not None, "the broker was never started"
+        return f"{HOST}:{self._port}"
+
+    @property
+    def pid(self) -> int:
+        """Process id of the running broker."""
+        assert self._process is not None, "the broker is not running"
+        return self._process.pid
+
+    @property
+    def log_file(self) -> Path:
+        """The broker's log."""
+        return self._layout.log_file
+
+    @property
+    def running(self) -> bool:
+        """Whether the broker's process lives."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> Self:
+        """Starts the broker and returns once a client has seen it; formats a new data directory first.
+
+        Raises UnreachableError when the port is in use, or when the broker ends or is not there in time;
+        the message then shows the end of its log. Raises ConfigError when another broker runs in the directory.
+        """
+        assert not self.running, "the broker is running already"
+        for _ in range(_PORT_ATTEMPTS):
+            self._claim()
+            port = self._port or free_port()
+            try:
+                self._start_on(port)
+            except _PortTakenError:
+                continue
+            except BaseException:
+                self._lock.release()
+                raise
+            self._port = port
+            return self
+        self._lock.release()
+        raise UnreachableError(
+            f"Port {port} of {HOST} is in use.", "Give another --port, or none to have a free one chosen."
+        )
+
+    def stop(self) -> None:
+        """Ends the broker cleanly; does nothing where it is not running."""
+        if self._process is not None:
+            self._process.terminate()
+            try:
+                self._process.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+        self._reap()
+
+    def kill(self) -> None:
+        """Ends the broker as a power cut would (SIGKILL); start() brings it back with what it had flushed."""
+        if self._process is not None:
+            self._process.kill()
+        self._reap()
+
+    def require_running(self) -> None:
+        """Raises UnreachableError, with the end of the broker's log, when its process has ended."""
+        if not self.running:
+            raise UnreachableError(
+                f"The broker's process has ended. The last lines of {self.log_file}:\n{self._tail()}\n",
+                "Read its log, mend what it names, and start it again.",
+            )
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _start_on(self, port: int) -> None:
+        if not _is_free(port):
+            raise _PortTakenError
+        write_files(self._layout, server_properties(self._layout, port, free_port(), self._properties))
+        jars = ensure_kafka()
+        if not self._layout.formatted:
+            self._format(jars)
+        try:
+            self._launch(jars)
+            self._await_ready(port, time.monotonic() + START_TIMEOUT_S)
+        except BaseException:  # also Ctrl-C while waiting: no broker may stay behind
+            self.kill()
+            raise
+
+    def _format(self, jars: Path) -> None:
+        arguments = ["kafka.tools.StorageTool", "format", "-t", _new_cluster_id(), "-c", str(self._layout.server_file)]
+        with self.log_file.open("ab") as output:
+            self._log_start = output.tell()
+            done = subprocess.run(
+                self._java(jars, arguments), stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False
+            )
+        if done.returncode != 0:
+            raise UnreachableError(
+                f"The data directory {self._layout.root} could not be formatted:\n{self._tail()}\n",
+                f"See {self.log_file}, or use a new directory.",
+            )
+
+    def _launch(self, jars: Path) -> None:
+        """Starts the JVM in a session of its own: Ctrl-C in a terminal is for Python, which then stops it."""
+        command = self._java(jars, ["kafka.Kafka", str(self._layout.server_file)])
+        with self.log_file.open("ab") as output:
+            self._log_start = output.tell()
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            )
+        self._lifeline = subprocess.Popen(
+            ["sh", "-c", _LIFELINE, "lifeline", str(self._process.pid)],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def _java(self, jars: Path, arguments: list[str]) -> list[str]:
+        log = f"-Dlog4j2.configurationFile={self._layout.log4j_file}"
+        options = [*_JAVA_OPTIONS, *sharing(jars), *self._options, log]
+        return [find_java(), *options, "-cp", f"{jars}/*", *arguments]
+
+    def _await_ready(self, port: int, deadline: float) -> None:
+        while not _accepts(port):
+            self._check_start(deadline)
+            time.sleep(0.05)
+        client = AdminClient({"bootstrap.servers": f"{HOST}:{port}", "log_level": 0})
+        while not _has_broker(client):
+            self._check_start(deadline)
+
+    def _check_start(self, deadline: float) -> None:
+        if not self.running and "Address already in use" in self._log_since_launch():
+            raise _PortTakenError
+        self.require_running()
+        if time.monotonic() > deadline:
+            raise UnreachableError(
+                f"The broker was not ready after {START_TIMEOUT_S:.0f} s. Its log ends with:\n{self._tail()}\n",
+                f"See {self.log_file}.",
+            )
+
+    def _tail(self) -> str:
+        return "\n".join(self._log_since_launch().splitlines()[-_TAIL_LINES:])
+
+    def _log_since_launch(self) -> str:
+        with self.log_file.open("rb") as log:
+            log.seek(self._log_start)
+            return log.read().decode("utf-8", errors="replace")
+
+    def _reap(self) -> None:
+        if self._process is not None:
+            self._process.wait()
+        if self._lifeline is not None:
+            self._lifeline.kill()
+            self._lifeline.communicate()
+        self._lifeline = self._process = None
+        self._lock.release()
+
+    def _claim(self) -> None:
+        """The directory, until the broker has ended: a second one would replace the first one's settings."""
+        storage = LocalStorage(str(self._layout.root))
+        if not self._lock.claim(owner.here()):
+            raise ConfigError(
+                f"A broker runs in {self._layout.root} already: that of process {owner.living(storage)}.",
+                "Stop it, or give another --data-dir.",
+            )
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 that nobody has now, outside the range of outgoing connections."""
+    candidates = random.SystemRandom().sample(_PORTS, 200)
+    return next(port for port in candidates if _is_free(port))
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Java binds: TIME_WAIT does not count
+        try:
+            probe.bind((HOST, port))
+            probe.listen(1)
+        except OSError:
+            return False
+    return True
+
+
+def _accepts(port: int) -> bool:
+    try:
+        socket.create_connection((HOST, port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def _has_broker(client: AdminClient) -> bool:
+    try:
+        return bool(client.list_topics(timeout=1).brokers)
+    except KafkaException:
+        return False
+
+
+def _new_cluster_id() -> str:
+    """16 random bytes as Kafka writes an Uuid; never with a leading dash, which StorageTool takes for an option."""
+    return base64.urlsafe_b64encode(b"\x4d" + os.urandom(15)).rstrip(b"=").decode()

@@ -1,0 +1,1 @@
+"""Starts Java quickly: finding it, its artifacts, class data sharing."""

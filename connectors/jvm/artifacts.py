@@ -1,0 +1,155 @@
+"""The embedded broker's JAR files: fetched once from Maven into the user's cache, checked before each use.
+
+`kafka-<version>.sha256` beside this file pins every file, so a directory is complete and genuine or not used.
+The Ivy inside PySpark's own JARs does the fetching: nothing has to be installed for it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from connectors.errors import UnreachableError
+from connectors.jvm.java import find_java
+
+KAFKA_VERSION: Final = "4.3.1"
+SETTINGS_VARIABLE: Final = "KEYFOLD_IVY_SETTINGS"
+_PINS: Final = Path(__file__).with_name(f"kafka-{KAFKA_VERSION}.sha256")
+_TAIL_LINES: Final = 15
+
+# Kafka brings slf4j 1.7 and log4j 2, but no bridge between them: without it the broker has no log.
+_IVY_MODULE: Final = f"""<ivy-module version="2.0">
+  <info organisation="keyfold" module="embedded-kafka"/>
+  <configurations><conf name="default"/></configurations>
+  <dependencies>
+    <dependency org="org.apache.kafka" name="kafka_2.13" rev="{KAFKA_VERSION}" conf="default->default"/>
+    <dependency org="org.apache.logging.log4j" name="log4j-slf4j-impl" rev="2.25.4" conf="default->default"/>
+  </dependencies>
+</ivy-module>
+"""
+
+
+def default_cache() -> Path:
+    """`$XDG_CACHE_HOME/keyfold`, else `~/.cache/keyfold` (XDG Base Directory Specification)."""
+    root = os.environ.get("XDG_CACHE_HOME")
+    return Path(root or Path.home() / ".cache") / "keyfold"
+
+
+def pinned_files() -> dict[str, str]:
+    """File name → SHA-256 (hex) of every JAR that makes a complete broker."""
+    pairs = (line.split() for line in _PINS.read_text(encoding="utf-8").splitlines())
+    return {name: digest for digest, name in pairs}
+
+
+def faults(directory: Path) -> list[str]:
+    """What keeps `directory` from being the pinned set: missing, changed or additional files, by name."""
+    pins = pinned_files()
+    present = {path.name for path in directory.iterdir()} if directory.is_dir() else set()
+    changed = sorted(name for name in pins.keys() & present if _sha256(directory / name) != pins[name])
+    return sorted(pins.keys() ^ present) + changed
+
+
+def ensure_kafka(cache: Path | None = None) -> Path:
+    """The directory with the broker's JARs, fetched now if it is not complete already.
+
+    Safe beside other processes: one fetches, the others wait for it. Says on stderr what it is doing when
+    it has to fetch. Raises UnreachableError when Maven's repository cannot be reached or gives other files.
+    """
+    root = cache or default_cache()
+    target = root / f"kafka-{KAFKA_VERSION}"
+    if faults(target):
+        with _lock(root):
+            if faults(target):  # another process may have fetched it while this one waited
+                _fetch_into(target)
+    return target
+
+
+@contextmanager
+def _lock(root: Path) -> Iterator[None]:
+    root.mkdir(parents=True, exist_ok=True)
+    with (root / f"kafka-{KAFKA_VERSION}.lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def _fetch_into(target: Path) -> None:
+    _say(f"fetching Apache Kafka {KAFKA_VERSION} once into {target} ({len(pinned_files())} files, 44 MB)")
+    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=target.parent) as scratch:
+        fetched = Path(scratch, "jars")
+        retrieve(_IVY_MODULE, Path(scratch), fetched)
+        wrong = faults(fetched)
+        if wrong:
+            raise UnreachableError(
+                f"Apache Kafka {KAFKA_VERSION} came incomplete or changed: {', '.join(wrong[:5])}.",
+                "Check the Maven repository (or mirror) that this machine reaches, and try again.",
+            )
+        shutil.rmtree(target, ignore_errors=True)
+        fetched.rename(target)
+    _say(f"Apache Kafka {KAFKA_VERSION} is ready")
+
+
+def retrieve(dependencies: str, scratch: Path, fetched: Path) -> None:
+    """Fetches what an Ivy module file `dependencies` asks for into `fetched`, with everything else below `scratch`.
+
+    Nothing of the user's is read or left behind. Raises UnreachableError.
+    """
+    module = scratch / "ivy.xml"
+    module.write_text(dependencies, encoding="utf-8")
+    pattern = f"{fetched}/[artifact]-[revision](-[classifier]).[ext]"
+    where = [f"-Divy.default.ivy.user.dir={scratch / 'home'}", "-jar", str(_ivy_jar()), *_settings()]
+    what = ["-ivy", str(module), "-cache", str(scratch / "cache"), "-retrieve", pattern, "-confs", "default"]
+    ivy = subprocess.Popen([find_java(), *where, *what], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    output = _follow(ivy)
+    if ivy.wait() != 0:
+        tail = "\n".join(output[-_TAIL_LINES:])
+        raise UnreachableError(
+            f"Apache Kafka {KAFKA_VERSION} could not be fetched from Maven:\n{tail}\n",
+            f"Check that Maven Central can be reached, or name an Ivy settings file in {SETTINGS_VARIABLE}.",
+        )
+
+
+def _follow(ivy: subprocess.Popen[str]) -> list[str]:
+    """Reads Ivy's output to its end, with a counter on a terminal; returns the lines."""
+    lines: list[str] = []
+    assert ivy.stdout is not None
+    with ivy.stdout as output:
+        for line in output:
+            lines.append(line.rstrip())
+            if sys.stderr.isatty() and "[SUCCESSFUL" in line:
+                done = sum("[SUCCESSFUL" in old for old in lines)
+                print(f"  {done}/{len(pinned_files())} files", end="\r", file=sys.stderr, flush=True)
+    return lines
+
+
+def _settings() -> list[str]:
+    path = os.environ.get(SETTINGS_VARIABLE)
+    return ["-settings", path] if path else []
+
+
+def _ivy_jar() -> Path:
+    spec = find_spec("pyspark")
+    places = list(spec.submodule_search_locations or []) if spec else []
+    return next(jar for place in places for jar in Path(place, "jars").glob("ivy-*.jar"))
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":  # `make setup` fetches the broker with it
+    ensure_kafka()

@@ -1,0 +1,69 @@
+"""A Spark home that has no Python in it: links to everything else of the PySpark that is installed.
+
+Spark's JVM puts `$SPARK_HOME/python/lib/*.zip` first on the path of every Python process that it starts, and what is
+imported from a zip is compiled anew each time: a second of processor time where the installed package takes a
+quarter, for each of the five processes that a worker begins with. Without those files they import the package.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from connectors.jvm.artifacts import default_cache
+
+JARS: Final = "jars"
+"""The home's folder with Spark's JARs, on which its class path stands."""
+
+_NOT_LINKED: Final = {"python", "work"}
+"""The zipped Python; and where a local cluster writes, which is no part of what was installed."""
+
+_FRESH: Final = ".fresh-"
+
+
+def ensure_home(package: Path | None = None, cache: Path | None = None) -> Path | None:
+    """The home for `package`, PySpark's folder, made or mended now; None where that cannot be done.
+
+    Safe beside other processes: all want the same links, and each is put in its place whole.
+    """
+    source = package or installed()
+    if source is None or not (source / "bin" / "spark-submit").is_file():
+        return None
+    home = (cache or default_cache()) / f"spark-{version('pyspark')}-{_digest(source)}"
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        _mend(home, {entry.name: entry for entry in source.iterdir() if entry.name not in _NOT_LINKED})
+    except OSError:
+        return None
+    return home
+
+
+def installed() -> Path | None:
+    """The folder of the installed PySpark."""
+    spec = find_spec("pyspark")
+    return Path(spec.origin).parent if spec is not None and spec.origin is not None else None
+
+
+def _mend(home: Path, wanted: dict[str, Path]) -> None:
+    found = {entry.name: entry.readlink() for entry in home.iterdir() if entry.is_symlink()}
+    for name in found.keys() - wanted.keys():
+        if not name.startswith(_FRESH):  # another process may be about to put it in its place
+            (home / name).unlink(missing_ok=True)
+    for name, target in wanted.items():
+        if found.get(name) != target:
+            _link(home / name, target)
+
+
+def _link(link: Path, target: Path) -> None:
+    fresh = link.with_name(f"{_FRESH}{secrets.token_hex(8)}")
+    fresh.symlink_to(target)
+    fresh.replace(link)
+
+
+def _digest(place: Path) -> str:
+    return hashlib.sha256(os.fsencode(place)).hexdigest()[:12]

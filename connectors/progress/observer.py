@@ -1,0 +1,210 @@
+"""How a person sees long work: a live display on a terminal, plain log lines elsewhere.
+
+Pipelines of several connectors report from their own threads; each call returns at once. Counts appear as one
+log line a minute per connector on either, and the last ones at the end, so that a log file has them too.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, Protocol
+
+import structlog
+
+from connectors.clock import Clock
+from connectors.progress.terminal import is_terminal
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, Task
+
+LINES_AFTER_S: Final = (5.0, 10.0, 20.0, 40.0, 60.0)
+"""The pauses between the lines of one stage; the last of them from then on."""
+COUNTS_EVERY_S: Final = 60.0
+
+log = structlog.get_logger(__name__)
+
+
+class Observer(Protocol):
+    """What a pipeline tells of its work."""
+
+    def stage(self, connector: str, name: str) -> None:
+        """`connector` begins something else, `reading` or `publishing`."""
+        ...
+
+    def progress(self, connector: str, stage: str, done: int, total: int | None, unit: str) -> None:
+        """`done` of `total` (None: unknown) `unit`s (records, bytes, offsets) of `stage` are done."""
+        ...
+
+    def counts(self, connector: str, counters: Mapping[str, int]) -> None:
+        """What has been counted since the connector started."""
+        ...
+
+
+class NullObserver:
+    """Shows nothing."""
+
+    def stage(self, connector: str, name: str) -> None:
+        """Nothing."""
+
+    def progress(self, connector: str, stage: str, done: int, total: int | None, unit: str) -> None:
+        """Nothing."""
+
+    def counts(self, connector: str, counters: Mapping[str, int]) -> None:
+        """Nothing."""
+
+
+class Throttle:
+    """Lets the first of a kind through, and the next ones after these pauses, in seconds, the last of them for ever.
+
+    Safe to call from any thread.
+    """
+
+    def __init__(self, clock: Clock, *pauses: float) -> None:
+        self._clock = clock
+        self._pauses = pauses
+        self._next: dict[Hashable, tuple[float, int]] = {}
+        self._lock = threading.Lock()
+
+    def ready(self, kind: Hashable) -> bool:
+        """Whether it is time again for `kind`; if so, its next pause begins."""
+        now = self._clock.monotonic()
+        with self._lock:
+            due, count = self._next.get(kind, (now, 0))
+            if now < due:
+                return False
+            self._next[kind] = now + self._pauses[min(count, len(self._pauses) - 1)], count + 1
+            return True
+
+    def begin(self, kind: Hashable) -> None:
+        """The next of `kind` is a first one."""
+        with self._lock:
+            self._next.pop(kind, None)
+
+
+class Counts:
+    """The log line with what a connector has counted: once a minute, and at the end what was not logged yet."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._times = Throttle(clock, COUNTS_EVERY_S)
+        self._waiting: dict[str, Mapping[str, int]] = {}
+        self._logged: dict[str, Mapping[str, int]] = {}
+
+    def take(self, connector: str, counters: Mapping[str, int]) -> None:
+        """Logs `counters`, or keeps them; as long as nothing was counted there is nothing to say."""
+        if not any(counters.values()):
+            return
+        self._waiting[connector] = dict(counters)
+        if self._times.ready(connector):
+            self._log(connector)
+
+    def close(self) -> None:
+        """Logs what was kept, where it is not what was logged last."""
+        for connector, counters in sorted(self._waiting.items()):
+            if counters != self._logged.get(connector):
+                self._log(connector)
+
+    def _log(self, connector: str) -> None:
+        self._logged[connector] = self._waiting.pop(connector)
+        log.info("counts", connector=connector, **self._logged[connector])
+
+
+class LineObserver:
+    """A log line when a stage begins, rarer and rarer ones while it goes on, one a minute with the counts."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._lines = Throttle(clock, *LINES_AFTER_S)
+        self._counts = Counts(clock)
+        self._stages: dict[str, str] = {}
+        self._shown: dict[str, tuple[str, int]] = {}
+
+    def stage(self, connector: str, name: str) -> None:
+        """Logs `name`, unless it is what the connector was at already."""
+        if self._stages.get(connector) != name:
+            self._stages[connector] = name
+            self._lines.begin((connector, name))
+            log.debug("stage", connector=connector, stage=name)
+
+    def progress(self, connector: str, stage: str, done: int, total: int | None, unit: str) -> None:
+        """Logs how far `stage` is: soon, then once a minute, and only when it has got further."""
+        if not done and not total:
+            return
+        if self._shown.get(connector) != (stage, done) and self._lines.ready((connector, stage)):
+            self._shown[connector] = (stage, done)
+            shown = {"percent": 100 * done // total} if total else {}
+            log.info("progress", connector=connector, stage=stage, done=done, total=total, unit=unit, **shown)
+
+    def counts(self, connector: str, counters: Mapping[str, int]) -> None:
+        """Logs the counts once a minute."""
+        self._counts.take(connector, counters)
+
+    def close(self) -> None:
+        """Logs the last counts."""
+        self._counts.close()
+
+
+class LiveObserver:
+    """One line per connector on a terminal: stage, bar, amount and time; log lines pass above it."""
+
+    def __init__(self, clock: Clock, display: Progress) -> None:
+        self._display = display
+        self._counts = Counts(clock)
+        self._tasks: dict[str, Task] = {}
+        self._lock = threading.Lock()
+
+    def stage(self, connector: str, name: str) -> None:
+        """Shows `name` with an empty bar."""
+        self._show(connector, name, 0, None, "")
+
+    def progress(self, connector: str, stage: str, done: int, total: int | None, unit: str) -> None:
+        """Moves the bar; as long as nothing is done it only shows that there is life."""
+        self._show(connector, stage, done, total if done else None, amount(done, total, unit))
+
+    def counts(self, connector: str, counters: Mapping[str, int]) -> None:
+        """Logs the counts once a minute."""
+        self._counts.take(connector, counters)
+
+    def close(self) -> None:
+        """Logs the last counts."""
+        self._counts.close()
+
+    def _show(self, connector: str, stage: str, done: int, total: int | None, text: str) -> None:
+        with self._lock:
+            task = self._tasks.get(connector) or self._add(connector)
+            if task.fields["stage"] != stage:
+                self._display.reset(task.id)
+            task.total = total  # Rich takes a total of None as `the same as before`
+            self._display.update(task.id, completed=done, stage=stage, amount=text)
+
+    def _add(self, connector: str) -> Task:
+        number = self._display.add_task(connector, total=None, stage="", amount="")
+        self._tasks[connector] = next(task for task in self._display.tasks if task.id == number)
+        return self._tasks[connector]
+
+
+def amount(done: int, total: int | None, unit: str) -> str:
+    """`1,200 of 336,776 records`, or without a total `1,200 records`."""
+    return f"{done:,} of {total:,} {unit}" if total is not None else f"{done:,} {unit}"
+
+
+@contextmanager
+def observing(clock: Clock) -> Iterator[Observer]:
+    """The observer that fits stderr; a live display ends with the block."""
+    with _observer(clock) as observer:
+        try:
+            yield observer
+        finally:
+            observer.close()
+
+
+@contextmanager
+def _observer(clock: Clock) -> Iterator[LineObserver | LiveObserver]:
+    if not is_terminal(sys.stderr):
+        yield LineObserver(clock)
+        return
+    from connectors.progress.live import live_display
+
+    with live_display() as display:
+        yield LiveObserver(clock, display)

@@ -1,0 +1,1 @@
+"""The worker: runs connectors, restarts them, answers commands, stops."""

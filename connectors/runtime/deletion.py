@@ -1,0 +1,268 @@
+"""What `keyfold delete` removes of a connector: found first, shown, then removed in an order that survives a crash.
+
+    1  every older owner is fenced (T1 and T2 of docs/protocol.md), where there is a catalog
+    2  deleting.json says what is being removed: from here on no worker takes the connector over
+    3  the consumer group is removed, which is refused where somebody else is in it
+    4  output topics and snapshots are removed, if they are to go
+    5  the connector's folder is removed, deleting.json last
+
+Wherever it is broken off, the next `keyfold delete` goes on with what deleting.json says. Of a connector whose storage
+is lost only its committed positions tell: which catalog wrote them, and for which output topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from compactor.catalog import commits, owner, requests
+from compactor.catalog.catalog import Catalog
+from compactor.clean.vacuum import CHECKPOINTS
+from compactor.errors import CatalogError, FencedError
+from compactor.model.position import Position
+from compactor.model.record import TopicPartition
+from compactor.model.state import State
+from compactor.runs.paths import RUNS
+from compactor.snapshot import location as shelf
+from compactor.storage.base import FileInfo, MissingFileError, Storage
+from connectors.config.connector import ConnectorConfig
+from connectors.config.topics import select
+from connectors.errors import ConnectorError
+from connectors.kafka.admin import Admin, TopicInfo
+from connectors.runtime import shelved, status
+from connectors.sinks.positions import read_positions
+
+NAME: Final = "deleting.json"
+FOLDERS: Final = (commits.FOLDER, RUNS, CHECKPOINTS, requests.FOLDER)
+_FILES: Final = (status.NAME, shelf.NOTE, owner.NAME)
+
+
+class Output(Struct, frozen=True, order=True):
+    """An output topic by its name and id."""
+
+    topic: str
+    id: str
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """What is removed: the content of deleting.json.
+
+    `catalogs` are the ids of its catalog and of those that its positions were committed for; `outputs` the output
+    topics that hold what it published, `snapshots` paths below snapshot.location; `with_outputs`: whether both go.
+    """
+
+    format: int = 1
+    connector: str
+    catalogs: tuple[str, ...] = ()
+    buckets: int = 0
+    outputs: tuple[Output, ...] = ()
+    snapshots: tuple[str, ...] = ()
+    with_outputs: bool = False
+
+
+class Found(NamedTuple):
+    """A plan, and what else a person has to know before it is carried out.
+
+    `files`: how many files of keyfold's, and how many bytes, are in the connector's folder. `positions`: of how many
+    partitions the group holds one; `strangers`: which other catalogs wrote some of them. `others`: topics with the
+    name of an output that nothing shows to be this connector's. `damage`: why the catalog cannot be read. `begun`:
+    an earlier delete was not finished.
+    """
+
+    plan: Plan
+    files: int
+    bytes: int
+    has_catalog: bool
+    group: bool
+    positions: int
+    strangers: tuple[str, ...]
+    others: tuple[str, ...]
+    damage: str | None
+    begun: bool
+
+    @property
+    def nothing(self) -> bool:
+        """Whether there is nothing of the connector to remove."""
+        outputs = self.plan.with_outputs and (self.plan.outputs or self.plan.snapshots)
+        return not (self.files or self.group or outputs or self.begun)
+
+
+def refuse_begun(storage: Storage, connector: str) -> None:
+    """Raises ConnectorError where `keyfold delete` has begun to remove the connector, and has not finished."""
+    if storage.exists(NAME):
+        raise ConnectorError(
+            f"Connector {connector} is being deleted: {storage.location}/{NAME} is there.",
+            "Finish it with keyfold delete CONNECTOR.json; after that the connector can begin anew.",
+        )
+
+
+def survey(
+    storage: Storage, connector: ConnectorConfig, admin: Admin, location: Storage | None, *, with_outputs: bool
+) -> Found:
+    """What there is of `connector`, whose folder is `storage` and whose snapshots are in `location`; changes nothing.
+
+    Raises UnreachableError, NotAllowedError, StorageError; CatalogError where the folder is another connector's.
+    """
+    begun = _begun(storage)
+    before = begun or Plan(connector=connector.name)
+    state, damage = _state(storage, connector.name)
+    sources = _sources(admin, connector, state)
+    held = _positions(admin, connector, sources)
+    names = {topic: name for topic in sources if (name := _output(connector, state, topic)) is not None}
+    known = {*_published(state), *_written(names, held), *before.outputs}
+    there = admin.describe({*names.values(), *(one.topic for one in known)})
+    ours = {one for one in known if _is_there(one, there)}
+    writers = {position.catalog_id for position in held.values() if position.catalog_id}
+    catalogs = {*writers, *filter(None, (state.catalog_id,)), *before.catalogs}
+    snapshots = {*(one.path for one in state.snapshots), *before.snapshots}
+    plan = Plan(
+        connector=connector.name,
+        catalogs=tuple(sorted(catalogs)),
+        buckets=max(state.buckets, before.buckets),
+        outputs=tuple(sorted(ours)),
+        snapshots=tuple(sorted({*snapshots, *shelved.of_catalogs(location, connector.name, catalogs)})),
+        with_outputs=with_outputs or before.with_outputs,
+    )
+    files = [info for info in _files(storage) if info.path != owner.NAME]
+    return Found(
+        plan=plan,
+        files=len(files),
+        bytes=sum(info.bytes for info in files),
+        has_catalog=bool(state.catalog_id),
+        group=admin.has_group(connector.group_id),
+        positions=len(held),
+        strangers=tuple(sorted(writers - {state.catalog_id, *before.catalogs})),
+        others=tuple(sorted(there.keys() - {one.topic for one in ours})),
+        damage=damage,
+        begun=begun is not None,
+    )
+
+
+def fence(storage: Storage, connector: str, by: str, now_ms: int) -> Catalog | None:
+    """T1 of step 1: takes the catalog over for `by`, so that its owner until now commits nothing more.
+
+    None where there is none, or it cannot be read. Raises FencedError, StorageError.
+    """
+    try:
+        catalog = Catalog.open(storage, connector)
+        if not catalog.version:
+            return None
+        catalog.take_over(by, now_ms)
+    except FencedError:
+        raise
+    except CatalogError:
+        return None
+    return catalog
+
+
+def begin(storage: Storage, plan: Plan, catalog: Catalog | None) -> None:
+    """Step 2. Raises FencedError, with deleting.json taken back, where a worker has taken over meanwhile.
+
+    A worker that takes over looks for deleting.json after its T1: either it finds the file, or we find its epoch.
+    """
+    written = storage.exists(NAME)
+    storage.write(NAME, msgspec.json.format(msgspec.json.encode(plan), indent=2))
+    try:
+        if catalog is not None:
+            catalog.refresh()
+        elif _state(storage, plan.connector)[0].epoch:
+            raise FencedError(f"Connector {plan.connector}: a worker has begun it anew.", "Stop that worker first.")
+    except FencedError:
+        if not written:
+            storage.delete(NAME)
+        raise
+
+
+def carry_out(storage: Storage, plan: Plan, group: str, admin: Admin, location: Storage | None) -> None:
+    """Steps 3 to 5; what is gone already is fine. `location` is where snapshots are kept.
+
+    Raises UnreachableError, NotAllowedError, ConnectorError, StorageError: then the next delete goes on.
+    """
+    admin.delete_group(group)
+    if plan.with_outputs:
+        there = admin.describe([one.topic for one in plan.outputs])
+        admin.delete_topics([one.topic for one in plan.outputs if _is_there(one, there)])
+        if location is not None:
+            shelved.remove(location, plan.connector, plan.snapshots, plan.catalogs)
+    for folder in FOLDERS:
+        storage.delete_folder(folder)
+    for name in _FILES:
+        if name != owner.NAME:  # it is held
+            storage.delete(name)
+    storage.delete(NAME)
+    if {info.path for info in storage.walk("")} <= {owner.NAME}:  # what keyfold did not make stays
+        storage.delete_folder("")
+
+
+def _begun(storage: Storage) -> Plan | None:
+    """What an earlier delete was about; a file that cannot be read says no more than that there was one."""
+    try:
+        return msgspec.json.decode(storage.read(NAME), type=Plan)
+    except MissingFileError:
+        return None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return Plan(connector="")
+
+
+def _state(storage: Storage, connector: str) -> tuple[State, str | None]:
+    """The catalog's state, an empty one where there is none, and why it cannot be read.
+
+    Raises CatalogError where it is another connector's.
+    """
+    catalog = Catalog(storage, connector)
+    try:
+        return catalog.refresh(), None
+    except CatalogError as error:
+        if catalog.version and catalog.state.connector != connector:
+            raise
+        return State(), error.message
+
+
+def _files(storage: Storage) -> list[FileInfo]:
+    """What keyfold made in the connector's folder, deleting.json apart; files that were not finished among it."""
+    every = [*storage.walk(""), *storage.unfinished("")]
+    return [info for info in every if info.path in _FILES or info.path.partition("/")[0] in FOLDERS]
+
+
+def _sources(admin: Admin, connector: ConnectorConfig, state: State) -> list[str]:
+    named = connector.topics or select(connector, admin.list_topics())
+    return sorted({*named, *state.topics})
+
+
+def _positions(admin: Admin, connector: ConnectorConfig, topics: Iterable[str]) -> dict[TopicPartition, Position]:
+    """What the group holds of the source topics that exist: with a topic its positions go."""
+    there = admin.describe(topics)
+    every = [TopicPartition(name, number) for name, info in there.items() for number in range(info.partitions)]
+    found = read_positions(admin, connector.group_id, every)
+    return {tp: position for tp, position in found.items() if position is not None}
+
+
+def _output(connector: ConnectorConfig, state: State, topic: str) -> str | None:
+    known = state.topics.get(topic)
+    return connector.output_topic(topic) if known is None else known.output
+
+
+def _published(state: State) -> Iterator[Output]:
+    """The outputs of which the catalog knows that something was sent.
+
+    One that it only names, or began a fold for (`PlanFold`, before step 7), may be another connector's, which is why
+    this one never got further; what was sent of such a fold has its position.
+    """
+    sent = {log.topic for log in state.logs if log.published > log.start or log.output is not None}
+    for topic in state.topics.values():
+        if topic.topic in sent and topic.output is not None and topic.output_id is not None:
+            yield Output(topic.output, topic.output_id)
+
+
+def _written(names: Mapping[str, str], held: Mapping[TopicPartition, Position]) -> Iterator[Output]:
+    """The outputs that positions were committed for: in one transaction with the records."""
+    for tp, position in held.items():
+        if tp.topic in names and position.output_id is not None:
+            yield Output(names[tp.topic], position.output_id)
+
+
+def _is_there(output: Output, there: Mapping[str, TopicInfo]) -> bool:
+    return output.topic in there and there[output.topic].id == output.id

@@ -1,0 +1,98 @@
+"""Carries out what commands ask of a connector: requests to a live worker, or those of a command that took it over."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from compactor.catalog import requests
+from compactor.catalog.catalog import Catalog
+from compactor.catalog.requests import Answer, Request
+from compactor.errors import KeyfoldError, QuarantinedError, SnapshotError
+from compactor.maintenance import Maintenance
+from compactor.model.record import TopicPartition
+from compactor.model.state import State
+from compactor.storage.base import Storage
+from connectors.clock import Clock
+
+SNAPSHOT: Final = "snapshot"
+CLEAN: Final = "clean"
+RELEASE: Final = "release"
+RESTART: Final = "restart"
+"""What a connector's supervisor answers (`desk.py`), not a life of it."""
+
+_log = structlog.get_logger()
+
+
+class RequestHandler:
+    """Looks for requests in one connector's folder, and carries them out."""
+
+    def __init__(self, storage: Storage, catalog: Catalog, upkeep: Maintenance, clock: Clock) -> None:
+        self._storage = storage
+        self._catalog = catalog
+        self._upkeep = upkeep
+        self._clock = clock
+
+    def answer(self) -> None:
+        """Carries out every request that waits. Raises what ends a connector anyway (StorageError, FencedError)."""
+        for request in requests.pending(self._storage, self._clock.now_ms()):
+            if request.kind == RESTART or not requests.begin(self._storage, request.id):
+                continue
+            _log.info("request", kind=request.kind, id=request.id)
+            try:
+                answer = self._try(request)
+            except Exception as error:
+                # First the answer: who asks again and again must not end every life of this connector.
+                requests.answer(self._storage, request.id, Answer(ok=False, message=str(error)))
+                raise
+            requests.answer(self._storage, request.id, answer)
+
+    def carry_out(self, request: Request) -> dict[str, Any]:
+        """Does what is asked; what came of it, as the asker's side reads it. Raises KeyfoldError."""
+        now_ms = self._clock.now_ms()
+        wanted = asked_for(request, self._catalog.state)
+        match request.kind:
+            case "snapshot":
+                taken = self._upkeep.snapshot(now_ms)
+                self._upkeep.check_whole()
+                return {"snapshots": msgspec.to_builtins(taken)}
+            case "clean":
+                folded = self._upkeep.fold(now_ms, wanted)
+                self._upkeep.check_whole(wanted)
+                return {"logs": msgspec.to_builtins(folded)}
+            case "release":
+                return {"released": self._upkeep.release(now_ms, wanted)}
+        raise AskedWrongError(
+            f"The worker that runs this connector does not know {request.kind!r}.",
+            "Run worker and command from the same version of keyfold.",
+        )
+
+    def _try(self, request: Request) -> Answer:
+        try:
+            return Answer(ok=True, result=self.carry_out(request))
+        except KeyfoldError as error:
+            if error.retriable or isinstance(error, AskedWrongError | QuarantinedError | SnapshotError):
+                return Answer(ok=False, message=error.message, action=error.action)
+            raise
+
+
+class AskedWrongError(KeyfoldError):
+    """What was asked for is not there: the one who asks has to ask for something else."""
+
+
+def asked_for(request: Request, state: State) -> tuple[TopicPartition, ...] | None:
+    """The logs that `request` names; None where it names all. Raises AskedWrongError where there is none of them."""
+    if request.topic is None:
+        return None
+    found = tuple(
+        log.tp for log in state.logs if log.topic == request.topic and request.partition in (None, log.partition)
+    )
+    if found:
+        return found
+    where = f"topic {request.topic}" + ("" if request.partition is None else f", partition {request.partition}")
+    known = ", ".join(sorted(state.topics)) or "none yet"
+    raise AskedWrongError(
+        f"Connector {state.connector} has no {where}.", f"Its topics are: {known}; `keyfold describe` shows all."
+    )

@@ -1,0 +1,279 @@
+"""A worker: many connectors in one process and one SparkSession, each in a thread of its own."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+from types import FrameType
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from compactor.errors import FencedError, KeyfoldError
+from connectors import errors
+from connectors.clock import Clock
+from connectors.config.faults import Fault, FaultyConfigError
+from connectors.config.load import ConnectorFile, clashes, load_connector
+from connectors.config.worker import WorkerConfig
+from connectors.kafka.client_settings import ClientSettings
+from connectors.kafka.probe import reach_all
+from connectors.kafka.reaching import BrokerProbe
+from connectors.progress.observer import Observer
+from connectors.runtime.signals import handled
+from connectors.runtime.supervisor import Supervisor
+from connectors.runtime.takeover import REACH_S
+from connectors.spark import session as sparks
+from connectors.spark.start import SparkStart
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_log = structlog.get_logger()
+
+POLL_SECONDS: Final = 0.5
+LEAVE_SECONDS: Final = 3.0
+STEP_SHARE: Final = 0.6
+"""The part of task.shutdown.graceful.timeout.ms in which a step may still end; the rest is for breaking it off."""
+LEAST_SECONDS: Final = 1.0
+"""Spark has this long at least to close, however long the connectors took."""
+
+
+class Worker:
+    """Runs connectors until all have ended or the process is told to stop.
+
+    `abandoned` names what did not end in its time: the process then has to end without waiting for its threads.
+    """
+
+    def __init__(
+        self,
+        config: WorkerConfig,
+        connectors: Sequence[ConnectorFile],
+        clock: Clock,
+        observer: Observer,
+        spark: SparkStart,
+    ) -> None:
+        self.abandoned: list[str] = []
+        self._config = config
+        self._files = {file.config.name: file for file in connectors}
+        self._clock = clock
+        self._observer = observer
+        self._spark = spark
+        self._stop = threading.Event()
+        self._interrupted = False
+        self._reload = threading.Event()
+        self._supervisors: dict[str, Supervisor] = {}
+        self._gone: KeyfoldError | None = None
+
+    def run(self, *, once: bool) -> int:
+        """Runs until done (`once`), stopped by SIGTERM or SIGINT, or every connector has ended; the exit code.
+
+        It is 1 where Spark's JVM has ended: a service manager then starts the worker again.
+
+        Ctrl-C is how a running worker is ended, and 0; before `once` is done it is 130, as in any other command.
+        SIGHUP restarts the connectors whose files have changed, and those that are FAILED.
+        """
+        wanted = {signal.SIGTERM: self._on_stop, signal.SIGINT: self._on_stop, signal.SIGHUP: self._on_reload}
+        with handled(wanted):
+            for file in self._files.values():
+                self._supervisor(file).hold()
+            try:
+                spark = self._session(once=once)
+                if spark is not None:
+                    self._run(spark, once=once)
+            finally:
+                for supervisor in self._supervisors.values():
+                    supervisor.release()
+        code = outcome([self._gone, *(supervisor.error for supervisor in self._supervisors.values())])
+        return errors.EXIT_INTERRUPTED if code == errors.EXIT_OK and once and self._interrupted else code
+
+    def _run(self, spark: SparkSession, *, once: bool) -> None:
+        try:
+            self._start_all(spark, once=once)
+            self._watch(spark, once=once)
+        finally:
+            until = self._clock.monotonic() + self._graceful_seconds
+            self._stop_all(until)
+            self._close(spark, until)
+
+    @property
+    def _graceful_seconds(self) -> float:
+        return self._config.task_shutdown_graceful_timeout_ms / 1000
+
+    def _session(self, *, once: bool) -> SparkSession | None:
+        """Spark, once it has started; None where there is nothing to do with it any more.
+
+        With `once`, brokers that do not answer end the worker: to be told so nobody waits for Spark.
+        """
+        for name in self._files:
+            self._observer.stage(name, "starting Spark")
+        reaching = self._reaching() if once and self._files else None
+        while True:
+            spark = self._started()
+            if spark is not None and (reaching is None or reaching.found):
+                return spark
+            if self._stop.is_set() or (reaching is not None and self._nobody_answers(reaching)):
+                break
+            if spark is not None:  # only the brokers are waited for
+                self._clock.wait(POLL_SECONDS, self._stop)
+        self._spark.leave(LEAVE_SECONDS)
+        self.abandoned.append("Spark's start")
+        return None
+
+    def _started(self) -> SparkSession | None:
+        """Spark, if it is there within a moment. A stop that reaches its JVM first is no failure to start."""
+        try:
+            return self._spark.wait(POLL_SECONDS)
+        except Exception:
+            if self._clock.wait(POLL_SECONDS, self._stop):
+                return None
+            raise
+
+    def _reaching(self) -> BrokerProbe:
+        """Asks for the brokers of all connectors at once."""
+        asked = {name: ClientSettings.of(self._config, file.config) for name, file in self._files.items()}
+        return BrokerProbe({name: partial(reach_all, name, clients, REACH_S) for name, clients in asked.items()})
+
+    def _nobody_answers(self, reaching: BrokerProbe) -> bool:
+        """Whether that is sure by now: then every connector has FAILED."""
+        silent = reaching.silent()
+        for name, reason in silent.items():
+            self._supervisors[name].fail(reason)
+        return bool(silent)
+
+    def _start_all(self, spark: SparkSession, *, once: bool) -> None:
+        for name in self._files:
+            if not self._stop.is_set():  # told to stop while Spark was starting
+                self._supervisors[name].start(spark, once=once)
+
+    def _supervisor(self, file: ConnectorFile) -> Supervisor:
+        made = Supervisor(self._config, file.config, self._clock, self._observer)
+        self._supervisors[file.config.name] = made
+        return made
+
+    def _watch(self, spark: SparkSession, *, once: bool) -> None:
+        while not self._stop.is_set() and any(one.is_alive() for one in self._supervisors.values()):
+            self._clock.wait(POLL_SECONDS, self._stop)
+            if self._lost(spark):
+                return
+            if self._reload.is_set():
+                self._reload.clear()
+                self._reload_files(spark, once=once)
+
+    def _lost(self, spark: SparkSession) -> bool:
+        """Whether Spark's JVM has ended by itself; a signal to the whole process group ends it as well."""
+        gone = sparks.gone(spark)
+        if gone is None or self._clock.wait(POLL_SECONDS, self._stop):
+            return False
+        self._gone = gone
+        _log.error("Spark is gone", error=str(gone))
+        return True
+
+    def _stop_all(self, until: float) -> None:
+        """Every connector ends by `until`, in monotonic seconds, or is left to itself."""
+        if self._stop.is_set():
+            _log.info("stopping", connectors=sorted(name for name, one in self._supervisors.items() if one.is_alive()))
+        break_at = until - self._graceful_seconds * (1 - STEP_SHARE)
+        for supervisor in self._supervisors.values():
+            supervisor.ask_to_stop(break_at=break_at)
+        for name, supervisor in self._supervisors.items():
+            if not supervisor.join(max(0.0, until - self._clock.monotonic())):
+                self._abandon(f"connector {name}")
+
+    def _close(self, spark: SparkSession, until: float) -> None:
+        """Ends Spark; a JVM that does not end by `until` is killed: nothing in it is needed any more."""
+        closing = threading.Thread(target=_stop_spark, args=(spark,), daemon=True)
+        closing.start()
+        closing.join(max(LEAST_SECONDS, until - self._clock.monotonic()))
+        if closing.is_alive():
+            self._abandon("Spark")
+            sparks.kill(spark)
+
+    def _abandon(self, what: str) -> None:
+        self.abandoned.append(what)
+        _log.warning(
+            "did not end in task.shutdown.graceful.timeout.ms, left as it is: the next start goes on from the catalog",
+            what=what,
+        )
+
+    def _on_stop(self, number: int, _frame: FrameType | None) -> None:
+        self._interrupted |= number == signal.SIGINT
+        self._stop.set()
+
+    def _on_reload(self, _number: int, _frame: FrameType | None) -> None:
+        self._reload.set()
+
+    def _reload_files(self, spark: SparkSession, *, once: bool) -> None:
+        for name, file in list(self._files.items()):
+            others = [one for one in self._files.values() if one.path != file.path]
+            found = _read_again(file, others, self._config)
+            if found is None:
+                continue
+            if found.config == file.config or isinstance(self._supervisors[name].error, FencedError):
+                self._go_on(name, once=once)
+                continue
+            _log.info("connector file changed, restarting the connector", connector=name, file=str(file.path))
+            self._supervisors[name].ask_to_stop(patient=True)
+            while not self._supervisors[name].join(0):
+                if self._clock.wait(POLL_SECONDS, self._stop):  # whoever ends the worker does not wait for a fold
+                    return
+            del self._files[name], self._supervisors[name]
+            self._files[found.config.name] = found
+            self._supervisor(found).start(spark, once=once)
+
+    def _go_on(self, name: str, *, once: bool) -> None:
+        """What a reload does with a connector whose file has not changed, or that another worker has taken over.
+
+        It starts the connector again only where it is FAILED.
+        """
+        supervisor = self._supervisors[name]
+        if supervisor.has_failed() and not once:
+            _log.info("connector file unchanged, FAILED: started again", connector=name)
+            supervisor.restart()
+        elif supervisor.is_alive():
+            _log.info("connector file unchanged: left running", connector=name)
+        else:
+            _log.info("connector ended: left as it is", connector=name, error=str(supervisor.error))
+
+
+def _stop_spark(spark: SparkSession) -> None:
+    with suppress(Exception):  # a signal to the whole process group has ended the JVM already
+        spark.stop()
+
+
+def _read_again(file: ConnectorFile, others: Sequence[ConnectorFile], worker: WorkerConfig) -> ConnectorFile | None:
+    """The file as it is now, where that is a valid one, beside what `others` say and are until now."""
+    try:
+        found = load_connector(file.path, worker)
+        if found.config != file.config:
+            _refuse_clashes(found, others)
+        return found
+    except KeyfoldError as error:
+        _log.error("connector file is not valid any more, going on with what was read before", error=str(error))
+        return None
+
+
+def _refuse_clashes(found: ConnectorFile, others: Sequence[ConnectorFile]) -> None:
+    """Raises ConfigError where `found` has the name, or an output topic, of one of `others`.
+
+    Their files count as they are now; names also as they were read, by those that still run.
+    """
+    name = found.config.name
+    until_now = (one.path for one in others if one.config.name == name)
+    faults = clashes(found.config, [one.path for one in others]) or [
+        Fault("name", f'"{name}" is that of {path} until now; start the worker again.') for path in until_now
+    ]
+    if faults:
+        raise FaultyConfigError(str(found.path), faults)
+
+
+def outcome(found: Iterable[BaseException | None]) -> int:
+    """The worker's exit code: 0 where nothing failed, 5 where anything was fenced, the one that all share, or 1."""
+    codes = {errors.exit_code(error) for error in found if error is not None}
+    if not codes:
+        return errors.EXIT_OK
+    if errors.EXIT_FENCED in codes:
+        return errors.EXIT_FENCED
+    return codes.pop() if len(codes) == 1 else errors.EXIT_FAILED

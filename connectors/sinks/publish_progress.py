@@ -1,0 +1,109 @@
+"""How far one plan has come: the position that each partition holds, and what was sent for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compactor.model.position import Position
+from compactor.model.publish_plan import PublishPlan, PublishResult
+from compactor.model.record import TopicPartition
+from connectors.sinks.batching import Piece
+
+
+class Tally(Struct, frozen=True):
+    """What one transaction carried for one partition; bytes by `record.measure`."""
+
+    records: int = 0
+    bytes: int = 0
+    dead_letters: int = 0
+    refused: int = 0
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(
+            self.records + other.records,
+            self.bytes + other.bytes,
+            self.dead_letters + other.dead_letters,
+            self.refused + other.refused,
+        )
+
+
+NOTHING: Final = Tally()
+
+
+class PublishProgress:
+    """Changes only when a transaction is committed."""
+
+    def __init__(self, plan: PublishPlan, output_ids: Mapping[str, str]) -> None:
+        self._catalog_id = plan.catalog_id
+        self._targets = {target.tp: target for target in plan.targets}
+        self._output_ids = output_ids
+        self.expected: dict[TopicPartition, int | None] = {tp: one.found for tp, one in self._targets.items()}
+        self._sent = {
+            tp: PublishResult(
+                topic=tp.topic,
+                partition=tp.partition,
+                end=one.start,
+                output_offset=one.output_offset,
+                records=0,
+                bytes=0,
+                dead_letters=0,
+                refused=0,
+                transactions=0,
+            )
+            for tp, one in self._targets.items()
+        }
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        """Every partition of the plan."""
+        return list(self._targets)
+
+    def output(self, tp: TopicPartition) -> str | None:
+        """The output topic of `tp`."""
+        return self._targets[tp].output
+
+    def sent(self) -> tuple[PublishResult, ...]:
+        """What has been committed for every partition of the plan."""
+        return tuple(self._sent.values())
+
+    def positions(self, sent: Iterable[Piece], marks: Mapping[TopicPartition, int]) -> dict[TopicPartition, Position]:
+        """The positions that a transaction with the pieces `sent` has to commit.
+
+        `marks`: the high watermark of the output partition of each partition that has records in it.
+        """
+        newest = {piece.tp: piece for piece in sent}
+        return {tp: self._position(tp, piece, marks.get(tp)) for tp, piece in newest.items()}
+
+    def _position(self, tp: TopicPartition, piece: Piece, mark: int | None) -> Position:
+        target = self._targets[tp]
+        offset = target.end if piece.last else piece.next_offset
+        return Position(
+            offset=offset,
+            catalog_id=self._catalog_id,
+            output_id=None if target.output is None else self._output_ids[target.output],
+            output_offset=self._sent[tp].output_offset if mark is None else mark,
+            fold_end=target.end if offset < target.end else None,
+        )
+
+    def commit(self, positions: Mapping[TopicPartition, Position], tallies: Mapping[TopicPartition, Tally]) -> None:
+        """Takes down a committed transaction."""
+        for tp, position in positions.items():
+            self.expected[tp] = position.offset
+            self._sent[tp] = _added(self._sent[tp], position, tallies.get(tp, NOTHING))
+
+
+def _added(sent: PublishResult, position: Position, tally: Tally) -> PublishResult:
+    return replace(
+        sent,
+        end=position.offset,
+        output_offset=position.output_offset,
+        records=sent.records + tally.records,
+        bytes=sent.bytes + tally.bytes,
+        dead_letters=sent.dead_letters + tally.dead_letters,
+        refused=sent.refused + tally.refused,
+        transactions=sent.transactions + 1,
+    )

@@ -1,0 +1,178 @@
+"""librdkafka's messages as Arrow: the one place that touches records one at a time in Python.
+
+Each field is asked for by `map` over the method itself, so that no bytecode runs for a record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, chain
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from confluent_kafka import Message
+from numpy.typing import NDArray
+
+from compactor.errors import DEFECT, IngestError
+from compactor.model.record import HEADERS, RANGE, SOURCE, TopicPartition, sizes
+from connectors.kafka import headers
+from connectors.source import source_errors as outcome
+from connectors.source.plan import Range
+
+Longs = NDArray[np.int64]
+READ: Final = SOURCE.remove(SOURCE.get_field_index("range"))
+
+
+class Slots:
+    """The partitions of one bundle by number, so that what concerns a partition is an array lookup."""
+
+    def __init__(self, partitions: Sequence[TopicPartition]) -> None:
+        self._index = {tuple(key): number for number, key in enumerate(partitions)}
+        self._names = {key.topic for key in partitions}
+        self._slot_of = _by_number(partitions) if len(self._names) == 1 else None
+        self._topics = pa.array([key.topic for key in partitions], pa.string())
+        self._partitions = pa.array([key.partition for key in partitions], pa.int32())
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def of(self, messages: Sequence[Message]) -> Longs:
+        """The slot of each message; IngestError for one of a partition that is none of ours.
+
+        A kept consumer could have it from an older assignment, and nothing else would say where it belongs.
+        """
+        if self._slot_of is None:
+            return self._of_topics(messages)
+        numbers = np.fromiter(map(Message.partition, messages), np.int64, len(messages))
+        slots = self._slot_of[np.minimum(numbers, len(self._slot_of) - 1)]
+        ours = set(map(Message.topic, messages)) <= self._names
+        if not ours or (slots < 0).any():
+            raise self._strange(messages)
+        return slots
+
+    def _of_topics(self, messages: Sequence[Message]) -> Longs:
+        places = zip(map(Message.topic, messages), map(Message.partition, messages), strict=True)
+        try:
+            return np.fromiter(map(self._index.__getitem__, places), np.int64, len(messages))
+        except KeyError:
+            raise self._strange(messages) from None
+
+    def _strange(self, messages: Sequence[Message]) -> IngestError:
+        one = next(one for one in messages if (one.topic(), one.partition()) not in self._index)
+        where = f"{one.topic()}-{one.partition()}"
+        return IngestError(f"{where}: a record at offset {one.offset()} was not asked for.", DEFECT)
+
+    def columns(self, slots: Longs) -> tuple[pa.Array, pa.Array]:
+        """The columns topic and partition."""
+        taken = pa.array(slots)
+        return self._topics.take(taken), self._partitions.take(taken)
+
+
+def _by_number(partitions: Sequence[TopicPartition]) -> Longs:
+    """The slot of each partition of one topic, by the partition's number; -1 where it has none, as behind the last."""
+    found = np.full(2 + max(key.partition for key in partitions), -1, np.int64)
+    found[[key.partition for key in partitions]] = np.arange(len(partitions))
+    return found
+
+
+def faulty(messages: Sequence[Message]) -> list[int]:
+    """Which of `messages` are errors in place of records: by identity, as an error takes no comparison with None."""
+    if not any(map(Message.error, messages)):
+        return []
+    return [number for number, error in enumerate(map(Message.error, messages)) if error is not None]
+
+
+def within(messages: list[Message], slots: Longs, lows: Longs, highs: Longs) -> tuple[list[Message], Longs, Longs]:
+    """The messages whose offset lies in [low, high) of their slot, with their slots and offsets.
+
+    A poll may bring records behind a range's end, and a reassigned partition old ones.
+    """
+    offsets = np.fromiter(map(Message.offset, messages), np.int64, len(messages))
+    keep = (offsets >= lows[slots]) & (offsets < highs[slots])
+    if keep.all():
+        return messages, slots, offsets
+    kept = [messages[number] for number in np.flatnonzero(keep)]
+    return kept, slots[keep], offsets[keep]
+
+
+def to_arrow(messages: Sequence[Message], slots: Longs, offsets: Longs, where: Slots) -> pa.RecordBatch:
+    """Messages as a batch of `RECORDS` and `rejected`, in their order.
+
+    Headers with a name that is not UTF-8 are left out, and the record is rejected for it.
+    """
+    topics, partitions = where.columns(slots)
+    # One pass, and each pair is taken apart at once: no list of thousands of tuples.
+    pairs = np.fromiter(chain.from_iterable(map(Message.timestamp, messages)), np.int64, 2 * len(messages))
+    kinds, stamps = pairs[::2], pairs[1::2]
+    # librdkafka counts 0 not available, 1 CreateTime, 2 LogAppendTime: each one more than Kafka's own id.
+    found, odd = headers.of_all(messages)
+    columns = [
+        *(topics, partitions, pa.array(offsets), pa.array(stamps), pa.array(kinds - 1, pa.int32())),
+        pa.array(list(map(Message.key, messages)), pa.binary()),
+        pa.array(list(map(Message.value, messages)), pa.binary()),
+        _headers(found),
+        _rejected(len(messages), odd),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=READ)
+
+
+def _rejected(size: int, odd: Mapping[int, str]) -> pa.Array:
+    return pa.array([odd.get(number) for number in range(size)], pa.string()) if odd else pa.nulls(size, pa.string())
+
+
+def _headers(found: Sequence[Any]) -> pa.Array:
+    """Headers in their order, duplicates and null values kept; an empty list where a record has none."""
+    if not any(found):
+        return pa.ListArray.from_arrays(pa.array(np.zeros(len(found) + 1, np.int32)), _pairs([]), type=HEADERS)
+    each = [one or () for one in found]
+    ends = accumulate(map(len, each), initial=0)
+    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), _pairs(list(chain(*each))), type=HEADERS)
+
+
+def _pairs(pairs: Sequence[tuple[str, bytes | None]]) -> pa.StructArray:
+    keys = pa.array([key for key, _ in pairs], pa.string())
+    values = pa.array([value for _, value in pairs], pa.binary())
+    return pa.StructArray.from_arrays([keys, values], fields=list(HEADERS.value_type))
+
+
+def bounded(batch: pa.RecordBatch, limit: int) -> Iterator[pa.RecordBatch]:
+    """`batch` in slices of at most `limit` bytes of key, value and headers; a larger record goes alone."""
+    if batch.nbytes <= limit:
+        yield batch
+        return
+    ends = np.cumsum(sizes(batch))
+    first = 0
+    while first < len(ends):
+        before = int(ends[first - 1]) if first else 0
+        last = max(first + 1, int(np.searchsorted(ends, before + limit, side="right")))
+        yield batch.slice(first, last - first)
+        first = last
+
+
+def whole(batch: pa.RecordBatch, connector: str) -> pa.RecordBatch:
+    """The batch as `RECORDS`. Raises RejectedRecordError for the first record that could not be read whole."""
+    for row, why in enumerate(batch["rejected"].to_pylist() if batch["rejected"].null_count < len(batch) else ()):
+        if why is not None:
+            place = TopicPartition(batch["topic"][row].as_py(), batch["partition"][row].as_py())
+            raise outcome.undecodable(connector, place, batch["offset"][row].as_py(), why)
+    return batch.drop_columns(["rejected"])
+
+
+def with_range(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Records as `to_arrow` gives them with a null `range` column."""
+    return pa.RecordBatch.from_arrays([*batch.columns, pa.nulls(len(batch), RANGE)], schema=SOURCE)
+
+
+def statements(read: Iterable[tuple[Range, int, int]]) -> pa.RecordBatch:
+    """For each range, where reading it began and how many records it held, the row that states that it was read."""
+    rows = [
+        {
+            "topic": found.topic,
+            "partition": found.partition,
+            "offset": found.lo,
+            "range": {"topic_id": found.topic_id, "lo": found.lo, "hi": found.hi, "start": start, "records": records},
+        }
+        for found, start, records in read
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=SOURCE)

@@ -1,0 +1,1 @@
+"""The one Spark session of a worker."""

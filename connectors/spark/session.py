@@ -1,0 +1,168 @@
+"""The worker's one SparkSession: pip's PySpark, no JAR added, Arrow between the JVM and Python."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+from collections.abc import Mapping, MutableMapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from connectors.config.spark_settings import PINNED
+from connectors.errors import SparkGoneError
+from connectors.jvm.cds_archive import sharing
+from connectors.jvm.java import find_java
+from connectors.jvm.spark_home import JARS, ensure_home
+from connectors.jvm.stderr import quietly
+from connectors.spark.handover import Handover
+
+if TYPE_CHECKING:
+    from subprocess import Popen
+
+    from pyspark.sql import SparkSession
+
+_NAME: Final = "keyfold"
+JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_DEFAULT_OPTIONS: Final = "spark.driver.defaultJavaOptions"
+LOGGING: Final = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
+_COMPILING: Final = (
+    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
+    "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
+)
+"""The JVM compiles for speed only what has run ten times as often as it would by itself: docs/decisions/findings.md."""
+_METADATA: Final = "-XX:MetaspaceSize=256m"
+"""A collection of everything, 0.2 s, would begin in the first micro-batch, as Spark's classes pass 21 MB."""
+_COLLECTOR: Final = "-XX:+UseParallelGC"
+"""Needs no threads beside ours; a JVM that is told of two collectors does not start."""
+_COLLECTORS: Final = re.compile(r"-XX:\+Use\w+GC\b")
+_PRIVATE: Final = 0o077
+"""The umask of Spark's processes: Spark itself leaves its folders in /tmp to be read by everybody."""
+_LAUNCHING: Final = "-XX:TieredStopAtLevel=1"
+"""For the JVM that only puts together the command of Spark's: it takes 0.35 s instead of 0.55."""
+_OPTIONS_ELSEWHERE: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
+"""Variables of the environment from which a JVM of Spark's takes options as well."""
+
+DEFAULTS: Final[dict[str, str]] = {
+    "spark.ui.enabled": "false",
+    "spark.driver.memory": "1g",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "8",
+    "spark.sql.streaming.minBatchesToRetain": "2",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    # Spark measures a batch's bytes at each row, over all its nested columns: small batches are 5 to 14 times faster.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
+    # Plans are made with what the catalog knows; to make them anew after each stage takes longer than most batches.
+    "spark.sql.adaptive.enabled": "false",
+    # Above this many files Spark would list them in a job of its own.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
+    "spark.sql.parquet.compression.codec": "zstd",
+    JAVA_OPTIONS: f"{LOGGING} {_COMPILING} {_METADATA} {_COLLECTOR}",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+_NO_SHARING: Final = ("SharedArchiveFile", "ArchiveClassesAtExit", "-Xshare", "-javaagent", "-Xbootclasspath")
+"""Options of the JVM that choose an archive, or with which it would complain of ours."""
+
+
+def session(master: str, overrides: Mapping[str, str]) -> SparkSession:
+    """The running session, or a new one on `master`; `overrides` are the worker file's spark.* keys."""
+    settings = prepare(master, overrides, os.environ)
+    handover = hand_over(master, settings, os.environ)
+    try:
+        return create(master, settings)
+    finally:
+        handover.end()
+
+
+def hand_over(master: str, settings: Mapping[str, str], environment: MutableMapping[str, str]) -> Handover:
+    """What `create` needs to start a JVM with `settings` on `master`; the caller ends it when that is over."""
+    return Handover({"spark.master": master, "spark.app.name": _NAME, **settings}, environment)
+
+
+def create(master: str, settings: Mapping[str, str]) -> SparkSession:
+    """The running session, or a new one on `master` with `settings`, as `prepare` gives them, after `hand_over`.
+
+    What the JVM and its Python processes put into spark.local.dir, records among it, is for this account alone.
+    """
+    from pyspark.core.context import SparkContext
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    before = os.umask(_PRIVATE)
+    try:
+        if SparkContext._gateway is None:
+            with quietly() as stderr:  # without a SparkConf, which would go on the JVM's command line
+                gateway = launch_gateway(popen_kwargs={"stderr": stderr})  # type: ignore[no-untyped-call]  # PySpark's own
+                SparkContext._ensure_initialized(gateway=gateway)
+        builder = SparkSession.builder.master(master).appName(_NAME)
+        for key, value in settings.items():
+            builder = builder.config(key, value)
+        return builder.getOrCreate()
+    finally:
+        os.umask(before)
+
+
+def prepare(master: str, overrides: Mapping[str, str], environment: MutableMapping[str, str]) -> dict[str, str]:
+    """A new session's settings; `environment` gets what Spark's processes take from there.
+
+    The Python of Spark's workers is this process's own: another one would lack keyfold's packages. On this machine
+    Spark listens to nobody from outside, and starts sooner, with a home and a class archive of keyfold's; what the
+    user has chosen himself stays as it is. Raises ConfigError where there is no Java for Spark.
+    """
+    find_java()
+    environment.setdefault("PYSPARK_PYTHON", sys.executable)
+    environment.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    settings = {**DEFAULTS, **overrides, **{key: value for key, (value, _) in PINNED.items()}}
+    elsewhere = [environment.get(name, "") for name in _OPTIONS_ELSEWHERE]
+    if _COLLECTORS.search(" ".join([*elsewhere, settings.get(_DEFAULT_OPTIONS, "")])):
+        settings[JAVA_OPTIONS] = settings[JAVA_OPTIONS].replace(f" {_COLLECTOR}", "")
+    if not (master.startswith(("local[", "local-cluster[")) or master == "local"):
+        return settings
+    environment.setdefault("SPARK_LAUNCHER_OPTS", _LAUNCHING)
+    environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # a host name that does not resolve must not stop it
+    if environment["PYSPARK_PYTHON"] == sys.executable and "spark.pyspark.python" not in settings:
+        made = None if "SPARK_HOME" in environment else ensure_home()
+        environment.update({} if made is None else {"SPARK_HOME": str(made)})
+    return {**settings, JAVA_OPTIONS: _sharing(settings[JAVA_OPTIONS], environment.get("SPARK_HOME"))}
+
+
+def _sharing(options: str, home: str | None) -> str:
+    if home is None or any(word in options for word in _NO_SHARING):
+        return options
+    return " ".join([options, *map(shlex.quote, sharing(Path(home, JARS)))])
+
+
+def cores(spark: SparkSession) -> int:
+    """How many tasks run at once: the default of `tasks.max`."""
+    return max(1, spark.sparkContext.defaultParallelism)
+
+
+def gone(spark: SparkSession) -> SparkGoneError | None:
+    """The error to end with where the JVM that this process started has ended; None while it lives."""
+    process = _process(spark)
+    code = None if process is None else process.poll()
+    if code is None:
+        return None
+    return SparkGoneError(
+        f"Spark's JVM has ended ({_ended(code)}), and with it everything that this worker had under way.",
+        "Start the worker again: it goes on from its catalogs. Where the system has killed the JVM for its memory "
+        "(see its log), lower spark.driver.memory or give the machine more.",
+    )
+
+
+def kill(spark: SparkSession) -> None:
+    """Ends the JVM that this process started, whatever it does."""
+    process = _process(spark)
+    if process is not None:
+        process.kill()
+
+
+def _process(spark: SparkSession) -> Popen[bytes] | None:
+    gateway = getattr(getattr(spark, "sparkContext", None), "_gateway", None)
+    return getattr(gateway, "proc", None)
+
+
+def _ended(code: int) -> str:
+    return f"exit code {code}" if code >= 0 else f"signal {-code}"

@@ -1,0 +1,149 @@
+"""What lies outside the engine, without Kafka, for tests: topics, positions and the changelog (`compactor.ports`).
+
+What Spark's tasks must reach lies in the files of a store, the rest in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compactor.model.actions import AddPartition, AddTopic, AnyAction
+from compactor.model.batch import RangeRead
+from compactor.model.log import PartitionLog
+from compactor.model.position import Position, Tail, Unknown
+from compactor.model.publish_plan import Publisher
+from compactor.model.record import TopicPartition
+from compactor.model.state import State
+from compactor.storage.base import Storage
+from tests.support.memory.journal import Entry, Event, Held, Journal, Output
+from tests.support.memory.publisher import EVERYTHING, Fault, MemoryPublisher
+
+
+class MemoryTopic(Struct, kw_only=True):
+    """A source topic: `ends` has the last stable offset of each partition. `output` None: nothing is published."""
+
+    name: str
+    id: str
+    output: str | None
+    ends: list[int]
+
+    @property
+    def output_id(self) -> str | None:
+        """The id of the output topic, if it has one."""
+        return None if self.output is None else f"id-{self.output}"
+
+
+class MemoryBroker:
+    """An Outside of one connector, whose folder is `connector` (None: nobody else can own it).
+
+    `storage` keeps the output and the positions. `most_records` is the size of a transaction; `fault` is what the next
+    publisher fails at. `source_headers` False: the output does not say where its records come from.
+    """
+
+    def __init__(self, storage: Storage, connector: Storage | None = None, most_records: int = EVERYTHING) -> None:
+        self.topics: dict[str, MemoryTopic] = {}
+        self.starts: dict[TopicPartition, int] = {}
+        self.safe_ms: int | None = None
+        self.source_headers = True
+        self.most_records = most_records
+        self.fault: Fault | None = None
+        self._storage = storage
+        self._connector = connector
+        self._journal = Journal(storage)
+
+    @property
+    def output(self) -> Output:
+        """What a read_committed reader of the output sees now, and what the group holds."""
+        return self._journal.read()
+
+    @property
+    def entries(self) -> Sequence[Entry]:
+        """Everything that happened to the output, in its order."""
+        self._journal.read()
+        return tuple(self._journal.entries)
+
+    def add_topic(self, name: str, partitions: int, *, published: bool = True) -> MemoryTopic:
+        """Makes an empty source topic; its id is `id-<name>`."""
+        output = f"{name}.compacted" if published else None
+        self.topics[name] = MemoryTopic(name=name, id=f"id-{name}", output=output, ends=[0] * partitions)
+        return self.topics[name]
+
+    def fence(self, buckets: Iterable[int]) -> None:
+        """See Outside."""
+        for bucket in buckets:
+            self._journal.open(bucket)
+
+    def overwrite(self, tp: TopicPartition, position: Position | None) -> None:
+        """Does what an operator does who resets an offset, or a broker that forgets it (None)."""
+        held = (Held(*tp, position),)
+        self._journal.append(lambda _: Entry(event=Event.OVERWRITTEN, positions=held))
+
+    def admit(self, state: State, reads: Sequence[RangeRead]) -> tuple[AnyAction, ...]:
+        """See Outside. A partition begins where it was read first, others of its topic at 0."""
+        known = state.by_partition()
+        names = sorted({read.tp.topic for read in reads if read.tp not in known})
+        topics = [self.topics[name] for name in names if name in self.topics]
+        starts = {read.tp: read.lo for read in reversed(reads)}
+        added = [_added(topic) for topic in topics if topic.name not in state.topics]
+        new = [tp for topic in topics for tp in _partitions(topic) if tp not in known]
+        return (*added, *(self._partition(state, number, tp, starts) for number, tp in enumerate(new)))
+
+    def positions(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Position | None]:
+        """See Outside."""
+        held = self.output.positions
+        return {tp: held.get(tp) for tp in partitions}
+
+    def tail(self, state: State, log: PartitionLog) -> Tail:
+        """See Outside."""
+        records = self.output.records.get(log.tp)
+        if not records or state.topics[log.topic].output is None:
+            return None
+        return records[-1].source_offset if self.source_headers else Unknown.UNKNOWN
+
+    def publisher(self, state: State) -> MemoryPublisher:
+        """See Outside; `fault` is used up."""
+        fault, self.fault = self.fault, None
+        ids = {topic.output: topic.output_id for topic in state.topics.values() if topic.output and topic.output_id}
+        return MemoryPublisher(
+            storage=self._storage,
+            connector=self._connector,
+            output_ids=ids,
+            most_records=self.most_records,
+            fault=fault,
+        )
+
+    def local_publisher(self, state: State, broken_off: Callable[[], bool]) -> Publisher:
+        """See Outside. A fault that kills its process would kill the test's: here it only breaks the publish off."""
+        publisher = self.publisher(state)
+        fault = publisher.fault
+        return replace(publisher, fault=replace(fault, dies=False)) if fault else publisher
+
+    def output_starts(self, state: State, topic: str) -> Mapping[int, int]:
+        """See Outside: `starts`, 0 where it says nothing."""
+        return {log.partition: self.starts.get(log.tp, 0) for log in state.logs if log.topic == topic}
+
+    def resume_safe_ms(self, state: State, topic: str) -> int | None:
+        """See Outside: `safe_ms`, where there is an output."""
+        return None if state.topics[topic].output is None else self.safe_ms
+
+    def _partition(
+        self, state: State, number: int, tp: TopicPartition, starts: Mapping[TopicPartition, int]
+    ) -> AddPartition:
+        return AddPartition(
+            topic=tp.topic,
+            partition=tp.partition,
+            bucket=(len(state.logs) + number) % state.buckets,
+            start=starts.get(tp, 0),
+            backlog_end=self.topics[tp.topic].ends[tp.partition],
+        )
+
+
+def _partitions(topic: MemoryTopic) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, number) for number in range(len(topic.ends))]
+
+
+def _added(topic: MemoryTopic) -> AddTopic:
+    return AddTopic(topic=topic.name, topic_id=topic.id, output=topic.output, output_id=topic.output_id)

@@ -1,0 +1,149 @@
+"""The output without Kafka, for tests: a journal of files in a store, which Spark's tasks append to.
+
+One file is one thing that happened, its number its place: a producer was opened, a transaction was committed or
+aborted, a position was overwritten. `Storage.create` gives a number to one only: a transaction takes effect as a whole,
+positions included, and a producer that a newer one of its bucket has shut out finds that one's file before its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compactor.errors import PublishInterruptedError
+from compactor.model.position import Position
+from compactor.model.record import OfPartition, TopicPartition
+from compactor.storage.base import MissingFileError, Storage
+
+
+class OutputRecord(OfPartition, Struct, frozen=True, kw_only=True):
+    """A record in an output partition, or a dead letter: the source's, and its place in the source."""
+
+    topic: str
+    partition: int
+    source_offset: int
+    timestamp: int
+    timestamp_type: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    offset: int = -1
+
+
+def output_record(row: Mapping[str, Any]) -> OutputRecord:
+    """A row of record.RUN as it leaves."""
+    return OutputRecord(
+        topic=row["topic"],
+        partition=row["partition"],
+        source_offset=row["offset"],
+        timestamp=row["timestamp"],
+        timestamp_type=row["timestamp_type"],
+        key=row["key"],
+        value=row["value"],
+        headers=pairs(row["headers"]),
+    )
+
+
+def pairs(headers: Iterable[Mapping[str, Any]] | None) -> tuple[tuple[str, bytes | None], ...]:
+    """Headers as they stand in Arrow, as pairs."""
+    return tuple((header["key"], header["value"]) for header in headers or ())
+
+
+class Held(OfPartition, Struct, frozen=True):
+    """What the group holds for one source partition from here on; None: nothing any more."""
+
+    topic: str
+    partition: int
+    position: Position | None
+
+
+class Event(Enum):
+    """What a file of the journal says."""
+
+    OPENED = "opened"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    OVERWRITTEN = "overwritten"
+
+
+class Entry(Struct, frozen=True, kw_only=True):
+    """One file. An aborted transaction has taken its offsets in the output, as on a broker, and nothing else."""
+
+    event: Event
+    bucket: int = -1
+    records: tuple[OutputRecord, ...] = ()
+    letters: tuple[OutputRecord, ...] = ()
+    positions: tuple[Held, ...] = ()
+
+
+class Output:
+    """What a read_committed reader sees. A partition of the output is named by that of the source.
+
+    `ends` are high watermarks: behind its records a transaction leaves a marker in each partition that it wrote to.
+    """
+
+    def __init__(self) -> None:
+        self.records: dict[TopicPartition, list[OutputRecord]] = {}
+        self.letters: list[OutputRecord] = []
+        self.positions: dict[TopicPartition, Position | None] = {}
+        self.ends: dict[TopicPartition, int] = {}
+
+    def take(self, entry: Entry) -> None:
+        """What is to be seen once `entry` has happened too."""
+        for record in entry.records:
+            end = self.ends.get(record.tp, 0)
+            self.ends[record.tp] = end + 1
+            if entry.event is Event.COMMITTED:
+                self.records.setdefault(record.tp, []).append(replace(record, offset=end))
+        for tp in {record.tp for record in entry.records}:
+            self.ends[tp] += 1
+        self.letters += entry.letters
+        self.positions.update({one.tp: one.position for one in entry.positions})
+
+
+class Journal:
+    """The files of one output, below `storage`; any number of processes append to them."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.entries: list[Entry] = []
+        self.output = Output()
+        self._storage = storage
+
+    def read(self) -> Output:
+        """What has happened up to now."""
+        while True:
+            try:
+                data = self._storage.read(self._path())
+            except MissingFileError:
+                return self.output
+            self.entries.append(msgspec.msgpack.decode(data, type=Entry))
+            self.output.take(self.entries[-1])
+
+    def append(self, decide: Callable[[Output], Entry]) -> int:
+        """Adds what `decide` makes of the newest output, again where another came first; the entry's number.
+
+        What `decide` raises comes out, and nothing was added.
+        """
+        while True:
+            data = msgspec.msgpack.encode(decide(self.read()))
+            number = len(self.entries)
+            if self._storage.create(self._path(), data):
+                self.read()
+                return number
+
+    def open(self, bucket: int) -> int:
+        """A new producer with the transactional id of `bucket`; its number. Every older one is shut out."""
+        return self.append(lambda _: Entry(event=Event.OPENED, bucket=bucket))
+
+    def check(self, bucket: int, opened: int) -> None:
+        """Raises PublishInterruptedError where the producer `opened` is not the newest of its bucket."""
+        if any(one.event is Event.OPENED and one.bucket == bucket for one in self.entries[opened + 1 :]):
+            raise PublishInterruptedError(f"Bucket {bucket}: its producer was shut out.", "It is tried again.")
+
+    def _path(self) -> str:
+        return f"{len(self.entries):020d}"

@@ -1,0 +1,213 @@
+"""A publisher without Kafka, for tests: what Spark's tasks send goes into `tests.support.memory.journal`.
+
+It keeps the steps of docs/protocol.md, and can be told at which of them to fail.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compactor.catalog.catalog import newest_epoch
+from compactor.errors import FencedError, OutcomeUnknownError, PositionMovedError, PublishInterruptedError
+from compactor.model.position import Position
+from compactor.model.publish_plan import PublishPlan, PublishResult, PublishTarget
+from compactor.model.record import TopicPartition
+from compactor.storage.base import Storage
+from tests.support.memory.journal import Entry, Event, Held, Journal, Output, OutputRecord, output_record
+
+EVERYTHING: Final = 1 << 62
+"""More records than any transaction has."""
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+class Step(Enum):
+    """Where a publisher can fail, by the steps of docs/protocol.md."""
+
+    FENCE = "6: its producer is initialised"
+    SENT = "9: the records of a transaction are sent"
+    COMMITTED = "11: a transaction is committed"
+
+
+class Fault(Struct, frozen=True, kw_only=True):
+    """A publish task fails at `step` of its transaction number `transaction`, counted from 1.
+
+    At COMMITTED only the answer is lost. `dies`: its process ends there, without a word.
+    """
+
+    step: Step
+    transaction: int = 1
+    dies: bool = False
+
+    def strike(self, bucket: int) -> None:
+        """Fails."""
+        if self.dies:
+            os._exit(1)
+        if self.step is Step.COMMITTED:
+            raise OutcomeUnknownError(f"Bucket {bucket}: the commit was not answered.", "It is read back.")
+        raise PublishInterruptedError(f"Bucket {bucket}: failed on purpose at step {self.step.value}.", "Try again.")
+
+
+class MemoryPublisher(Struct, frozen=True, kw_only=True):
+    """A Publisher into the journal below `storage`.
+
+    `connector` is the connector's folder, asked for the newest epoch; None: nobody else can own it. `output_ids`: the
+    topic id of each output. A transaction holds `most_records` at most.
+    """
+
+    storage: Storage
+    connector: Storage | None = None
+    output_ids: dict[str, str] = {}
+    most_records: int = EVERYTHING
+    fault: Fault | None = None
+
+    def publish(self, plan: PublishPlan, records: Iterator[pa.RecordBatch]) -> Sequence[PublishResult]:
+        """See Publisher. Raises FencedError, PositionMovedError, PublishInterruptedError, OutcomeUnknownError."""
+        rows = [row for batch in records for row in batch.to_pylist()]
+        task = _Task(self, plan)
+        task.open()
+        for number, transaction in enumerate(_transactions(plan, rows, self.most_records), start=1):
+            task.send(number, transaction)
+        return tuple(task.sent.values())
+
+    def fails(self, step: Step, transaction: int) -> bool:
+        """Whether it is to fail here."""
+        return self.fault is not None and (self.fault.step, self.fault.transaction) == (step, transaction)
+
+
+class _Transaction(NamedTuple):
+    """What one transaction carries; `offsets` are those that its positions have."""
+
+    records: tuple[OutputRecord, ...]
+    letters: tuple[OutputRecord, ...]
+    offsets: dict[TopicPartition, int]
+
+    def counts(self, tp: TopicPartition) -> tuple[int, int]:
+        """Records and dead letters of a partition."""
+        return sum(one.tp == tp for one in self.records), sum(one.tp == tp for one in self.letters)
+
+
+def _transactions(plan: PublishPlan, rows: Rows, most: int) -> Iterator[_Transaction]:
+    """`rows` (record.RUN, by partition and offset) in transactions of at most `most`.
+
+    A partition's last one commits the target's end, an earlier one the offset behind its own last record; partitions
+    without records are in the last of all.
+    """
+    starts = range(0, len(rows), most) or (0,)
+    ends = {target.tp: target.end for target in plan.targets}
+    published = {target.tp for target in plan.targets if target.output is not None}
+    last = {**dict.fromkeys(ends, starts[-1]), **{_tp(row): n // most * most for n, row in enumerate(rows)}}
+    for start in starts:
+        part = rows[start : start + most]
+        inside = {_tp(row): int(row["offset"]) + 1 for row in part}
+        whole = {tp: ends[tp] for tp, place in last.items() if place == start}
+        kept = tuple(output_record(row) for row in part if row["rejected"] is None and _tp(row) in published)
+        letters = tuple(output_record(row) for row in part if row["rejected"] is not None)
+        yield _Transaction(kept, letters, {**inside, **whole})
+
+
+class _Task:
+    """One call of a publisher: one producer. `sent` is what it has committed for each target."""
+
+    def __init__(self, publisher: MemoryPublisher, plan: PublishPlan) -> None:
+        self.sent = {target.tp: _nothing(target) for target in plan.targets}
+        self._publisher = publisher
+        self._plan = plan
+        self._journal = Journal(publisher.storage)
+        self._opened = -1
+
+    def open(self) -> None:
+        """Steps 6 and 7."""
+        self._opened = self._journal.open(self._plan.bucket)
+        self._strike(Step.FENCE, 1)
+        self._check_epoch()
+        self._check_positions()
+
+    def send(self, number: int, transaction: _Transaction) -> None:
+        """Steps 8 to 11."""
+        if self._publisher.fails(Step.SENT, number):
+            records = transaction.records
+            self._append(lambda _: Entry(event=Event.ABORTED, bucket=self._plan.bucket, records=records))
+        self._strike(Step.SENT, number)
+        before = (
+            self._journal.read().ends.copy()
+        )  # nobody else writes to these partitions, or this producer is shut out
+        self.sent.update({tp: self._after(tp, before.get(tp, 0), transaction) for tp in transaction.offsets})
+        self._append(lambda _: self._committed(transaction))
+        self._strike(Step.COMMITTED, number)
+
+    def _strike(self, step: Step, transaction: int) -> None:
+        if self._publisher.fault is not None and self._publisher.fails(step, transaction):
+            self._publisher.fault.strike(self._plan.bucket)
+
+    def _check_epoch(self) -> None:
+        connector = self._publisher.connector
+        newest = self._plan.epoch if connector is None else newest_epoch(connector)
+        if newest != self._plan.epoch:
+            raise FencedError(f"Bucket {self._plan.bucket}: epoch {newest} owns the connector now.", "Stop.")
+
+    def _check_positions(self) -> None:
+        held = self._journal.read().positions
+        for target in self._plan.targets:
+            position = held.get(target.tp)
+            ours = position is None or position.catalog_id in (None, self._plan.catalog_id)
+            if (position.offset if position else None) != target.found or not ours:
+                raise PositionMovedError(f"{target.tp}: {position} is held, {target.found} was planned.", "Try again.")
+
+    def _append(self, decide: Callable[[Output], Entry]) -> None:
+        def checked(output: Output) -> Entry:
+            self._journal.check(self._plan.bucket, self._opened)
+            return decide(output)
+
+        self._journal.append(checked)
+
+    def _committed(self, transaction: _Transaction) -> Entry:
+        return Entry(
+            event=Event.COMMITTED,
+            bucket=self._plan.bucket,
+            records=transaction.records,
+            letters=transaction.letters,
+            positions=tuple(Held(*target.tp, self._position(target)) for target in self._moved(transaction)),
+        )
+
+    def _moved(self, transaction: _Transaction) -> list[PublishTarget]:
+        return [target for target in self._plan.targets if target.tp in transaction.offsets]
+
+    def _position(self, target: PublishTarget) -> Position:
+        sent = self.sent[target.tp]
+        return Position(
+            offset=sent.end,
+            catalog_id=self._plan.catalog_id,
+            output_id=None if target.output is None else self._publisher.output_ids.get(target.output),
+            output_offset=sent.output_offset,
+            fold_end=target.end if sent.end < target.end else None,
+        )
+
+    def _after(self, tp: TopicPartition, high_watermark: int, transaction: _Transaction) -> PublishResult:
+        """What will be sent of `tp` after `transaction`, whose first record goes to `high_watermark`."""
+        sent, (records, letters) = self.sent[tp], transaction.counts(tp)
+        return replace(
+            sent,
+            end=transaction.offsets[tp],
+            output_offset=high_watermark + records if records else sent.output_offset,
+            records=sent.records + records,
+            dead_letters=sent.dead_letters + letters,
+            transactions=sent.transactions + 1,
+        )
+
+
+def _tp(row: Mapping[str, Any]) -> TopicPartition:
+    return TopicPartition(row["topic"], row["partition"])
+
+
+def _nothing(target: PublishTarget) -> PublishResult:
+    return PublishResult(
+        topic=target.topic, partition=target.partition, end=target.start, output_offset=target.output_offset
+    )

@@ -1,0 +1,290 @@
+"""Twins of the outside world for tests: a store in memory, a store that fails on demand, a settable clock, an oracle.
+
+They behave as the real ones do; the same tests hold them to it.
+"""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import IO, Any, TypeVar
+
+import pyarrow as pa
+
+from compactor.errors import DEFECT, StorageError
+from compactor.storage.base import FileInfo, Files, Lock, MissingFileError, Storage, relative
+
+T = TypeVar("T")
+
+
+class Clock:
+    """A clock that stands until it is told to move; `wait` moves it instead of waiting."""
+
+    def __init__(self, now_ms: int = 1_000_000) -> None:
+        self.at_ms = now_ms
+
+    def now_ms(self) -> int:
+        """The time that was set, in ms."""
+        return self.at_ms
+
+    def monotonic(self) -> float:
+        """The same, in seconds."""
+        return self.at_ms / 1000
+
+    def wait(self, seconds: float, event: threading.Event) -> bool:
+        """Moves on by `seconds` unless `event` is set."""
+        if not event.is_set():
+            self.advance(round(max(seconds, 0.0) * 1000))
+        return event.is_set()
+
+    def advance(self, ms: int) -> int:
+        """Moves on; the new time in ms."""
+        self.at_ms += ms
+        return self.at_ms
+
+
+class MemoryStorage:
+    """A store in memory; `sub` shares it, a pickled copy is a store of its own."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or Clock()
+        self._files: dict[str, tuple[bytes, int]] = {}
+        self._locks: dict[str, bytes | bytearray] = {}
+        self._root = ""
+
+    @property
+    def location(self) -> str:
+        return f"memory:/{self._root}".rstrip("/")
+
+    def read(self, path: str) -> bytes:
+        try:
+            return self._files[self._at(path)][0]
+        except KeyError:
+            raise MissingFileError(f"Could not read {self.location}/{path}: it is not there.") from None
+
+    def create(self, path: str, data: bytes) -> bool:
+        entry = (data, self._clock.now_ms())
+        return self._files.setdefault(self._at(path), entry) is entry
+
+    def write(self, path: str, data: bytes) -> None:
+        self._files[self._at(path)] = (data, self._clock.now_ms())
+
+    def link(self, path: str, folder: str) -> bool:
+        return False
+
+    def list(self, folder: str) -> list[str]:
+        below = self._below(folder)
+        return sorted({path[len(below) :].partition("/")[0] for path in tuple(self._files) if path.startswith(below)})
+
+    def walk(self, folder: str) -> Files:
+        below = self._below(folder)
+        found = [(path, *entry) for path, entry in sorted(self._files.items()) if path.startswith(below)]
+        return [FileInfo(path[len(self._root) :], len(data), modified) for path, data, modified in found]
+
+    def unfinished(self, folder: str) -> Files:
+        return []
+
+    def delete(self, path: str) -> None:
+        self._files.pop(self._at(path), None)
+
+    def delete_folder(self, folder: str) -> None:
+        for info in self.walk(folder):
+            self.delete(info.path)
+
+    def exists(self, path: str) -> bool:
+        return self._at(path) in self._files or bool(self.list(path))
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        return pa.BufferReader(self.read(path))
+
+    @contextmanager
+    def open_output(self, path: str) -> Iterator[IO[bytes]]:
+        stream = io.BytesIO()
+        yield stream
+        if not self.create(path, stream.getvalue()):
+            raise StorageError(f"{self.location}/{path} exists already.", DEFECT)
+
+    def url(self, path: str) -> str:
+        return f"{self.location}/{path}"
+
+    def sub(self, *parts: str) -> MemoryStorage:
+        deeper = MemoryStorage(self._clock)
+        deeper._files, deeper._locks = self._files, self._locks
+        deeper._root = self._below("/".join(parts))
+        return deeper
+
+    def lock(self, path: str) -> Lock | None:
+        name = self._at(path)
+        holder = _MemoryLock(self._locks, name)
+        return holder if self._locks.setdefault(name, holder.initial) is holder.initial else None
+
+    def locked_by(self, path: str) -> bytes | None:
+        held = self._locks.get(self._at(path))
+        return None if held is None else bytes(held)
+
+    def _at(self, path: str) -> str:
+        return self._root + relative(path)
+
+    def _below(self, folder: str) -> str:
+        return f"{self._at(folder)}/" if folder else self._root
+
+
+class _MemoryLock:
+    def __init__(self, locks: dict[str, bytes | bytearray], name: str) -> None:
+        self._locks = locks
+        self._name = name
+        self._held = True
+        self.initial = bytearray()  # an object of its own, so that setdefault tells who came first
+
+    def write(self, data: bytes) -> None:
+        if self._held:
+            self._locks[self._name] = data
+
+    def stands(self) -> bool:
+        return self._held
+
+    def release(self) -> None:
+        if self._held:
+            self._locks.pop(self._name, None)
+        self._held = False
+
+
+class FailingStorage:
+    """A store around another one, in which a test lets things happen before or after a call.
+
+    `before` and `after` take the method's name and what to do, once; what it raises comes out of the call. So an
+    answer is lost with `after("create", lost)`, and another owner comes in between with `before("create", other)`.
+    """
+
+    def __init__(self, inner: Storage) -> None:
+        self._inner = inner
+        self._plan: list[tuple[str, str, str, Callable[[], object]]] = []
+        self._frozen: dict[str, list[str]] = {}
+
+    @property
+    def location(self) -> str:
+        return self._inner.location
+
+    def before(self, method: str, act: Callable[[], object], containing: str = "") -> None:
+        """Calls `act` before the next `method` on a path with `containing` in it."""
+        self._plan.append(("before", method, containing, act))
+
+    def after(self, method: str, act: Callable[[], object], containing: str = "") -> None:
+        """Calls `act` after the next such call has taken effect, before its answer is given."""
+        self._plan.append(("after", method, containing, act))
+
+    def freeze(self, folder: str) -> None:
+        """From now on `list(folder)` answers what it would answer now: a listing that is behind."""
+        self._frozen[folder] = self._inner.list(folder)
+
+    def thaw(self) -> None:
+        """Lists answer the truth again."""
+        self._frozen.clear()
+
+    def read(self, path: str) -> bytes:
+        return self._call("read", path, lambda: self._inner.read(path))
+
+    def create(self, path: str, data: bytes) -> bool:
+        return self._call("create", path, lambda: self._inner.create(path, data))
+
+    def write(self, path: str, data: bytes) -> None:
+        self._call("write", path, lambda: self._inner.write(path, data))
+
+    def link(self, path: str, folder: str) -> bool:
+        return self._call("link", path, lambda: self._inner.link(path, folder))
+
+    def list(self, folder: str) -> list[str]:
+        frozen = self._frozen.get(folder)
+        return self._call("list", folder, lambda: self._inner.list(folder) if frozen is None else frozen)
+
+    def walk(self, folder: str) -> Files:
+        return self._call("walk", folder, lambda: self._inner.walk(folder))
+
+    def unfinished(self, folder: str) -> Files:
+        return self._call("unfinished", folder, lambda: self._inner.unfinished(folder))
+
+    def delete(self, path: str) -> None:
+        self._call("delete", path, lambda: self._inner.delete(path))
+
+    def delete_folder(self, folder: str) -> None:
+        self._call("delete_folder", folder, lambda: self._inner.delete_folder(folder))
+
+    def exists(self, path: str) -> bool:
+        return self._call("exists", path, lambda: self._inner.exists(path))
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        return self._call("open_input", path, lambda: self._inner.open_input(path))
+
+    @contextmanager
+    def open_output(self, path: str) -> Iterator[IO[bytes]]:
+        self._happen("before", "open_output", path)
+        with self._inner.open_output(path) as stream:
+            yield stream
+        self._happen("after", "open_output", path)
+
+    def url(self, path: str) -> str:
+        return self._inner.url(path)
+
+    def sub(self, *parts: str) -> Storage:
+        deeper = FailingStorage(self._inner.sub(*parts))
+        deeper._plan = self._plan
+        return deeper
+
+    def lock(self, path: str) -> Lock | None:
+        return self._call("lock", path, lambda: self._inner.lock(path))
+
+    def locked_by(self, path: str) -> bytes | None:
+        return self._call("locked_by", path, lambda: self._inner.locked_by(path))
+
+    def _call(self, method: str, path: str, call: Callable[[], T]) -> T:
+        self._happen("before", method, path)
+        answer = call()
+        self._happen("after", method, path)
+        return answer
+
+    def _happen(self, when: str, method: str, path: str) -> None:
+        due = [step for step in self._plan if step[:2] == (when, method) and step[2] in path]
+        if due:
+            self._plan.remove(due[0])
+            due[0][3]()
+
+
+def lost() -> None:
+    """Raises what a store raises whose answer did not arrive."""
+    raise StorageError("The store did not answer.", "Try again.")
+
+
+class DictModel:
+    """The oracle: what folding a log by key must give, kept in plain dicts.
+
+    Rows are dicts with at least the columns partition, offset, key and value of `compactor.model.record`; a missing
+    topic is "". Rows without a key, or with `rejected` set, are never the latest of anything.
+    """
+
+    def __init__(self, rows: Iterable[Mapping[str, Any]] = ()) -> None:
+        self.rows: list[dict[str, Any]] = []
+        self.add(rows)
+
+    def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Takes more rows, in any order."""
+        self.rows = sorted((*self.rows, *map(dict, rows)), key=_place)
+
+    def latest(self, start: int = 0, end: int | None = None) -> dict[tuple[str, int, bytes], dict[str, Any]]:
+        """The last row of every (topic, partition, key) among the offsets [start, end)."""
+        taken = (row for row in self.rows if start <= row["offset"] and (end is None or row["offset"] < end))
+        kept = (row for row in taken if row["key"] is not None and not row.get("rejected"))
+        return {(*_place(row)[:2], row["key"]): row for row in kept}
+
+    def survivors(self, start: int = 0, end: int | None = None) -> list[dict[str, Any]]:
+        """The same rows, tombstones included, by topic, partition and offset."""
+        return sorted(self.latest(start, end).values(), key=_place)
+
+    def live(self, end: int | None = None) -> list[dict[str, Any]]:
+        """What a snapshot at `end` holds: the survivors that are no tombstones."""
+        return [row for row in self.survivors(0, end) if row["value"] is not None]
+
+
+def _place(row: Mapping[str, Any]) -> tuple[str, int, int]:
+    return row.get("topic") or "", row["partition"], row["offset"]

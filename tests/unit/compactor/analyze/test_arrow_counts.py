@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compactor.analyze import counting
+from compactor.analyze.arrow_counts import LocalCounting
+from compactor.analyze.effect import Amount, Example, SplitKeys, Survivors
+from compactor.analyze.preview import Count
+from compactor.model.log import PartitionLog, append, empty
+from compactor.model.record import TopicPartition
+from compactor.storage.base import Storage
+from tests.support.kept import Row, rows_of, run_of
+from tests.support.logs import base, log, run
+from tests.support.memory.storage import DictModel, MemoryStorage
+
+NOW = 50
+
+rows = st.lists(
+    st.fixed_dictionaries(
+        {
+            "key": st.sampled_from([None, b"", b"a", b"\xff"]),
+            "value": st.sampled_from([None, b"", b"12"]),
+            "headers": st.sampled_from([[], [{"key": "ü", "value": None}, {"key": "h", "value": b"xy"}]]),
+            "timestamp": st.sampled_from([-1, 0, 5, 9]),
+            "rejected": st.sampled_from([None, None, "too large"]),
+            "delete_horizon": st.sampled_from([None, NOW - 1, NOW, NOW + 1, NOW + 9]),
+        }
+    ),
+    max_size=12,
+)
+
+
+def log_of(storage: Storage, partition: int, records: list[Row], topic: str = "t") -> PartitionLog:
+    """A log of one run with these records at offsets 0, 1, …, or one that has none of its five."""
+    made = empty(TopicPartition(topic, partition), 0, 0, None)
+    if not records:
+        return append(made, 0, 5, None, None)
+    return append(made, 0, len(records), run_of(storage, rows_of(topic, partition, 0, records)), None)
+
+
+def size_of(one: Row) -> int:
+    parts = [one["key"], one["value"], *(part for header in one["headers"] for part in header.values())]
+    return sum(len(part.encode() if isinstance(part, str) else part) for part in parts if part is not None)
+
+
+def amount(found: list[Row]) -> Amount:
+    return Amount(len(found), sum(map(size_of, found)))
+
+
+@given(records=rows, start=st.integers(0, 5), width=st.integers(0, 12))
+def test_last_records_are_those_of_a_dict(records: list[Row], start: int, width: int) -> None:
+    """Of any range, by what a full fold makes of each: what lives, gets a horizon, waits for it, has passed it."""
+    storage = MemoryStorage()
+    one = log_of(storage, 0, records)
+    end = min(start + width, one.end)
+    fold = ((start, max(start, end)),)
+    (found,) = LocalCounting(storage, [one]).survivors([fold], NOW)[fold]
+    placed = [{"partition": 0, "offset": at, **each} for at, each in enumerate(records)]
+    last = DictModel(placed).survivors(start, end)
+    dead = [each for each in last if each["value"] is None]
+    keep = [each for each in dead if each["delete_horizon"] is not None and each["delete_horizon"] > NOW]
+    assert found == Survivors(
+        live=amount([each for each in last if each["value"] is not None]),
+        stamp=amount([each for each in dead if each["delete_horizon"] is None]),
+        keep=amount(keep),
+        drop=amount([each for each in dead if each["delete_horizon"] is not None and each not in keep]),
+        earliest_horizon_ms=min((each["delete_horizon"] for each in keep), default=None),
+        latest_horizon_ms=max((each["delete_horizon"] for each in keep), default=None),
+    )
+
+
+@given(records=rows, cut=st.integers(1, 11))
+def test_a_census_counts_each_part(records: list[Row], cut: int) -> None:
+    """Records, bytes and rejected records between bounds; timestamps that say nothing are not the oldest."""
+    storage = MemoryStorage()
+    one = log_of(storage, 0, records)
+    bounds = tuple(sorted({0, min(cut, one.end), one.end}))
+    (census,) = LocalCounting(storage, [one]).censuses([bounds])
+    for start, end in pairwise(bounds):
+        inside = records[start:end]
+        refused = amount([each for each in inside if each["key"] is None or each["rejected"]])
+        assert census.between(start, end) == Count(
+            records=len(inside),
+            bytes=amount(inside).bytes,
+            rejected=refused.records,
+            rejected_bytes=refused.bytes,
+            oldest_ms=min((each["timestamp"] for each in inside if each["timestamp"] > 0), default=None),
+        )
+
+
+def _row(key: bytes, value: bytes | None = b"v") -> Row:
+    return {"key": key, "value": value, "headers": []}
+
+
+def test_split_keys_are_those_that_live_in_several_partitions() -> None:
+    """By topic; a key that is deleted in one partition lives in one; the smallest five are named with their places."""
+    storage = MemoryStorage()
+    many = [_row(b"%d" % number) for number in range(7)]
+    logs = [
+        log_of(storage, 0, [*many, _row(b"gone"), _row(b"gone", None), _row(b"own")]),
+        log_of(storage, 1, [*many, _row(b"gone")]),
+        log_of(storage, 3, [_row(b"0")]),
+        log_of(storage, 0, [_row(b"own")], topic="u"),
+        log_of(storage, 1, [_row(b"other")], topic="u"),
+    ]
+    found = LocalCounting(storage, logs).split_keys(tuple((0, one.end) for one in logs))
+    named = (Example(b"0", (0, 1, 3)), *(Example(b"%d" % number, (0, 1)) for number in range(1, 5)))
+    assert found == {"t": SplitKeys(keys=7, examples=named)}
+
+
+@pytest.mark.parametrize(
+    ("records", "size", "little"),
+    [
+        (10, counting.LITTLE_BYTES, True),
+        (10, counting.LITTLE_BYTES + 1, False),
+        (counting.LITTLE_RECORDS, 1, True),
+        (counting.LITTLE_RECORDS + 1, 1, False),
+    ],
+)
+def test_little_is_bounded_by_bytes_and_by_records(records: int, size: int, little: bool) -> None:
+    """Base runs and runs of all logs together: all of it is in memory at once."""
+    assert counting.little([log(run(5, 5 + records - 1, size - 1), clean=base(1, 1)), log()]) is little

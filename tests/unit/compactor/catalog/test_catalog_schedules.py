@@ -1,0 +1,355 @@
+"""What two owners, a sleeping owner and a failing store can do to a catalog, schedule by schedule."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from compactor import failpoints
+from compactor.catalog.catalog import CREATE_ATTEMPTS, TRIM_GRACE_MS, Catalog, newest_epoch
+from compactor.catalog.commits import CHECKPOINT_EVERY, FOLDER, commit_path, listing
+from compactor.errors import CatalogError, FencedError, OutcomeUnknownError, StorageError
+from compactor.model.actions import AnyAction, SetBuckets
+from compactor.model.state import State
+from compactor.storage.base import Storage
+from compactor.storage.local import LocalStorage
+from tests.support.catalogs import NOW, append, deciding, end, grow, owned
+from tests.support.memory.storage import Clock, FailingStorage, MemoryStorage, lost
+
+AWAKE = NOW + 10 * TRIM_GRACE_MS
+
+
+def one_more(state: State) -> Sequence[AnyAction]:
+    """The next offset."""
+    return [append(end(state) + 1)]
+
+
+def up_to(offset: int) -> Callable[[State], Sequence[AnyAction]]:
+    """As ingest decides: what the log has already is not taken again."""
+    return lambda state: [append(offset, start=end(state))] if end(state) < offset else []
+
+
+def others_go_on(storage: Storage, clock: Clock) -> Catalog:
+    """Another owner takes over, commits a lot, and the old versions are removed."""
+    clock.at_ms = AWAKE
+    other = owned(storage, AWAKE, "host:2")
+    grow(other, 4 * CHECKPOINT_EVERY, AWAKE)
+    other.trim(AWAKE + 2 * TRIM_GRACE_MS)
+    return other
+
+
+def sleeper() -> tuple[Catalog, FailingStorage, MemoryStorage, Clock]:
+    """An owner at version 12 whose storage a test can let sleep."""
+    clock = Clock(NOW)
+    inner = MemoryStorage(clock)
+    storage = FailingStorage(inner)
+    old = owned(storage)
+    grow(old, 10)
+    return old, storage, inner, clock
+
+
+def test_sleeper_before_its_create_is_fenced() -> None:
+    """C1 succeeds under a number that is free again; the list shows the others, and no reader ever sees the file."""
+    old, storage, inner, clock = sleeper()
+    storage.before("create", lambda: others_go_on(inner, clock), commit_path(13))
+    with pytest.raises(FencedError, match="host:2"):
+        old.commit(up_to(99), NOW)
+    assert b'"epoch":1' in inner.read(commit_path(13))  # the sleeper's, and it counts for nothing
+    truth = Catalog.open(inner, "c")
+    assert (truth.version, end(truth.state), truth.state.owner) == (213, 210, "host:2")
+    assert newest_epoch(inner) == 2
+
+
+def test_sleepers_file_misleads_no_reader_that_lags() -> None:
+    """A reader that stands just below the sleeper's number goes on from the checkpoint, not from that file."""
+    old, storage, inner, clock = sleeper()
+    beside = Catalog.open(inner, "c")
+    storage.before("create", lambda: others_go_on(inner, clock), commit_path(13))
+    with pytest.raises(FencedError):
+        old.commit(up_to(99), NOW)
+    assert beside.refresh() == Catalog.open(inner, "c").state
+
+
+def test_sleepers_file_is_removed() -> None:
+    """What a sleeper left behind goes like any old version."""
+    old, storage, inner, clock = sleeper()
+    storage.before("create", lambda: others_go_on(inner, clock), commit_path(13))
+    with pytest.raises(FencedError):
+        old.commit(up_to(99), NOW)
+    owned(inner, AWAKE).trim(AWAKE + 5 * TRIM_GRACE_MS)
+    assert not inner.exists(commit_path(13))
+
+
+def test_sleeper_after_its_create_has_committed() -> None:
+    """Who sleeps between C1 and C2 is fenced, and the new owner has the commit."""
+    old, storage, inner, clock = sleeper()
+    storage.after("create", lambda: others_go_on(inner, clock), commit_path(13))
+    with pytest.raises(FencedError):
+        old.commit(lambda state: [SetBuckets(count=7)], NOW)
+    assert Catalog.open(inner, "c").state.buckets == 7
+
+
+def test_sleeper_with_a_lost_answer_is_fenced_too() -> None:
+    """A sleeper that finds its own file after a lost answer still lists, and believes nothing."""
+    old, storage, inner, clock = sleeper()
+    storage.before("create", lambda: others_go_on(inner, clock), commit_path(13))
+    storage.after("create", lost, commit_path(13))
+    with pytest.raises(FencedError):
+        old.commit(up_to(99), NOW)
+
+
+def test_take_over_that_slept_is_fenced() -> None:
+    """A take-over under a number that is free again does not own: its epoch number was given away meanwhile."""
+    _, storage, inner, clock = sleeper()
+    late = Catalog.open(storage, "c")
+    storage.before("create", lambda: others_go_on(inner, clock), commit_path(13))
+    with pytest.raises(FencedError, match="host:2"):
+        late.take_over("host:3", NOW)
+    assert late.epoch == 0
+    with pytest.raises(CatalogError, match="only its owner"):
+        late.commit(one_more, NOW)
+
+
+def test_first_take_over_that_slept_is_fenced() -> None:
+    """Version 1 can be free again as well; who makes it late has not made a catalog."""
+    clock = Clock(NOW)
+    inner = MemoryStorage(clock)
+    storage = FailingStorage(inner)
+    storage.before("create", lambda: others_go_on(inner, clock))
+    with pytest.raises(FencedError):
+        Catalog.open(storage, "c").take_over("host:1", NOW)
+    assert Catalog.open(inner, "c").state.owner == "host:2"
+
+
+def test_loser_of_a_take_over_takes_over_again() -> None:
+    """Who finds the version made by another take-over reads it and comes after it."""
+    inner = MemoryStorage()
+    storage = FailingStorage(inner)
+    storage.before("create", lambda: owned(inner, owner="host:2"))
+    state = Catalog.open(storage, "c").take_over("host:1", NOW)
+    assert (state.owner, state.epoch) == ("host:1", 2)
+
+
+def test_decides_again_on_the_newest_state() -> None:
+    """A commit that follows one whose answer never came decides on the state with that one in it."""
+    old, storage, inner, _ = sleeper()
+    storage.after("list", lost, FOLDER)
+    for _ in range(9):
+        storage.after("list", lost, FOLDER)
+    with pytest.raises(OutcomeUnknownError, match="cannot be listed"):
+        old.commit(up_to(11), NOW)
+    assert old.version == 12
+    seen: list[int] = []
+
+    def decide(state: State) -> Sequence[AnyAction]:
+        seen.append(end(state))
+        return up_to(12)(state)
+
+    old.commit(decide, NOW)
+    assert seen == [10, 11]
+    assert end(Catalog.open(inner, "c").state) == 12
+
+
+@pytest.mark.parametrize("times", range(1, CREATE_ATTEMPTS + 1))
+def test_answer_lost_after_the_commit(times: int) -> None:
+    """A create that took effect and answered with an error is found to be ours, and is not done twice."""
+    old, storage, inner, _ = sleeper()
+    for _ in range(times):
+        storage.after("create", lost)
+    assert end(old.commit(up_to(11), NOW)) == 11
+    assert (old.version, listing(inner).newest) == (13, 13)
+
+
+@pytest.mark.parametrize("times", range(1, CREATE_ATTEMPTS))
+def test_answer_lost_before_the_commit(times: int) -> None:
+    """A create that did not take effect is tried again."""
+    old, storage, inner, _ = sleeper()
+    for _ in range(times):
+        storage.before("create", lost)
+    assert end(old.commit(up_to(11), NOW)) == 11
+    assert end(Catalog.open(inner, "c").state) == 11
+
+
+def test_store_that_refuses() -> None:
+    """Where every attempt fails and the file is not there, the store's own error comes out and nothing is committed."""
+    old, storage, _, _ = sleeper()
+    for _ in range(CREATE_ATTEMPTS):
+        storage.before("create", lost)
+    with pytest.raises(StorageError, match="did not answer"):
+        old.commit(up_to(11), NOW)
+    assert (old.version, end(old.state)) == (12, 10)
+    assert end(old.commit(up_to(11), NOW)) == 11
+
+
+@pytest.mark.parametrize("took_effect", [True, False])
+def test_unknown_outcome_is_resolved_by_the_next_commit(took_effect: bool) -> None:
+    """Where not even reading back works, OutcomeUnknownError; the next commit is right either way."""
+    old, storage, inner, _ = sleeper()
+    for _ in range(CREATE_ATTEMPTS):
+        (storage.after if took_effect else storage.before)("create", lost)
+    for _ in range(CREATE_ATTEMPTS):
+        storage.before("read", lost)
+    storage.before("exists", lost)
+    with pytest.raises(OutcomeUnknownError, match="whether it was committed is unknown"):
+        old.commit(up_to(11), NOW)
+    storage._plan.clear()
+    assert end(old.commit(up_to(12), NOW)) == 12
+    assert Catalog.open(inner, "c").version == (14 if took_effect else 13)
+
+
+def test_answer_lost_in_a_take_over() -> None:
+    """A take-over whose answer was lost owns exactly what it committed."""
+    inner = MemoryStorage()
+    storage = FailingStorage(inner)
+    storage.after("create", lost)
+    catalog = Catalog.open(storage, "c")
+    assert catalog.take_over("host:1", NOW).epoch == catalog.epoch == 1
+    assert listing(inner).newest == 1
+
+
+def test_reader_overtaken_by_removal_starts_over() -> None:
+    """A reader whose files are removed between its list and its read reads from a new list."""
+    _, storage, inner, clock = sleeper()
+    storage.before("read", lambda: others_go_on(inner, clock))
+    beside = Catalog(storage, "c")
+    assert end(beside.refresh()) == 210
+    storage.before("read", lambda: others_go_on(inner, clock))
+    assert newest_epoch(storage) in (2, 3)
+
+
+def test_list_that_is_behind_before_a_commit() -> None:
+    """An owner that is shown an old list cannot overwrite: the create tells it, and it waits for a true list."""
+    inner = MemoryStorage()
+    storage = FailingStorage(inner)
+    old = owned(storage)
+    storage.freeze(FOLDER)
+    owned(inner, owner="host:2")
+    with pytest.raises(StorageError, match="exists, but is not listed"):
+        old.commit(one_more, NOW)
+    storage.thaw()
+    with pytest.raises(FencedError):
+        old.commit(one_more, NOW)
+
+
+def behind() -> FailingStorage:
+    """A store whose lists do not show the last owner yet."""
+    inner = MemoryStorage()
+    storage = FailingStorage(inner)
+    owned(inner)
+    storage.freeze(FOLDER)
+    owned(inner, owner="host:2")
+    return storage
+
+
+def test_list_that_is_behind_in_a_take_over() -> None:
+    """Nobody is fenced by a list: it is waited for, and where it stays behind the next life tries again."""
+    storage = behind()
+    pauses: list[int] = []
+    with pytest.raises(StorageError, match=r"00000003\.json exists, but is not listed") as found:
+        Catalog.open(storage, "c").take_over("host:3", NOW, lambda: pauses.append(1))
+    assert found.value.retriable
+    assert len(pauses) > 5
+
+
+def test_list_that_catches_up_in_a_take_over() -> None:
+    """What it shows by then is what the owner goes on from."""
+    storage = behind()
+    pauses: list[int] = []
+
+    def pause() -> None:
+        pauses.append(1)
+        if len(pauses) == 3:
+            storage.thaw()
+
+    assert Catalog.open(storage, "c").take_over("host:3", NOW, pause).epoch == 3
+    assert len(pauses) == 3
+
+
+def test_list_that_is_behind_after_a_commit() -> None:
+    """A commit that its own list does not show is not believed; it counts, and the next commit finds it."""
+    old, storage, inner, _ = sleeper()
+    storage.freeze(FOLDER)
+    with pytest.raises(OutcomeUnknownError, match="created, but is not listed"):
+        old.commit(up_to(11), NOW)
+    storage.thaw()
+    assert end(old.commit(up_to(12), NOW)) == 12
+    assert Catalog.open(inner, "c").version == 14
+
+
+def test_sleeper_with_a_list_that_is_behind_hurts_nobody() -> None:
+    """Not promised: that it notices. Promised: that no reader with a true list ever takes what it wrote."""
+    old, storage, inner, clock = sleeper()
+    other = others_go_on(inner, clock)
+    names = [commit_path(number).partition("/")[2] for number in range(1, 14)]
+    storage._frozen[FOLDER] = names
+    assert end(old.commit(up_to(11), NOW)) == 11  # it believes
+    assert Catalog.open(inner, "c").state == other.refresh()
+    assert newest_epoch(inner) == 2
+    grow(other, CHECKPOINT_EVERY, AWAKE)
+    assert Catalog.open(inner, "c").state == other.state
+    storage.thaw()
+    with pytest.raises(FencedError):
+        old.commit(up_to(12), NOW)
+
+
+@pytest.mark.parametrize("point", ["catalog.create", "catalog.created"])
+def test_failpoints_leave_an_owner_that_goes_on(point: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error on either side of C1 leaves an instance whose next commit is right."""
+    old, _, inner, _ = sleeper()
+    monkeypatch.setenv(failpoints.VARIABLE, f"{point}=error")
+    with pytest.raises(failpoints.FailpointError):
+        old.commit(up_to(11), NOW)
+    monkeypatch.delenv(failpoints.VARIABLE)
+    assert end(old.commit(up_to(12), NOW)) == 12
+    assert Catalog.open(inner, "c").state == old.state
+
+
+def test_threads_share_one_instance(tmp_path: Path) -> None:
+    """Commits of several threads come one after the other, none is lost."""
+    catalog = owned(LocalStorage(str(tmp_path)))
+    threads = [threading.Thread(target=grow, args=(catalog, 15)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert end(catalog.state) == end(Catalog.open(LocalStorage(str(tmp_path)), "c").state) == 60
+
+
+def _fight(root: str, number: int, done: multiprocessing.Queue[tuple[int, list[str], bool]]) -> None:
+    catalog = Catalog.open(LocalStorage(root), "c")
+    marks: list[str] = []
+    fenced = False
+    try:
+        catalog.take_over(f"host:{number}", NOW)
+        for turn in range(30):
+            mark = f"runs/{catalog.epoch}-{number:08x}-{turn}.parquet"
+            catalog.commit(deciding(append(end(catalog.state) + 1, mark)), NOW)
+            marks.append(mark)
+    except FencedError:
+        fenced = True
+    done.put((number, marks, fenced))
+
+
+def test_processes_fight_for_one_catalog(tmp_path: Path) -> None:
+    """Whatever each of four owners was told is committed is there, once, in its order; epochs only rise."""
+    root = str(tmp_path)
+    owned(LocalStorage(root))
+    context = multiprocessing.get_context("spawn")
+    done = context.Queue()
+    fighters = [context.Process(target=_fight, args=(root, number, done)) for number in range(4)]
+    for fighter in fighters:
+        fighter.start()
+    told = [done.get(timeout=60) for _ in fighters]
+    for fighter in fighters:
+        fighter.join(60)
+    state = Catalog.open(LocalStorage(root), "c").state
+    kept = [file.path for run in state.logs[0].runs for file in run.files]
+    for _, marks, _ in told:
+        assert [path for path in kept if path in set(marks)] == marks
+    epochs = [int(path.split("/")[1].split("-")[0]) for path in kept]
+    assert epochs == sorted(epochs)
+    assert any(not fenced for _, _, fenced in told)

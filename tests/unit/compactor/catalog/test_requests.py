@@ -1,0 +1,100 @@
+"""Requests to a live worker have one answer each."""
+
+from __future__ import annotations
+
+import pytest
+
+from compactor.catalog import requests
+from compactor.catalog.requests import Answer
+from compactor.storage.base import Storage
+from tests.support.memory.storage import MemoryStorage
+
+
+@pytest.fixture
+def storage() -> Storage:
+    return MemoryStorage()
+
+
+def test_left_requests_are_pending_in_order(storage: Storage) -> None:
+    """The worker sees what was asked, the oldest first, whole or for one partition."""
+    later = requests.leave(storage, "clean", 1000, "t", 3)
+    earlier = requests.leave(storage, "snapshot", 999)
+    assert requests.pending(storage, 1) == (earlier, later)
+    assert (later.kind, later.topic, later.partition, later.asked_ms) == ("clean", "t", 3, 1000)
+
+
+def test_answer_reaches_the_asker(storage: Storage) -> None:
+    """An answered request is no longer pending, and the asker reads the answer as it was given."""
+    asked = requests.leave(storage, "snapshot", 1)
+    assert requests.answered(storage, asked.id) is None
+    given = Answer(ok=True, message="done", result={"records": 10, "id": "x"})
+    assert requests.answer(storage, asked.id, given)
+    assert requests.answered(storage, asked.id) == given
+    assert requests.pending(storage, 1) == ()
+
+
+def test_first_answer_stays(storage: Storage) -> None:
+    """Worker and asker may both answer; the first one counts, and the other is told."""
+    asked = requests.leave(storage, "clean", 1)
+    assert requests.withdraw(storage, asked.id)
+    assert not requests.answer(storage, asked.id, Answer(ok=True))
+    assert requests.pending(storage, 1) == ()
+    assert requests.answered(storage, asked.id) == Answer(ok=False, message="The request was withdrawn.")
+
+
+def test_who_was_first_says_whether_a_request_is_carried_out(storage: Storage) -> None:
+    """What its asker has taken back is never begun; what a worker has begun is not taken back."""
+    back, begun = (requests.leave(storage, "clean", 1) for _ in range(2))
+    assert requests.withdraw(storage, back.id)
+    assert not requests.begin(storage, back.id)
+    assert requests.begin(storage, begun.id)
+    assert not requests.withdraw(storage, begun.id)
+    assert requests.answered(storage, begun.id) is None
+
+
+def test_what_a_dead_worker_had_begun_is_carried_out_by_the_next(storage: Storage) -> None:
+    """It has no answer, and its asker still waits."""
+    asked = requests.leave(storage, "clean", 1)
+    assert requests.begin(storage, asked.id)
+    assert requests.begin(storage, asked.id)
+
+
+def test_an_asker_who_dies_while_he_takes_it_back_has_taken_it_back(storage: Storage) -> None:
+    """The file that says who was first is enough; whoever meets the request writes its answer."""
+    asked = requests.leave(storage, "clean", 1)
+    requests.withdraw(storage, asked.id)
+    storage.delete(f"requests/{asked.id}.done.json")
+    assert requests.pending(storage, 1) == (asked,)
+    assert not requests.begin(storage, asked.id)
+    assert requests.pending(storage, 1) == ()
+
+
+def test_nobody_carries_out_what_nobody_waits_for(storage: Storage) -> None:
+    """An asker who was killed took nothing back: his request goes once its time is over, with room for his clock."""
+    asked = requests.leave(storage, "clean", 1, until_ms=60_000)
+    assert requests.pending(storage, 60_000 + requests.GRACE_MS) == (asked,)
+    assert requests.pending(storage, 60_001 + requests.GRACE_MS) == ()
+    answer = requests.answered(storage, asked.id)
+    assert answer is not None
+    assert "withdrawn" in answer.message
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b'{"id":1}'])
+def test_damaged_request_is_answered_so(storage: Storage, content: bytes) -> None:
+    """What is no request stops nobody: it is answered with its path, and the others are carried out."""
+    storage.write("requests/x.json", content)
+    asked = requests.leave(storage, "clean", 1)
+    assert requests.pending(storage, 1) == (asked,)
+    answer = requests.answered(storage, "x")
+    assert answer is not None
+    assert not answer.ok
+    assert "requests/x.json is no request" in answer.message
+
+
+def test_damaged_answer_is_told(storage: Storage) -> None:
+    """An answer that cannot be read ends the waiting."""
+    asked = requests.leave(storage, "clean", 1)
+    storage.write(f"requests/{asked.id}.done.json", b"{")
+    answer = requests.answered(storage, asked.id)
+    assert answer is not None
+    assert not answer.ok

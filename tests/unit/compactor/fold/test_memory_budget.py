@@ -1,0 +1,42 @@
+"""What one process folds in its memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from compactor.fold.memory_budget import MemoryBudget, local
+from compactor.model.record import TopicPartition
+from compactor.runs.reader import OffsetRange
+from tests.support.logs import file, run
+
+ROOM = MemoryBudget(records=10, bytes=2_000, parts=2)
+
+
+def slices(records: int, parts: int = 1) -> list[OffsetRange]:
+    """So many records of topic t, each of some bytes, in so many files."""
+    each = records // parts
+    files = [file(at * each, (at + 1) * each - 1, each, path=f"f{at}") for at in range(parts)]
+    return [OffsetRange(tp=TopicPartition("t", 0), start=0, end=records, runs=(run(0, records, files),))]
+
+
+@pytest.mark.parametrize(
+    ("room", "records", "parts", "holds"),
+    [
+        (ROOM, 10, 1, True),
+        (ROOM, 11, 1, False),
+        (ROOM, 9, 3, False),
+        (ROOM.shared(2), 5, 1, True),
+        (ROOM.shared(2), 6, 1, False),
+        (MemoryBudget(records=10, bytes=100), 10, 1, False),
+        (local(10), 10, 1, True),
+        (local(-1), 0, 1, False),
+    ],
+)
+def test_a_room_holds_so_much(room: MemoryBudget, records: int, parts: int, holds: bool) -> None:
+    """Records, parts of files, and bytes, in which what a row takes by itself counts too."""
+    assert room.holds(slices(records, parts)) is holds
+
+
+def test_every_task_has_its_share() -> None:
+    """Of records and bytes, not of files: those are read one after the other."""
+    assert ROOM.shared(4) == MemoryBudget(records=2, bytes=500, parts=2)

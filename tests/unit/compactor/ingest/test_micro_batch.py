@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from msgspec.structs import replace
+
+from compactor.errors import GapError, IngestError
+from compactor.ingest.micro_batch import appends, level0
+from compactor.model.batch import Batch, RangeRead, first_rejected
+from compactor.model.log import Gap, RunFile
+from compactor.model.record import TopicPartition
+from compactor.model.state import State, apply
+from compactor.runs.file_stats import FileStats
+from tests.support.engine import log_of, new_state
+
+TP = TopicPartition("t", 0)
+
+
+def read(
+    lo: int, hi: int, start: int | None = None, records: int = 0, topic_id: str = "id-t", superseded: int = 0
+) -> RangeRead:
+    counts = {"records": records, "superseded": superseded}
+    return RangeRead(tp=TP, topic_id=topic_id, lo=lo, hi=hi, start=lo if start is None else start, **counts)
+
+
+def part(
+    first: int, last: int, records: int | None = None, path: str = "runs/f", rejected: int | None = None
+) -> FileStats:
+    count = last - first + 1 if records is None else records
+    file = RunFile(path=path, first=first, last=last, records=count, bytes=10 * count, file_bytes=1, sha256="")
+    reason = None if rejected is None else "null key"
+    return FileStats(topic="t", partition=0, file=file, first_rejected_offset=rejected, first_rejected_reason=reason)
+
+
+def after(state: State, ranges: Sequence[RangeRead], parts: Sequence[FileStats]) -> State:
+    return apply(state, appends(state, Batch(ranges=tuple(ranges), parts=tuple(parts)), now_ms=77))
+
+
+def at(end: int) -> State:
+    """A log that holds the offsets [0, end)."""
+    return after(new_state({0: 0}), [read(0, end)], [])
+
+
+@pytest.mark.parametrize(
+    ("end", "lo", "hi", "taken"),
+    [
+        (10, 10, 20, (10, 20)),
+        (10, 0, 10, None),
+        (10, 3, 7, None),
+        (10, 3, 20, (10, 20)),
+        (10, 10, 10, None),
+        (0, 0, 1, (0, 1)),
+    ],
+)
+def test_a_range_is_taken_by_offset(end: int, lo: int, hi: int, taken: tuple[int, int] | None) -> None:
+    """Hi ≤ end: already taken; lo ≤ end < hi: the suffix from end."""
+    found = appends(at(end), Batch(ranges=(read(lo, hi, records=hi - lo),), parts=(part(lo, hi - 1),) * (hi > lo)), 77)
+    assert [(one.start, one.end) for one in found] == ([taken] if taken else [])
+
+
+@pytest.mark.parametrize(
+    ("ranges", "parts", "error"),
+    [
+        ([read(11, 12)], [], GapError),
+        ([read(10, 12), read(13, 14)], [], GapError),
+        ([read(10, 12), read(11, 14)], [], IngestError),
+        ([read(10, 12, records=3)], [part(10, 11)], IngestError),
+        ([read(10, 12, records=1)], [part(12, 12)], IngestError),
+        ([read(10, 12, records=3)], [part(10, 12)], IngestError),
+        ([read(10, 13, records=3, superseded=1)], [part(10, 12)], IngestError),
+        ([read(10, 13, records=3, superseded=1)], [part(12, 12)], IngestError),
+        ([read(10, 14, start=12, records=1)], [part(11, 11)], IngestError),
+        ([], [part(10, 10)], IngestError),
+        ([read(10, 12, topic_id="another")], [], IngestError),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    ranges: list[RangeRead], parts: list[FileStats], error: type[IngestError]
+) -> None:
+    """A missing, doubled or foreign range, and records that are not those that were read, commit nothing."""
+    with pytest.raises(error):
+        after(at(10), ranges, parts)
+
+
+def test_an_unknown_partition_is_refused() -> None:
+    """What was read of a partition that the catalog does not know is never taken."""
+    with pytest.raises(IngestError, match="not in the catalog"):
+        after(new_state({1: 0}), [read(0, 1)], [])
+
+
+def test_sub_ranges_become_one_run() -> None:
+    """What several tasks read of one partition is one run, its files by offset."""
+    ranges = [read(20, 30, records=10), read(0, 10, records=10), read(10, 20)]
+    log = log_of(after(at(0), ranges, [part(20, 29, path="b"), part(0, 9, path="a")]))
+    assert [(run.start, run.end, run.arrived_ms, run.records, run.bytes) for run in log.runs] == [(0, 30, 77, 20, 200)]
+    assert [file.path for file in log.runs[0].files] == ["a", "b"]
+
+
+@pytest.mark.parametrize(("superseded", "end"), [((0, 0), 0), ((2, 0), 0), ((0, 2), 0), ((2, 2), 7)])
+def test_a_run_of_which_records_were_left_out_says_so(superseded: tuple[int, int], end: int) -> None:
+    """Any of its sub-ranges, also where only a suffix of it is taken: no offset inside it is an end."""
+    ranges = [read(10 * one, 10 * one + 10, records=10, superseded=count) for one, count in enumerate(superseded)]
+    parts = [part(10 * one + count, 10 * one + 9) for one, count in enumerate(superseded)]
+    log = log_of(after(at(end), ranges, parts))
+    assert [(run.start, run.end, run.folded) for run in log.runs] == [(end, 20, any(superseded))]
+
+
+@pytest.mark.parametrize(
+    ("ranges", "gaps"),
+    [
+        ([read(0, 10, start=4)], [Gap(0, 4)]),
+        ([read(0, 10, start=10), read(10, 20, start=13)], [Gap(0, 13)]),
+        ([read(0, 10, start=10), read(10, 20)], [Gap(0, 10)]),
+        ([read(0, 10, start=2), read(10, 20, start=15)], [Gap(0, 2), Gap(10, 15)]),
+        ([read(0, 10), read(10, 20, start=20)], [Gap(10, 20)]),
+    ],
+)
+def test_lost_offsets_are_gaps(ranges: list[RangeRead], gaps: list[Gap]) -> None:
+    """What was lost before it was read is said exactly, offset by offset, and the log goes on behind it."""
+    log = log_of(after(at(0), ranges, []))
+    assert (list(log.gaps), log.end) == (gaps, ranges[-1].hi)
+
+
+def test_a_gap_that_is_known_already_is_not_told_again() -> None:
+    """Of a range that overlaps the log, only what is above its end can be lost."""
+    log = log_of(after(at(10), [read(0, 20, start=12)], []))
+    assert log.gaps == (Gap(10, 12),)
+
+
+def test_a_suffix_leaves_out_files_below_it() -> None:
+    """A suffix keeps only files that reach above the log's end; one across it is kept and trimmed when read."""
+    log = log_of(after(at(10), [read(0, 20, records=20)], [part(0, 7, path="a"), part(8, 19, path="b")]))
+    assert [(run.start, run.end) for run in log.runs] == [(10, 20)]
+    assert [file.path for file in log.runs[0].files] == ["b"]
+
+
+def test_the_first_rejected_is_named() -> None:
+    """The lowest offset of the first partition is what an operator is told."""
+    batch = Batch(ranges=(), parts=(part(0, 5), part(6, 9, rejected=7), part(10, 12, rejected=11)))
+    assert first_rejected(batch) == (TP, 7, "null key")
+    assert first_rejected(Batch(ranges=(), parts=())) is None
+
+
+def test_a_new_run_adds_up_what_its_files_hold() -> None:
+    """Counts are sums, the largest timestamp is that of all, and it ages from the smallest that says anything."""
+    file = RunFile(path="a", first=0, last=4, records=3, bytes=30, file_bytes=40, sha256="0")
+    one = FileStats(topic="t", partition=0, file=file, tombstones=2, rejected=1, max_timestamp=70, min_timestamp=50)
+    other = FileStats(topic="t", partition=0, file=file, tombstones=3, rejected=4, max_timestamp=60, min_timestamp=40)
+    found = level0(0, 5, (one, other), 100)
+    assert (found.records, found.bytes, found.tombstones, found.rejected) == (6, 60, 5, 5)
+    assert (found.max_timestamp, found.oldest_ms, found.arrived_ms, found.folded) == (70, 40, 100, False)
+    silent = level0(0, 5, (replace(one, min_timestamp=None, max_timestamp=-1),), 100)
+    assert (silent.max_timestamp, silent.oldest_ms) == (-1, 100)
+    assert level0(0, 5, (), 100).max_timestamp == -1

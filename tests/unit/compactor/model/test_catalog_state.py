@@ -1,0 +1,135 @@
+"""What each action leaves in the catalog's state, field by field."""
+
+from __future__ import annotations
+
+import pytest
+
+from compactor.errors import CatalogError, GapError
+from compactor.model.actions import (
+    AddPartition,
+    AddSnapshot,
+    AddTopic,
+    Append,
+    Clean,
+    CloseTopic,
+    DropSnapshot,
+    PlanFold,
+    Publish,
+    SetBuckets,
+)
+from compactor.model.log import BASE, OutputPoint, PartitionLog, Run, append, empty, publish, upper
+from compactor.model.record import TopicPartition
+from compactor.model.state import State, Topic, apply
+from tests.support.logs import file, run
+
+TP = TopicPartition("t", 0)
+BASE_RUN = Run(start=10, end=40, level=BASE, files=(), records=0, bytes=0)
+
+
+def log_of(state: State) -> PartitionLog:
+    return state.log(TP)
+
+
+def begun(*actions: Append | PlanFold | Publish | Clean) -> PartitionLog:
+    """A log of which the offsets 10 to 50 are taken in, after `actions`."""
+    added = AddPartition(topic="t", partition=0, bucket=0, start=10, backlog_end=50)
+    return log_of(apply(State(), [added, Append(topic="t", partition=0, start=10, end=50), *actions]))
+
+
+def sent(end: int, output: OutputPoint | None = None) -> Publish:
+    return Publish(topic="t", partition=0, end=end, output=output)
+
+
+def cleaned(end: int, output: OutputPoint | None = None, behind_ms: int | None = None) -> Clean:
+    return Clean(topic="t", partition=0, end=end, base=BASE_RUN, at_ms=1, output=output, behind_ms=behind_ms)
+
+
+@pytest.mark.parametrize(("given", "kept"), [(50, 50), (11, 11), (10, None), (None, None)])
+def test_a_backlog_is_what_lies_beyond_the_first_offset(given: int | None, kept: int | None) -> None:
+    """A partition that is empty when it is first seen has none."""
+    assert empty(TP, 0, 10, given).backlog_end == kept
+
+
+@pytest.mark.parametrize(("end", "left"), [(49, 50), (50, None)])
+def test_a_backlog_ends_when_it_is_published_to_its_end(end: int, left: int | None) -> None:
+    """One offset before its end it is still one."""
+    assert begun(sent(end)).backlog_end == left
+
+
+def test_a_batch_without_offsets_changes_nothing() -> None:
+    """It continues the log wherever that ends; one that goes back, or leaves a hole, is refused."""
+    log = begun()
+    assert append(log, 50, 50, None, None) == log
+    for start, end in ((50, 49), (51, 60), (49, 60)):
+        with pytest.raises(GapError, match=rf"t-0: a batch of offsets \[{start}, {end}\) does not continue"):
+            append(log, start, end, None, None)
+
+
+def test_a_publish_without_an_output_point_keeps_the_last_one() -> None:
+    """A fold of which nothing was sent moves the position alone."""
+    first, second = OutputPoint(20, 5), OutputPoint(40, 9)
+    assert begun(sent(20, first)).output == first
+    assert begun(sent(20, first), sent(30)).output == first
+    assert begun(sent(20, first), sent(40, second)).output == second
+
+
+def test_published_never_goes_back() -> None:
+    """A commit that says so is refused, by partition and offsets."""
+    with pytest.raises(CatalogError, match="t-0: published would go back from 20 to 19"):
+        publish(begun(sent(20)), 19, None)
+
+
+def test_a_base_run_has_the_output_point_of_its_very_end() -> None:
+    """The one that the fold was planned with, else the log's where it stands there; else the earlier one stays."""
+    at_end, later = OutputPoint(40, 9), OutputPoint(45, 11)
+    assert begun(sent(40, at_end), cleaned(40)).base_output == at_end
+    assert begun(sent(40, at_end), sent(45, later), cleaned(40, at_end)).base_output == at_end
+    assert begun(sent(45, later), cleaned(40)).base_output is None
+    assert begun(sent(40, at_end), cleaned(40), sent(45, later), cleaned(42)).base_output == at_end
+
+
+def test_a_plan_and_a_full_fold_note_since_when_records_are_sent_above() -> None:
+    """A plan above published begins that time; a full fold below the end of sending carries its own on."""
+    planned = begun(PlanFold(topic="t", partition=0, end=45, at_ms=7))
+    assert (planned.ahead_ms, planned.behind_ms, planned.begun) == (7, 7, True)
+    assert begun(sent(45), cleaned(40, behind_ms=3)).behind_ms == 3
+
+
+def test_a_topic_is_added_with_its_output_and_closed_with_a_reason() -> None:
+    """An unknown topic cannot be closed."""
+    topic = Topic(topic="t", topic_id="id", output="t.compacted", output_id="out")
+    added = AddTopic(topic="t", topic_id="id", output="t.compacted", output_id="out")
+    assert apply(State(), [added]).topics == {"t": topic}
+    assert apply(State(), [added, CloseTopic(topic="t", reason="deleted")]).topics["t"].closed == "deleted"
+    with pytest.raises(CatalogError, match="Topic t is not in the catalog"):
+        apply(State(), [CloseTopic(topic="t", reason="deleted")])
+
+
+def test_buckets_are_dealt_to_all_partitions_anew() -> None:
+    """In turn, by topic and partition."""
+    added = [AddPartition(topic="t", partition=number, bucket=0, start=0) for number in range(3)]
+    state = apply(State(), [*added, SetBuckets(count=2)])
+    assert (state.buckets, [log.bucket for log in state.logs]) == (2, [0, 1, 0])
+
+
+def test_a_snapshot_that_is_dropped_goes_alone() -> None:
+    """By topic and id; the others stay in their order."""
+    every = [
+        AddSnapshot(topic=topic, id=name, path=name, created_ms=0, source_offsets={}, records=0, bytes=0)
+        for topic, name in (("t", "a"), ("t", "b"), ("u", "a"))
+    ]
+    state = apply(State(), [*every, DropSnapshot(topic="t", id="a")])
+    assert state.snapshots == (every[1], every[2])
+
+
+def test_an_action_on_an_unknown_partition_is_refused() -> None:
+    """It names the partition."""
+    with pytest.raises(CatalogError, match="t-0 is not in the catalog"):
+        apply(State(), [sent(20)])
+
+
+@pytest.mark.parametrize(("start", "kept"), [(10, ["a", "b"]), (14, ["a", "b"]), (15, ["b"]), (19, ["b"])])
+def test_the_upper_part_of_a_run_keeps_every_file_that_reaches_into_it(start: int, kept: list[str]) -> None:
+    """A file whose last record is the first that is kept still counts."""
+    whole = run(10, 20, [file(10, 14, 9, path="a"), file(15, 19, 9, path="b")])
+    assert [one.path for one in upper(whole, start).files] == kept

@@ -1,0 +1,219 @@
+"""Which logs are published next, without Spark; docs/protocol.md, steps 5 to 12."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, cast
+
+import pytest
+from msgspec.structs import replace
+from structlog.testing import capture_logs
+
+from compactor.catalog.catalog import Catalog
+from compactor.fold import in_memory as localfold
+from compactor.model.actions import AddPartition, AddTopic, Append, CloseTopic, Publish, SetBuckets
+from compactor.model.publish_plan import PublishPlan, PublishResult
+from compactor.model.record import TopicPartition
+from compactor.policy import CompactionPolicy
+from compactor.publish import publishjob, publishlocal, publishtasks
+from compactor.publish.changelog import CAREFUL, Changelog
+from compactor.quarantine import verify as inspection
+from compactor.quarantine.isolation import Isolation
+from compactor.quarantine.quarantine import set_aside
+from compactor.settings import EngineSettings
+from tests.support.logs import run
+from tests.support.memory.broker import MemoryBroker
+from tests.support.memory.storage import Clock, MemoryStorage
+
+SETTINGS = EngineSettings(connector="c", policy=CompactionPolicy())
+PARTITIONS = CAREFUL + 8
+HOUR = 3_600_000
+
+
+class World:
+    """Many partitions of topic t, which grow; what is sent is noted instead of sent."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        storage = MemoryStorage()
+        self.catalog = Catalog.open(storage, "c")
+        self.catalog.take_over("test", 0)
+        topics = [AddTopic(topic=name, topic_id=name, output=f"{name}.out", output_id="O") for name in ("gone", "t")]
+        adds = [AddPartition(topic="t", partition=one, bucket=0, start=0) for one in range(PARTITIONS)]
+        one_more = AddPartition(topic="gone", partition=0, bucket=0, start=0)
+        self.catalog.commit(lambda _: [SetBuckets(count=1), *topics, *adds, one_more], 0)
+        self.isolation = Isolation(storage, self.catalog)
+        self.outside = MemoryBroker(storage)
+        self.clock = Clock(1_000)
+        self.changelog = Changelog(
+            cast("Any", None), storage, self.catalog, self.outside, self.isolation, lambda: self.clock.advance(7)
+        )
+        self.fails: Exception | None = None
+        self.ways: list[str] = []
+        monkeypatch.setattr(publishtasks, "send", lambda *found: ((), found[3]))
+        monkeypatch.setattr(publishjob, "send", self._by_tasks)
+        monkeypatch.setattr(publishlocal, "send", self._here)
+        self.sound = True
+        monkeypatch.setattr(localfold, "load", lambda *_: {} if self.sound else None)
+
+    def grow(self) -> None:
+        """One more record for every partition of t."""
+        logs = [log for log in self.catalog.state.logs if log.topic == "t"]
+        grown = [
+            Append(topic="t", partition=log.partition, start=log.end, end=log.end + 1, run=run(log.end, log.end + 1, 1))
+            for log in logs
+        ]
+        self.catalog.commit(lambda _: grown, 0)
+
+    def set_aside(self, topic: str, partition: int) -> None:
+        log = self.catalog.state.log(TopicPartition(topic, partition))
+        self.catalog.commit(lambda _: [set_aside(log, "damaged", 0)], 0)
+
+    def publish(self, now_ms: int = 0, local: int = -1) -> list[int]:
+        """The partitions that are sent now, up to `local` records without Spark."""
+        settings = replace(SETTINGS, publish_local_records=local)
+        return [one.partition for one in self.changelog.publish(settings, now_ms)]
+
+    def _by_tasks(self, _spark: object, _storage: object, _due: object, plans: Iterable[PublishPlan], *_: Any) -> Any:
+        self.ways.append("tasks")
+        return self._send(plans)
+
+    def _here(self, _files: object, _due: object, plans: Iterable[PublishPlan], _publisher: object) -> Any:
+        self.ways.append("here")
+        return self._send(plans)
+
+    def _send(self, plans: Iterable[PublishPlan]) -> Any:
+        if self.fails:
+            raise self.fails
+        return tuple(
+            PublishResult(
+                topic=one.topic,
+                partition=one.partition,
+                end=one.end,
+                output_offset=one.end,
+                records=one.end - one.start,
+                bytes=9,
+                transactions=1,
+            )
+            for plan in plans
+            for one in plan.targets
+        )
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(monkeypatch)
+
+
+def test_a_few_records_are_sent_without_spark(world: World) -> None:
+    """Up to the limit here, beyond it by tasks; so is what lies in a file that is not what was written."""
+    for local in (PARTITIONS, PARTITIONS - 1, -1):
+        world.grow()
+        assert len(world.publish(local=local)) == PARTITIONS
+    world.grow()
+    world.sound = False
+    assert len(world.publish(local=PARTITIONS)) == PARTITIONS
+    assert world.ways == ["here", "tasks", "tasks", "tasks"]
+
+
+def test_while_something_is_damaged_no_log_starves(world: World) -> None:
+    """Then no more logs than a scan reads apart are sent at once: those come first that waited longest."""
+    world.set_aside("t", 3)
+    sent: list[list[int]] = []
+    for now_ms in (1_000_000, 0, 0, 0):  # a clock that is set back changes nothing
+        world.grow()
+        sent.append(world.publish(now_ms))
+    assert [len(one) for one in sent] == [CAREFUL] * 4
+    assert set(sent[0]) | set(sent[1]) == set(range(PARTITIONS))
+    assert set(sent[1]) | set(sent[2]) == set(range(PARTITIONS))
+
+
+def test_a_topic_that_is_gone_slows_nobody(world: World) -> None:
+    """What is set aside of a closed topic is read by nobody, so all others are sent at once."""
+    world.set_aside("gone", 0)
+    world.catalog.commit(lambda _: [CloseTopic(topic="gone", reason="deleted")], 0)
+    world.grow()
+    assert len(world.publish()) == PARTITIONS
+
+
+def test_a_position_is_committed_again_also_by_a_clock_that_was_set_back(world: World) -> None:
+    """Positions expire by the broker's clock: one that ours says nothing of is committed again."""
+    world.grow()
+    world.publish(100 * HOUR)
+    assert world.publish(100 * HOUR + SETTINGS.position_refresh_ms - 1) == []
+    assert len(world.publish(99 * HOUR)) == PARTITIONS
+    assert world.publish(99 * HOUR) == []
+    assert len(world.publish(99 * HOUR + SETTINGS.position_refresh_ms)) == PARTITIONS
+
+
+@pytest.mark.parametrize("stopping", [True, False])
+def test_what_a_stop_breaks_off_is_raised_at_once(
+    world: World, monkeypatch: pytest.MonkeyPatch, *, stopping: bool
+) -> None:
+    """Neither a job that was cancelled nor anything that fails on the way out makes publishing read its files."""
+    monkeypatch.setattr(inspection, "damage", None)
+    if stopping:
+        world.isolation.stopping.set()
+    world.fails = RuntimeError("a page is damaged" if stopping else "[SPARK_JOB_CANCELLED] Job 3 cancelled")
+    world.grow()
+    with pytest.raises(RuntimeError, match=r"damaged|cancelled"):
+        world.publish()
+
+
+def test_where_a_tasks_process_ends_spark_folds_from_then_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have had too little memory: the same plan would end it again. Once more is tried, and no more."""
+    tried: list[int] = []
+
+    def ends(*_: object) -> None:
+        tried.append(1)
+        raise RuntimeError("Python worker exited unexpectedly (crashed)")
+
+    monkeypatch.setattr(publishtasks, "send", ends)
+    for _ in range(2):
+        world.grow()
+        assert len(world.publish()) == PARTITIONS
+    assert (len(tried), world.ways) == (1, ["tasks", "tasks"])
+    assert [entry.bucket for entry in world.outside.entries] == [0]  # what the task had left open is ended, once
+    world.fails = RuntimeError("Python worker exited unexpectedly (crashed)")
+    world.grow()
+    with pytest.raises(RuntimeError, match="crashed"):
+        world.publish()
+
+
+def test_nothing_behind_touches_a_log_that_is_published_inside_a_folded_run(world: World) -> None:
+    """A catalog was set back, and what had been published is taken in again, folded: no end is there yet."""
+    world.grow()
+    world.publish()
+    log = world.catalog.state.log(TopicPartition("t", 0))
+    again = Append(
+        topic="t", partition=0, start=log.end, end=log.end + 9, run=replace(run(log.end, log.end + 9, 2), folded=True)
+    )
+    ahead = Publish(topic="t", partition=0, end=log.end + 4)
+    world.catalog.commit(lambda _: [again, ahead], 0)
+    assert world.changelog.uncertain() == {log.tp}
+    assert world.publish() == [0]
+    assert world.changelog.uncertain() == frozenset()
+
+
+@pytest.mark.parametrize(("local", "way"), [(1_000_000, "local"), (-1, "spark")])
+def test_each_publish_that_moves_records_is_a_line_of_the_log(
+    monkeypatch: pytest.MonkeyPatch, local: int, way: str
+) -> None:
+    """At debug: how it was done, how much it was, in how many partitions and transactions, and how long it took."""
+    world = World(monkeypatch)
+    world.grow()
+    with capture_logs() as told:
+        world.publish(local=local)
+        assert world.publish(SETTINGS.position_refresh_ms, local=local)
+    assert [line for line in told if line["event"] == "published"] == [
+        {
+            "event": "published",
+            "log_level": "debug",
+            "way": way,
+            "ms": 7,
+            "dead_letters": 0,
+            "partitions": PARTITIONS,
+            "records": PARTITIONS,
+            "bytes": 9 * PARTITIONS,
+            "transactions": PARTITIONS,
+        }
+    ]

@@ -1,0 +1,99 @@
+"""A run's file against what was written, and what the disk says while it is read."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+
+from compactor.catalog.commits import commit_path
+from compactor.errors import StorageError
+from compactor.model.log import RunFile
+from compactor.quarantine import verify as inspection
+from compactor.runs import checksums as footers
+from compactor.runs.checksums import DamagedFileError, UnreadableFileError
+from compactor.runs.reader import between
+from compactor.storage.base import MissingFileError, Storage
+from tests.support.logs import log, run
+from tests.support.memory.storage import MemoryStorage
+
+DATA = b"pages and a footer"
+FILE = RunFile(
+    path="runs/a",
+    first=0,
+    last=0,
+    records=1,
+    bytes=1,
+    file_bytes=len(DATA),
+    sha256="",
+    footer=footers.told(b"a footer"),
+)
+
+
+class BadSector(MemoryStorage):
+    """A store on which a file can be opened, and not read."""
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        inner = super().open_input(path)
+
+        class Broken:
+            def __enter__(self) -> Any:
+                return self
+
+            def __exit__(self, *_: object) -> None: ...
+
+            def size(self) -> int:
+                return int(inner.size())
+
+            def seek(self, position: int) -> int:
+                return int(inner.seek(position))
+
+            def read(self, _: int) -> bytes:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+        return cast("pa.NativeFile", Broken())
+
+
+@pytest.mark.parametrize("read", [footers.check, footers.whole])
+def test_a_disk_that_cannot_be_read_names_the_file(read: Callable[[Storage, RunFile], object]) -> None:
+    """An error of the operating system in the middle of a file is no damage, and says where and what to do."""
+    storage = BadSector()
+    storage.write("runs/a", DATA)
+    with pytest.raises(StorageError, match=r"Could not read memory:/runs/a: Input/output error\. See whether") as found:
+        read(storage, FILE)
+    assert not footers.is_damage(found.value)
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_one_that_cannot_be_read_is_damaged_while_the_store_answers(*, answers: bool) -> None:
+    """Then it is the file: its logs are set aside; else the store is away, which says nothing of any log."""
+    storage = BadSector()
+    storage.write("runs/a", DATA)
+    if answers:
+        storage.write(commit_path(1), b"{}")
+    part = between(log(run(0, 1, [FILE])), 0, 1)
+    if answers:
+        (trouble,) = inspection.damage(storage, [part])
+        assert isinstance(trouble, UnreadableFileError)
+    else:
+        with pytest.raises(UnreadableFileError):
+            inspection.damage(storage, [part])
+
+
+@pytest.mark.parametrize("data", [b"pages and a fooler", b"s and a footer", b""])
+def test_a_footer_that_is_not_what_was_written_is_damage(data: bytes) -> None:
+    """Another byte, or a file that is shorter or longer."""
+    storage = MemoryStorage()
+    storage.write("runs/a", data)
+    with pytest.raises(DamagedFileError, match="memory:/runs/a is damaged"):
+        footers.check(storage, FILE)
+
+
+def test_a_missing_file_stays_one() -> None:
+    """What is not there is missing, not unreadable."""
+    with pytest.raises(MissingFileError):
+        footers.check(MemoryStorage(), FILE)

@@ -1,0 +1,143 @@
+"""The snapshot location may be full, denied or away: snapshots wait for it, and nothing else does; without Spark."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from msgspec.structs import replace
+
+from compactor.errors import StorageError
+from compactor.runs.checksums import DamagedFileError
+from compactor.runs.parquetfile import ParquetFile
+from compactor.snapshot import location as shelf
+from compactor.snapshot import manifest, shelfowner, snapshot
+from compactor.snapshot.location import SnapshotFailure, SnapshotStorage, SnapshotStorageError
+from compactor.storage.local import LocalStorage
+from tests.support.memory.storage import FailingStorage, lost
+from tests.support.shelves import HOUR, World
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(monkeypatch)
+
+
+def full() -> None:
+    raise StorageError("Could not write: No space left on device.", "Free space, or move storage.location.")
+
+
+def test_snapshots_wait_longer_each_time_until_one_succeeds(world: World) -> None:
+    """A minute, two, four; what was begun is removed; the trouble is noted for describe, and gone afterwards."""
+    tries = []
+    for minute in range(9):
+        world.place.before("write", full, manifest.NAME)
+        before = len(world.place._plan)
+        world.take(minute * 60_000)
+        if len(world.place._plan) < before:
+            tries.append(minute)
+        world.place._plan.clear()
+    assert tries == [0, 1, 3, 7]
+    found = shelf.noted(world.storage)
+    assert found is not None
+    assert (found.failures, found.since_ms, found.retry_ms) == (4, 0, 15 * 60_000)
+    assert "No space left on device. Free space, or move snapshot.location." in found.error
+    assert [info.path for info in world.place.walk("")] == [f"c/{shelfowner.NAME}"]
+    assert not world.take(14 * 60_000)
+    assert world.take(15 * 60_000)
+    assert shelf.noted(world.storage) is None
+    assert world.latest() == world.complete()[0]
+
+
+def test_a_clock_that_is_set_back_lets_no_snapshot_wait_for_ever() -> None:
+    """The longest wait is an hour, by whatever clock."""
+    trouble = shelf.failed(None, SnapshotStorageError("Full."), 100 * HOUR)
+    assert shelf.waits(trouble, 100 * HOUR)
+    assert not shelf.waits(trouble, 0)
+    for _ in range(20):
+        trouble = shelf.failed(trouble, SnapshotStorageError("Full."), 100 * HOUR)
+    assert trouble.retry_ms == 101 * HOUR
+
+
+def test_a_snapshot_that_is_in_the_catalog_is_taken(world: World) -> None:
+    """Where LATEST cannot be written, or what is dropped not removed, the next vacuum and snapshot make up for it."""
+    assert world.take(0)
+    first = world.latest()
+    world.place.before("write", full, snapshot.LATEST)
+    assert world.take(HOUR)
+    assert world.latest() == first
+    world.snapshots.settle()
+    assert world.latest() != first
+    world.place.before("delete", full, manifest.NAME)
+    assert world.take(2 * HOUR)
+    assert len(world.complete()) == 3
+    assert world.take(3 * HOUR)
+    assert world.complete() == [world.latest()]
+
+
+def test_a_life_begins_beside_a_location_that_is_away(world: World) -> None:
+    """What an earlier life left undone waits as well; what it noted is forgotten."""
+    world.take(0)
+    world.place.before("exists", lost)
+    shelf.note(world.storage, SnapshotFailure(since_ms=0, retry_ms=1, failures=1, error="x"))
+    world.begin()
+    assert shelf.noted(world.storage) is None
+
+
+def test_latest_never_names_what_is_not_there(world: World) -> None:
+    """A catalog that was restored may name a snapshot that a later one has dropped: LATEST stays what it is."""
+    world.take(0)
+    (taken,) = world.catalog.state.snapshots
+    snapshot.remove(world.place, taken.path)
+    world.place.write("c/t/LATEST", b"20261121T023000Z-later\n")
+    snapshot.settle(world.place, world.catalog.state)
+    assert world.latest() == "20261121T023000Z-later"
+    world.place.write(f"{taken.path}/{manifest.NAME}", b"{}")
+    snapshot.settle(world.place, world.catalog.state)
+    assert world.latest() == taken.id
+    world.place.write("c/t/LATEST", b"an older one, of an owner that slept\n")
+    snapshot.settle(world.place, replace(world.catalog.state))
+    assert world.latest() == taken.id
+
+
+def test_a_note_that_is_no_note_is_nothing(world: World) -> None:
+    """Describe shows the rest."""
+    world.storage.write(shelf.NOTE, b"{")
+    assert shelf.noted(world.storage) is None
+
+
+def test_every_refusal_of_the_location_is_told_from_the_stores_own(tmp_path: Path) -> None:
+    """Whatever method refuses; and an error of what is being written stays what it is."""
+    inner = FailingStorage(LocalStorage(str(tmp_path)))
+    place = pickle.loads(pickle.dumps(SnapshotStorage(LocalStorage(str(tmp_path))))).sub("deeper")
+    place.write("a", b"1")
+    assert (place.read("a"), place.list(""), place.location) == (b"1", ["a"], f"{tmp_path}/deeper")
+    failing = SnapshotStorage(inner)
+    calls: dict[str, Callable[[], object]] = {
+        "read": lambda: failing.read("a"),
+        "create": lambda: failing.create("a", b""),
+        "write": lambda: failing.write("a", b""),
+        "link": lambda: failing.link("a", "b"),
+        "list": lambda: failing.list(""),
+        "walk": lambda: failing.walk(""),
+        "unfinished": lambda: failing.unfinished(""),
+        "delete": lambda: failing.delete("a"),
+        "delete_folder": lambda: failing.delete_folder("a"),
+        "exists": lambda: failing.exists("a"),
+        "open_input": lambda: failing.open_input("a"),
+        "open_output": lambda: ParquetFile(failing, "a", pa.schema([])),
+        "lock": lambda: failing.lock("a"),
+        "locked_by": lambda: failing.locked_by("a"),
+    }
+    for method, call in calls.items():
+        inner.before(method, full)
+        with pytest.raises(SnapshotStorageError, match=r"No space left on device.*snapshot\.location"):
+            call()
+    with pytest.raises(DamagedFileError), failing.open_output("b"):
+        raise DamagedFileError("Of a run.")
+    (tmp_path / "c").write_bytes(b"")
+    with pytest.raises(SnapshotStorageError, match="exists already"), failing.open_output("c"):
+        pass

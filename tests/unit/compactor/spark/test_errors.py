@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import gc
+import traceback
+
+import pytest
+
+from compactor.errors import FencedError, KeyfoldError, StorageError
+from compactor.spark.errors import tag, tagging, unwrap, unwrapping
+
+TEXT = "Topic t: ${gone} 'it' \"is\"\n\\u00e9 é."
+
+
+def as_spark_says_it(error: Exception) -> RuntimeError:
+    """Spark hands on a traceback's text, inside a message of its own."""
+    text = "".join(traceback.format_exception(error))
+    return RuntimeError(f"Job aborted: Task 3 failed: org.apache.spark.api.python.PythonException: {text}\n\tat x.y")
+
+
+@pytest.mark.parametrize("kind", [FencedError, StorageError, KeyfoldError])
+def test_an_error_comes_back_from_a_tracebacks_text(kind: type[KeyfoldError]) -> None:
+    """Class, message and action survive a traceback's text, whatever characters they have."""
+    with pytest.raises(kind) as caught, tagging(), tagging():
+        raise kind(TEXT, "Do this.")
+    found = unwrap(as_spark_says_it(caught.value))
+    assert type(found) is kind
+    assert (found.message, found.action, found.retriable) == (TEXT, "Do this.", kind.retriable)
+
+
+def test_a_class_that_is_not_known_here_is_its_nearest_base() -> None:
+    """A task may know a class that the driver never imported."""
+    text = tag(type("LaterError", (FencedError,), {})("m", "a"))
+    gc.collect()  # the class is gone with its last error
+    assert type(unwrap(text)) is FencedError
+
+
+@pytest.mark.parametrize("text", ["", "plain", "keyfold-error:", "keyfold-error:AAA=", "keyfold-error:bm90IGpzb24="])
+def test_other_texts_carry_nothing(text: str) -> None:
+    """A text without a whole tag is nobody's error."""
+    assert unwrap(text) is None
+    assert unwrap(ValueError(text)) is None
+
+
+def test_a_cause_is_found() -> None:
+    """An error is found behind what was raised from it."""
+    outer = ValueError("outer")
+    outer.__cause__ = FencedError("m")
+    assert unwrap(outer) is outer.__cause__
+
+
+def test_unwrapping_raises_what_was_carried_and_lets_others_pass() -> None:
+    """In the driver, a carried error replaces Spark's; any other stays as it is."""
+    with pytest.raises(FencedError), unwrapping():
+        raise RuntimeError(tag(FencedError("m", "a")))
+    with pytest.raises(RuntimeError, match="plain"), unwrapping():
+        raise RuntimeError("plain")

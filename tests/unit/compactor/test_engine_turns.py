@@ -1,0 +1,90 @@
+"""Who waits for the engine's turn, and who does not; without Spark."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+from unittest.mock import Mock
+
+import pytest
+
+from compactor import engine as microbatch
+from compactor.engine import Engine
+from compactor.errors import PositionError, PublishInterruptedError
+from compactor.model.batch import Batch
+
+PATIENCE_S = 10.0
+
+
+@pytest.fixture
+def engine() -> Engine:
+    """An engine on stand-ins; what it publishes is nothing."""
+    made = Engine(*(cast("Any", Mock()) for _ in range(6)))
+    made._changelog = Mock(publish=Mock(return_value=()))
+    return made
+
+
+@contextmanager
+def taking(engine: Engine) -> Iterator[None]:
+    """Inside, a micro-batch is under way."""
+    began, done = threading.Event(), threading.Event()
+
+    def take(frame: Any, now_ms: int) -> Batch:
+        began.set()
+        assert done.wait(PATIENCE_S)
+        return cast("Any", None)
+
+    engine._take = take  # type: ignore[method-assign]
+    thread = threading.Thread(target=engine.take, args=(None, 1))
+    thread.start()
+    try:
+        assert began.wait(PATIENCE_S)
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_time_does_not_wait_for_a_micro_batch(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tick and a look at the topics give way to it: a stop is to be seen meanwhile."""
+    monkeypatch.setattr(microbatch, "COMMIT_SECONDS", 0.01)
+    with taking(engine):
+        engine.tick(1)
+        assert not engine.commit(lambda _: [], 1)
+        assert not engine.is_idle()
+        assert not engine._changelog.publish.called  # type: ignore[attr-defined]
+    engine.tick(2)
+    assert engine.commit(lambda _: [], 2)
+    assert engine._changelog.publish.call_count == 1  # type: ignore[attr-defined]
+
+
+def test_no_turn_begins_once_it_is_to_close(engine: Engine) -> None:
+    """The micro-batch under way ends, the next one finds a closed engine, and nobody waits for either."""
+    with taking(engine):
+        engine.close_soon()
+    assert engine.is_idle()
+    engine.tick(1)
+    assert not engine._changelog.publish.called  # type: ignore[attr-defined]
+    with pytest.raises(PublishInterruptedError):
+        engine.take(cast("Any", None), 1)
+
+
+def test_a_publish_that_did_not_end_well_may_have_left_a_transaction(engine: Engine) -> None:
+    """One that did has not, though earlier ones failed."""
+    found = [engine.interrupted]
+    engine._changelog.publish.side_effect = RuntimeError("Job cancelled")  # type: ignore[attr-defined]
+    with pytest.raises(RuntimeError):
+        engine.tick(1)
+    found.append(engine.interrupted)
+    engine._changelog.publish.side_effect = None  # type: ignore[attr-defined]
+    engine.tick(2)
+    assert [*found, engine.interrupted] == [False, True, False]
+
+
+def test_positions_are_made_sense_of_without_a_batch(engine: Engine) -> None:
+    """What they are found to be wrong with is raised before anything was taken in."""
+    engine._changelog.settle.side_effect = PositionError("Another catalog's.")  # type: ignore[attr-defined]
+    with pytest.raises(PositionError):
+        engine.settle(1)

@@ -1,0 +1,132 @@
+"""`keyfold delete`, as far as it needs no broker: when it asks, and when it refuses."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compactor.catalog import owner
+from connectors.cli import delete as command
+from connectors.config.connector import ConnectorConfig
+from connectors.errors import UsageError
+from connectors.kafka import probe as reach
+from connectors.runtime import deletion as removal
+from connectors.runtime import takeover
+from tests.support.cli import connector_file, invoke, keep, row, storage_of, worker_file
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A folder with both files and a catalog."""
+    keep(tmp_path, [row(0, b"k", b"v")])
+    return tmp_path
+
+
+@pytest.fixture
+def brokers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brokers that know nothing of the connector."""
+
+    class Nothing:
+        def __init__(self, *_: object) -> None: ...
+
+        def describe(self, _: object) -> dict[str, object]:
+            return {}
+
+        def committed(self, *_: object, **__: object) -> dict[object, object]:
+            return {}
+
+        def has_group(self, _: str) -> bool:
+            return False
+
+        def delete_group(self, _: str) -> None: ...
+
+    monkeypatch.setattr(reach, "reach_all", lambda *_: None)
+    monkeypatch.setattr("connectors.kafka.admin.Admin", Nothing)
+    monkeypatch.setattr("connectors.sinks.publisher.fence_all", lambda *_: None)
+
+
+def delete(folder: Path, *more: str) -> Any:
+    """`keyfold delete` of the connector in `folder`."""
+    return invoke("delete", connector_file(folder), "--worker", worker_file(folder), *more)
+
+
+def test_nothing_is_removed_without_an_answer(place: Path, brokers: None) -> None:
+    """Without a terminal to ask on it says what it would remove, and how to go on; with --yes it does it."""
+    before = storage_of(place).walk("")
+    shown = delete(place)
+    assert shown.exit_code == 2
+    assert "--yes" in shown.stderr
+    assert "consumer group connect-orders-keeper" in shown.stdout
+    assert storage_of(place).walk("") == before
+    assert delete(place, "--yes").exit_code == 0
+    assert not (place / "store" / "orders-keeper").exists()
+    again = delete(place, "--yes")
+    assert (again.exit_code, "There is nothing to delete" in again.stdout) == (0, True)
+    assert not (place / "store" / "orders-keeper").exists()
+
+
+@pytest.mark.parametrize(("answer", "goes"), [("y", True), ("Yes", True), ("n", False), ("", False)])
+def test_only_yes_is_yes(monkeypatch: pytest.MonkeyPatch, answer: str, goes: bool) -> None:
+    """On a terminal it waits for the word."""
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(sys, "stdin", Terminal(f"{answer}\n"))
+    if goes:
+        command._ask()
+    else:
+        with pytest.raises(UsageError, match="Nothing was removed"):
+            command._ask()
+
+
+def test_a_running_connector_is_not_deleted(place: Path, brokers: None) -> None:
+    """It names the worker and what to do; nothing is removed."""
+    lock = owner.OwnerLock(storage_of(place))
+    assert lock.claim(owner.here(3))
+    try:
+        shown = delete(place, "--yes")
+    finally:
+        lock.release()
+    assert shown.exit_code == 2
+    assert str(owner.here()) in shown.stderr
+    assert "Stop that worker" in shown.stderr
+    assert storage_of(place).exists("catalog")
+
+
+def test_nothing_is_removed_without_the_lock(place: Path, brokers: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the one who held it is gone again by the time that it is asked who that was."""
+    monkeypatch.setattr(owner.OwnerLock, "claim", lambda *_: False)
+    before = storage_of(place).walk("catalog")
+    shown = delete(place, "--yes")
+    assert (shown.exit_code, "is run by another process now" in shown.stderr) == (2, True)
+    assert storage_of(place).walk("catalog") == before
+
+
+def test_brokers_that_do_not_answer_keep_everything(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exit code 4, and not a file is gone."""
+    monkeypatch.setattr(takeover, "REACH_S", 0.3)
+    before = storage_of(place).walk("")
+    shown = delete(place, "--yes", "--outputs")
+    assert shown.exit_code == 4
+    assert storage_of(place).walk("") == before
+
+
+def test_what_is_told_names_what_stays() -> None:
+    """Outputs that are not asked for, and what nothing shows to be ours, with what follows from it."""
+    plan = removal.Plan(connector="c", outputs=(removal.Output("t.compacted", "id"),), snapshots=("c/t/1",))
+    found = removal.Found(plan, 3, 30, False, True, 2, ("cat-1",), ("u.compacted",), None, False)
+    config = ConnectorConfig.model_validate(
+        {"name": "c", "connector.class": "keyfold.CompactedTopic", "topics": "t", "snapshot.location": "s"}
+    )
+    told = "\n".join(command._told(found, config, "folder/c"))
+    removed, left = told.split("It leaves")
+    assert "connect-c" in removed
+    assert "t.compacted" not in removed
+    assert all(name in left for name in ("t.compacted", "another output.topic", "c/t/1", "u.compacted", "cat-1"))
+    assert "mount it first" in left

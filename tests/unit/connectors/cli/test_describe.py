@@ -1,0 +1,332 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from compactor.catalog.owner import OwnerLock, here
+from compactor.model.actions import AddSnapshot, AddTopic, AnyAction, CloseTopic, Publish
+from compactor.model.log import Gap, PartitionLog, Quarantined, Run
+from compactor.model.record import TopicPartition
+from compactor.model.state import State, apply
+from compactor.policy import CompactionPolicy
+from compactor.settings import EngineSettings
+from compactor.snapshot import location as shelf
+from compactor.snapshot.location import SnapshotFailure
+from compactor.storage.location import open_storage
+from connectors.cli import describe_text, description, source_ends
+from connectors.cli.describe import describing
+from connectors.cli.describe_text import text
+from connectors.cli.source_ends import Ends
+from connectors.config.load import load_connector
+from connectors.runtime.state import Status, running
+from connectors.runtime.status import StatusFile
+from connectors.source import aside
+from tests.support.cli import NAME, connector_file, invoke, keep, row, storage_of, worker_file
+
+SETTINGS = EngineSettings(connector="c", policy=CompactionPolicy())
+ROWS = [row(0, b"a", b"1"), row(1, b"b", None), row(3, None, b"x", rejected="null key"), row(4, b"a", b"22")]
+PUBLISH = Publish(topic="orders", partition=0, end=5)
+SNAPSHOT = AddSnapshot(
+    topic="orders",
+    id="20261121T023000Z-ab",
+    path="orders/20261121T023000Z-ab",
+    created_ms=5,
+    source_offsets={"0": 5},
+    records=1,
+    bytes=9,
+)
+
+
+def _described(folder: Path, *actions: AnyAction) -> dict[str, Any]:
+    keep(folder, ROWS, actions)
+    result = invoke("describe", connector_file(folder), "--worker", worker_file(folder), "--json")
+    assert result.exit_code == 0, result.stderr
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+def _run(start: int, end: int, size: int, level: int = 0) -> Run:
+    return Run(start=start, end=end, level=level, files=(), records=1, bytes=size)
+
+
+def _log(published: int, base: Run | None, *runs: Run, gaps: tuple[Gap, ...] = ()) -> PartitionLog:
+    end = max((run.end for run in runs), default=published)
+    clean = base.end if base else 0
+    return PartitionLog(
+        topic="t",
+        partition=0,
+        bucket=0,
+        start=0,
+        end=end,
+        folded_end=published,
+        published=published,
+        clean_end=clean,
+        base=base,
+        runs=runs,
+        gaps=gaps,
+    )
+
+
+def test_lag_is_what_is_not_published() -> None:
+    """The source's end less the published offset; unknown where the end is, never below nothing."""
+    log = _log(10, None, _run(0, 12, 1), gaps=(Gap(2, 5),))
+    state = State(logs=(log,))
+    known, unknown, behind = (
+        description.partitions(state, ends, SETTINGS, 0)[0] for ends in ({log.tp: 15}, {}, {log.tp: 7})
+    )
+    assert (known.source_end, known.lag, known.ingested, known.lost_offsets) == (15, 5, 12, 3)
+    assert (unknown.source_end, unknown.lag) == (None, None)
+    assert behind.lag == 0
+
+
+def test_partitions_stand_in_their_order() -> None:
+    """By topic, then by number, not as text and not as they were found."""
+    order = [("b", 0), ("a", 10), ("a", 2)]
+    logs = tuple(
+        PartitionLog(topic=t, partition=p, bucket=0, start=0, end=0, folded_end=0, published=0, clean_end=0)
+        for t, p in order
+    )
+    listed = [(each.topic, each.partition) for each in description.partitions(State(logs=logs), {}, SETTINGS, 0)]
+    assert listed == [("a", 2), ("a", 10), ("b", 0)]
+
+
+def test_what_the_cleaner_would_do_is_shown_and_who_is_set_aside() -> None:
+    """A word and a sentence for each log; one in quarantine with its error, and when it is looked at again."""
+    held = Quarantined(since_ms=0, retry_ms=60_000, failures=1, error="x is gone.", publishing=True)
+    logs = tuple(replace(_log(10, None, _run(0, 10, 100)), partition=n, quarantine=held if n else None) for n in (0, 1))
+    shown = description.partitions(State(logs=logs), {}, SETTINGS, 0)
+    assert [one.fold.reason for one in shown] == ["nothing to do", "quarantined"]
+    assert "release" in shown[1].fold.text
+    assert list(describe_text._aside(shown)) == [
+        "Set aside since 1970-01-01T00:00:00Z: t-1, not folded, nothing more of it is published. x is gone.",
+        "  failed 1 times; looked at again at 1970-01-01T00:01:00Z",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("end", "word"), [(10, "nothing to do"), (6_942, "waits for publish"), (None, "nothing to do")]
+)
+def test_where_records_wait_to_be_published_there_is_something_to_do(end: int | None, word: str) -> None:
+    """Beside a lag the fold waits for it; where the lag is unknown nothing is said of it."""
+    log = _log(10, _run(0, 10, 9, level=-1))
+    ends = {} if end is None else {log.tp: end}
+    (shown,) = description.partitions(State(logs=(log,)), ends, SETTINGS, 0)
+    assert shown.fold.reason == "nothing to do"
+    assert describe_text._partition(shown)[-1] == word
+
+
+def test_the_newest_snapshot_of_each_topic_is_shown() -> None:
+    """The one that was committed last, as LATEST names it: the clock may have been set back since the one before."""
+    topic = AddTopic(topic="orders", topic_id="i", output=None, output_id=None)
+    later = AddSnapshot(topic="orders", id="later", path="p", created_ms=1, source_offsets={}, records=0, bytes=0)
+    assert SNAPSHOT.created_ms > later.created_ms
+    shown = description.topics(apply(State(), [topic, SNAPSHOT, later]), {})[0].newest_snapshot
+    assert shown is not None
+    assert shown.id == later.id
+
+
+@pytest.mark.parametrize(
+    ("age_ms", "stale"), [(0, False), (description.STALE_MS, False), (description.STALE_MS + 1, True)]
+)
+def test_an_old_status_is_marked_stale(age_ms: int, stale: bool) -> None:
+    """What a worker said half a minute ago may no longer be so."""
+    found = description.status({"state": "RUNNING", "updated_ms": 1_000}, 1_000 + age_ms)
+    assert found is not None
+    assert found.stale is stale
+
+
+def test_describe_shows_offsets_runs_and_counts(tmp_path: Path) -> None:
+    """Everything of a log that the catalog knows, without a broker."""
+    found = _described(tmp_path, PUBLISH, SNAPSHOT)
+    partition = found["partitions"][0]
+    expected = {
+        "topic": "orders",
+        "partition": 0,
+        "source_end": None,
+        "lag": None,
+        "ingested": 5,
+        "published": 5,
+        "clean_end": 0,
+    }
+    expected |= {
+        "runs": 1,
+        "records": 4,
+        "bytes": 7,
+        "dirty_ratio": 1.0,
+        "tombstones": 1,
+        "rejected": 1,
+        "lost_offsets": 0,
+        "quarantine": None,
+    }
+    fold = partition.pop("fold")
+    assert partition == expected
+    assert (fold["reason"], fold["text"][:4]) == ("interval passed", "Due ")
+    assert found["topics"][0]["newest_snapshot"]["source_offsets"] == {"0": 5}
+    assert found["owner"] == {"alive": False, "name": "tester:1", "epoch": 1}
+
+
+def test_describe_says_why_there_are_no_source_ends(tmp_path: Path) -> None:
+    """No broker: the lag is unknown, the rest is there, and the exit code is 0."""
+    assert _described(tmp_path)["broker_error"]
+
+
+def test_describe_works_beside_a_live_owner(tmp_path: Path) -> None:
+    """It takes nothing over, and says that a worker is running."""
+    lock = OwnerLock(storage_of(tmp_path))
+    assert lock.claim(here(1))
+    try:
+        found = _described(tmp_path)
+    finally:
+        lock.release()
+    assert (found["owner"]["alive"], found["owner"]["epoch"], found["catalog_version"]) == (True, 1, 2)
+
+
+def test_describe_shows_what_the_worker_said(tmp_path: Path) -> None:
+    """State, counters and error of status.json, as the worker wrote it."""
+    status = running(Status(), worked=False)
+    StatusFile(open_storage(str(tmp_path / "store")).sub(NAME)).write(status, 1_000, {"records_read": 7}, 500)
+    found = _described(tmp_path)["status"]
+    assert (found["state"], found["counters"], found["stale"]) == ("RUNNING", {"records_read": 7}, True)
+    assert found["counted_since_ms"] == 500
+
+
+def test_describe_names_the_snapshots_of_another_catalog(tmp_path: Path) -> None:
+    """What stands in the topic's folder and is not this catalog's is for a person to know of: nothing removes it."""
+    keep(tmp_path, ROWS, (PUBLISH, SNAPSHOT))
+    shelf = tmp_path / "snapshots" / NAME / "orders"
+    for one in (SNAPSHOT.id, "20250101T000000Z-ab", "LATEST", "notes"):
+        (shelf / one / "data").mkdir(parents=True)
+    connector = connector_file(tmp_path, **{"snapshot.location": str(tmp_path / "snapshots")})
+    asked = ("describe", connector, "--worker", worker_file(tmp_path))
+    assert json.loads(invoke(*asked, "--json").stdout)["topics"][0]["other_snapshots"] == ["20250101T000000Z-ab"]
+    assert "of orders that are another catalog's, and left as they are: 20250101T000000Z-ab\n" in invoke(*asked).stdout
+    (shelf / SNAPSHOT.id).parent.rename(tmp_path / "away")
+    shelf.touch()
+    assert json.loads(invoke(*asked, "--json").stdout)["topics"][0]["other_snapshots"] == []
+
+
+def test_describe_shows_why_there_is_no_snapshot(tmp_path: Path) -> None:
+    """As the worker noted it in the connector's folder; nothing where snapshots can be written."""
+    assert _described(tmp_path)["snapshots"] is None
+    trouble = SnapshotFailure(since_ms=0, retry_ms=60_000, failures=2, error="No space left.")
+    shelf.note(open_storage(str(tmp_path / "store")).sub(NAME), trouble)
+    found = json.loads(invoke("describe", connector_file(tmp_path), "--worker", worker_file(tmp_path), "--json").stdout)
+    assert found["snapshots"] == {"since_ms": 0, "retry_ms": 60_000, "failures": 2, "error": "No space left."}
+
+
+def test_describe_of_a_connector_that_never_ran_says_so(tmp_path: Path) -> None:
+    """No catalog is no error, and none is made; the folder is named, as it may be another than was meant."""
+    result = invoke("describe", connector_file(tmp_path), "--worker", worker_file(tmp_path))
+    folder = tmp_path / "store" / NAME
+    said = f"Connector {NAME} has not run yet: there is no catalog in {folder}.\n"
+    assert (result.exit_code, result.stdout) == (0, said)
+    assert not (tmp_path / "store").exists()
+
+
+def test_people_read_the_same_as_programs(tmp_path: Path) -> None:
+    """The tables hold the partition's numbers, the closed topic's reason and the snapshot's id."""
+    keep(tmp_path, ROWS, (PUBLISH, SNAPSHOT, CloseTopic(topic="orders", reason="deleted")))
+    shown = invoke("describe", connector_file(tmp_path), "--worker", worker_file(tmp_path)).stdout
+    assert "no worker is running; last owner tester:1, epoch 1" in shown
+    assert "no: deleted" in shown
+    assert SNAPSHOT.id in shown
+    line = next(line for line in shown.splitlines() if line.startswith("orders") and "compacted" not in line)
+    assert line.split() == [
+        "orders",
+        "0",
+        "-",
+        "5",
+        "5",
+        "-",
+        "0",
+        "1",
+        "4",
+        "7",
+        "1.00",
+        "1",
+        "1",
+        "0",
+        "interval",
+        "passed",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("said", "lines"),
+    [
+        (
+            {"state": "FAILED", "error": "Broker away.", "failures": 3, "next_restart_ms": 60_000},
+            [
+                "Error: Broker away.",
+                "Restart: after 3 failures, by 1970-01-01T00:01:00Z",
+            ],
+        ),
+        (
+            {"state": "RUNNING", "failures": 3},
+            ["Restarts: 3 in a row; forgotten once it has worked"],
+        ),
+        ({"state": "FAILED", "error": "Damaged.", "failures": 1}, ["Error: Damaged."]),
+        ({"state": "STOPPED", "failures": 1}, []),
+        (
+            {"state": "RUNNING", "counters": {"records_read": 7, "batches": 0}, "counted_since_ms": 60_000},
+            ["Counted since 1970-01-01T00:01:00Z: records read 7"],
+        ),
+        ({"state": "RUNNING", "failures": 0}, []),
+    ],
+)
+def test_a_failed_connector_shows_error_and_restart(said: dict[str, object], lines: list[str]) -> None:
+    """What failed, how often, and when it is tried again; also when it runs again; so for snapshots.
+
+    Where it was not started again there was no restart. Counts say since when.
+    """
+    owner = description.Owner(alive=True, name="h:1", epoch=2)
+    shown = description.Description(
+        format_version=1,
+        connector="c",
+        catalog_id="i",
+        catalog_version=1,
+        owner=owner,
+        status=description.status({**said, "updated_ms": 0}, 5_000),
+        broker_error=None,
+        snapshots=SnapshotFailure(since_ms=0, retry_ms=60_000, failures=2, error="No space left."),
+        topics=(),
+        partitions=(),
+    )
+    assert text(shown, 5_000, "store").splitlines()[1:] == [
+        f"State: {said['state']}, said 0:00:05 ago",
+        *lines,
+        "No snapshot since 1970-01-01T00:00:00Z, 2 failed: No space left.",
+        "  tried again at 1970-01-01T00:01:00Z; everything else goes on",
+    ]
+
+
+def test_what_the_broker_refused_shows_no_secret(tmp_path: Path) -> None:
+    """What librdkafka says of a broker may quote an address with a password in it."""
+    catalog = keep(tmp_path, [row(0, b"a", b"1")])
+    config = load_connector(connector_file(tmp_path)).config
+    ends = Ends({}, "GET https://user:hunter2@host/token?client_secret=hunter2 failed")
+    found = describing(catalog, storage_of(tmp_path), config, ends, 0)
+    assert found.broker_error == "GET https://[hidden]@host/token?client_secret=[hidden] failed"
+
+
+def test_a_topic_that_is_set_aside_is_shown_with_what_can_be_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a topic of its name ends now is not asked: it says nothing of our offsets."""
+    asked: list[list[TopicPartition]] = []
+
+    def ends(_worker: object, _connector: object, tps: list[TopicPartition]) -> Ends:
+        asked.append(tps)
+        return Ends({}, None)
+
+    monkeypatch.setattr(source_ends, "source_ends", ends)
+    keep(tmp_path, [row(0, b"k", b"v")], [CloseTopic(topic="orders", reason=aside.RECREATED)])
+    shown = invoke("describe", connector_file(tmp_path), "--worker", worker_file(tmp_path)).stdout
+    assert "no: recreated" in shown
+    assert "Set aside: topic orders, another topic has its name now, by its id" in shown
+    assert "a connector of its own" in shown
+    assert asked == [[]]

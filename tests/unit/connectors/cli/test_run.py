@@ -1,0 +1,73 @@
+"""`keyfold run`: what it says and checks before anything is begun; Spark and the worker are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from connectors.jvm.java import find_java
+from tests.support.cli import NAME, NOBODY, connector_file, invoke, keep, row, worker_file, write_json
+
+
+class _Worker:
+    """Ends at once."""
+
+    abandoned = ()
+
+    def __init__(self, *_: Any) -> None:
+        """Nothing is begun."""
+
+    def run(self, *, once: bool) -> int:
+        """Done."""
+        return 0 if once else 1
+
+
+def test_the_folder_of_the_storage_is_said_at_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line names the folder that storage.location means, and the connectors."""
+    monkeypatch.setattr("connectors.spark.start.SparkStart", lambda *_: None)
+    monkeypatch.setattr("connectors.runtime.worker.Worker", _Worker)
+    worker = write_json(tmp_path / "worker.json", {"bootstrap.servers": NOBODY, "storage.location": "here"})
+    result = invoke("run", connector_file(tmp_path), "--once", "--worker", worker)
+    assert result.exit_code == 0
+    line = next(line for line in result.stderr.splitlines() if "starting" in line)
+    assert f"storage={tmp_path}/here" in line
+    assert NAME in line
+
+
+def test_a_storage_that_cannot_be_made_is_told_before_anything_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit code 4, with the key and the folder; Spark is not started for it."""
+    monkeypatch.setattr("connectors.spark.start.SparkStart", lambda *_: pytest.fail("Spark was started"))
+    worker = write_json(tmp_path / "worker.json", {"bootstrap.servers": NOBODY, "storage.location": "/proc/nope"})
+    result = invoke("run", connector_file(tmp_path), "--worker", worker)
+    assert result.exit_code == 4
+    assert 'storage.location: "/proc/nope" cannot be made in /proc' in result.stderr
+
+
+@pytest.fixture
+def no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine without Java."""
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    find_java.cache_clear()
+    yield
+    find_java.cache_clear()
+
+
+@pytest.mark.usefixtures("no_java")
+@pytest.mark.parametrize("command", ["run", "clean", "snapshot", "analyze"])
+def test_without_java_nothing_is_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    """A command that needs Spark ends with 3 and says what to install; the catalog stays as it was."""
+    catalog = keep(tmp_path, [row(0, b"a", b"1")])
+    monkeypatch.setattr("compactor.analyze.counting.little", lambda _: False)
+    connector = connector_file(tmp_path, **{"snapshot.location": str(tmp_path / "snapshots")})
+    result = invoke(command, connector, "--worker", worker_file(tmp_path))
+    assert result.exit_code == 3
+    assert f"error: There is no `java` in JAVA_HOME ({tmp_path})." in result.stderr
+    assert "next: Install Java 17" in result.stderr
+    version = catalog.version
+    catalog.refresh()
+    assert catalog.version == version

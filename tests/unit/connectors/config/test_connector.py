@@ -1,0 +1,240 @@
+"""The connector file: what is taken, what is refused, and how it is said."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+
+from compactor.policy import CompactionPolicy
+from connectors.config import release
+from connectors.config.connector import ConnectorConfig, with_settings
+from connectors.config.engine import engine_settings
+from connectors.config.faults import FaultyConfigError
+from connectors.config.keys import CONNECTOR_KEYS
+from connectors.errors import EXIT_CONFIG, ConfigError, exit_code
+
+LEAST: dict[str, Any] = {"name": "c", "connector.class": "keyfold.CompactedTopic", "topics": "t"}
+
+
+def read(**changes: Any) -> ConnectorConfig:
+    return ConnectorConfig.model_validate(LEAST | {name.replace("__", "."): value for name, value in changes.items()})
+
+
+def settings(changes: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in (LEAST | changes).items() if value is not ...}
+
+
+def faults(changes: dict[str, Any]) -> list[str]:
+    with pytest.raises(FaultyConfigError) as caught:
+        ConnectorConfig.model_validate(settings(changes))
+    return [str(fault) for fault in caught.value.faults]
+
+
+def test_three_keys_are_enough() -> None:
+    """A connector needs a name, its class and topics; everything else has Kafka's, Connect's or keyfold's default."""
+    config = ConnectorConfig.model_validate(LEAST)
+    assert config.policy == CompactionPolicy()
+    assert config.output_topic("t") == "t.compacted"
+    assert config.group_id == "connect-c"
+    assert config.transactional_id(3) == "c-3"
+    assert (config.tasks_max, config.max_offsets_per_trigger, config.snapshot_path) == (None, None, None)
+
+
+def test_every_default_is_taken_when_it_is_written_out() -> None:
+    """A file that writes every default out means the same as one that leaves them out."""
+    written = {key.name: key.default for key in CONNECTOR_KEYS.values() if key.default is not None}
+    config = ConnectorConfig.model_validate(LEAST | written)
+    assert config.model_dump(exclude={"given"}) == ConnectorConfig.model_validate(LEAST).model_dump(exclude={"given"})
+
+
+@pytest.mark.parametrize(
+    ("key", "given", "attribute", "value"),
+    [
+        ("min.compaction.lag.ms", 5, "min_compaction_lag_ms", 5),
+        ("min.compaction.lag.ms", " 5 ", "min_compaction_lag_ms", 5),
+        ("bootstrap.fold.enable", False, "bootstrap_fold_enable", False),
+        ("bootstrap.fold.enable", "FALSE", "bootstrap_fold_enable", False),
+        ("topics", " a , b", "topics", ("a", "b")),
+        ("connector.class", "CompactedTopic", "connector_class", "keyfold.CompactedTopic"),
+        ("output.topic", "none", "publishes", False),
+        ("on.data.loss", "SKIP", "on_data_loss", "skip"),
+        ("max.offsets.per.trigger", "unlimited", "max_offsets_per_trigger", None),
+        ("snapshot.location", "none", "snapshot_location", None),
+        ("snapshot.string.columns", "NONE", "snapshot_string_columns", frozenset()),
+        ("errors.retry.timeout", 0, "errors_retry_timeout_ms", 0),
+        ("retention.ms", "-1", "retention_ms", -1),
+        ("tasks.max", "3", "tasks_max", 3),
+        ("output.topic.config.segment.ms", 9, "output_topic_config", {"segment.ms": "9"}),
+        ("consumer.override.fetch.min.bytes", 9, "consumer_override", {"fetch.min.bytes": "9"}),
+    ],
+)
+def test_values_are_taken_as_connect_takes_them(key: str, given: object, attribute: str, value: object) -> None:
+    """A number and its text are the same, blanks and the case of words do not count."""
+    assert getattr(ConnectorConfig.model_validate(LEAST | {key: given}), attribute) == value
+
+
+@pytest.mark.parametrize(("given", "columns"), [("value", {"value"}), (" Value, KEY ", {"key", "value"})])
+def test_columns_of_text_reach_the_engine(given: str, columns: set[str]) -> None:
+    """In any order and case."""
+    config = ConnectorConfig.model_validate(LEAST | {"snapshot.location": "s", "snapshot.string.columns": given})
+    assert engine_settings(config).snapshot_strings == columns
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"topcs": "t"}, 'topcs: unknown key; did you mean "topics"?'),
+        ({"min_compaction_lag_ms": 1}, 'did you mean "min.compaction.lag.ms"?'),
+        ({"consumer.overide.fetch.min.bytes": 1}, 'did you mean "consumer.override."?'),
+        ({"qqqqqqqq": 1}, "qqqqqqqq: unknown key; docs/configuration.md"),
+        ({"fetch.min.bytes": 1}, "write consumer.override.fetch.min.bytes"),
+        ({"connector.class": ...}, "connector.class: missing; it is required: keyfold.CompactedTopic"),
+        ({"connector.class": "io.confluent.S3"}, '"io.confluent.S3" is not allowed: allowed is keyfold.CompactedTopic'),
+        ({"name": "a/b"}, 'name: "a/b" is not allowed'),
+        ({"name": ".."}, 'name: ".." is not allowed'),
+        ({"name": "x" * 201}, "at most 200"),
+        ({"name": " "}, 'name: " " is not allowed'),
+        ({"topics": None}, "topics: null is not allowed"),
+        ({"topics": ["a"]}, 'topics: a list is not allowed; write one text with commas: "a,b".'),
+        ({"topics": {}}, "topics: an object is not allowed"),
+        ({"topics": "a,,b"}, "has an empty element"),
+        ({"topics": "a,a"}, "names a more than once"),
+        ({"topics": "a b"}, '"a b" is no topic name'),
+        ({"topics": ".."}, '".." is no topic name'),
+        ({"topics": ...}, "must configure one of topics or topics.regex"),
+        ({"topics.regex": "a.*"}, "mutually exclusive"),
+        ({"topics": ..., "topics.regex": "a("}, 'topics.regex: "a(" is not allowed'),
+        (
+            {"min.compaction.lag.ms": -1},
+            'min.compaction.lag.ms: "-1" is not allowed: allowed is a whole number, 0 or more',
+        ),
+        ({"min.compaction.lag.ms": "1.0"}, '"1.0" is not allowed'),
+        ({"min.compaction.lag.ms": 2**63}, "is not allowed"),
+        ({"delete.retention.ms": "1_000"}, '"1_000" is not allowed'),
+        ({"min.cleanable.dirty.ratio": 1.01}, "allowed is a number from 0 to 1"),
+        ({"min.cleanable.dirty.ratio": "nan"}, "allowed is a number from 0 to 1"),
+        ({"max.compaction.lag.ms": 0}, "allowed is a whole number, 1 or more"),
+        ({"segment.bytes": 1023}, "allowed is a whole number, 1024 or more"),
+        ({"retention.ms": -2}, "allowed is -1 (no limit) or a whole number, 0 or more"),
+        ({"cleanup.policy": "compacted"}, "allowed is compact, delete, or both"),
+        ({"bootstrap.fold.enable": "yes"}, "allowed is true or false"),
+        ({"errors.tolerance": "some"}, "allowed is none or all"),
+        ({"tasks.max": 0}, "allowed is a whole number, 1 or more"),
+        ({"output.topic": "a b"}, '"a b" is no topic name'),
+        ({"output.topic": "${env}.x"}, "is no topic name"),
+        ({"output.topic": "o", "topics": "a,b"}, "one topic for several source topics"),
+        ({"output.topic": "o", "topics": ..., "topics.regex": "a.*"}, "one topic for several source topics"),
+        ({"output.topic": "${topic}"}, "the same connector cannot read it"),
+        ({"output.topic": "${topic}", "topics": ..., "topics.regex": "a.*"}, "is the source topic itself"),
+        ({"topics": "a,a.compacted"}, '"a.compacted" is the output topic of "a"'),
+        ({"topics": "a" * 245}, "more than 249 characters"),
+        ({"snapshot.location": "s3://b/x"}, "stores of the scheme s3: are not available yet"),
+        ({"snapshot.location": "file://host/x"}, "a file: URL has no host"),
+        ({"snapshot.interval.ms": 5}, "has no effect without snapshot.location"),
+        ({"snapshot.string.columns": "value"}, "snapshot.string.columns: has no effect without snapshot.location"),
+        (
+            {"snapshot.string.columns": "values", "snapshot.location": "s"},
+            '"values" is not allowed: allowed is none, or some of key, value with commas between them',
+        ),
+        ({"snapshot.string.columns": "key,key", "snapshot.location": "s"}, "names key more than once"),
+        ({"restart.backoff.initial.ms": 9, "restart.backoff.max.ms": 8}, "is greater than restart.backoff.max.ms (8)"),
+        ({"errors.deadletterqueue.topic.name": "d"}, "set errors.tolerance=all"),
+        ({"errors.deadletterqueue.context.headers.enable": True}, "has no effect without"),
+        (
+            {"errors.deadletterqueue.topic.name": "t", "errors.tolerance": "all"},
+            "The DLQ topic 't' may not be included",
+        ),
+        ({"errors.deadletterqueue.topic.name": "t.compacted", "errors.tolerance": "all"}, "is the output topic"),
+        ({"output.topic.config.cleanup.policy": "delete"}, "keyfold sets this itself"),
+        ({"output.topic.config.segment.byte": 1}, 'did you mean "segment.bytes"?'),
+        ({"consumer.override.group.id": "g"}, "consumer.override.group.id: cannot be set"),
+        ({"group.id": "g"}, "group.id: cannot be set: the group is connect-<name>."),
+        ({"bootstrap.servers": "b:1"}, "bootstrap.servers: cannot be set: all clients talk to the one cluster"),
+        ({"fetch.min.bytes": 2}, "write consumer.override.fetch.min.bytes"),
+        ({"producer.override.linger.ms": "x"}, 'producer.override.linger.ms: "x" is not allowed'),
+        ({"topics": "${env:KF_NOT_THERE}"}, "${env:KF_NOT_THERE} cannot be resolved"),
+    ],
+)
+def test_a_fault_names_key_value_and_what_is_allowed(changes: dict[str, Any], said: str) -> None:
+    """Whatever is wrong is refused, and the sentence says what to change."""
+    assert said in "\n".join(faults(changes))
+
+
+@pytest.mark.parametrize("key", ["cleanup.policy", "min.cleanable.dirty.ratio", "errors.retry.timeout"])
+def test_a_key_of_a_later_release_may_only_stand_at_its_default(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What does not work yet is refused as not available yet, never accepted and ignored."""
+    monkeypatch.setitem(release.LATER, key, "a later release")
+    other = {"cleanup.policy": "compact,delete", "min.cleanable.dirty.ratio": 0.7}.get(key, 12345)
+    found = faults({key: other})
+    assert len(found) == 1
+    assert f"{key}: not available yet in keyfold" in found[0]
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "key.converter", "value.converter.schemas.enable", "header.converter", "transforms", "transforms.a.type",
+        "predicates", "errors.log.enable", "config.action.reload", "initial_state",
+    ],
+)  # fmt: skip
+def test_keys_of_connect_that_come_later_are_refused(key: str) -> None:
+    """A key of Kafka Connect whose work is not there is refused with what it belongs to."""
+    assert "not available yet in keyfold" in faults({key: "x"})[0]
+
+
+def test_all_faults_come_at_once() -> None:
+    """One error lists every fault, one a line, each with the file, and ends a command with exit code 3."""
+    with pytest.raises(ConfigError) as caught:
+        ConnectorConfig.model_validate(
+            LEAST | {"topcs": 1, "tasks.max": 0, "min.compaction.lag.ms": -1, "topics": None}
+        )
+    lines = caught.value.message.splitlines()
+    assert len(lines) == 4
+    assert all(line.startswith('connector "c": ') for line in lines)
+    assert exit_code(caught.value) == EXIT_CONFIG
+
+
+def test_the_lags_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """min.compaction.lag.ms may not be greater than max.compaction.lag.ms (LogConfig.validateValues)."""
+    monkeypatch.setattr(release, "LATER", {})
+    assert read(min__compaction__lag__ms=5, max__compaction__lag__ms=5).policy.max_compaction_lag_ms == 5
+    assert (
+        "is greater than max.compaction.lag.ms (4)"
+        in faults({"min.compaction.lag.ms": 5, "max.compaction.lag.ms": 4})[0]
+    )
+
+
+def test_a_config_goes_around() -> None:
+    """What was given makes an equal configuration again, and a configuration can be sent to another process."""
+    config = read(topics="a,b", tasks__max="2", producer__override__linger__ms=7)
+    assert ConnectorConfig.model_validate(config.given) == config
+    assert pickle.loads(pickle.dumps(config)) == config
+
+
+def test_with_settings_checks_again() -> None:
+    """Changed settings are checked like a file."""
+    assert with_settings(read(), {"segment.bytes": 4096}).segment_bytes == 4096
+    with pytest.raises(ConfigError):
+        with_settings(read(), {"segment.bytes": 1})
+
+
+def test_a_config_never_shows_a_secret() -> None:
+    """Neither repr nor the printable settings hold a secret that was written out; a placeholder stays."""
+    config = read(
+        consumer__override__sasl__password="open-sesame", producer__override__sasl__password="${env:PW}", tasks__max=1
+    )
+    assert "open-sesame" not in repr(config)
+    shown = config.effective()
+    assert shown["consumer.override.sasl.password"] == "[hidden]"
+    assert shown["producer.override.sasl.password"] == "${env:PW}"
+    assert (shown["tasks.max"], shown["segment.bytes"]) == ("1", "134217728")
+
+
+def test_a_resolved_value_that_is_wrong_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault of a value that a placeholder stands for shows the placeholder, never the value."""
+    monkeypatch.setenv("KF_TOPICS", "open sesame")
+    (fault,) = faults({"topics": "${env:KF_TOPICS}"})
+    assert '"${env:KF_TOPICS}" is not allowed' in fault
+    assert "open sesame" not in fault

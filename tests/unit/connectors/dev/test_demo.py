@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+import zipfile
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from connectors.cli.demo import own_command
+from connectors.config.load import load_connector, load_worker
+from connectors.dev.demo import data, steps
+from connectors.dev.demo.folder import DemoFolder, shown
+from connectors.dev.demo.query import Answer, Snapshot, carriers, newest_snapshot
+from connectors.dev.demo.readback import TopicCount
+from connectors.dev.demo.report import report
+from connectors.dev.demo.steps import Outcome
+from connectors.errors import ConfigError
+from tests.support.cli import invoke
+
+
+def test_flights_come_in_the_order_of_time_hour_and_row() -> None:
+    """All of them, keyed by tail number, `NA` as null, numbers as numbers: what Python's own csv module reads."""
+    with zipfile.ZipFile(data.csv_archive()) as archive, archive.open("flights.csv") as member:
+        rows = sorted(csv.DictReader(io.TextIOWrapper(member, "utf-8")), key=lambda row: row["time_hour"])
+    texts = {"carrier", "tailnum", "origin", "dest", "time_hour"}
+    count = 0
+    for row, flight in zip(rows, data.flights(), strict=True):
+        expected = {name: None if text == "NA" else text if name in texts else int(text) for name, text in row.items()}
+        assert msgspec.json.decode(flight.value) == expected
+        assert flight.key == (None if row["tailnum"] == "NA" else row["tailnum"].encode())
+        count += 1
+    assert count == data.FLIGHTS == 336_776
+
+
+def test_a_flights_timestamp_is_its_hour() -> None:
+    """In ms, UTC: 2013-01-01T10:00:00Z."""
+    assert next(data.flights()).timestamp_ms == 1_357_034_400_000
+
+
+def test_the_missing_data_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the extra to install."""
+    monkeypatch.setattr(data, "PACKAGE", "nothing_of_this_name")
+    with pytest.raises(ConfigError, match="nothing_of_this_name is not installed") as caught:
+        data.csv_archive()
+    assert "keyfold[demo]" in caught.value.action
+
+
+def test_the_demos_files_are_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The project's worker and connector file, with the demo's broker and folders, pass every check."""
+    monkeypatch.delenv("KEYFOLD_BOOTSTRAP_SERVERS", raising=False)
+    folder = DemoFolder(tmp_path / "demo")
+    folder.make_anew()
+    folder.write_files("127.0.0.1:29092")
+    worker = load_worker(folder.worker_file)
+    connector = load_connector(folder.connector_file, worker).config
+    assert (worker.bootstrap_servers, worker.storage_path) == ("127.0.0.1:29092", folder.storage)
+    assert (connector.name, connector.output_topic("flights")) == (steps.CONNECTOR, steps.OUTPUT)
+    assert (connector.dead_letter_topic, connector.snapshot_path) == (steps.DEAD_LETTERS, folder.snapshots)
+
+
+def test_the_folder_is_made_anew(tmp_path: Path) -> None:
+    """Nothing of an earlier demo is left."""
+    folder = DemoFolder(tmp_path / "demo")
+    folder.make_anew()
+    (folder.root / "old").touch()
+    folder.make_anew()
+    assert not (folder.root / "old").exists()
+
+
+def test_a_folder_of_something_else_is_never_removed(tmp_path: Path) -> None:
+    """--dir with somebody's files is refused, and they are still there."""
+    (tmp_path / "thesis.txt").touch()
+    result = invoke("demo", "--dir", tmp_path)
+    assert result.exit_code == 3
+    assert "no demo made it" in result.stderr
+    assert (tmp_path / "thesis.txt").exists()
+
+
+def test_paths_are_shown_as_a_person_types_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the current folder where they are below it."""
+    monkeypatch.chdir(tmp_path)
+    assert shown(tmp_path / ".demo" / "kafka") == ".demo/kafka"
+    assert shown(Path("/")) == "/"
+    (tmp_path / ".venv/bin").mkdir(parents=True)
+    (tmp_path / ".venv/bin/keyfold").touch()
+    assert own_command(str(tmp_path / ".venv/bin/keyfold")) == ".venv/bin/keyfold"
+    assert own_command("-m") == ".venv/bin/keyfold"
+
+
+def _snapshot(folder: Path) -> Snapshot:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = folder / "flights/flights/20261121T023000Z-ab"
+    (path / "data").mkdir(parents=True)
+    values = [json.dumps({"carrier": carrier}).encode() for carrier in ("UA", "UA", "DL")]
+    times = pa.array([1_357_034_400_000, 1_357_038_000_000, 0], pa.timestamp("ms", "UTC"))
+    pq.write_table(pa.table({"value": pa.array(values, pa.binary()), "timestamp": times}), path / "data/a.parquet")
+    (path / "_manifest.json").write_text(json.dumps({"records": 3, "files": [{}]}))
+    (path.parent / "LATEST").write_text(f"{path.name}\n")
+    return Snapshot(path, 3, 1)
+
+
+def test_the_newest_snapshot_is_the_one_that_latest_names(tmp_path: Path) -> None:
+    """With what its manifest promises."""
+    made = _snapshot(tmp_path)
+    assert newest_snapshot(tmp_path, "flights", "flights") == made
+
+
+def test_the_query_counts_aircraft_by_carrier(tmp_path: Path) -> None:
+    """Most aircraft first, with the hour of the last flight in UTC; the text shows the folder as a person types it."""
+    answer = carriers(_snapshot(tmp_path).path, "here")
+    assert answer.rows == [("UA", 2, "2013-01-01 11:00"), ("DL", 1, "1970-01-01 00:00")]
+    assert "FROM 'here/data/*.parquet'" in answer.sql
+
+
+def test_the_report_tells_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What went in and out, the times, the snapshot, the query, and the two commands."""
+    monkeypatch.chdir(tmp_path)
+    folder = DemoFolder(Path(".demo"))
+    outcome = Outcome(
+        bootstrap="127.0.0.1:29092",
+        loaded=336_776,
+        output=TopicCount(4_050, 7, 4_043),
+        dead_letters=TopicCount(2_512, 0, 0),
+        snapshot=Snapshot(tmp_path / ".demo/snapshots/flights/flights/x", 4_043, 4),
+        answer=Answer("SELECT 1", ["carrier"], [("UA",)]),
+        seconds={"start the broker": 5.0, "keyfold run --once": 20.25},
+    )
+    told = report(outcome, folder, ".venv/bin/keyfold")
+    for part in ("336,776", "4,050", "4,043", "2,512", "20.25", "25.25", "SELECT 1", "CARRIER"):
+        assert part in told
+    assert told.splitlines()[-2:] == [
+        "  .venv/bin/keyfold kafka --port 29092 --data-dir .demo/kafka",
+        "  .venv/bin/keyfold tail flights.compacted --worker .demo/worker.json --from-beginning --max 5",
+    ]
+    assert "Snapshot: .demo/snapshots/flights/flights/x" in told
+
+
+@pytest.mark.parametrize(("code", "ends_with", "how"), [(3, 3, "exit code 3"), (-9, 1, "SIGKILL")])
+def test_the_demo_ends_as_its_connector_did(code: int, ends_with: int, how: str) -> None:
+    """With its exit code; 1 where a signal ended it, which is named."""
+    error = steps.RunFailedError(code)
+    assert error.code == ends_with
+    assert how in error.message

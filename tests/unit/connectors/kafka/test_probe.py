@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from connectors.config.librdkafka import ClientKind
+from connectors.errors import UnreachableError
+from connectors.kafka import probe as module
+from connectors.kafka.client_settings import ClientSettings
+from connectors.kafka.consumers import Setting
+from connectors.kafka.probe import ErrorListener, first_answer, reach, reach_all, refused
+from tests.support.cli import NOBODY
+
+WRONG = KafkaError(KafkaError._AUTHENTICATION, "sasl://b:1/bootstrap: Invalid password (after 30ms in state AUTH_REQ)")
+ALERT = KafkaError(KafkaError._TRANSPORT, "ssl://b:1/bootstrap: SSL alert number 42")
+CLOSED = KafkaError(KafkaError._TRANSPORT, "b:1/bootstrap: Connection refused")
+SLOW = KafkaError(KafkaError._TRANSPORT, "c:1/bootstrap: Connection setup timed out in state CONNECT")
+SUMMARY = KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down")
+SILENCE = KafkaException(KafkaError(KafkaError._TRANSPORT, "Broker transport failure"))
+
+
+class _Client:
+    """Complains to `heard` at each poll, and answers the request with the number `answers`."""
+
+    def __init__(self, heard: ErrorListener, complaints: list[KafkaError], answers: int | None = None) -> None:
+        self._heard = heard
+        self._complaints = complaints
+        self._answers = answers
+        self.waits: list[float] = []
+
+    def list_topics(self, timeout: float) -> str:
+        self.waits.append(timeout)
+        if len(self.waits) == self._answers:
+            return "the cluster"
+        raise SILENCE
+
+    def poll(self, timeout: float) -> None:
+        for each in self._complaints:
+            self._heard(each)
+
+
+def _ask(complaints: list[KafkaError], deadline_s: float, answers: int | None = None) -> tuple[Any, _Client]:
+    heard = ErrorListener()
+    client: Any = _Client(heard, complaints, answers)
+    try:
+        return first_answer(client, heard, deadline_s), client
+    except KafkaException as error:
+        return error.args[0], client
+
+
+@pytest.mark.parametrize(
+    ("complaints", "code", "text"),
+    [
+        ([], KafkaError._TRANSPORT, "Broker transport failure"),
+        ([CLOSED], KafkaError._TRANSPORT, "Connection refused"),
+        ([CLOSED, SUMMARY], KafkaError._ALL_BROKERS_DOWN, "Connection refused"),
+        ([SLOW, CLOSED, SUMMARY], KafkaError._TRANSPORT, "Connection refused"),
+        ([WRONG, SUMMARY, CLOSED], KafkaError._AUTHENTICATION, "Invalid password"),
+        ([ALERT, SUMMARY], KafkaError._SSL, "alert number 42"),
+    ],
+)
+def test_who_is_not_answered_hears_why(complaints: list[KafkaError], code: int, text: str) -> None:
+    """A refusal before all else, then the last complaint that says something, then the time-out itself."""
+    error, _ = _ask(complaints, 0.0)
+    assert (error.code(), text in error.str()) == (code, True)
+
+
+def test_a_refusal_ends_the_wait_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But not at once: another of the brokers may still answer."""
+    for complaints in ([WRONG], [CLOSED, SUMMARY]):
+        monkeypatch.setattr(module, "SURE_S", 0.0)
+        _, client = _ask(complaints, 60.0)
+        assert len(client.waits) == 1
+        monkeypatch.setattr(module, "SURE_S", 60.0)
+        assert _ask(complaints, 60.0, answers=3)[0] == "the cluster"
+
+
+def test_an_answer_that_takes_its_time_is_waited_for() -> None:
+    """Each wait is longer than the one before, as a large cluster's answer does not fit into a short one."""
+    found, client = _ask([CLOSED], 60.0, answers=4)
+    assert found == "the cluster"
+    assert client.waits == sorted(set(client.waits))
+
+
+@pytest.mark.parametrize("kind", ["admin", "consumer", "producer"])
+@pytest.mark.parametrize(
+    ("error", "said", "check"),
+    [
+        (WRONG, "b:1 does not let the {} client in: sasl://b:1/bootstrap: Invalid password.", "{}.sasl.jaas.config"),
+        (
+            KafkaError(KafkaError._SSL, "verify failed"),
+            "b:1 does not let the {} client in: verify failed.",
+            "{}.ssl.truststore.location",
+        ),
+        (CLOSED, "b:1 did not answer the {} client: b:1/bootstrap: Connection refused.", "{}.security.protocol"),
+    ],
+)
+def test_the_message_names_whose_settings_to_correct(
+    kind: ClientKind, error: KafkaError, said: str, check: str
+) -> None:
+    """Which client, what the broker said, and the settings of just that client."""
+    found = refused(error, kind, "b:1", "Connector c: ")
+    assert found.message == f"Connector c: {said.format(kind)}"
+    assert check.format(kind) in found.action
+    assert found.retriable
+
+
+def test_clients_that_log_in_alike_ask_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Settings that have nothing to do with the login make no second question; another password does."""
+    asked: list[str] = []
+    monkeypatch.setattr(module, "reach", lambda kind, *_: asked.append(kind))
+    alike: dict[str, Setting] = {"sasl.password": "a", "security.protocol": "sasl_ssl"}
+    reach_all("c", ClientSettings(alike, {**alike, "fetch.min.bytes": 1}, {**alike, "acks": "all"}), 1.0)
+    assert asked == ["admin"]
+    asked.clear()
+    reach_all("c", ClientSettings(alike, alike, {**alike, "sasl.password": "b"}), 1.0)
+    assert asked == ["admin", "producer"]
+
+
+def test_where_nobody_listens_it_is_told_at_once() -> None:
+    """A wrong port is told long before the deadline, by host and port, without a word on security."""
+    began = time.monotonic()
+    with pytest.raises(UnreachableError, match=r"^Nothing listens at 127\.0\.0\.1:1: .*Connection refused\.") as caught:
+        reach("consumer", {"bootstrap.servers": NOBODY}, 30.0)
+    assert time.monotonic() - began < 10.0
+    assert caught.value.action == "Start the brokers, or correct bootstrap.servers."

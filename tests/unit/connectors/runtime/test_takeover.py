@@ -1,0 +1,63 @@
+"""Taking a connector over again in one process: the catalog must be the one that was there before."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+
+from compactor.catalog.catalog import Catalog
+from compactor.errors import CatalogError, KeyfoldError, StorageError
+from connectors.errors import ConnectorError
+from connectors.runtime import deletion as removal
+from connectors.runtime import takeover
+from connectors.runtime.takeover import take_over
+from tests.support.catalogs import NOW, owned
+from tests.support.memory.storage import FailingStorage, MemoryStorage
+
+
+@pytest.fixture
+def again(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A take-over of connector c without brokers: its store, and the catalog that was there before."""
+    for outside in ("reach_all", "_fence"):
+        monkeypatch.setattr(takeover, outside, lambda *_: None)
+    monkeypatch.setattr(takeover, "KafkaBroker", lambda *_: Mock(discover=lambda _: (), look_into=lambda _: ()))
+    monkeypatch.setattr(takeover, "Admin", Mock())
+    connector = Mock()
+    connector.name = "c"
+    return lambda storage, known: take_over(storage, connector, Mock(), 1, NOW, known)
+
+
+def test_the_same_catalog_is_taken_over_again(again: Any) -> None:
+    """By its id, whoever owned it meanwhile; a first life takes what there is."""
+    storage = MemoryStorage()
+    known = again(storage, None).catalog.state.catalog_id
+    assert again(storage, known).catalog.epoch == 2
+
+
+@pytest.mark.parametrize(("other", "error"), [(False, StorageError), (True, CatalogError)])
+def test_another_one_is_neither_taken_nor_made(again: Any, *, other: bool, error: type[KeyfoldError]) -> None:
+    """An unmounted disk leaves an empty folder: the worker waits for it; another catalog is for people to see to."""
+    storage = MemoryStorage()
+    if other:
+        owned(storage)
+    before = Catalog.open(storage, "c")
+    with pytest.raises(error, match="catalog gone-1"):
+        again(storage, "gone-1")
+    assert Catalog.open(storage, "c").version == before.version
+    assert error.retriable is not other
+
+
+def test_what_is_being_deleted_is_not_taken_over(again: Any) -> None:
+    """Neither where that has begun before, nor where it begins beside the take-over: then after T1 it is found."""
+    storage = MemoryStorage()
+    storage.write(removal.NAME, b"{}")
+    with pytest.raises(ConnectorError, match="is being deleted"):
+        again(storage, None)
+    assert storage.list("catalog") == []
+    beside = MemoryStorage()
+    meanwhile = FailingStorage(beside)
+    meanwhile.before("create", lambda: beside.write(removal.NAME, b"{}"), "catalog")
+    with pytest.raises(ConnectorError, match="is being deleted"):
+        again(meanwhile, None)

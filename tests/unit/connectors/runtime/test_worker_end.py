@@ -1,0 +1,187 @@
+"""How a worker ends: in its time whatever hangs, and when Spark's JVM is gone; without Spark."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import structlog
+
+from connectors.clock import SystemClock
+from connectors.config.load import load_connector, load_worker
+from connectors.config.stores import connector_storage
+from connectors.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_UNREACHABLE, SparkGoneError, UnreachableError
+from connectors.progress.observer import NullObserver
+from connectors.runtime import status, supervisor
+from connectors.runtime import worker as workers
+from connectors.runtime.worker import Worker
+from connectors.spark import session as sparks
+from connectors.spark.start import SparkStart
+from tests.support.cli import connector_file, worker_file
+
+
+class Supervisor:
+    """Ends a while after it is asked to, or never; `hangs` is let go at the test's end."""
+
+    def __init__(self, *, hangs: bool) -> None:
+        self.error = None
+        self.break_at: float | None = None
+        self._ended = threading.Event()
+        self._hangs = hangs
+
+    def ask_to_stop(self, *, patient: bool = False, break_at: float | None = None) -> None:
+        self.break_at = break_at
+        if not self._hangs:
+            self._ended.set()
+
+    def join(self, seconds: float | None = None) -> bool:
+        return self._ended.wait(seconds)
+
+    def is_alive(self) -> bool:
+        return not self._ended.is_set()
+
+    def release(self) -> None:
+        """Holds nothing."""
+
+
+class Session:
+    """Spark, which closes at once, or not before its process is killed."""
+
+    def __init__(self, *, hangs: bool = False, code: int | None = None) -> None:
+        self.killed = threading.Event()
+        process = SimpleNamespace(poll=lambda: code, kill=self.killed.set)
+        self.sparkContext = SimpleNamespace(_gateway=SimpleNamespace(proc=process))
+        self._hangs = hangs
+
+    def stop(self) -> None:
+        if self._hangs:
+            self.killed.wait()
+
+
+@pytest.fixture
+def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Runs a worker over one stand-in for a connector and one for Spark; the worker, its code, what it logged."""
+
+    def run(*, hangs: bool, spark: Session, stopped: bool = True) -> tuple[Worker, int, Supervisor, list[Any]]:
+        monkeypatch.setattr(sparks, "create", lambda *_: spark)
+        starting = SparkStart("local[1]", {})
+        config = load_worker(worker_file(tmp_path, **{"task.shutdown.graceful.timeout.ms": "100"}))
+        made, one = Worker(config, [], SystemClock(), NullObserver(), starting), Supervisor(hangs=hangs)
+        made._supervisors["c"] = cast("Any", one)
+        if stopped:
+            made._stop.set()
+        with structlog.testing.capture_logs() as logged:
+            code = made.run(once=False)
+        return made, code, one, logged
+
+    return run
+
+
+def test_what_does_not_end_in_its_time_is_left(worker: Any) -> None:
+    """task.shutdown.graceful.timeout.ms: a warning names it, and the exit code is 0: nothing is lost by it."""
+    spark = Session(hangs=True)
+    made, code, _, logged = worker(hangs=True, spark=spark)
+    assert (made.abandoned, code) == (["connector c", "Spark"], EXIT_OK)
+    assert [line["what"] for line in logged if line["log_level"] == "warning"] == made.abandoned
+    assert spark.killed.is_set()
+
+
+def test_what_ends_in_its_time_is_waited_for(worker: Any) -> None:
+    """It is told from when on its step will be broken off: before all of the time is over."""
+    made, code, one, _ = worker(hangs=False, spark=Session())
+    assert (made.abandoned, code) == ([], EXIT_OK)
+    assert one.break_at is not None
+
+
+@pytest.mark.parametrize(("code", "how"), [(-9, "signal 9"), (3, "exit code 3")])
+def test_a_jvm_that_ended_ends_the_worker(worker: Any, code: int, how: str) -> None:
+    """Exit code 1, so that a service manager starts it again; the error says what happened and what to do."""
+    _, found, _, logged = worker(hangs=False, spark=Session(code=code), stopped=False)
+    assert found == EXIT_FAILED
+    said = [line["error"] for line in logged if line["event"] == "Spark is gone"]
+    assert len(said) == 1
+    assert how in said[0]
+    assert "Start the worker again" in said[0]
+
+
+def test_a_jvm_that_a_stop_has_ended_is_no_failure(worker: Any) -> None:
+    """A signal to the whole process group reaches it as well."""
+    assert worker(hangs=False, spark=Session(code=143), stopped=True)[1] == EXIT_OK
+
+
+@pytest.mark.parametrize(
+    ("silent", "code", "failed"),
+    [
+        pytest.param({"a", "b"}, EXIT_UNREACHABLE, ["a", "b"], id="all: Spark is not waited for"),
+        pytest.param({"a"}, EXIT_OK, [], id="one: the others have to do"),
+    ],
+)
+def test_brokers_that_do_not_answer_end_once_before_spark_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, silent: set[str], code: int, failed: list[str]
+) -> None:
+    """Exit code 4; `describe` says why. With one connector left to run, each says by itself how it ends."""
+
+    def reach(name: str, *_: Any) -> None:
+        if name in silent:
+            raise UnreachableError("away")
+
+    monkeypatch.setattr(workers, "reach_all", reach)
+    monkeypatch.setattr(sparks, "create", lambda *_: Session())
+    monkeypatch.setattr(supervisor.Supervisor, "_run", lambda *_, **__: None)
+    config = load_worker(worker_file(tmp_path))
+    files = [load_connector(connector_file(tmp_path, name=name), config) for name in ("a", "b")]
+    starting = SparkStart("local[1]", {})
+    with structlog.testing.capture_logs() as logged:
+        made = Worker(config, files, SystemClock(), NullObserver(), starting)
+        assert made.run(once=True) == code
+    assert made.abandoned == (["Spark's start"] if failed else [])
+    assert len([line for line in logged if line["event"] == "connector FAILED"]) == len(failed)
+    shown = [status.read(connector_storage(config, name)) for name in failed]
+    assert [found["state"] for found in shown if found] == ["FAILED"] * len(failed)
+
+
+def test_spark_that_does_not_start_ends_the_worker_with_its_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is raised as it is: without Spark no connector can do anything."""
+
+    def refuse(*_: object) -> None:
+        raise SparkGoneError("no Java")
+
+    monkeypatch.setattr(sparks, "create", refuse)
+    made = Worker(load_worker(worker_file(tmp_path)), [], SystemClock(), NullObserver(), SparkStart("local[1]", {}))
+    with pytest.raises(SparkGoneError, match="no Java"):
+        made.run(once=False)
+
+
+def test_a_stop_that_ends_sparks_jvm_while_it_starts_is_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A signal to the whole process group may reach the JVM first: PySpark says that it ended, then we are told."""
+    config = load_worker(worker_file(tmp_path))
+
+    def end(*_: object) -> None:
+        threading.Timer(0.1, lambda: made._stop.set()).start()  # noqa: PLW0108  # it is made a moment later
+        raise SparkGoneError("the JVM has ended")
+
+    monkeypatch.setattr(sparks, "create", end)
+    made = Worker(config, [], SystemClock(), NullObserver(), SparkStart("local[1]", {}))
+    assert made.run(once=False) == EXIT_OK
+
+
+def test_a_stop_while_brokers_are_looked_for_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for their silence: the exit code is that of a stop, and no connector FAILED."""
+    never = threading.Event()
+    monkeypatch.setattr(workers, "reach_all", lambda *_: never.wait())
+    monkeypatch.setattr(sparks, "create", lambda *_: Session())
+    config = load_worker(worker_file(tmp_path))
+    files = [load_connector(connector_file(tmp_path), config)]
+    made = Worker(config, files, SystemClock(), NullObserver(), SparkStart("local[1]", {}))
+    threading.Timer(0.2, made._on_stop, (signal.SIGINT, None)).start()
+    assert made.run(once=True) == EXIT_INTERRUPTED
+    assert status.read(connector_storage(config, files[0].config.name)) is None
+    never.set()

@@ -1,0 +1,178 @@
+"""How a publish task's stream is cut into pieces and loads, and a refused load into smaller ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from compactor.model.record import TopicPartition, measure, sizes
+from connectors.errors import UnreachableError
+from connectors.sinks.batching import Piece, loads, pieces, together
+from connectors.sinks.refused_records import REQUEST_BYTES, explained, send_all, smaller
+from connectors.sinks.settings import TransactionLimits
+from connectors.sinks.transaction import Refused
+from tests.support.publishing import Rec, batch
+
+PARTITIONS = [TopicPartition("t", number) for number in range(3)]
+
+
+def offsets(found: Sequence[Piece]) -> list[tuple[int, int]]:
+    return [(piece.tp.partition, at) for piece in found for at in piece.batch["offset"].to_pylist()]
+
+
+records = st.lists(
+    st.tuples(st.integers(0, 2), st.binary(max_size=20), st.lists(st.binary(max_size=9), max_size=2)), max_size=60
+)
+
+
+def run(found: list[tuple[int, bytes, list[bytes]]]) -> pa.RecordBatch:
+    ordered = sorted(found, key=lambda one: one[0])
+    return batch(
+        "t",
+        [
+            Rec(at, value=value, partition=number, headers=[("h", one) for one in headers])
+            for at, (number, value, headers) in enumerate(ordered)
+        ],
+    )
+
+
+@settings(max_examples=60)
+@given(records, st.integers(1, 60), st.integers(1, 7), st.integers(1, 20))
+def test_pieces_are_the_stream(found: list[tuple[int, bytes, list[bytes]]], size: int, rows: int, cut: int) -> None:
+    """However batches and limits fall: all records in order, one partition a piece, limits kept, one last each."""
+    whole = run(found)
+    batches = [whole.slice(at, cut) for at in range(0, whole.num_rows, cut)]
+    got = list(pieces(batches, PARTITIONS, TransactionLimits(transaction_bytes=size, piece_records=rows)))
+    expected = list(zip(whole["partition"].to_pylist(), whole["offset"].to_pylist(), strict=True))
+    assert offsets(got) == expected
+    assert all(piece.records <= rows and (piece.bytes <= size or piece.records == 1) for piece in got)
+    assert all(piece.bytes == (measure(piece.batch) if piece.records else 0) for piece in got)
+    assert sorted(piece.tp for piece in got if piece.last) == PARTITIONS
+
+
+@settings(max_examples=40)
+@given(records, st.integers(1, 100))
+def test_loads_keep_to_their_size(found: list[tuple[int, bytes, list[bytes]]], size: int) -> None:
+    """A load holds what fits; only a single piece may be larger."""
+    cut = list(pieces([run(found)], PARTITIONS, TransactionLimits(piece_records=3)))
+    got = list(loads(cut, size))
+    assert [piece for load in got for piece in load] == cut
+    assert all(len(load) == 1 or sum(piece.bytes for piece in load) <= size for load in got)
+
+
+@settings(max_examples=40)
+@given(records, st.integers(1, 9))
+def test_what_is_encoded_together_is_of_one_topic(found: list[tuple[int, bytes, list[bytes]]], most: int) -> None:
+    """So many records at most, all for one output, in their order."""
+    cut = list(pieces([run(found)], PARTITIONS, TransactionLimits(piece_records=3)))
+    cut += [replace(one, tp=TopicPartition("u", one.tp.partition)) for one in cut if one.records]
+    got = list(together(cut, most))
+    assert [piece for group in got for piece in group] == cut
+    assert all(len({piece.tp.topic for piece in group}) == 1 for group in got)
+    assert all(len(group) == 1 or sum(piece.records for piece in group) <= most for group in got)
+
+
+def test_bytes_of_rows_count_what_the_measure_counts() -> None:
+    """Key, value and headers, with nulls and slices; their sum is record.measure."""
+    found = batch(
+        "t",
+        [
+            Rec(0, b"abc", None, None),
+            Rec(1, None, b"12345", (("h", b"xy"), ("i", None))),
+            Rec(2, b"", b"", ()),
+            Rec(3, b"k", b"v", (("long", b""),)),
+        ],
+    )
+    assert sizes(found).tolist() == [3, 9, 0, 6]
+    assert sizes(found.slice(1, 2)).tolist() == [9, 0]
+
+
+@settings(max_examples=60)
+@given(
+    records.filter(bool),
+    st.sets(st.integers(0, 59), max_size=4),
+    st.integers(1, 5),
+    st.integers(1, 4),
+)
+def test_isolating_a_refused_record_sends_every_other(
+    found: list[tuple[int, bytes, list[bytes]]], poison: set[int], rows: int, at_once: int
+) -> None:
+    """Whichever records are refused and however many pieces a transaction takes: the rest goes once, in order."""
+    let_go: set[int] = set()
+    sent: list[Piece] = []
+    reopened = 0
+
+    def send(group: Sequence[Piece]) -> int:
+        now = list(group[:at_once])
+        if any(at in poison - let_go for _, at in offsets(now)):
+            raise Refused("too large")
+        sent.extend(now)
+        return len(now)
+
+    def single(piece: Piece, refusal: Refused) -> None:
+        assert (piece.records, refusal.reason) == (1, "too large")
+        let_go.add(piece.next_offset - 1)
+
+    def reopen() -> None:
+        nonlocal reopened
+        reopened += 1
+
+    whole = run(found)
+    send_all(list(pieces([whole], PARTITIONS, TransactionLimits(piece_records=rows))), send, single, reopen)
+    expected = list(zip(whole["partition"].to_pylist(), whole["offset"].to_pylist(), strict=True))
+    assert sorted(offsets(sent)) == sorted(expected)
+    assert sorted(piece.tp for piece in sent if piece.last) == PARTITIONS
+    for tp in PARTITIONS:
+        own = [piece for piece in sent if piece.tp == tp]
+        assert offsets(own) == sorted(offsets(own))
+        assert own[-1].last
+    assert let_go == poison & set(range(whole.num_rows))
+    assert (reopened > 0) == bool(let_go)
+
+
+@pytest.mark.parametrize(
+    ("group", "parts"),
+    [
+        ([(0, 4)], [[(0, 2)], [(0, 2)]]),
+        ([(0, 1)], [[(0, 1)]]),
+        ([(0, 2), (0, 2), (0, 2)], [[(0, 2)], [(0, 2), (0, 2)]]),
+        ([(0, 2), (1, 1), (1, 3)], [[(0, 2)], [(1, 1), (1, 3)]]),
+        ([(0, 1), (1, 0), (2, 0)], [[(0, 1)], [(1, 0), (2, 0)]]),
+    ],
+)
+def test_a_refused_load_falls_into_partitions_and_then_halves(
+    group: list[tuple[int, int]], parts: list[list[tuple[int, int]]]
+) -> None:
+    """One transaction per partition first, then halves; ends without records go together."""
+    found = [
+        Piece(tp=PARTITIONS[number], batch=batch("t", [Rec(at) for at in range(count)]), bytes=2 * count, last=True)
+        for number, count in group
+    ]
+    assert [[(piece.tp.partition, piece.records) for piece in part] for part in smaller(found)] == parts
+
+
+def test_the_largest_record_of_a_piece_is_told_where_it_matters() -> None:
+    """Key, value and headers; 0 where none is above the bound, also where all together are."""
+    rows = [Rec(0, b"k", b"v" * 50, [("h", b"xy")]), Rec(1, b"kk", b"v" * 20), Rec(2, b"k", None)]
+    (piece,) = pieces([batch("t", rows)], PARTITIONS[:1], TransactionLimits())
+    assert [piece.largest(bound) for bound in (0, 53, 54, 60, 99)] == [54, 54, 0, 0, 0]
+    (silent,) = pieces([], PARTITIONS[:1], TransactionLimits())
+    assert silent.largest(0) == 0
+
+
+def test_a_brokers_hanging_up_is_explained_by_what_was_large() -> None:
+    """Which record it may have been, its size, and the brokers' setting; nothing where no record is so large."""
+    error = UnreachableError("No answer.", "Look.")
+    small, large = (
+        next(pieces([batch("t", [Rec(7, b"k", bytes(size))])], [], TransactionLimits())) for size in (9, REQUEST_BYTES)
+    )
+    assert explained(error, [small]) is error
+    told = str(explained(error, [small, large]))
+    assert "t-0 below offset 8 with 104,857,601 bytes" in told
+    assert "socket.request.max.bytes" in told
+    assert told.startswith("No answer.")

@@ -1,0 +1,138 @@
+"""A commit whose answer is lost, played with a producer that answers as it is told."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from compactor.errors import FencedError, KeyfoldError, OutcomeUnknownError, PublishInterruptedError
+from compactor.model.publish_plan import PublishPlan, PublishTarget
+from compactor.model.record import TopicPartition
+from connectors.errors import NotAllowedError, UnreachableError
+from connectors.kafka.errors import typed
+from connectors.sinks.batching import pieces
+from connectors.sinks.producer_session import Bucket, ProducerSession
+from connectors.sinks.publish_progress import PublishProgress
+from connectors.sinks.settings import TransactionLimits, WriteRules
+from connectors.sinks.transaction import Transaction
+from tests.support.memory.storage import MemoryStorage
+
+PLAN = PublishPlan(
+    bucket=0,
+    epoch=1,
+    catalog_id="x",
+    targets=(PublishTarget(topic="t", partition=0, bucket=0, output=None, start=0, end=5),),
+)
+TIMED_OUT = KafkaError._TIMED_OUT
+
+
+class Producer:
+    """Answers commits with the given errors, then with success."""
+
+    def __init__(self, *errors: KafkaError) -> None:
+        self.errors = list(errors)
+        self.calls: list[str] = []
+
+    def commit_transaction(self, _timeout: float) -> None:
+        self.calls.append("commit")
+        if self.errors:
+            raise KafkaException(self.errors.pop(0))
+
+    def abort_transaction(self, _timeout: float) -> None:
+        self.calls.append("abort")
+
+    def begin_transaction(self) -> None: ...
+    def poll(self, _timeout: float) -> int:
+        return 0
+
+    def flush(self, _timeout: float) -> int:
+        return 0
+
+
+class FakeSession(ProducerSession):
+    def __init__(self, producer: Producer, deadline_s: float) -> None:
+        self.bucket = Bucket(connector="c", plan=PLAN, storage=MemoryStorage(), output_ids={})
+        self.limits = TransactionLimits(deadline_s=deadline_s)
+        self.broken_off = lambda: False
+        self.failures = []
+        self.admin: Any = SimpleNamespace(high_watermarks=lambda _places: {})
+        self._clients: Any = SimpleNamespace(producer={})
+        self._producer: Any = producer
+
+    def offsets(self, positions: Any) -> None: ...
+
+
+def send(producer: Producer, deadline_s: float = 5.0) -> PublishProgress:
+    ledger = PublishProgress(PLAN, {})
+    found = list(pieces(iter(()), [TopicPartition("t", 0)], TransactionLimits()))
+    Transaction(FakeSession(producer, deadline_s), ledger, WriteRules()).send(found)
+    return ledger
+
+
+def error(code: int, **named: bool) -> KafkaError:
+    return KafkaError(code, "told so", **named)
+
+
+def test_a_commit_is_asked_again_while_that_helps() -> None:
+    """A retriable answer is no outcome."""
+    producer = Producer(error(TIMED_OUT, retriable=True), error(TIMED_OUT, retriable=True))
+    assert send(producer).expected == {TopicPartition("t", 0): 5}
+    assert producer.calls == ["commit"] * 3
+
+
+@pytest.mark.parametrize("named", [{"retriable": True}, {}], ids=["retriable for too long", "not retriable"])
+def test_a_commit_without_an_answer_is_not_guessed(named: dict[str, bool]) -> None:
+    """The outcome is unknown: neither committed nor aborted as far as we know, to be read back."""
+    producer = Producer(*[error(TIMED_OUT, **named)] * 1000)
+    with pytest.raises(OutcomeUnknownError) as raised:
+        send(producer, deadline_s=0.0)
+    assert raised.value.retriable
+    assert "abort" not in producer.calls
+
+
+def test_a_commit_that_must_be_aborted_is() -> None:
+    """The transaction has no effect; the driver plans again."""
+    producer = Producer(error(KafkaError.INVALID_TXN_STATE, txn_requires_abort=True))
+    with pytest.raises(PublishInterruptedError):
+        send(producer)
+    assert producer.calls[-1] == "abort"
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "text"),
+    [
+        (
+            KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            NotAllowedError,
+            "Write and Describe on the transactional ids",
+        ),
+        (
+            KafkaError.TOPIC_AUTHORIZATION_FAILED,
+            NotAllowedError,
+            "and Write, Read, Describe and DescribeConfigs on the",
+        ),
+        (KafkaError.GROUP_AUTHORIZATION_FAILED, NotAllowedError, "Grant Read and Describe on the group"),
+        (KafkaError.CLUSTER_AUTHORIZATION_FAILED, NotAllowedError, "Grant IdempotentWrite on the cluster"),
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, UnreachableError, "the next start of the connector says so"),
+        (KafkaError._TRANSPORT, UnreachableError, "localhost:1 did not answer"),
+        (KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, PublishInterruptedError, "tried again"),
+    ],
+)
+def test_errors_say_who_has_to_act(code: int, kind: type[KeyfoldError], text: str) -> None:
+    """Missing rights name what to grant, silence names the brokers, the rest is tried again."""
+    found = typed(error(code), "Connector c, bucket 0", "localhost:1")
+    assert isinstance(found, kind)
+    assert "Connector c, bucket 0" in str(found)
+    assert text in str(found)
+
+
+@pytest.mark.parametrize("newest", [1, 2])
+def test_a_fenced_producer_of_the_newest_owner_is_no_newer_owner(newest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the catalog says who owns the connector: a later task of the same epoch is an interruption."""
+    monkeypatch.setattr("connectors.sinks.producer_session.newest_epoch", lambda _storage: newest)
+    expected: type[KeyfoldError] = FencedError if newest > 1 else PublishInterruptedError
+    with pytest.raises(expected):
+        send(Producer(error(KafkaError._FENCED, fatal=True)))

@@ -1,0 +1,104 @@
+"""A life that ends for one source topic's sake sets that topic aside, and the next goes on with the others."""
+
+from __future__ import annotations
+
+import json
+from unittest.mock import Mock
+
+import pytest
+
+from compactor.catalog.catalog import Catalog
+from compactor.errors import KeyfoldError
+from compactor.ingest.ingest import Intake
+from compactor.model.actions import AddTopic, CloseTopic
+from compactor.model.record import TopicPartition
+from compactor.runs.writer import RunTarget
+from compactor.spark.errors import tag
+from connectors.config.connector import ConnectorConfig
+from connectors.errors import DataLossError, SourceAsideError, SourceChangedError, UnreachableError
+from connectors.kafka.client_settings import ClientSettings
+from connectors.runtime.state import restarts
+from connectors.runtime.takeover import Owned
+from connectors.source import aside
+from connectors.source import source_errors as outcome
+from connectors.source.stream import source_options
+from connectors.source.topic_fault import setting_aside
+from tests.support.catalogs import NOW
+from tests.support.memory.storage import MemoryStorage
+
+
+@pytest.fixture
+def catalog() -> Catalog:
+    """One that knows topics t and u."""
+    made = Catalog.open(MemoryStorage(), "c")
+    made.take_over("a:1", NOW)
+    made.commit(
+        lambda _: [AddTopic(topic=name, topic_id=f"id-{name}", output=None, output_id=None) for name in "tu"], NOW
+    )
+    return made
+
+
+def about(topic: str, error: KeyfoldError) -> KeyfoldError:
+    """`error`, which is about `topic`."""
+    error.topic = topic
+    return error
+
+
+def fail(catalog: Catalog, error: Exception, *found: CloseTopic) -> BaseException:
+    """What a life that fails with `error` ends with, where a look at the topics finds `found`."""
+    owned = Owned(catalog, Mock(look_into=lambda _: found))
+    with pytest.raises(Exception) as raised, setting_aside(owned, lambda: NOW):  # noqa: PT011
+        raise error
+    return raised.value
+
+
+@pytest.mark.parametrize("kind", [SourceChangedError, DataLossError])
+def test_the_topic_is_set_aside_and_the_connector_started_again(catalog: Catalog, kind: type[KeyfoldError]) -> None:
+    """Also where the error comes back from a task as Spark's text."""
+    text = f"from Spark: {tag(about('t', kind('t is gone')))}"
+    found = fail(catalog, RuntimeError(text), CloseTopic(topic="t", reason=aside.LOST))
+    assert isinstance(found, SourceAsideError)
+    assert restarts(found)
+    assert "t is gone" in found.message
+    assert aside.names(catalog.state) == {"t"}
+
+
+def test_where_nothing_can_be_found_an_operator_decides(catalog: Catalog) -> None:
+    """A log that has grown again meanwhile may lack records; what is no topic's fault is none of this."""
+    error = SourceChangedError("t was cut")
+    assert fail(catalog, error) is error
+    assert not restarts(error)
+    away = UnreachableError("away")
+    assert fail(catalog, away, CloseTopic(topic="t", reason=aside.LOST)) is away
+    assert aside.names(catalog.state) == set()
+
+
+def test_an_operator_decides_also_while_another_topic_is_set_aside(catalog: Catalog) -> None:
+    """What is found of another topic, in this look or while the life ran, says nothing of the one that was cut."""
+    cut = outcome.below("c", TopicPartition("t", 0), 7, 3)
+    assert fail(catalog, cut, CloseTopic(topic="u", reason=aside.LOST)) is cut
+    assert fail(catalog, cut) is cut
+
+
+def test_a_topic_that_was_set_aside_while_the_life_ran_ends_it_for_the_next(catalog: Catalog) -> None:
+    """Whoever closed it, the next life leaves it out."""
+    catalog.commit(lambda _: [CloseTopic(topic="t", reason=aside.RECREATED)], NOW)
+    assert isinstance(fail(catalog, outcome.recreated("c", "t", "id-t", "other")), SourceAsideError)
+
+
+@pytest.mark.parametrize("named", [{"topics": "t,u"}, {"topics.regex": "t|u"}])
+def test_the_source_never_reads_what_is_set_aside(catalog: Catalog, named: dict[str, str]) -> None:
+    """Neither from its end nor as a topic that is new."""
+    catalog.commit(lambda _: [CloseTopic(topic="t", reason=aside.TRUNCATED)], NOW)
+    settings = {"name": "c", "connector.class": "keyfold.CompactedTopic", **named}
+    target = RunTarget(storage=MemoryStorage(), prefix="p", max_bytes=1)
+    intake = Intake(target=target, keyed=True, folds=True)
+    config = ConnectorConfig.model_validate(settings)
+    options = source_options(config, ClientSettings({}, {}, {}), catalog.state, 1, intake)
+    if "topics" in named:
+        assert json.loads(options["topics"]) == ["u"]
+    else:
+        assert json.loads(options["exclude"]) == ["t"]
+    with pytest.raises(SourceAsideError, match="t \\(truncated"):
+        aside.check("c", catalog.state, lambda _: True)
+    aside.check("c", catalog.state, lambda name: name != "t")

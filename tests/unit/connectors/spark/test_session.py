@@ -1,0 +1,94 @@
+"""What a Spark on this machine is started with, and what of it is left to the user."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from connectors.jvm.cds_archive import archive_of
+from connectors.jvm.spark_home import JARS, ensure_home
+from connectors.spark.session import DEFAULTS, JAVA_OPTIONS, prepare
+
+LOCAL = ("local", "local[2]", "local[*]", "local-cluster[2,1,1024]")
+ELSEWHERE = ("spark://host:7077", "yarn", "k8s://https://host:443")
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of the test's own, with a blank in its name."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a cache"))
+    return tmp_path / "a cache" / "keyfold"
+
+
+@pytest.fixture
+def archive(cache: Path) -> Path:
+    """The class archive of the home in that cache."""
+    home = ensure_home(cache=cache)
+    assert home is not None
+    made = archive_of(home / JARS)
+    assert made is not None
+    made.touch()
+    return made
+
+
+@pytest.mark.parametrize("master", LOCAL)
+def test_spark_on_this_machine_has_keyfolds_home(cache: Path, master: str) -> None:
+    """A local master gets the home without zipped Python, and nobody from outside finds it."""
+    environment: dict[str, str] = {}
+    assert prepare(master, {}, environment)[JAVA_OPTIONS] == DEFAULTS[JAVA_OPTIONS]
+    assert Path(environment["SPARK_HOME"]) == ensure_home(cache=cache)
+    assert environment["SPARK_LOCAL_IP"] == "127.0.0.1"
+    assert environment["PYSPARK_PYTHON"] == environment["PYSPARK_DRIVER_PYTHON"] == sys.executable
+
+
+@pytest.mark.parametrize("master", ELSEWHERE)
+def test_spark_elsewhere_is_left_alone(archive: Path, master: str) -> None:
+    """A cluster's machines have homes, JARs and addresses of their own."""
+    environment: dict[str, str] = {}
+    assert str(archive) not in prepare(master, {}, environment)[JAVA_OPTIONS]
+    assert environment.keys() == {"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "settings"),
+    [
+        ({"SPARK_HOME": "/opt/spark"}, {}),
+        ({"PYSPARK_PYTHON": "/opt/python"}, {}),
+        ({}, {"spark.pyspark.python": "/opt/python"}),
+    ],
+    ids=["home", "python", "python in the worker file"],
+)
+def test_what_the_user_has_chosen_stays(cache: Path, environment: dict[str, str], settings: dict[str, str]) -> None:
+    """His own Spark home is kept; with a Python of his own the zipped PySpark may be the only one that it has."""
+    found = dict(environment)
+    prepare("local[2]", settings, found)
+    assert found.get("SPARK_HOME") == environment.get("SPARK_HOME")
+    assert not cache.exists()
+
+
+def test_the_archive_is_added_to_the_users_options(archive: Path) -> None:
+    """Spark splits the options as a shell would: the file is named as one word, behind what the user has put there."""
+    options = shlex.split(prepare("local[2]", {JAVA_OPTIONS: "-Xss4m"}, {})[JAVA_OPTIONS])
+    assert options == ["-Xss4m", f"-XX:SharedArchiveFile={archive}", "-Xlog:cds*=off"]
+
+
+@pytest.mark.parametrize(
+    "own", ["-XX:SharedArchiveFile=mine.jsa", "-XX:ArchiveClassesAtExit=mine.jsa", "-Xshare:off", "-javaagent:a.jar"]
+)
+def test_an_archive_of_the_users_own_is_kept(archive: Path, own: str) -> None:
+    """Where his options choose an archive, none, or what no archive goes with, they stay as they are."""
+    assert archive.exists()
+    assert prepare("local[2]", {JAVA_OPTIONS: own}, {})[JAVA_OPTIONS] == own
+
+
+@pytest.mark.parametrize("name", ["JAVA_TOOL_OPTIONS", "SPARK_SUBMIT_OPTS", "JDK_JAVA_OPTIONS"])
+def test_the_collector_that_the_user_names_elsewhere_is_the_only_one(cache: Path, name: str) -> None:
+    """A JVM that is told of two does not start."""
+    assert "+UseParallelGC" in prepare("local[2]", {}, {})[JAVA_OPTIONS]
+    assert "+UseParallelGC" in prepare("local[2]", {}, {name: "-Xss4m"})[JAVA_OPTIONS]
+    assert "UseParallelGC" not in prepare("local[2]", {}, {name: "-Xss4m -XX:+UseG1GC"})[JAVA_OPTIONS]
+    elsewhere = {"spark.driver.defaultJavaOptions": "-XX:+UseZGC"}
+    assert "UseParallelGC" not in prepare("local[2]", elsewhere, {})[JAVA_OPTIONS]
