@@ -20,7 +20,7 @@ from compactor.model.actions import Clean, Merge
 from compactor.model.log import BASE, PartitionLog, Run
 from compactor.policy import CompactionPolicy
 from compactor.runs.file_stats import FileStats
-from compactor.runs.reader import OffsetRange, between
+from compactor.runs.scan import OffsetRange, between
 from compactor.runs.writer import RunTarget
 
 

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 import pytest
 
 from compactor.errors import GapError, IngestError
-from compactor.ingest.micro_batch import appends
-from compactor.model.batch import Batch, RangeRead, first_rejected
+from compactor.ingest.micro_batch import Batch, appends, first_rejected
 from compactor.model.log import Gap, RunFile
-from compactor.model.record import TopicPartition
+from compactor.model.record import RangeRead, TopicPartition
 from compactor.model.state import State, apply
 from compactor.runs.file_stats import FileStats
 from tests.support.engine import log_of, new_state
