@@ -19,7 +19,8 @@ from compactor.errors import SnapshotError
 from compactor.model import record
 from compactor.model.position import Position, encode
 from compactor.model.record import TopicPartition
-from compactor.runs.reader import read, whole
+from compactor.runs.reader import read
+from compactor.runs.scan import whole
 from compactor.snapshot import location, manifest, shelfowner, snapshot
 from compactor.storage.base import Storage
 from connectors.runtime.deletion import Output, Plan

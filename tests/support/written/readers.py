@@ -21,7 +21,8 @@ from compactor.errors import PositionError
 from compactor.model.position import Position, Resolved, Tail, Unknown, decode, resolve
 from compactor.model.record import TopicPartition
 from compactor.model.state import State
-from compactor.runs.reader import read, whole
+from compactor.runs.reader import read
+from compactor.runs.scan import whole
 from compactor.snapshot import location, manifest, shelfowner, snapshot
 from connectors.cli import description
 from connectors.runtime import status
