@@ -13,8 +13,8 @@ from unittest import mock
 import pytest
 
 from compactor.fold import in_memory as localfold
+from compactor.fold import offset_map
 from compactor.fold import two_pass as twopass
-from compactor.fold.keyclasses import HashPartition
 from tests.support import localspark
 from tests.support.oracle import runs
 from tests.support.oracle.histories import WAYS, history
@@ -51,7 +51,7 @@ def test_each_way_of_folding_is_taken(way: Way) -> None:
         for place, name, mark in (
             (localfold, "latest", Way.MEMORY),
             (twopass, "last", Way.PASSES),
-            (HashPartition, "halves", Way.CLASSES),
+            (offset_map, "classes_of", Way.CLASSES),
             (localspark, "_latest", Way.SPARK),
         ):
             stack.enter_context(mock.patch.object(place, name, _marking(getattr(place, name), taken, mark)))
