@@ -17,7 +17,7 @@ from compactor.model.actions import Clean
 from compactor.model.log import BASE, PartitionLog, Run
 from compactor.policy import CompactionPolicy
 from compactor.runs.file_stats import FileStats
-from compactor.runs.reader import OffsetRange, between
+from compactor.runs.scan import OffsetRange, between
 from compactor.runs.writer import RunTarget
 
 

@@ -13,7 +13,7 @@ from compactor.clean.tiers import MergePlan
 from compactor.model.actions import Merge
 from compactor.policy import CompactionPolicy
 from compactor.runs.file_stats import FileStats
-from compactor.runs.reader import OffsetRange
+from compactor.runs.scan import OffsetRange
 from compactor.runs.writer import RunTarget
 
 

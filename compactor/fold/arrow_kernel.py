@@ -36,8 +36,8 @@ def last_of_each(table: pa.Table, by: Sequence[str]) -> NDArray[np.int64]:
 def last_of_hashed(table: pa.Table, by: Sequence[str], hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
     """What `last_of_each` gives, found by sorting `hashes`: each row's, made of its key and the columns `by`.
 
-    It takes a third of the time where most keys of a million rows differ, and twice the time where few do. Rows with the
-    same hash are compared byte by byte; where those of one hash differ, `last_of_each` answers.
+    It takes a third of the time where most keys of a million rows differ, and twice the time where few do. Rows with
+    one hash are compared byte by byte; where they differ, `last_of_each` answers.
     """
     order = np.argsort(hashes)
     hashes = hashes[order]

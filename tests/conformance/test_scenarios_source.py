@@ -13,7 +13,8 @@ from compactor.errors import RejectedRecordError
 from compactor.model.log import Gap
 from compactor.model.record import TopicPartition
 from compactor.policy import CompactionPolicy
-from compactor.runs.reader import read, whole
+from compactor.runs.reader import read
+from compactor.runs.scan import whole
 from compactor.storage.location import open_storage
 from connectors.clock import SystemClock
 from connectors.config.load import load_worker

@@ -12,9 +12,10 @@ import pytest
 from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 
-from compactor.fold import offset_map as lastkeys
+from compactor.fold import offset_map
 from compactor.policy import CompactionPolicy
-from compactor.runs.reader import read, whole
+from compactor.runs.reader import read
+from compactor.runs.scan import whole
 from tests.support.cleaning import Kept
 from tests.support.engine import row
 from tests.support.localspark import LocalSpark
@@ -87,7 +88,7 @@ def test_keys_with_one_hash_stay_apart(new_kept: NewKept, way: Way, monkeypatch:
         hashed.extend(found.to_pylist())
         return np.array([keys.index(key) % 4 for key in found.to_pylist()], np.uint64)
 
-    monkeypatch.setattr(lastkeys, "hashes_of", four)
+    monkeypatch.setattr(offset_map, "hashes_of", four)
     kept = new_kept()
     kept.ingest([row(0, at, keys[at % 8], b"%d" % at) for at in range(20)])
     kept.publish()
