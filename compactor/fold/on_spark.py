@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from compactor.errors import MissingFileError
 from compactor.model import record
 from compactor.runs import checksums as footers
 from compactor.runs.reader import OffsetRange
 from compactor.runs.scan import Want, files_of, wide_wants
-from compactor.storage.base import MissingFileError, Storage
+from compactor.storage.base import Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

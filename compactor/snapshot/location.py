@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Final
 import msgspec
 from msgspec import Struct
 
-from compactor.errors import SnapshotError, StorageError
+from compactor.errors import SnapshotError, SnapshotStorageError, StorageError
 from compactor.quarantine import quarantine
 from compactor.storage.base import Files, Lock, Storage
 
@@ -20,10 +20,6 @@ if TYPE_CHECKING:
 
 NOTE: Final = "snapshots.json"
 """In the connector's folder: why no snapshot can be written, for `describe`; absent where they can."""
-
-
-class SnapshotStorageError(StorageError):
-    """The snapshot location did not answer, refused, or has no room."""
 
 
 class SnapshotFailure(Struct, frozen=True, kw_only=True):

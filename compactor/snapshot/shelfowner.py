@@ -12,10 +12,10 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from compactor.errors import FoldError, SnapshotError
+from compactor.errors import FoldError, MissingFileError, SnapshotError
 from compactor.model.state import State
 from compactor.snapshot import manifest
-from compactor.storage.base import MissingFileError, Storage
+from compactor.storage.base import Storage
 
 NAME: Final = "_catalog@keyfold.json"
 """In the folder of a connector and of each snapshot. Readers of Parquet skip it, and no topic can be called so."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from compactor.errors import SnapshotError, StorageError
+from compactor.errors import SnapshotError, SnapshotStorageError, StorageError
 from compactor.failpoints import hit
 from compactor.model.actions import AddSnapshot, AnyAction
 from compactor.model.record import TopicPartition
@@ -20,7 +20,7 @@ from compactor.quarantine.isolation import Isolation
 from compactor.settings import EngineSettings
 from compactor.snapshot import location as shelf
 from compactor.snapshot import shelfowner, snapshot
-from compactor.snapshot.location import SnapshotFailure, SnapshotStorage, SnapshotStorageError
+from compactor.snapshot.location import SnapshotFailure, SnapshotStorage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,8 +12,8 @@ import pytest
 from compactor.catalog.catalog import Catalog
 from compactor.clean.schedule import survey
 from compactor.clean.verdict import Reason
-from compactor.errors import FencedError, QuarantinedError, StorageError
-from compactor.failpoints import STEPS, VARIABLE, FailpointError
+from compactor.errors import FailpointError, FencedError, QuarantinedError, StorageError
+from compactor.failpoints import STEPS, VARIABLE
 from compactor.maintenance import Maintenance
 from compactor.model.actions import CloseTopic
 from compactor.policy import CompactionPolicy, FoldPolicy

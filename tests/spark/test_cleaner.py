@@ -10,8 +10,7 @@ from pyspark.sql import SparkSession
 
 from compactor.clean import recount
 from compactor.clean.cleaner import Cleaner
-from compactor.errors import FoldFailedError, StorageError
-from compactor.failpoints import FailpointError
+from compactor.errors import FailpointError, FoldFailedError, StorageError
 from compactor.model.log import BASE
 from compactor.policy import CompactionPolicy, FoldPolicy
 from compactor.runs import writer as runfile

@@ -11,13 +11,13 @@ import pyarrow.compute as pc
 from pyspark import cloudpickle
 
 from compactor.clean.rewriteplan import RewritePlan
+from compactor.errors import DamagedFileError
 from compactor.fold import in_memory as localfold
 from compactor.fold.on_spark import LOG, SCAN
 from compactor.model.publish_plan import Due, Publisher, PublishPlan, PublishResult, complete
 from compactor.model.record import RUN
 from compactor.runs import file_stats as parts
 from compactor.runs import writer as runfile
-from compactor.runs.checksums import DamagedFileError
 from compactor.runs.file_stats import FileStats
 from compactor.runs.reader import OffsetRange
 from compactor.runs.scan import wide_wants

@@ -10,13 +10,12 @@ import pyarrow as pa
 import pytest
 from msgspec.structs import replace
 
-from compactor.errors import FoldError
+from compactor.errors import DamagedFileError, FoldError
 from compactor.fold import in_memory as localfold
 from compactor.fold import two_pass as twopass
 from compactor.fold.memory_budget import OffsetMapBudget
 from compactor.fold.two_pass import Logs
 from compactor.model import record
-from compactor.runs.checksums import DamagedFileError
 from compactor.runs.reader import OffsetRange, between
 from compactor.runs.scan import in_order
 from compactor.storage.local import LocalStorage

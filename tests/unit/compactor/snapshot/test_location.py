@@ -10,12 +10,11 @@ import pyarrow as pa
 import pytest
 from msgspec.structs import replace
 
-from compactor.errors import StorageError
-from compactor.runs.checksums import DamagedFileError
+from compactor.errors import DamagedFileError, SnapshotStorageError, StorageError
 from compactor.runs.parquetfile import ParquetFile
 from compactor.snapshot import location as shelf
 from compactor.snapshot import manifest, shelfowner, snapshot
-from compactor.snapshot.location import SnapshotFailure, SnapshotStorage, SnapshotStorageError
+from compactor.snapshot.location import SnapshotFailure, SnapshotStorage
 from compactor.storage.local import LocalStorage
 from tests.support.memory.storage import FailingStorage, lost
 from tests.support.shelves import HOUR, World

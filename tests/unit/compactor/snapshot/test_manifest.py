@@ -5,7 +5,7 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from compactor.errors import FoldError
+from compactor.errors import FoldError, MissingFileError
 from compactor.model.actions import AddSnapshot
 from compactor.model.state import State
 from compactor.policy import CompactionPolicy
@@ -13,7 +13,6 @@ from compactor.snapshot import manifest
 from compactor.snapshot.data_files import TABLE
 from compactor.snapshot.manifest import DataFile, Manifest
 from compactor.snapshot.snapshot import expired, snapshot_id
-from compactor.storage.base import MissingFileError
 from tests.support.memory.storage import MemoryStorage
 
 FULL = Manifest(
