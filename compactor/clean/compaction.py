@@ -15,10 +15,10 @@ from compactor.clean.rewriteplan import RewritePlan
 from compactor.clean.rewriter import Rewriter
 from compactor.model.actions import Clean
 from compactor.model.log import BASE, PartitionLog, Run
-from compactor.policy import CompactionPolicy
 from compactor.runs.file_stats import FileStats
 from compactor.runs.reader import OffsetRange, between
 from compactor.runs.writer import RunTarget
+from compactor.settings import CompactionPolicy
 
 
 def full_fold(

@@ -14,7 +14,7 @@ from compactor.clean.verdict import CleaningDecision, Reason
 from compactor.errors import CatalogError
 from compactor.model.log import PartitionLog
 from compactor.model.log_transitions import sound
-from compactor.policy import FOREVER, CompactionPolicy, FoldPolicy
+from compactor.settings import FOREVER, CompactionPolicy, FoldPolicy
 
 
 class _Case(Struct, frozen=True):

@@ -11,10 +11,10 @@ from compactor.clean.rewriteplan import RewritePlan
 from compactor.clean.rewriter import Rewriter
 from compactor.clean.tiers import MergePlan
 from compactor.model.actions import Merge
-from compactor.policy import CompactionPolicy
 from compactor.runs.file_stats import FileStats
 from compactor.runs.reader import OffsetRange
 from compactor.runs.writer import RunTarget
+from compactor.settings import CompactionPolicy
 
 
 def merges(

@@ -11,7 +11,7 @@ from compactor.clean.decision import verdict
 from compactor.clean.verdict import CleaningDecision, Kind, Reason
 from compactor.model.log import PartitionLog, end_within
 from compactor.model.record import TopicPartition
-from compactor.policy import CompactionPolicy, FoldPolicy
+from compactor.settings import CompactionPolicy, FoldPolicy
 
 
 def publishable(

@@ -14,7 +14,7 @@ import pyarrow as pa
 from msgspec import Struct
 
 from compactor.errors import FoldError
-from compactor.policy import CompactionPolicy
+from compactor.settings import CompactionPolicy
 from compactor.storage.base import Storage
 
 VERSION: Final = 1

@@ -19,7 +19,7 @@ from compactor.failpoints import hit
 from compactor.model.actions import AddSnapshot, DropSnapshot
 from compactor.model.log import PartitionLog
 from compactor.model.state import State
-from compactor.policy import CompactionPolicy
+from compactor.settings import CompactionPolicy
 from compactor.snapshot import manifest, shelfowner
 from compactor.snapshot.data_files import columns, write_data
 from compactor.snapshot.manifest import DataFile, Manifest

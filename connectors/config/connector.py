@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from compactor.policy import CompactionPolicy, FoldPolicy
+from compactor.settings import CompactionPolicy, FoldPolicy
 from connectors.config import client_names, refused, rules
 from connectors.config.faults import Fault, FaultyConfigError
 from connectors.config.keys import CONNECTOR_KEYS, CONNECTOR_PREFIXES

@@ -14,9 +14,9 @@ from compactor.clean.schedule import choose, publishable, survey
 from compactor.clean.verdict import Kind, Reason
 from compactor.model.log import PartitionLog
 from compactor.model.record import TopicPartition
-from compactor.policy import CompactionPolicy, FoldPolicy
 from compactor.quarantine import quarantine
 from compactor.runs.reader import first_young
+from compactor.settings import CompactionPolicy, FoldPolicy
 from tests.support.cleaning import Kept
 from tests.support.engine import Row, row
 from tests.support.logs import HOUR, base, log, run

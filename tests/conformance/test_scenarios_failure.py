@@ -16,9 +16,9 @@ from compactor.errors import FailpointError, FencedError, QuarantinedError, Stor
 from compactor.failpoints import STEPS, VARIABLE
 from compactor.maintenance import Maintenance
 from compactor.model.actions import CloseTopic
-from compactor.policy import CompactionPolicy, FoldPolicy
 from compactor.quarantine import quarantine
 from compactor.runs import writer as runfile
+from compactor.settings import CompactionPolicy, FoldPolicy
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from tests.conformance.reader import Rows, Shelf
 from tests.spark.test_cleaner import damage_page, some

@@ -30,9 +30,8 @@ from compactor.model import record
 from compactor.model.actions import Append, Clean, Publish
 from compactor.model.log import PartitionLog, publish
 from compactor.model.state import State, apply
-from compactor.policy import FOREVER, CompactionPolicy
 from compactor.runs import reader as reading
-from compactor.settings import EngineSettings
+from compactor.settings import FOREVER, CompactionPolicy, EngineSettings
 from compactor.storage.local import LocalStorage
 from tests.support.cli import connector_file, invoke, keep, worker_file
 from tests.support.cli import row as at

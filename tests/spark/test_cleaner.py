@@ -12,8 +12,8 @@ from compactor.clean import recount
 from compactor.clean.cleaner import Cleaner
 from compactor.errors import FailpointError, FoldFailedError, StorageError
 from compactor.model.log import BASE
-from compactor.policy import CompactionPolicy, FoldPolicy
 from compactor.runs import writer as runfile
+from compactor.settings import CompactionPolicy, FoldPolicy
 from tests.support.cleaning import Kept, meanwhile
 from tests.support.engine import Row, row
 from tests.support.memory.storage import DictModel

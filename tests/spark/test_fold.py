@@ -14,8 +14,8 @@ from compactor.clean.rewriter import Rewriter
 from compactor.errors import StorageError
 from compactor.fold import on_spark as fold
 from compactor.model.state import State, apply
-from compactor.policy import CompactionPolicy
 from compactor.runs import reader as reading
+from compactor.settings import CompactionPolicy
 from compactor.storage.local import LocalStorage
 from tests.support.cleaning import by_spark
 from tests.support.engine import Row, ingested, log_of, new_state, plain, published, read_all, row, target

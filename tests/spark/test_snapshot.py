@@ -14,7 +14,7 @@ from compactor.clean import compaction as clean
 from compactor.clean.rewriter import Rewriter
 from compactor.model.actions import PlanFold
 from compactor.model.state import State, apply
-from compactor.policy import CompactionPolicy
+from compactor.settings import CompactionPolicy
 from compactor.snapshot import manifest, snapshot
 from compactor.snapshot.snapshot import Extra
 from compactor.storage.local import LocalStorage

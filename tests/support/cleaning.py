@@ -16,11 +16,10 @@ from compactor.model.actions import AddPartition, AddTopic, Publish, SetBuckets
 from compactor.model.batch import Batch, RangeRead
 from compactor.model.log import OutputPoint, PartitionLog
 from compactor.model.record import RUN, TopicPartition
-from compactor.policy import CompactionPolicy, FoldPolicy
 from compactor.quarantine.isolation import Isolation
 from compactor.runs.reader import read, whole
 from compactor.runs.writer import RunTarget, write
-from compactor.settings import EngineSettings
+from compactor.settings import CompactionPolicy, EngineSettings, FoldPolicy
 from compactor.storage.base import Storage
 from compactor.storage.local import LocalStorage
 from tests.support.engine import Row

@@ -12,10 +12,9 @@ from compactor.errors import SnapshotError, SnapshotStorageError
 from compactor.model.actions import AddPartition, AddSnapshot, AddTopic, AnyAction, Append, Publish, SetBuckets
 from compactor.model.log import OutputPoint
 from compactor.model.state import State
-from compactor.policy import CompactionPolicy
 from compactor.quarantine import verify as inspection
 from compactor.quarantine.isolation import Isolation
-from compactor.settings import EngineSettings
+from compactor.settings import CompactionPolicy, EngineSettings
 from compactor.snapshot import manifest, shelfowner, snapshot
 from compactor.snapshot.snapshots import Snapshots
 from compactor.storage.base import Storage

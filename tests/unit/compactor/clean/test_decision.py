@@ -9,7 +9,7 @@ from compactor.clean.decision import verdict, worthwhile
 from compactor.clean.log_to_clean import dirt
 from compactor.clean.verdict import CleaningDecision, Reason, moment
 from compactor.model.log import PartitionLog
-from compactor.policy import CompactionPolicy, FoldPolicy
+from compactor.settings import CompactionPolicy, FoldPolicy
 from tests.support.logs import DAY, HOUR, base, log, run
 
 FOLD = FoldPolicy()

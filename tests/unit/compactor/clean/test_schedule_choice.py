@@ -12,7 +12,7 @@ from compactor.clean.schedule import choose, publishable, survey
 from compactor.clean.verdict import CleaningDecision, Kind, Reason
 from compactor.model.log import PartitionLog
 from compactor.model.record import TopicPartition
-from compactor.policy import CompactionPolicy, FoldPolicy
+from compactor.settings import CompactionPolicy, FoldPolicy
 from tests.support.logs import HOUR, base, log, run
 
 T0 = 10**9

@@ -7,7 +7,7 @@ from compactor.clean.tiers import due_merge, due_merges
 from compactor.model.log import PartitionLog
 from compactor.model.log_transitions import merge, sound
 from compactor.model.record import TopicPartition
-from compactor.policy import FoldPolicy
+from compactor.settings import FoldPolicy
 from tests.support.logs import base, file, log, run
 
 FOLD = FoldPolicy(level0_files=3, tier_runs=3, run_max_bytes=100)

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from compactor.errors import FoldError, MissingFileError
 from compactor.model.actions import AddSnapshot
 from compactor.model.state import State
-from compactor.policy import CompactionPolicy
+from compactor.settings import CompactionPolicy
 from compactor.snapshot import manifest
 from compactor.snapshot.data_files import TABLE
 from compactor.snapshot.manifest import DataFile, Manifest

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from compactor.policy import CompactionPolicy
+from compactor.settings import CompactionPolicy
 from connectors.config import release
 from connectors.config.connector import ConnectorConfig, with_settings
 from connectors.config.engine import engine_settings
