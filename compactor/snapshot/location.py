@@ -11,8 +11,8 @@ from typing import IO, TYPE_CHECKING, Final
 import msgspec
 from msgspec import Struct
 
+from compactor import backoff
 from compactor.errors import SnapshotError, SnapshotStorageError, StorageError
-from compactor.quarantine import quarantine
 from compactor.storage.base import Files, Lock, Storage
 
 if TYPE_CHECKING:
@@ -36,13 +36,13 @@ def failed(before: SnapshotFailure | None, error: SnapshotStorageError | Snapsho
     failures = before.failures + 1 if before else 1
     since_ms = before.since_ms if before else now_ms
     return SnapshotFailure(
-        since_ms=since_ms, retry_ms=quarantine.next_try_ms(failures, now_ms), failures=failures, error=str(error)
+        since_ms=since_ms, retry_ms=backoff.next_try_ms(failures, now_ms), failures=failures, error=str(error)
     )
 
 
 def waits(trouble: SnapshotFailure | None, now_ms: int) -> bool:
     """Whether it is too early for the next try."""
-    return trouble is not None and quarantine.waits(trouble.retry_ms, now_ms)
+    return trouble is not None and backoff.waits(trouble.retry_ms, now_ms)
 
 
 def note(storage: Storage, trouble: SnapshotFailure | None) -> None:
