@@ -13,7 +13,7 @@ from compactor.analyze.splitkeys import split_keys
 from compactor.clean.tombstones import Fate
 from compactor.fold import on_spark as fold
 from compactor.model.log import PartitionLog
-from compactor.runs.reader import OffsetRange, whole
+from compactor.runs.scan import LOG, OffsetRange, whole
 from compactor.storage.base import Storage
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def sized(spark: SparkSession, storage: Storage, slices: Sequence[OffsetRange]) 
     """The records of `slices` as `fold.scan` gives them, their values reduced to `size` and `deleted` (no value)."""
     from pyspark.sql.functions import col, expr
 
-    names = (fold.LOG, "offset", "timestamp", "key", "rejected", "delete_horizon")
+    names = (LOG, "offset", "timestamp", "key", "rejected", "delete_horizon")
     plain = fold.scan(spark, storage, slices)
     return plain.select(*names, col("value").isNull().alias("deleted"), expr(_SIZE).alias("size"))
 
@@ -70,7 +70,7 @@ def _counts(frame: DataFrame, bounds: Sequence[tuple[int, ...]]) -> dict[tuple[i
     from pyspark.sql.functions import min as least
     from pyspark.sql.functions import sum as added
 
-    cells = frame.groupBy(fold.LOG, _cell(bounds).alias("cell")).agg(
+    cells = frame.groupBy(LOG, _cell(bounds).alias("cell")).agg(
         counted("*").alias("records"),
         added("size").alias("bytes"),
         count_if(refused()).alias("rejected"),
@@ -117,9 +117,9 @@ def last(frame: DataFrame, folds: Sequence[Fold]) -> DataFrame:
     from pyspark.sql.functions import max as greatest
 
     offsets = arrayed(*(greatest(when(inside(one), col("offset"))) for one in folds))
-    last = frame.groupBy(fold.LOG, "key").agg(offsets.alias("offsets"))
-    places = last.select(fold.LOG, posexplode("offsets").alias("fold", "offset")).where(col("offset").isNotNull())
-    return frame.join(places.hint(fold.SPILLING), [fold.LOG, "offset"])
+    last = frame.groupBy(LOG, "key").agg(offsets.alias("offsets"))
+    places = last.select(LOG, posexplode("offsets").alias("fold", "offset")).where(col("offset").isNotNull())
+    return frame.join(places.hint(fold.SPILLING), [LOG, "offset"])
 
 
 def _fates(last: DataFrame, now_ms: int) -> dict[tuple[int, int, str], Row]:
@@ -129,7 +129,7 @@ def _fates(last: DataFrame, now_ms: int) -> dict[tuple[int, int, str], Row]:
     from pyspark.sql.functions import min as least
     from pyspark.sql.functions import sum as added
 
-    fates = last.groupBy("fold", fold.LOG, _fate(now_ms).alias("fate")).agg(
+    fates = last.groupBy("fold", LOG, _fate(now_ms).alias("fate")).agg(
         counted("*").alias("records"),
         added("size").alias("bytes"),
         least("delete_horizon").alias("earliest"),

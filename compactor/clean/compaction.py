@@ -16,7 +16,7 @@ from compactor.clean.rewriter import Rewriter
 from compactor.model.actions import Clean
 from compactor.model.log import BASE, PartitionLog, Run
 from compactor.runs.file_stats import FileStats
-from compactor.runs.reader import OffsetRange, between
+from compactor.runs.scan import OffsetRange, between
 from compactor.runs.writer import RunTarget
 from compactor.settings import CompactionPolicy
 

@@ -15,6 +15,7 @@ from compactor.model import record
 from compactor.runs import file_stats as parts
 from compactor.runs import writer as runfile
 from compactor.runs.file_stats import FileStats
+from compactor.runs.scan import LOG
 from compactor.runs.writer import RunTarget
 from compactor.spark.errors import tagging, unwrapping
 from compactor.storage.base import Storage
@@ -51,7 +52,7 @@ def _ordered(kept: DataFrame, cut: Sequence[Share]) -> DataFrame:
     """One Spark partition for each share, in it the logs one after the other, by offset."""
     numbered = kept.withColumn(_TASK, _share_of(cut))
     placed = numbered.repartitionById(cut[-1].task + 1, _TASK) if cut else numbered
-    return placed.sortWithinPartitions(fold.LOG, "offset").select(*record.RUN.names)
+    return placed.sortWithinPartitions(LOG, "offset").select(*record.RUN.names)
 
 
 def _share_of(cut: Sequence[Share]) -> Column:
@@ -62,6 +63,6 @@ def _share_of(cut: Sequence[Share]) -> Column:
     tasks = ", ".join(str(first.get(log, 0)) for log in range(max(first, default=0) + 1))
     further = lit(0)
     for share in (share for share in cut if share.task != first[share.log]):
-        above = (col(fold.LOG) == share.log) & (col("offset") >= share.start)
+        above = (col(LOG) == share.log) & (col("offset") >= share.start)
         further = further + when(above, lit(1)).otherwise(lit(0))
-    return (expr(f"array({tasks})[{fold.LOG}]") + further).cast("int")
+    return (expr(f"array({tasks})[{LOG}]") + further).cast("int")

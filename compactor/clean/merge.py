@@ -12,7 +12,7 @@ from compactor.clean.rewriter import Rewriter
 from compactor.clean.tiers import MergePlan
 from compactor.model.actions import Merge
 from compactor.runs.file_stats import FileStats
-from compactor.runs.reader import OffsetRange
+from compactor.runs.scan import OffsetRange
 from compactor.runs.writer import RunTarget
 from compactor.settings import CompactionPolicy
 

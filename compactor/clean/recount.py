@@ -11,7 +11,8 @@ from compactor.ingest.micro_batch import level0
 from compactor.model.actions import Restate
 from compactor.model.log import PartitionLog, Run, RunFile, exact
 from compactor.runs.file_stats import FileStats, completed, joined, parts_of
-from compactor.runs.reader import Extent, OffsetRange, read_extent
+from compactor.runs.reader import read_file_range
+from compactor.runs.scan import FileRange, OffsetRange
 from compactor.storage.base import Storage
 
 
@@ -30,17 +31,17 @@ def restated(storage: Storage, log: PartitionLog, run: Run) -> Restate:
 def _counted(storage: Storage, log: PartitionLog, run: Run, start: int, end: int) -> Run | None:
     if start >= end:
         return None
-    extents = OffsetRange(tp=log.tp, start=start, end=end, runs=(run,)).extents
-    parts = [part for extent in extents for part in _part(storage, extent)]
+    file_ranges = OffsetRange(tp=log.tp, start=start, end=end, runs=(run,)).file_ranges
+    parts = [part for one in file_ranges for part in _part(storage, one)]
     return level0(start, end, parts, run.arrived_ms, folded=run.folded)
 
 
-def _part(storage: Storage, extent: Extent) -> Iterator[FileStats]:
-    """What of a file lies in the extent; nothing where that holds no record."""
-    file = extent.file
-    found = [part for batch in read_extent(storage, extent) for part in parts_of(file.path, batch)]
+def _part(storage: Storage, one: FileRange) -> Iterator[FileStats]:
+    """What of a file lies in the range; nothing where that holds no record."""
+    file = one.file
+    found = [part for batch in read_file_range(storage, one) for part in parts_of(file.path, batch)]
     if found:
-        entire = file.entire and extent.start <= file.first and file.last < extent.end
+        entire = file.entire and one.start <= file.first and file.last < one.end
         part = completed(reduce(joined, found), file.file_bytes, file.sha256, file.footer)
         yield replace(part, file=replace(part.file, entire=entire))
 

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from compactor.fold.arrow_kernel import last_of_each
 from compactor.fold.keyclasses import HashPartition, hashes_of
 from compactor.fold.memory_budget import OffsetMapBudget
-from compactor.fold.on_spark import LOG
 from compactor.fold.spilled import Spilled
+from compactor.runs.scan import LOG
 
 COLUMNS: Final = ("key", "rejected")
-"""What has to be known of a row beside the number of its slice (`fold.LOG`)."""
+"""What has to be known of a row beside the number of its slice (`scan.LOG`)."""
 
 _ROWS: Final = 1_000_000
 """So many rows wait before they are folded into the keys that are known; fewer where fewer keys may be held."""
@@ -34,7 +34,7 @@ _HELD: Final = pa.schema([pa.field(LOG, pa.int32()), pa.field("key", pa.binary()
 def last_of_keys(batches: Iterable[pa.RecordBatch], room: OffsetMapBudget) -> pa.BooleanArray | None:
     """Whether each row of `batches` is in `fold.latest` (the last of its key, or rejected): one bit a row, in order.
 
-    `batches` have the number of the slice (`fold.LOG`) and COLUMNS; rows of a slice come by offset. In memory are keys
+    `batches` have the number of the slice (`scan.LOG`) and COLUMNS; rows of a slice come by offset. In memory are keys
     and one bit a row. None where even the smallest class has too many keys. Raises OSError where the disk is full.
     """
     rejected, left = _Rejected(), list[_Waiting]()

@@ -13,12 +13,11 @@ import pyarrow as pa
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compactor.ingest.micro_batch import appends
+from compactor.ingest.micro_batch import Batch, appends, first_rejected
 from compactor.ingest.prefold import Prefold
 from compactor.ingest.range_reports import SUPERSEDED, RangeReports
 from compactor.model import record
-from compactor.model.batch import Batch, RangeRead, first_rejected
-from compactor.model.record import TopicPartition
+from compactor.model.record import RangeRead, TopicPartition
 from compactor.runs import file_stats as parts
 from compactor.runs import paths as jobs
 from compactor.runs import writer as runfile

@@ -10,11 +10,18 @@ from msgspec.structs import replace
 from compactor.clean.log_to_clean import aged_from
 from compactor.errors import DEFECT, GapError, IngestError
 from compactor.model.actions import Append
-from compactor.model.batch import Batch, RangeRead
 from compactor.model.log import Gap, PartitionLog, Run
-from compactor.model.record import TopicPartition
+from compactor.model.record import RangeRead, TopicPartition
 from compactor.model.state import State
 from compactor.runs.file_stats import FileStats
+
+
+class Batch(Struct, frozen=True, kw_only=True):
+    """`ranges` by partition and lo, `parts` by partition and first offset; `bytes_read`: of all that was read."""
+
+    ranges: tuple[RangeRead, ...]
+    parts: tuple[FileStats, ...]
+    bytes_read: int = 0
 
 
 class _Piece(Struct, frozen=True):
@@ -28,6 +35,14 @@ class _Piece(Struct, frozen=True):
     start: int
     parts: tuple[FileStats, ...]
     folded: bool
+
+
+def first_rejected(batch: Batch) -> tuple[TopicPartition, int, str] | None:
+    """The first record of `batch` that cannot be folded: where it is, and why; None where there is none."""
+    for part in batch.parts:
+        if part.first_rejected_offset is not None:
+            return part.tp, part.first_rejected_offset, part.first_rejected_reason or ""
+    return None
 
 
 def appends(state: State, batch: Batch, now_ms: int) -> tuple[Append, ...]:

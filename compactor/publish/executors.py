@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from compactor.fold import in_memory as localfold
 from compactor.fold import memory_budget as room
-from compactor.model.publish_plan import Due, PublishPlan, PublishResult, due_of
+from compactor.model.publish_plan import PublishPlan, PublishResult
 from compactor.model.state import State
 from compactor.ports import Broker
 from compactor.publish import publishjob, publishlocal, publishtasks
+from compactor.publish.plan import Due, due_of
 from compactor.quarantine.isolation import Isolation
 from compactor.settings import EngineSettings
 from compactor.spark.taskfallback import TaskFallback

@@ -14,8 +14,10 @@ import structlog
 from compactor.errors import FencedError
 from compactor.fold import in_memory as localfold
 from compactor.fold.in_memory import Files
-from compactor.fold.on_spark import LOG
-from compactor.model.publish_plan import Due, Publisher, PublishPlan, PublishResult, complete
+from compactor.model.publish_plan import PublishPlan, PublishResult
+from compactor.ports import Publisher
+from compactor.publish.plan import Due, complete
+from compactor.runs.scan import LOG
 from compactor.spark.briefly import briefly
 
 _THREADS: Final = 8

@@ -15,8 +15,10 @@ from compactor.fold import in_memory as localfold
 from compactor.fold import two_pass as twopass
 from compactor.fold.memory_budget import KEYS, READ, TASKS, MemoryBudget, OffsetMapBudget
 from compactor.model import record
-from compactor.model.publish_plan import SENT, Due, Publisher, PublishPlan, PublishResult, complete, sent_rows
-from compactor.runs.reader import OffsetRange
+from compactor.model.publish_plan import PublishPlan, PublishResult
+from compactor.ports import Publisher
+from compactor.publish.plan import SENT, Due, complete, sent_rows
+from compactor.runs.scan import OffsetRange
 from compactor.spark import tasks as sparktasks
 from compactor.storage.base import Storage
 

@@ -17,7 +17,7 @@ from compactor.model import record
 from compactor.model.log import RunFile
 from compactor.model.partitioned import PARTITION, names, starts
 from compactor.model.record import OfPartition, TopicPartition
-from compactor.runs.reader import OffsetRange
+from compactor.runs.scan import OffsetRange
 
 
 class FileStats(OfPartition, Struct, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from compactor.runs.scan import whole
 from connectors.cli.options import (
     ConnectorArgument,
     KeyOption,
@@ -59,7 +60,7 @@ def dump(
     storage = connector_storage(config, name)
     log = found(Catalog.open(storage, name).state, name, TopicPartition(topic, partition))
     out = JsonLines()
-    for batch in first(shown(reading.read(storage, reading.whole(log)), key), limit):
+    for batch in first(shown(reading.read(storage, whole(log)), key), limit):
         out.write(lines(batch))
     out.flush()
 

@@ -31,6 +31,7 @@ from compactor.model.actions import Append, Clean, Publish
 from compactor.model.log import PartitionLog, publish
 from compactor.model.state import State, apply
 from compactor.runs import reader as reading
+from compactor.runs.scan import between
 from compactor.settings import FOREVER, CompactionPolicy, EngineSettings
 from compactor.storage.local import LocalStorage
 from tests.support.cli import connector_file, invoke, keep, worker_file
@@ -91,7 +92,7 @@ def settings_of(chance: random.Random) -> EngineSettings:
 
 
 def rows_of(storage: LocalStorage, log: PartitionLog, start: int, end: int) -> list[Row]:
-    return [one for batch in reading.read(storage, reading.between(log, start, end)) for one in batch.to_pylist()]
+    return [one for batch in reading.read(storage, between(log, start, end)) for one in batch.to_pylist()]
 
 
 def amount(rows: Sequence[Row]) -> Amount:

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from compactor.errors import StorageError
 from compactor.fold import in_memory as localfold
 from compactor.fold import on_spark as fold
-from compactor.runs.reader import OffsetRange, between
+from compactor.runs.scan import SCAN, OffsetRange, between
 from compactor.storage.local import LocalStorage
 from tests.support.engine import Row, ingested, log_of, new_state, read_all, row
 
@@ -53,17 +53,17 @@ def test_it_leaves_what_the_fold_on_spark_leaves(
         state = ingested(storage, state, [read_all(rows, ends)], now_ms=number)
     slices = [between(log, 7 * seed, 60 - 5 * seed) for log in state.logs]
     order = [("log", "ascending"), ("offset", "ascending")]
-    wanted = fold.latest(fold.scan(spark, storage, slices)).select(*fold.SCAN.names).toArrow().sort_by(order)
+    wanted = fold.latest(fold.scan(spark, storage, slices)).select(*SCAN.names).toArrow().sort_by(order)
     found = localfold.latest(files_of(storage, slices), slices)
     assert found.num_rows > 0
-    assert found.select(fold.SCAN.names).to_pylist() == wanted.to_pylist()
+    assert found.select(SCAN.names).to_pylist() == wanted.to_pylist()
 
 
 def test_nothing_to_fold_is_an_empty_table(storage: LocalStorage) -> None:
     """A plan may only commit positions."""
     slices = [between(log_of(new_state({0: 0})), 0, 0)]
     found = localfold.latest(files_of(storage, slices), slices)
-    assert found.schema.names == fold.SCAN.names
+    assert found.schema.names == SCAN.names
     assert found.num_rows == 0
 
 

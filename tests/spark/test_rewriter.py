@@ -21,7 +21,7 @@ from compactor.model.log import Run
 from compactor.model.state import State
 from compactor.runs import reader as reading
 from compactor.runs.file_stats import FileStats
-from compactor.runs.reader import OffsetRange, between
+from compactor.runs.scan import OffsetRange, between
 from compactor.storage.local import LocalStorage
 from tests.support.engine import Row, ingested, log_of, new_state, read_all, row, target
 

@@ -13,14 +13,14 @@ from pyspark import cloudpickle
 from compactor.clean.rewriteplan import RewritePlan
 from compactor.errors import DamagedFileError
 from compactor.fold import in_memory as localfold
-from compactor.fold.on_spark import LOG, SCAN
-from compactor.model.publish_plan import Due, Publisher, PublishPlan, PublishResult, complete
+from compactor.model.publish_plan import PublishPlan, PublishResult
 from compactor.model.record import RUN
+from compactor.ports import Publisher
+from compactor.publish.plan import Due, complete
 from compactor.runs import file_stats as parts
 from compactor.runs import writer as runfile
 from compactor.runs.file_stats import FileStats
-from compactor.runs.reader import OffsetRange
-from compactor.runs.scan import wide_wants
+from compactor.runs.scan import LOG, SCAN, OffsetRange, plan_wide_reads
 from compactor.storage.base import Storage
 from tests.support.localframe import LocalRow
 
@@ -88,7 +88,7 @@ def _scan(storage: Storage, slices: Sequence[OffsetRange]) -> pa.Table:
     files = localfold.load(storage, slices)
     if files is None:
         raise DamagedFileError("A file is not what was written.", "No history damages one.")
-    found = [one for path, wants in wide_wants(slices).items() for one in localfold._of_bytes(files[path], wants)]
+    found = [one for path, wants in plan_wide_reads(slices).items() for one in localfold._of_bytes(files[path], wants)]
     read = pa.Table.from_batches(found, SCAN)
     return read.sort_by([(LOG, "ascending"), ("offset", "ascending")])
 

@@ -19,9 +19,8 @@ from compactor.model.actions import AddPartition, Append, Publish
 from compactor.model.log import empty
 from compactor.model.record import TopicPartition
 from compactor.model.state import State, apply
-from compactor.runs.reader import OffsetRange, whole
-from compactor.runs.readwants import of_file
-from compactor.runs.scan import in_order, wide_wants
+from compactor.runs.reader import read_ranges
+from compactor.runs.scan import OffsetRange, files_in_order, plan_wide_reads, whole
 from compactor.runs.writer import RunTarget, write
 from compactor.storage.local import LocalStorage
 from tests.support import engine
@@ -69,7 +68,7 @@ def test_what_an_overlap_has_brought_twice_is_read_once_after_a_recount(tmp_path
     (across,) = across_bounds(log_of(state))
     assert (across.start, across.end, across.files[0].first) == (4, 8, 2)
     part = whole(log_of(apply(state, [restated(storage, log_of(state), across)])))
-    logs = Logs(storage=storage, slices=[part], paths=in_order([part]) or ())
+    logs = Logs(storage=storage, slices=[part], paths=files_in_order([part]) or ())
     files = localfold.load(storage, [part])
     folded = twopass.latest(storage, [part], OffsetMapBudget(100, 10_000))
     assert files is not None
@@ -87,9 +86,9 @@ def _offsets(batches: Iterable[pa.RecordBatch]) -> list[int]:
 def _wide(storage: LocalStorage, part: OffsetRange) -> list[int]:
     """The offsets that Spark's fold reads of `part`."""
     found: list[int] = []
-    for path, wants in wide_wants([part]).items():
+    for path, ranges in plan_wide_reads([part]).items():
         with storage.open_input(path) as source, pq.ParquetFile(source) as opened:
-            found += _offsets(of_file(opened, wants, ["offset"]))
+            found += _offsets(read_ranges(opened, ranges, ["offset"]))
     return found
 
 

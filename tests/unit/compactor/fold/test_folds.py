@@ -14,7 +14,8 @@ from pyspark.sql import SparkSession
 
 from compactor.fold import keyclasses
 from compactor.fold import offset_map as lastkeys
-from compactor.runs.reader import read, whole
+from compactor.runs.reader import read
+from compactor.runs.scan import whole
 from compactor.settings import CompactionPolicy
 from tests.support.cleaning import Kept
 from tests.support.engine import row

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from compactor.fold import offset_map as lastkeys
 from compactor.fold.memory_budget import OffsetMapBudget
 from compactor.fold.offset_map import last_of_keys
-from compactor.fold.on_spark import LOG
 from compactor.fold.spilled import Spilled
+from compactor.runs.scan import LOG
 
 SCHEMA = pa.schema([pa.field(LOG, pa.int32()), pa.field("key", pa.binary()), pa.field("rejected", pa.string())])
 Rec = tuple[int, bytes | None, bool]

@@ -16,8 +16,7 @@ from compactor.fold import two_pass as twopass
 from compactor.fold.memory_budget import OffsetMapBudget
 from compactor.fold.two_pass import Logs
 from compactor.model import record
-from compactor.runs.reader import OffsetRange, between
-from compactor.runs.scan import in_order
+from compactor.runs.scan import OffsetRange, between, files_in_order
 from compactor.storage.local import LocalStorage
 from tests.support.engine import Row, ingested, new_state, read_all, row
 
@@ -43,7 +42,7 @@ def filled(storage: LocalStorage) -> list[OffsetRange]:
 
 
 def one_log(storage: LocalStorage, part: OffsetRange) -> Logs:
-    return Logs(storage=storage, slices=[part], paths=in_order([part]) or ())
+    return Logs(storage=storage, slices=[part], paths=files_in_order([part]) or ())
 
 
 @pytest.mark.parametrize("room", [ROOM, OffsetMapBudget(4, 10_000)], ids=["one class", "several"])
@@ -86,7 +85,7 @@ def test_a_footer_that_is_damaged_between_the_passes_is_seen(storage: LocalStora
 def test_offsets_that_fall_are_not_sent(storage: LocalStorage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever orders files wrongly keeps wrong records, and positions would go back."""
     slices = filled(storage)
-    monkeypatch.setattr(twopass, "in_order", lambda parts: tuple(reversed(in_order(parts) or ())))
+    monkeypatch.setattr(twopass, "files_in_order", lambda parts: tuple(reversed(files_in_order(parts) or ())))
     found = twopass.latest(storage, slices, ROOM)
     assert found is not None
     with pytest.raises(FoldError, match="do not rise"):

@@ -6,10 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from compactor.errors import GapError, IngestError
-from compactor.ingest.micro_batch import appends, level0
-from compactor.model.batch import Batch, RangeRead, first_rejected
+from compactor.ingest.micro_batch import Batch, appends, first_rejected, level0
 from compactor.model.log import Gap, RunFile
-from compactor.model.record import TopicPartition
+from compactor.model.record import RangeRead, TopicPartition
 from compactor.model.state import State, apply
 from compactor.runs.file_stats import FileStats
 from tests.support.engine import log_of, new_state

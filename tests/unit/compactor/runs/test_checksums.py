@@ -15,7 +15,7 @@ from compactor.errors import DamagedFileError, MissingFileError, StorageError, U
 from compactor.model.log import RunFile
 from compactor.quarantine import verify as inspection
 from compactor.runs import checksums as footers
-from compactor.runs.reader import between
+from compactor.runs.scan import between
 from compactor.storage.base import Storage
 from tests.support.logs import log, run
 from tests.support.memory.storage import MemoryStorage

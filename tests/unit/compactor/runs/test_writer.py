@@ -19,6 +19,7 @@ from compactor.quarantine import verify as inspection
 from compactor.runs import file_stats as parts
 from compactor.runs import reader as reading
 from compactor.runs import writer as runfile
+from compactor.runs.scan import FileRange, OffsetRange, between
 from compactor.runs.writer import RunTarget
 from compactor.storage.base import Storage
 from compactor.storage.local import LocalStorage
@@ -170,9 +171,7 @@ def test_a_damaged_page_concerns_no_more_than_share_its_row_group(
     flipped[200] ^= 0xFF  # in the values of the first row group
     storage.write(found[0].file.path, bytes(flipped))
     runs = [Run(start=0, end=1, level=0, files=(part.file,), records=1, bytes=part.file.bytes) for part in found]
-    slices = [
-        reading.OffsetRange(tp=part.tp, start=0, end=1, runs=(run,)) for part, run in zip(found, runs, strict=True)
-    ]
+    slices = [OffsetRange(tp=part.tp, start=0, end=1, runs=(run,)) for part, run in zip(found, runs, strict=True)]
     damaged = [one.tp.partition for one, why in zip(slices, inspection.damage(storage, slices), strict=True) if why]
     assert damaged == [0, 19]
 
@@ -210,8 +209,8 @@ def test_a_shared_row_group_is_read_by_partition(partition: int) -> None:
     storage = MemoryStorage()
     rows = [row(p, n, b"%d" % p, b"v%d" % n) for p in range(3) for n in range(4)]
     found = {part.partition: part.file for part in runfile.write([batch(rows)], target(storage), "x")}
-    extent = reading.Extent(tp=tp(partition), file=found[partition], start=1, end=3)
-    got = [one for rows in reading.read_extent(storage, extent, ["key", "value"]) for one in rows.to_pylist()]
+    extent = FileRange(tp=tp(partition), file=found[partition], start=1, end=3)
+    got = [one for rows in reading.read_file_range(storage, extent, ["key", "value"]) for one in rows.to_pylist()]
     assert got == [{"key": b"%d" % partition, "value": b"v%d" % n} for n in (1, 2)]
 
 
@@ -279,7 +278,7 @@ def test_a_slice_is_read_by_offset_and_nothing_beside(start: int, end: int) -> N
         file = next(one.file for one in runfile.write([batch(rows)], target(storage), "ingest.write") if one.partition)
         run = Run(start=number * 10, end=number * 10 + 10, level=0, files=(file,), records=10, bytes=1)
         log = replace(log, end=run.end, runs=(*log.runs, run))
-    got = list(reading.read(storage, reading.between(log, start, end), ("offset", "key")))
+    got = list(reading.read(storage, between(log, start, end), ("offset", "key")))
     assert [n for one in got for n in one["offset"].to_pylist()] == list(range(start, end))
     assert {key for one in got for key in one["key"].to_pylist()} <= {b"1"}
 
