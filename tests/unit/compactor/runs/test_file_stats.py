@@ -1,13 +1,10 @@
-"""Wrong clocks are counted every time and said once."""
+"""What is counted of one partition in one file."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-import structlog
 
-from compactor.clocks import Clocks
-from compactor.metrics import Counters
 from compactor.model import record
 from compactor.runs.file_stats import FUTURE_MS, FileStats, joined, parts_of
 
@@ -43,23 +40,3 @@ def test_counts_add_up_over_row_groups() -> None:
     far = ARRIVED + 2 * FUTURE_MS
     both = joined(_part(7, far, 0), _part(far, 5, first=9))
     assert (both.future, both.min_timestamp, both.max_timestamp, both.file.newest_ms) == (2, 5, far, far)
-
-
-def test_a_stamp_in_the_future_is_said_once() -> None:
-    """The first such record's partition is named; the ones after it are only counted."""
-    with structlog.testing.capture_logs() as logs:
-        clocks = Clocks(Counters())
-        clocks.stamped([_part(5), _part(ARRIVED * 2), _part(ARRIVED * 2, first=9)])
-    (line,) = logs
-    assert (line["topic"], line["partition"], line["up_to_offset"]) == ("t", 3, 0)
-
-
-def test_a_clock_that_steps_back_is_counted_and_said_once() -> None:
-    """Every step back counts; going forward, or standing still, does not."""
-    counters = Counters()
-    clocks = Clocks(counters)
-    with structlog.testing.capture_logs() as logs:
-        for now_ms in (10, 10, 20, 15, 16, 3):
-            clocks.told(now_ms)
-    assert counters.values()["clock_steps_back"] == 2
-    assert [line["by_ms"] for line in logs] == [5]
