@@ -13,7 +13,7 @@ from compactor.clean.log_to_clean import LogToClean, dirt
 from compactor.clean.verdict import CleaningDecision, Reason
 from compactor.errors import CatalogError
 from compactor.model.log import PartitionLog
-from compactor.model.log_transitions import sound
+from compactor.model.log_transitions import check_invariants
 from compactor.settings import FOREVER, CompactionPolicy, FoldPolicy
 
 
@@ -47,13 +47,13 @@ def verdict(
 ) -> CleaningDecision:
     """Whether `log` is due. `hold` (BUSY, QUARANTINED) says why it may not be considered at all.
 
-    A log that is not sound is FAULTY: that is its own trouble, and no error for the others.
+    A log that breaks an invariant is FAULTY, which is no error for the others.
     """
     excluded = hold if policy.compacts else Reason.NOT_COMPACTED
     if excluded:
         return CleaningDecision(tp=log.tp, reason=excluded, dirt=dirt(log), limit=policy.min_cleanable_dirty_ratio)
     try:
-        sound(log)
+        check_invariants(log)
     except CatalogError as error:
         return CleaningDecision(tp=log.tp, reason=Reason.FAULTY, fault=error.message)
     case = _Case(log, dirt(log), policy, fold, now_ms)

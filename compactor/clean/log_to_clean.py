@@ -57,15 +57,6 @@ def _ratio(base: int, head: int) -> float:
     return head / (base + head) if head else 0.0
 
 
-def aged_from(smallest_timestamp_ms: int | None, arrived_ms: int) -> int:
-    """From when the oldest of some records ages: its timestamp, at the latest its arrival.
-
-    `smallest_timestamp_ms` is the smallest above 0 of records that arrived at `arrived_ms`; None where all
-    are 0 or -1, which say nothing (KIP-354 leaves them out; here they age from their arrival).
-    """
-    return arrived_ms if smallest_timestamp_ms is None else min(smallest_timestamp_ms, arrived_ms)
-
-
 def dirt(log: PartitionLog) -> LogToClean:
     """What of `log` is clean, dirty, held."""
     sides = [(_side(log, run, file), file) for run in log.runs for file in run.files]

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compactor.clean.log_to_clean import aged_from
 from compactor.errors import DEFECT, GapError, IngestError
 from compactor.model.actions import Append
-from compactor.model.log import Gap, PartitionLog, Run
+from compactor.model.log import Gap, PartitionLog, Run, aged_from
 from compactor.model.record import RangeRead, TopicPartition
 from compactor.model.state import State
 from compactor.runs.file_stats import FileStats

@@ -25,10 +25,10 @@ from compactor.clean.recount import restated
 from compactor.clean.retention import retained
 from compactor.clean.rewriter import Rewriter
 from compactor.clean.tombstones import Fate, fate
-from compactor.model import log_transitions as rewrite
 from compactor.model import record
 from compactor.model.actions import Append, Clean, Publish
-from compactor.model.log import PartitionLog, publish
+from compactor.model.log import PartitionLog
+from compactor.model.log_transitions import publish, retain
 from compactor.model.state import State, apply
 from compactor.runs import reader as reading
 from compactor.runs.scan import between
@@ -113,7 +113,7 @@ def fold_end(storage: LocalStorage, log: PartitionLog, settings: EngineSettings,
 def before_fold(storage: LocalStorage, log: PartitionLog, settings: EngineSettings, now_ms: int) -> PartitionLog:
     """`log` once all that is due is published and retention has taken its part."""
     sent = publish(log, fold_end(storage, log, settings, now_ms), None)
-    return rewrite.retain(sent, retained(sent, settings.policy, now_ms).start)
+    return retain(sent, retained(sent, settings.policy, now_ms).start)
 
 
 def effect_of(storage: LocalStorage, was: PartitionLog, log: PartitionLog, done: Clean, now_ms: int) -> Effect:

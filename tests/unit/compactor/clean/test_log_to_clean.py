@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from compactor.clean.log_to_clean import LogToClean, across_bounds, aged_from, dirt
-from compactor.model.log import PartitionLog, clean
+from compactor.clean.log_to_clean import LogToClean, across_bounds, dirt
+from compactor.model.log import PartitionLog, aged_from
+from compactor.model.log_transitions import clean
 from tests.support.logs import base, file, log, run
 
 CASES = [
