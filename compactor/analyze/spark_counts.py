@@ -11,7 +11,7 @@ from compactor.analyze.preview import Count, RangeCounts
 from compactor.analyze.sparkrows import of_log, rows
 from compactor.analyze.splitkeys import split_keys
 from compactor.clean.tombstones import Fate
-from compactor.fold import on_spark as fold
+from compactor.fold import on_spark
 from compactor.model.log import PartitionLog
 from compactor.runs.scan import LOG, OffsetRange, whole
 from compactor.storage.base import Storage
@@ -30,7 +30,7 @@ _SIZE: Final = (
 
 
 class SparkCounting:
-    """`counting.Counting` of `logs`: Spark aggregates what `fold.scan` reads of them."""
+    """`counting.Counting` of `logs`: Spark aggregates what `on_spark.scan` reads of them."""
 
     def __init__(self, spark: SparkSession, storage: Storage, logs: Sequence[PartitionLog]) -> None:
         self._tps = [log.tp for log in logs]
@@ -55,11 +55,11 @@ class SparkCounting:
 
 
 def sized(spark: SparkSession, storage: Storage, slices: Sequence[OffsetRange]) -> DataFrame:
-    """The records of `slices` as `fold.scan` gives them, their values reduced to `size` and `deleted` (no value)."""
+    """The records of `slices` as `on_spark.scan` reads them, values reduced to `size` and `deleted` (no value)."""
     from pyspark.sql.functions import col, expr
 
     names = (LOG, "offset", "timestamp", "key", "rejected", "delete_horizon")
-    plain = fold.scan(spark, storage, slices)
+    plain = on_spark.scan(spark, storage, slices)
     return plain.select(*names, col("value").isNull().alias("deleted"), expr(_SIZE).alias("size"))
 
 
@@ -101,7 +101,7 @@ def inside(ranges: Fold) -> Column:
 
 
 def refused() -> Column:
-    """Whether a row is the latest of nothing, as for `fold.survivors`: it was rejected, or has no key."""
+    """Whether a row is the latest of nothing, as for `on_spark.survivors`: it was rejected, or has no key."""
     from pyspark.sql.functions import col
 
     return col("rejected").isNotNull() | col("key").isNull()
@@ -119,7 +119,7 @@ def last(frame: DataFrame, folds: Sequence[Fold]) -> DataFrame:
     offsets = arrayed(*(greatest(when(inside(one), col("offset"))) for one in folds))
     last = frame.groupBy(LOG, "key").agg(offsets.alias("offsets"))
     places = last.select(LOG, posexplode("offsets").alias("fold", "offset")).where(col("offset").isNotNull())
-    return frame.join(places.hint(fold.SPILLING), [LOG, "offset"])
+    return frame.join(places.hint(on_spark.SPILLING), [LOG, "offset"])
 
 
 def _fates(last: DataFrame, now_ms: int) -> dict[tuple[int, int, str], Row]:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from compactor.ingest.micro_batch import level0
 from compactor.model.actions import Restate
 from compactor.model.log import PartitionLog, Run, RunFile, exact
-from compactor.runs.file_stats import FileStats, completed, joined, parts_of
+from compactor.runs.file_stats import FileStats, combine, stats_of, with_checksum
 from compactor.runs.reader import read_file_range
 from compactor.runs.scan import FileRange, OffsetRange
 from compactor.storage.base import Storage
@@ -39,10 +39,10 @@ def _counted(storage: Storage, log: PartitionLog, run: Run, start: int, end: int
 def _part(storage: Storage, one: FileRange) -> Iterator[FileStats]:
     """What of a file lies in the range; nothing where that holds no record."""
     file = one.file
-    found = [part for batch in read_file_range(storage, one) for part in parts_of(file.path, batch)]
+    found = [part for batch in read_file_range(storage, one) for part in stats_of(file.path, batch)]
     if found:
         entire = file.entire and one.start <= file.first and file.last < one.end
-        part = completed(reduce(joined, found), file.file_bytes, file.sha256, file.footer)
+        part = with_checksum(reduce(combine, found), file.file_bytes, file.sha256, file.footer)
         yield replace(part, file=replace(part.file, entire=entire))
 
 

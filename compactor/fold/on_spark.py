@@ -18,7 +18,7 @@ import pyarrow as pa
 from compactor.errors import MissingFileError
 from compactor.model import record
 from compactor.model.record import TopicPartition
-from compactor.runs import checksums as footers
+from compactor.runs import checksums
 from compactor.runs.scan import LOG, SCAN, FileRange, OffsetRange, files_of, plan_wide_reads
 from compactor.storage.base import Storage
 
@@ -64,7 +64,7 @@ def scan(spark: SparkSession, storage: Storage, ranges: Sequence[OffsetRange]) -
     no file is needed. Raises MissingFileError, DamagedFileError.
     """
     for file in files_of(ranges).values():
-        footers.check(storage, file)
+        checksums.verify_footer(storage, file)
     reads = plan_wide_reads(ranges)
     alike: dict[frozenset[_Bounds], list[str]] = {}
     for path, own in reads.items():

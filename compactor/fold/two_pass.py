@@ -19,7 +19,7 @@ from compactor.fold.offset_map import COLUMNS, last_of_keys
 from compactor.fold.throttler import Throttler
 from compactor.model import record
 from compactor.model.log import RunFile
-from compactor.runs import checksums as footers
+from compactor.runs import checksums
 from compactor.runs.reader import read_ranges
 from compactor.runs.scan import LOG, OffsetRange, files_in_order, files_of, plan_reads
 from compactor.storage.base import Storage
@@ -41,7 +41,7 @@ def sound(storage: Storage, files: Iterable[RunFile], pace: Throttler) -> bool:
     """
     for file in files:
         pace.wait(file.file_bytes)
-        if not footers.whole(storage, file):
+        if not checksums.verify_file(storage, file):
             return False
     return True
 
@@ -142,9 +142,9 @@ def _read(logs: Logs, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """`columns` of all records, and the number of each one's slice (`scan.LOG`)."""
     reads, files = plan_reads(logs.slices), files_of(logs.slices)
     for path in logs.paths:
-        footers.check(logs.storage, files[path])  # each time: no page's checksum covers what it says
+        checksums.verify_footer(logs.storage, files[path])  # each time: no page's checksum covers what it says
         with (
-            footers.readable(logs.storage, path),
+            checksums.readable(logs.storage, path),
             logs.storage.open_input(path) as source,
             pq.ParquetFile(source, page_checksum_verification=True) as opened,
         ):

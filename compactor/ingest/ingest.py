@@ -42,7 +42,7 @@ WRITTEN: Final = pa.schema(
         *(record.RANGE.field(name) for name in _RANGE),
         SUPERSEDED,
         _BYTES_READ,
-        *parts.PARTS,
+        *parts.FILE_STATS,
     ]
 )
 """What a reading task yields once its records are in files: a row for each part of a file, one for each statement, and

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compactor.errors import FoldError
-from compactor.fold import on_spark as fold
+from compactor.fold import on_spark
 from compactor.model import record
 from compactor.model.publish_plan import PublishPlan, PublishResult
 from compactor.ports import Publisher
@@ -56,7 +56,7 @@ def send(
 
 def _records(spark: SparkSession, storage: Storage, due: Sequence[Due], plans: Sequence[PublishPlan]) -> DataFrame:
     """Every record that is due with its bucket; and for each plan a row without topic, which begins its task."""
-    records = fold.latest(fold.scan(spark, storage, [one.slice for one in due]))
+    records = on_spark.latest(on_spark.scan(spark, storage, [one.slice for one in due]))
     bucket = _chosen([one.bucket for one in due])
     marks = spark.createDataFrame(
         pa.Table.from_pylist([{_BUCKET: plan.bucket, LOG: -1} for plan in plans], _JOB.append(_LOG))

@@ -93,8 +93,8 @@ class _Inspector:
         """Whether `file` is, byte for byte, what was written; the error where it is gone or its footer is damaged."""
         if file.path not in self._files:
             try:
-                footers.check(self._storage, file)
-                self._files[file.path] = footers.whole(self._storage, file)
+                footers.verify_footer(self._storage, file)
+                self._files[file.path] = footers.verify_file(self._storage, file)
             except StorageError as error:
                 unreadable = isinstance(error, UnreadableFileError) and _answers(self._storage)
                 if not footers.is_damage(error) and not unreadable:

@@ -15,7 +15,7 @@ from compactor.model import record
 from compactor.model.log import PartitionLog
 from compactor.model.partitioned import PARTITION, split
 from compactor.model.record import TopicPartition
-from compactor.runs import checksums as footers
+from compactor.runs import checksums
 from compactor.runs.scan import LOG, SCAN, FileRange, OffsetRange, between
 from compactor.storage.base import Storage
 
@@ -37,7 +37,7 @@ def read_file_range(
 ) -> Iterator[pa.RecordBatch]:
     """Reads the records of `part` by offset. Raises StorageError where its file cannot be opened."""
     names = list(columns or record.RUN.names)
-    footers.check(storage, part.file)
+    checksums.verify_footer(storage, part.file)
     with (
         storage.open_input(part.file.path) as source,
         pq.ParquetFile(source, page_checksum_verification=True) as file,

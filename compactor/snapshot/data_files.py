@@ -13,9 +13,9 @@ from compactor.fold.task_split import task_bytes
 from compactor.model import record
 from compactor.model.log import PartitionLog
 from compactor.model.record import TopicPartition
-from compactor.runs.parquetfile import ParquetFile
 from compactor.runs.reader import read_file_range
 from compactor.runs.scan import FileRange, between
+from compactor.runs.writer import ParquetFile
 from compactor.snapshot.manifest import DataFile
 from compactor.spark import tasks as sparktasks
 from compactor.storage.base import Storage

@@ -12,8 +12,7 @@ import pytest
 from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
-from compactor.analyze import spark_counts as sparkcount
-from compactor.analyze import splitkeys
+from compactor.analyze import spark_counts, splitkeys
 from compactor.analyze.analyze import analyze
 from compactor.analyze.arrow_counts import LocalCounting
 from compactor.analyze.effect import Amount, Effect, Example, Outcome, SplitKeys
@@ -30,7 +29,7 @@ from compactor.model.actions import Append, Clean, Publish
 from compactor.model.log import PartitionLog
 from compactor.model.log_transitions import publish, retain
 from compactor.model.state import State, apply
-from compactor.runs import reader as reading
+from compactor.runs import reader
 from compactor.runs.scan import between
 from compactor.settings import FOREVER, CompactionPolicy, EngineSettings
 from compactor.storage.local import LocalStorage
@@ -92,7 +91,7 @@ def settings_of(chance: random.Random) -> EngineSettings:
 
 
 def rows_of(storage: LocalStorage, log: PartitionLog, start: int, end: int) -> list[Row]:
-    return [one for batch in reading.read(storage, between(log, start, end)) for one in batch.to_pylist()]
+    return [one for batch in reader.read(storage, between(log, start, end)) for one in batch.to_pylist()]
 
 
 def amount(rows: Sequence[Row]) -> Amount:
@@ -246,7 +245,7 @@ def test_counting_is_hashed(spark: SparkSession, storage: LocalStorage) -> None:
     logs = several(storage).logs
     counting = SparkCounting(spark, storage, logs)
     ranges = tuple((log.start, log.end) for log in logs)
-    for frame in (sparkcount.last(counting.frame, [ranges, ranges]), splitkeys.live(counting.frame)):
+    for frame in (spark_counts.last(counting.frame, [ranges, ranges]), splitkeys.live(counting.frame)):
         plan = frame._jdf.queryExecution().sparkPlan().toString()
         assert "HashAggregate" in plan
         assert "SortAggregate" not in plan

@@ -12,7 +12,7 @@ from compactor.clean import recount
 from compactor.clean.cleaner import Cleaner
 from compactor.errors import FailpointError, FoldFailedError, StorageError
 from compactor.model.log import BASE
-from compactor.runs import writer as runfile
+from compactor.runs import writer
 from compactor.settings import CompactionPolicy, FoldPolicy
 from tests.support.cleaning import Kept, meanwhile
 from tests.support.engine import Row, row
@@ -266,7 +266,7 @@ def _start(column: object) -> int:
 
 def test_a_damaged_page_sets_its_partition_aside_alone(kept_of: KeptOf, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of three partitions in one file the two that are intact are folded; the third waits, shown with its error."""
-    monkeypatch.setattr(runfile, "SHARED_BYTES", 0)  # with more records each has row groups of its own
+    monkeypatch.setattr(writer, "SHARED_BYTES", 0)  # with more records each has row groups of its own
     kept = kept_of(partitions=3)
     kept.ingest([one for p in range(3) for one in some(0, 20, partition=p)])
     kept.publish()

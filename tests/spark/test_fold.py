@@ -8,13 +8,13 @@ from itertools import pairwise
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from compactor.analyze import spark_counts as sparkcount
+from compactor.analyze import spark_counts
 from compactor.clean import compaction as clean
 from compactor.clean.rewriter import Rewriter
 from compactor.errors import StorageError
-from compactor.fold import on_spark as fold
+from compactor.fold import on_spark
 from compactor.model.state import State, apply
-from compactor.runs import reader as reading
+from compactor.runs import reader
 from compactor.runs.scan import SCAN, between, whole
 from compactor.settings import CompactionPolicy
 from compactor.storage.local import LocalStorage
@@ -55,20 +55,20 @@ def test_survivors_equal_the_model(spark: SparkSession, storage: LocalStorage, s
     start, end = 7 * seed, 60 - 5 * seed
     slices = [between(log, start, end) for log in state.logs]
     model = DictModel(one for rows in batches for one in rows)
-    assert collected(fold.survivors(fold.scan(spark, storage, slices))) == model.survivors(start, end)
+    assert collected(on_spark.survivors(on_spark.scan(spark, storage, slices))) == model.survivors(start, end)
 
 
 def test_a_range_without_files_is_an_empty_frame(spark: SparkSession, storage: LocalStorage) -> None:
     """Nothing to read needs no file: the frame is empty and has its columns."""
-    frame = fold.scan(spark, storage, [whole(log_of(new_state({0: 0})))])
+    frame = on_spark.scan(spark, storage, [whole(log_of(new_state({0: 0})))])
     assert frame.columns == SCAN.names
-    assert fold.survivors(frame).count() == 0
+    assert on_spark.survivors(frame).count() == 0
 
 
 def test_the_fold_is_hashed_and_never_sorts_for_its_groups(spark: SparkSession, storage: LocalStorage) -> None:
     """Grouping is a hash aggregate over fixed-width offsets: a sort by key would take three times as long."""
     state = ingested(storage, new_state({0: 0}), [read_all([row(0, 0, b"k", b"v")], {0: (0, 1)})])
-    frame = fold.survivors(fold.scan(spark, storage, [whole(log_of(state))]))
+    frame = on_spark.survivors(on_spark.scan(spark, storage, [whole(log_of(state))]))
     plan = frame._jdf.queryExecution().sparkPlan().toString()
     assert "HashAggregate" in plan
     assert "SortAggregate" not in plan
@@ -85,8 +85,8 @@ def test_no_plan_broadcasts_what_grows_with_keys(
     log = log_of(state)
     settings = {"spark.sql.autoBroadcastJoinThreshold": threshold, "spark.sql.adaptive.enabled": adaptive}
     with configured(spark, settings):
-        folded = fold.latest(fold.scan(spark, storage, [whole(log)]))
-        counted = sparkcount.last(sparkcount.sized(spark, storage, [whole(log)]), [((0, 1),)])
+        folded = on_spark.latest(on_spark.scan(spark, storage, [whole(log)]))
+        counted = spark_counts.last(spark_counts.sized(spark, storage, [whole(log)]), [((0, 1),)])
         for frame in (folded, counted):
             assert len(frame.collect()) == 1
             plan = frame._jdf.queryExecution().executedPlan().toString()
@@ -126,7 +126,7 @@ def test_full_folds_equal_the_model(
     spark: SparkSession, storage: LocalStorage, monkeypatch: pytest.MonkeyPatch, seed: int, queries: int, in_tasks: bool
 ) -> None:
     """Fold after fold, at ends inside runs and of some partitions only, each log keeps what a dict keeps."""
-    monkeypatch.setattr(fold, "_QUERIES", queries)
+    monkeypatch.setattr(on_spark, "_QUERIES", queries)
     if not in_tasks:
         by_spark(monkeypatch)
     rng = random.Random(seed)
@@ -147,7 +147,7 @@ def test_full_folds_equal_the_model(
         )
         for p in range(3):
             log = log_of(state, p)
-            kept = list(reading.read(storage, whole(log)))
+            kept = list(reader.read(storage, whole(log)))
             latest = [one for one in model.survivors(0, log.clean_end) if one["partition"] == p]
             above = [one for one in model.rows if one["partition"] == p and log.clean_end <= one["offset"] < log.end]
             assert plain(kept) == latest + above

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from compactor.errors import FencedError, KeyfoldError
-from compactor.fold import in_memory as localfold
+from compactor.fold import in_memory
 from compactor.fold.memory_budget import READ, TASKS, OffsetMapBudget
 from compactor.model.publish_plan import PublishPlan, PublishResult
 from compactor.model.record import TopicPartition
@@ -52,7 +52,7 @@ def send(
 
     def here(state: State, due: Sequence[PublishPlan], _buckets: int, publisher: Publisher) -> Sequence[PublishResult]:
         parts = due_of(state, due)
-        files = localfold.load(storage, (one.slice for one in parts))
+        files = in_memory.load(storage, (one.slice for one in parts))
         assert files is not None
         return publishlocal.send(files, parts, due, publisher)
 

@@ -12,8 +12,7 @@ from unittest import mock
 
 import pytest
 
-from compactor.fold import in_memory as localfold
-from compactor.fold import two_pass as twopass
+from compactor.fold import in_memory, two_pass
 from compactor.fold.keyclasses import HashPartition
 from tests.support import localspark
 from tests.support.oracle import runs
@@ -49,8 +48,8 @@ def test_each_way_of_folding_is_taken(way: Way) -> None:
     told: list[Any] = [Restart(Settings(local=-1, way=way)), Ingest((*keys, *keys)), Fold()]
     with ExitStack() as stack:
         for place, name, mark in (
-            (localfold, "latest", Way.MEMORY),
-            (twopass, "last", Way.PASSES),
+            (in_memory, "latest", Way.MEMORY),
+            (two_pass, "last", Way.PASSES),
             (HashPartition, "halves", Way.CLASSES),
             (localspark, "_latest", Way.SPARK),
         ):

@@ -12,8 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 
-from compactor.fold import keyclasses
-from compactor.fold import offset_map as lastkeys
+from compactor.fold import keyclasses, offset_map
 from compactor.runs.reader import read
 from compactor.runs.scan import whole
 from compactor.settings import CompactionPolicy
@@ -89,7 +88,7 @@ def test_keys_with_one_hash_stay_apart(new_kept: NewKept, way: Way, monkeypatch:
         hashed.extend(found.to_pylist())
         return np.array([keys.index(key) % 4 for key in found.to_pylist()], np.uint32)
 
-    for module in (keyclasses, lastkeys):
+    for module in (keyclasses, offset_map):
         monkeypatch.setattr(module, "hashes_of", four)
     kept = new_kept()
     kept.ingest([row(0, at, keys[at % 8], b"%d" % at) for at in range(20)])

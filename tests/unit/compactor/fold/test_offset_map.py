@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.fold import offset_map as lastkeys
+from compactor.fold import offset_map
 from compactor.fold.memory_budget import OffsetMapBudget
 from compactor.fold.offset_map import last_of_keys
 from compactor.fold.spilled import Spilled
@@ -30,7 +30,7 @@ def batches(found: list[Rec], step: int) -> list[pa.RecordBatch]:
 def test_a_row_is_kept_if_it_is_the_last_of_its_key(found: list[Rec], step: int, fold_at: int, most: int) -> None:
     """However few keys are held, and however often they are folded in between; every rejected row is."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lastkeys, "_ROWS", fold_at)
+        patch.setattr(offset_map, "_ROWS", fold_at)
         kept = last_of_keys(batches(found, step), OffsetMapBudget(most, 1_000_000))
     last = {(log, key): row for row, (log, key, odd) in enumerate(found) if not odd}
     odd = [row for row, one in enumerate(found) if one[2]]
@@ -96,7 +96,7 @@ def spills(monkeypatch: pytest.MonkeyPatch) -> list[Counted]:
         made.append(Counted(schema))
         return made[-1]
 
-    monkeypatch.setattr(lastkeys, "Spilled", spilled)
+    monkeypatch.setattr(offset_map, "Spilled", spilled)
     return made
 
 

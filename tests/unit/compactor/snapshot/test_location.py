@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from compactor.errors import DamagedFileError, SnapshotStorageError, StorageError
-from compactor.runs.parquetfile import ParquetFile
+from compactor.runs.writer import ParquetFile
 from compactor.snapshot import location as shelf
 from compactor.snapshot import manifest, shelfowner, snapshot
 from compactor.snapshot.location import SnapshotFailure, SnapshotStorage
