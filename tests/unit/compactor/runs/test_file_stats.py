@@ -1,12 +1,14 @@
-"""What is counted of one partition in one file."""
+"""What is counted of one partition in one file, and how files add up to a run."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 from compactor.model import record
-from compactor.runs.file_stats import FUTURE_MS, FileStats, combine, stats_of
+from compactor.model.log import RunFile
+from compactor.runs.file_stats import FUTURE_MS, FileStats, combine, level0_run, stats_of
 
 ARRIVED = 1_000_000
 
@@ -40,3 +42,16 @@ def test_counts_add_up_over_row_groups() -> None:
     far = ARRIVED + 2 * FUTURE_MS
     both = combine(_part(7, far, 0), _part(far, 5, first=9))
     assert (both.future, both.min_timestamp, both.max_timestamp, both.file.newest_ms) == (2, 5, far, far)
+
+
+def test_a_new_run_adds_up_what_its_files_hold() -> None:
+    """Counts are sums, the largest timestamp is that of all, and it ages from the smallest that says anything."""
+    file = RunFile(path="a", first=0, last=4, records=3, bytes=30, file_bytes=40, sha256="0")
+    one = FileStats(topic="t", partition=0, file=file, tombstones=2, rejected=1, max_timestamp=70, min_timestamp=50)
+    other = FileStats(topic="t", partition=0, file=file, tombstones=3, rejected=4, max_timestamp=60, min_timestamp=40)
+    found = level0_run(0, 5, (one, other), 100)
+    assert (found.records, found.bytes, found.tombstones, found.rejected) == (6, 60, 5, 5)
+    assert (found.max_timestamp, found.oldest_ms, found.arrived_ms, found.folded) == (70, 40, 100, False)
+    silent = level0_run(0, 5, (replace(one, min_timestamp=None, max_timestamp=-1),), 100)
+    assert (silent.max_timestamp, silent.oldest_ms) == (-1, 100)
+    assert level0_run(0, 5, (), 100).max_timestamp == -1
