@@ -16,9 +16,8 @@ from benchmarks.rows.kept import LEVEL0, Kept
 from benchmarks.rows.steady import MINUTE_MS, Steady
 from compactor.clean.cleaner import Cleaner
 from compactor.metrics import Counters
-from compactor.policy import CompactionPolicy
 from compactor.quarantine.isolation import Isolation
-from compactor.settings import EngineSettings
+from compactor.settings import CompactionPolicy, EngineSettings
 from compactor.storage.base import FileInfo
 
 if TYPE_CHECKING:
