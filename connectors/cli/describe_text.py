@@ -9,7 +9,7 @@ from typing import Final
 from compactor.clean.verdict import Reason
 from connectors.cli.description import Description, PartitionDescription, TopicDescription, WorkerStatus
 from connectors.cli.output import table
-from connectors.runtime.state import ConnectorState
+from connectors.runtime.status import ConnectorState
 from connectors.source import aside
 
 _PARTITIONS: Final = (
