@@ -23,10 +23,9 @@ from compactor.clocks import Clocks
 from compactor.errors import PublishInterruptedError, RejectedRecordError, TopicGoneError
 from compactor.failpoints import hit
 from compactor.ingest import ingest
-from compactor.ingest.micro_batch import appends
+from compactor.ingest.micro_batch import Batch, appends, first_rejected
 from compactor.metrics import Counters
 from compactor.model.actions import AnyAction
-from compactor.model.batch import Batch, first_rejected
 from compactor.model.record import TopicPartition
 from compactor.model.state import State
 from compactor.ports import Broker

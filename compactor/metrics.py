@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from compactor.model.batch import Batch
+    from compactor.ingest.micro_batch import Batch
     from compactor.model.publish_plan import PublishResult
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
+import pyarrow as pa
+
 from compactor.model.actions import AnyAction
-from compactor.model.batch import RangeRead
 from compactor.model.log import PartitionLog
 from compactor.model.position import Position, Tail
-from compactor.model.publish_plan import Publisher
-from compactor.model.record import TopicPartition
+from compactor.model.publish_plan import PublishPlan, PublishResult
+from compactor.model.record import RangeRead, TopicPartition
 from compactor.model.state import State
 
 
@@ -55,5 +56,16 @@ class Broker(Protocol):
         """How long a snapshot of `topic` can be resumed from in the output, in ms.
 
         None is for ever; 0 where no time can be promised.
+        """
+        ...
+
+
+class Publisher(Protocol):
+    """Sends a bucket's records; it can be pickled, and runs in a Spark task or, for a few records, without."""
+
+    def publish(self, plan: PublishPlan, records: Iterator[pa.RecordBatch]) -> Sequence[PublishResult]:
+        """Sends `records` (record.RUN, by partition and offset, rejected ones too) and commits the positions.
+
+        Gives one PublishResult for each target, also for those without a record.
         """
         ...

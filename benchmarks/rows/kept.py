@@ -9,11 +9,10 @@ from typing import Final
 import pyarrow as pa
 
 from compactor.catalog.catalog import Catalog
-from compactor.ingest.micro_batch import appends
+from compactor.ingest.micro_batch import Batch, appends
 from compactor.model.actions import AddPartition, AddTopic, AnyAction, PlanFold, Publish, SetBuckets
-from compactor.model.batch import Batch, RangeRead
 from compactor.model.log import OutputPoint
-from compactor.model.record import RUN, TopicPartition
+from compactor.model.record import RUN, RangeRead, TopicPartition
 from compactor.runs import writer as runfile
 from compactor.runs.file_stats import FileStats
 from compactor.runs.writer import RunTarget

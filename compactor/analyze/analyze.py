@@ -24,7 +24,8 @@ from compactor.model.record import TopicPartition
 from compactor.model.state import State
 from compactor.quarantine import verify as inspection
 from compactor.quarantine.isolation import may_be_a_file
-from compactor.runs.reader import first_young, whole
+from compactor.runs.reader import first_young
+from compactor.runs.scan import whole
 from compactor.settings import EngineSettings
 from compactor.storage.base import Storage
 

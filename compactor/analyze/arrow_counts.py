@@ -14,7 +14,8 @@ from compactor.analyze.effect import Amount, Example, SplitKeys, Survivors
 from compactor.analyze.preview import Count, RangeCounts
 from compactor.model import record
 from compactor.model.log import PartitionLog
-from compactor.runs.reader import read, whole
+from compactor.runs.reader import read
+from compactor.runs.scan import whole
 from compactor.storage.base import Storage
 
 _COLUMNS = ("offset", "timestamp", "key", "value", "headers", "delete_horizon", "rejected")

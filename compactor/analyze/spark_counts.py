@@ -11,9 +11,9 @@ from compactor.analyze.preview import Count, RangeCounts
 from compactor.analyze.sparkrows import of_log, rows
 from compactor.analyze.splitkeys import split_keys
 from compactor.clean.tombstones import Fate
-from compactor.fold import on_spark as fold
+from compactor.fold import on_spark
 from compactor.model.log import PartitionLog
-from compactor.runs.reader import OffsetRange, whole
+from compactor.runs.scan import LOG, OffsetRange, whole
 from compactor.storage.base import Storage
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _SIZE: Final = (
 
 
 class SparkCounting:
-    """`counting.Counting` of `logs`: Spark aggregates what `fold.scan` reads of them."""
+    """`counting.Counting` of `logs`: Spark aggregates what `on_spark.scan` reads of them."""
 
     def __init__(self, spark: SparkSession, storage: Storage, logs: Sequence[PartitionLog]) -> None:
         self._tps = [log.tp for log in logs]
@@ -55,11 +55,11 @@ class SparkCounting:
 
 
 def sized(spark: SparkSession, storage: Storage, slices: Sequence[OffsetRange]) -> DataFrame:
-    """The records of `slices` as `fold.scan` gives them, their values reduced to `size` and `deleted` (no value)."""
+    """The records of `slices` as `on_spark.scan` reads them, values reduced to `size` and `deleted` (no value)."""
     from pyspark.sql.functions import col, expr
 
-    names = (fold.LOG, "offset", "timestamp", "key", "rejected", "delete_horizon")
-    plain = fold.scan(spark, storage, slices)
+    names = (LOG, "offset", "timestamp", "key", "rejected", "delete_horizon")
+    plain = on_spark.scan(spark, storage, slices)
     return plain.select(*names, col("value").isNull().alias("deleted"), expr(_SIZE).alias("size"))
 
 
@@ -70,7 +70,7 @@ def _counts(frame: DataFrame, bounds: Sequence[tuple[int, ...]]) -> dict[tuple[i
     from pyspark.sql.functions import min as least
     from pyspark.sql.functions import sum as added
 
-    cells = frame.groupBy(fold.LOG, _cell(bounds).alias("cell")).agg(
+    cells = frame.groupBy(LOG, _cell(bounds).alias("cell")).agg(
         counted("*").alias("records"),
         added("size").alias("bytes"),
         count_if(refused()).alias("rejected"),
@@ -101,7 +101,7 @@ def inside(ranges: Fold) -> Column:
 
 
 def refused() -> Column:
-    """Whether a row is the latest of nothing, as for `fold.survivors`: it was rejected, or has no key."""
+    """Whether a row is the latest of nothing, as for `on_spark.survivors`: it was rejected, or has no key."""
     from pyspark.sql.functions import col
 
     return col("rejected").isNotNull() | col("key").isNull()
@@ -117,9 +117,9 @@ def last(frame: DataFrame, folds: Sequence[Fold]) -> DataFrame:
     from pyspark.sql.functions import max as greatest
 
     offsets = arrayed(*(greatest(when(inside(one), col("offset"))) for one in folds))
-    last = frame.groupBy(fold.LOG, "key").agg(offsets.alias("offsets"))
-    places = last.select(fold.LOG, posexplode("offsets").alias("fold", "offset")).where(col("offset").isNotNull())
-    return frame.join(places.hint(fold.SPILLING), [fold.LOG, "offset"])
+    last = frame.groupBy(LOG, "key").agg(offsets.alias("offsets"))
+    places = last.select(LOG, posexplode("offsets").alias("fold", "offset")).where(col("offset").isNotNull())
+    return frame.join(places.hint(on_spark.SPILLING), [LOG, "offset"])
 
 
 def _fates(last: DataFrame, now_ms: int) -> dict[tuple[int, int, str], Row]:
@@ -129,7 +129,7 @@ def _fates(last: DataFrame, now_ms: int) -> dict[tuple[int, int, str], Row]:
     from pyspark.sql.functions import min as least
     from pyspark.sql.functions import sum as added
 
-    fates = last.groupBy("fold", fold.LOG, _fate(now_ms).alias("fate")).agg(
+    fates = last.groupBy("fold", LOG, _fate(now_ms).alias("fate")).agg(
         counted("*").alias("records"),
         added("size").alias("bytes"),
         least("delete_horizon").alias("earliest"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from compactor.fold import on_spark as fold
+from compactor.runs.scan import LOG
 from compactor.spark.errors import unwrapping
 
 if TYPE_CHECKING:
@@ -22,4 +22,4 @@ def of_log(values: Iterable[int]) -> Column:
     """Of `values`, by number of the log, the one of a row's log."""
     from pyspark.sql.functions import expr
 
-    return expr(f"array({', '.join(f'{value}L' for value in values)})[{fold.LOG}]")
+    return expr(f"array({', '.join(f'{value}L' for value in values)})[{LOG}]")

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 from compactor.analyze.counting import EXAMPLES
 from compactor.analyze.effect import Example, SplitKeys
 from compactor.analyze.sparkrows import of_log, rows
-from compactor.fold import on_spark as fold
 from compactor.model.record import TopicPartition
+from compactor.runs.scan import LOG
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -47,8 +47,8 @@ def live(frame: DataFrame) -> DataFrame:
     from pyspark.sql.functions import max as greatest
 
     valued = when(~col("deleted"), col("offset"))
-    last = frame.groupBy(fold.LOG, "key").agg(greatest("offset").alias("last"), greatest(valued).alias("valued"))
-    return last.where(col("last") == col("valued")).select(fold.LOG, "key")
+    last = frame.groupBy(LOG, "key").agg(greatest("offset").alias("last"), greatest(valued).alias("valued"))
+    return last.where(col("last") == col("valued")).select(LOG, "key")
 
 
 def _smallest(split: DataFrame) -> tuple[tuple[int, bytes], ...]:
@@ -69,7 +69,7 @@ def _examples(
 
     places: dict[tuple[int, bytes], list[int]] = {}
     for row in rows(living.where(col("key").isin(list({key for _, key in named})))):
-        places.setdefault((row[_TOPIC], bytes(row["key"])), []).append(tps[row[fold.LOG]].partition)
+        places.setdefault((row[_TOPIC], bytes(row["key"])), []).append(tps[row[LOG]].partition)
     return {
         topic: tuple(Example(key, tuple(sorted(places[topic, key]))) for _, key in own)
         for topic, own in groupby(named, key=lambda one: one[0])

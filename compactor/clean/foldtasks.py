@@ -12,14 +12,13 @@ import pyarrow as pa
 
 from compactor.clean.rewriteplan import RewritePlan
 from compactor.errors import DEFECT, FoldError
-from compactor.fold import two_pass as twopass
+from compactor.fold import two_pass
 from compactor.fold.bunches import bunches
 from compactor.fold.memory_budget import KEYS, OffsetMapBudget
 from compactor.fold.throttler import Throttler
 from compactor.fold.two_pass import Logs
 from compactor.model import record
-from compactor.runs import file_stats as parts
-from compactor.runs import writer as runfile
+from compactor.runs import file_stats, writer
 from compactor.runs.file_stats import FileStats
 from compactor.runs.scan import files_of
 from compactor.spark import tasks as sparktasks
@@ -40,7 +39,7 @@ _LEFT: Final = "left"
 
 _DAMAGED: Final = pa.schema([pa.field("path", pa.string())])
 
-_ANSWERS: Final = pa.schema([*parts.PARTS, pa.field(_BUNCH, pa.int32()), pa.field(_LEFT, pa.int32())])
+_ANSWERS: Final = pa.schema([*file_stats.FILE_STATS, pa.field(_BUNCH, pa.int32()), pa.field(_LEFT, pa.int32())])
 
 
 def rewrite(spark: SparkSession, storage: Storage, what: RewritePlan) -> tuple[tuple[FileStats, ...] | None, ...]:
@@ -62,7 +61,7 @@ def _damaged(spark: SparkSession, storage: Storage, what: RewritePlan) -> set[st
     pace = Throttler.shared(what.limit, cores)
 
     def task(number: int) -> list[pa.RecordBatch]:
-        found = [file.path for file in files[number::cores] if not twopass.sound(storage, [file], pace)]
+        found = [file.path for file in files[number::cores] if not two_pass.sound(storage, [file], pace)]
         return [pa.RecordBatch.from_pydict({"path": found}, _DAMAGED)]
 
     return {row["path"] for row in sparktasks.run(spark, min(cores, len(files)), task, _DAMAGED)}
@@ -86,7 +85,7 @@ def _by_tasks(spark: SparkSession, storage: Storage, what: RewritePlan) -> tuple
         silent = sorted(str(one.tp) for number in {*range(len(plan))} - left.keys() for one in own[number].slices)
         raise FoldError(f"Tasks of a fold have not told that they are done: those of {', '.join(silent)}.", DEFECT)
     done = {log for number, one in enumerate(plan) if not left[number] for log in one.logs}
-    written = parts.by_slice(what.slices, [parts.from_row(row) for row in rows if row[_LEFT] is None])
+    written = file_stats.by_range(what.slices, [file_stats.from_row(row) for row in rows if row[_LEFT] is None])
     return tuple(found if log in done else None for log, found in enumerate(written))
 
 
@@ -96,19 +95,19 @@ def _rewritten(logs: Logs, what: RewritePlan, room: OffsetMapBudget) -> list[Fil
     if found is None:
         return None
     left = (what.keep.of_batch(batch).select(record.RUN.names) for batch in found)
-    pieces = (piece for batch in left for piece in runfile.cut(batch))
-    written = runfile.write(logs.pace.kept(pieces), what.target, what.failpoint)  # the limit counts what is written too
+    pieces = (piece for batch in left for piece in writer.cut(batch))
+    written = writer.write(logs.pace.kept(pieces), what.target, what.failpoint)  # the limit counts what is written too
     return list(written)
 
 
 def _found(logs: Logs, what: RewritePlan, room: OffsetMapBudget) -> Iterator[pa.RecordBatch] | None:
     if not what.keep.by_key:
-        return twopass.every(logs)
-    which = twopass.last(logs, room)
-    return None if which is None else twopass.kept(logs, which)
+        return two_pass.every(logs)
+    which = two_pass.last(logs, room)
+    return None if which is None else two_pass.kept(logs, which)
 
 
 def _answer(number: int, written: Sequence[FileStats] | None) -> pa.RecordBatch:
     """Rows of _ANSWERS: a part for each file and log, then whether the bunch is left."""
-    rows = (*parts.rows_of(written or ()), {_LEFT: int(written is None)})
+    rows = (*file_stats.rows_of(written or ()), {_LEFT: int(written is None)})
     return pa.RecordBatch.from_pylist([{**row, _BUNCH: number} for row in rows], schema=_ANSWERS)

@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compactor.fold import on_spark as fold
+from compactor.runs.scan import LOG
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -32,14 +33,14 @@ class RecordFilter(Struct, frozen=True, kw_only=True):
         return self if self.horizons is None else replace(self, horizons=tuple(self.horizons[log] for log in logs))
 
     def on_spark(self, frame: DataFrame) -> DataFrame:
-        """What of a scan (`fold.SCAN`) is kept."""
+        """What of a scan (`scan.SCAN`) is kept."""
         if not self.by_key:
             return frame
         kept = fold.survivors(frame)
         return kept if self.horizons is None else _without_expired(kept, self.horizons, self.now_ms)
 
     def of_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """What is kept of `batch` (`fold.SCAN`). With `by_key` it must hold rows of `fold.latest` alone."""
+        """What is kept of `batch` (`scan.SCAN`). With `by_key` it must hold rows of `fold.latest` alone."""
         if not self.by_key:
             return batch
         folds = pc.and_(pc.is_null(batch["rejected"]), pc.is_valid(batch["key"]))
@@ -49,7 +50,7 @@ class RecordFilter(Struct, frozen=True, kw_only=True):
 
 def _stamped(batch: pa.RecordBatch, horizons: Sequence[int], now_ms: int) -> pa.RecordBatch:
     tombstone, horizon = pc.is_null(batch["value"]), batch["delete_horizon"]
-    own = pa.array(horizons, pa.int64()).take(batch[fold.LOG])
+    own = pa.array(horizons, pa.int64()).take(batch[LOG])
     stamped = pc.if_else(tombstone, pc.coalesce(horizon, own), None)
     kept = batch.set_column(batch.schema.get_field_index("delete_horizon"), "delete_horizon", stamped)
     passed = pc.and_(tombstone, pc.coalesce(pc.less_equal(horizon, now_ms), False))
@@ -61,6 +62,6 @@ def _without_expired(survivors: DataFrame, horizons: Sequence[int], now_ms: int)
 
     horizon = col("delete_horizon")
     tombstone = col("value").isNull()
-    stamp = expr(f"array({', '.join(f'{one}L' for one in horizons) or '0L'})[{fold.LOG}]")
+    stamp = expr(f"array({', '.join(f'{one}L' for one in horizons) or '0L'})[{LOG}]")
     passed = tombstone & horizon.isNotNull() & (horizon <= now_ms)
     return survivors.where(~passed).withColumn("delete_horizon", when(tombstone, coalesce(horizon, stamp)))

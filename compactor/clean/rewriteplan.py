@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compactor.clean.record_filter import RecordFilter
-from compactor.runs.reader import OffsetRange
+from compactor.runs.scan import OffsetRange
 from compactor.runs.writer import RunTarget
 
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from compactor.fold.task_split import task_bytes
-from compactor.runs.reader import OffsetRange
-from compactor.runs.scan import in_order
+from compactor.runs.scan import OffsetRange, files_in_order
 
 
 class Bunch(Struct, frozen=True):
@@ -24,7 +23,7 @@ def bunches(slices: Sequence[OffsetRange], target: int, cores: int, most_records
     A bunch has `most_records` at most; a slice with more is a bunch by itself. A slice whose files have no order in
     which its offsets rise is in no bunch.
     """
-    files = [[extent.file for extent in one.extents] for one in slices]
+    files = [[one.file for one in one.file_ranges] for one in slices]
     sizes = [sum(file.bytes for file in own) for own in files]
     counts = [sum(file.records for file in own) for own in files]
     size = task_bytes(sum(sizes), target, cores)
@@ -41,7 +40,7 @@ def bunches(slices: Sequence[OffsetRange], target: int, cores: int, most_records
 
 def _ordered(slices: Sequence[OffsetRange], logs: Sequence[int]) -> Iterator[Bunch]:
     """The slices numbered `logs` in one bunch, or each by itself where no order of files does for all of them."""
-    paths = in_order([slices[log] for log in logs])
+    paths = files_in_order([slices[log] for log in logs])
     if paths is not None:
         yield Bunch(tuple(logs), paths)
     elif len(logs) > 1:

@@ -15,11 +15,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from compactor.fold.arrow_kernel import last_rows
-from compactor.fold.on_spark import LOG, SCAN
 from compactor.model.record import RUN
-from compactor.runs.reader import OffsetRange
-from compactor.runs.readwants import of_file
-from compactor.runs.scan import Want, files_of, wants_of
+from compactor.runs.reader import read_ranges
+from compactor.runs.scan import LOG, SCAN, FileRange, OffsetRange, files_of, plan_reads
 from compactor.storage.base import Storage
 
 _ROWS: Final = 10_000
@@ -39,7 +37,7 @@ def load(storage: Storage, slices: Iterable[OffsetRange]) -> Files | None:
 
 
 def latest(files: Files, slices: Sequence[OffsetRange]) -> pa.Table:
-    """The latest record of every key of each slice, and every rejected record, by slice and offset (`fold.SCAN`)."""
+    """The latest record of every key of each slice, and every rejected record, by slice and offset (`scan.SCAN`)."""
     read = _scan(files, slices)
     order = pc.sort_indices(read, sort_keys=[(LOG, "ascending"), ("offset", "ascending")])
     last = last_rows(read.select([LOG, "key", "rejected"]).take(order), [LOG])
@@ -47,16 +45,16 @@ def latest(files: Files, slices: Sequence[OffsetRange]) -> pa.Table:
 
 
 def batches(folded: pa.Table) -> Iterator[pa.RecordBatch]:
-    """The records of `folded` (`fold.SCAN`) as a publisher takes them (record.RUN), some thousands at a time."""
+    """The records of `folded` (`scan.SCAN`) as a publisher takes them (record.RUN), some thousands at a time."""
     return iter(folded.select(RUN.names).to_batches(_ROWS))
 
 
 def _scan(files: Files, slices: Sequence[OffsetRange]) -> pa.Table:
     """The records of all `slices` with the number of their slice; every file is opened once."""
-    found = (one for path, wants in wants_of(slices).items() for one in _of_bytes(files[path], wants))
+    found = (one for path, wants in plan_reads(slices).items() for one in _of_bytes(files[path], wants))
     return pa.Table.from_batches(found, SCAN)
 
 
-def _of_bytes(data: bytes, wanted: Sequence[Want]) -> Iterator[pa.RecordBatch]:
+def _of_bytes(data: bytes, wanted: Sequence[FileRange]) -> Iterator[pa.RecordBatch]:
     with pq.ParquetFile(pa.BufferReader(data)) as opened:
-        yield from of_file(opened, wanted, RUN.names)
+        yield from read_ranges(opened, wanted, RUN.names)

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 if TYPE_CHECKING:
-    from compactor.runs.reader import OffsetRange
+    from compactor.runs.scan import OffsetRange
 
 _ROW_BYTES: Final = 64
 """What a row takes in memory beside key, value, headers and the topic's name."""
@@ -29,17 +29,19 @@ class MemoryBudget(Struct, frozen=True):
 
     def holds(self, slices: Sequence[OffsetRange]) -> bool:
         """Whether a process that has it can fold all of `slices`."""
-        extents = [extent for one in slices for extent in one.extents]
-        files = {extent.file.path: extent.file.file_bytes for extent in extents}
-        records = sum(extent.file.records for extent in extents)
-        rows = sum(extent.file.bytes + extent.file.records * (_ROW_BYTES + len(extent.tp.topic)) for extent in extents)
-        return records <= self.records and len(extents) <= self.parts and max(rows, sum(files.values())) <= self.bytes
+        file_ranges = [one for part in slices for one in part.file_ranges]
+        files = {one.file.path: one.file.file_bytes for one in file_ranges}
+        records = sum(one.file.records for one in file_ranges)
+        rows = sum(one.file.bytes + one.file.records * (_ROW_BYTES + len(one.tp.topic)) for one in file_ranges)
+        return (
+            records <= self.records and len(file_ranges) <= self.parts and max(rows, sum(files.values())) <= self.bytes
+        )
 
 
 class OffsetMapBudget(Struct, frozen=True):
     """How many keys are held at once, and how many bytes of them; rows that wait to be folded may be as much again.
 
-    `classes`, a power of two, is into how many keys may be told apart (`keyclasses`).
+    `classes`, a power of `keyclasses.CLASSES`, is into how many keys may be told apart.
     """
 
     keys: int

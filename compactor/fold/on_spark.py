@@ -16,28 +16,26 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from compactor.model import record
-from compactor.runs import checksums as footers
-from compactor.runs.reader import OffsetRange
-from compactor.runs.scan import Want, files_of, wide_wants
+from compactor.model.record import TopicPartition
+from compactor.runs import checksums
+from compactor.runs.scan import LOG, SCAN, FileRange, OffsetRange, files_of, plan_wide_reads
 from compactor.storage.base import MissingFileError, Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-LOG: Final = "log"
-"""The column that numbers a scan's slices: a partition is grouped by 4 bytes instead of its topic's name."""
-
-SCAN: Final = record.RUN.append(pa.field(LOG, pa.int32()))
-
 SPILLING: Final = "merge"
 """The hint for a join of what grows with keys: both sides are sorted and merged, also where one seems to be small."""
 
 _LITERALS: Final = 32
-"""How many wants one query names at most; row groups that none of them needs are not read."""
+"""How many ranges one query names at most; row groups that none of them needs are not read."""
 
 _QUERIES: Final = 8
-"""How many such queries a scan is put together from at most; beyond, wants are a table to join with, which costs
+"""How many such queries a scan is put together from at most; beyond, ranges are a table to join with, which costs
 twice the time of a fold."""
+
+_Bounds = tuple[int, TopicPartition, int, int]
+"""(log, partition, start, end) of what is read of a file (`FileRange.bounds`)."""
 
 _CHECKSUMS: Final = "parquet.page.verify-checksum.enabled"
 """A damaged page is an error, never a record."""
@@ -45,36 +43,36 @@ _CHECKSUMS: Final = "parquet.page.verify-checksum.enabled"
 _PATTERN: Final = re.compile(r"([\\*?\[\]{}])")
 """What Spark would take for a pattern in a folder's name."""
 
-_WANTED: Final = pa.schema(
+_READS: Final = pa.schema(
     [
         pa.field("file_name", pa.string()),
         pa.field("topic", pa.string()),
         pa.field("partition", pa.int32()),
-        pa.field("want_start", pa.int64()),
-        pa.field("want_end", pa.int64()),
+        pa.field("range_start", pa.int64()),
+        pa.field("range_end", pa.int64()),
         pa.field(LOG, pa.int32()),
     ]
 )
 
 
-def scan(spark: SparkSession, storage: Storage, slices: Sequence[OffsetRange]) -> DataFrame:
-    """The records of all `slices`: the columns of record.RUN, and `log`, the slice's number.
+def scan(spark: SparkSession, storage: Storage, ranges: Sequence[OffsetRange]) -> DataFrame:
+    """Reads the records of all `ranges`: the columns of SCAN, `log` being the number of a row's range.
 
     A file may hold more than is asked for, even records of the same partition that a full fold has replaced:
-    every row is held against what of its own file is wanted. No schema is looked for; an empty frame where
+    every row is held against what is read of its own file. No schema is looked for; an empty frame where
     no file is needed. Raises MissingFileError, DamagedFileError.
     """
-    for file in files_of(slices).values():
-        footers.check(storage, file)
-    wanted = wide_wants(slices)
-    alike: dict[frozenset[Want], list[str]] = {}
-    for path, wants in wanted.items():
-        alike.setdefault(frozenset(wants), []).append(path)
+    for file in files_of(ranges).values():
+        checksums.verify_footer(storage, file)
+    reads = plan_wide_reads(ranges)
+    alike: dict[frozenset[_Bounds], list[str]] = {}
+    for path, own in reads.items():
+        alike.setdefault(frozenset(one.bounds for one in own), []).append(path)
     if not alike:
         return spark.createDataFrame([], record.ddl(SCAN))
     if len(alike) > _QUERIES or max(map(len, alike)) > _LITERALS:
-        return _joined(spark, _files(spark, storage, wanted), wanted)
-    queries = (_named(_files(spark, storage, paths), sorted(wants)) for wants, paths in alike.items())
+        return _joined(spark, _files(spark, storage, reads), reads)
+    queries = (_named(_files(spark, storage, paths), sorted(bounds)) for bounds, paths in alike.items())
     return reduce(lambda one, other: one.unionAll(other), queries)
 
 
@@ -111,29 +109,28 @@ def _files(spark: SparkSession, storage: Storage, paths: Iterable[str]) -> DataF
         ) from error
 
 
-def _named(frame: DataFrame, wants: Sequence[Want]) -> DataFrame:
-    """The rows of `frame` that are in `wants`, with the number of their slice."""
+def _named(frame: DataFrame, bounds: Sequence[_Bounds]) -> DataFrame:
+    """Selects the rows of `frame` that lie in `bounds`, with the number of their range."""
     from pyspark.sql.functions import col, lit, when
 
-    def inside(want: Want) -> Column:
+    def inside(one: _Bounds) -> Column:
+        _, tp, start, end = one
         offset = col("offset")
-        of_partition = (col("topic") == want.tp.topic) & (col("partition") == want.tp.partition)
-        return of_partition & (offset >= want.start) & (offset < want.end)
+        of_partition = (col("topic") == tp.topic) & (col("partition") == tp.partition)
+        return of_partition & (offset >= start) & (offset < end)
 
-    number = reduce(lambda one, want: when(inside(want), want.log).otherwise(one), wants[1:], lit(wants[0].log))
-    return frame.where(reduce(lambda one, other: one | other, map(inside, wants))).withColumn(LOG, number.cast("int"))
+    number = reduce(lambda other, one: when(inside(one), one[0]).otherwise(other), bounds[1:], lit(bounds[0][0]))
+    return frame.where(reduce(lambda one, other: one | other, map(inside, bounds))).withColumn(LOG, number.cast("int"))
 
 
-def _joined(spark: SparkSession, frame: DataFrame, wanted: Mapping[str, Sequence[Want]]) -> DataFrame:
-    """The rows of `frame` that are wanted of their own file, with the number of their slice."""
+def _joined(spark: SparkSession, frame: DataFrame, reads: Mapping[str, Sequence[FileRange]]) -> DataFrame:
+    """Selects the rows of `frame` that are read of their own file, with the number of their range."""
     from pyspark.sql.functions import broadcast, col
 
     rows = [
-        (path.rpartition("/")[2], *want.tp, want.start, want.end, want.log)
-        for path, wants in wanted.items()
-        for want in wants
+        (path.rpartition("/")[2], *one.tp, one.start, one.end, one.log) for path, own in reads.items() for one in own
     ]
-    table = spark.createDataFrame(pa.table([list(column) for column in zip(*rows, strict=True)], schema=_WANTED))
+    table = spark.createDataFrame(pa.table([list(column) for column in zip(*rows, strict=True)], schema=_READS))
     named = frame.withColumn("file_name", col("_metadata.file_name"))
-    inside = (col("offset") >= col("want_start")) & (col("offset") < col("want_end"))
+    inside = (col("offset") >= col("range_start")) & (col("offset") < col("range_end"))
     return named.join(broadcast(table), ["file_name", "topic", "partition"]).where(inside).select(*SCAN.names)

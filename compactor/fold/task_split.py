@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from compactor.runs.reader import Extent, OffsetRange
+from compactor.runs.scan import FileRange, OffsetRange
 
 _LEAST_BYTES: Final = 8 << 20
 """Less than this is not worth a task of its own."""
@@ -32,7 +32,7 @@ def shares(slices: Sequence[OffsetRange], target: int, cores: int) -> tuple[Shar
     Less where cores would be idle otherwise, more where there would be too many tasks. Bytes are those of
     records (`record.measure`), uncompressed, as if each file's were spread evenly over its offsets.
     """
-    size = task_bytes(sum(extent.file.bytes for part in slices for extent in part.extents), target, cores)
+    size = task_bytes(sum(one.file.bytes for part in slices for one in part.file_ranges), target, cores)
     found: list[Share] = []
     task, filled = 0, 0
     for log, part in enumerate(slices):
@@ -54,12 +54,12 @@ def task_bytes(total: int, target: int, cores: int) -> int:
 
 def _steps(part: OffsetRange, size: int) -> Iterator[tuple[int, int]]:
     """(first offset, bytes) of pieces of at most half of `size`, by offset."""
-    for extent in part.extents:
-        yield from _cut(extent, max(1, -(-2 * extent.file.bytes // size)))
+    for one in part.file_ranges:
+        yield from _cut(one, max(1, -(-2 * one.file.bytes // size)))
 
 
-def _cut(extent: Extent, pieces: int) -> Iterator[tuple[int, int]]:
-    first, last = max(extent.start, extent.file.first), min(extent.end - 1, extent.file.last)
+def _cut(one: FileRange, pieces: int) -> Iterator[tuple[int, int]]:
+    first, last = max(one.start, one.file.first), min(one.end - 1, one.file.last)
     width = last - first + 1
     for piece in range(pieces):
-        yield first + width * piece // pieces, extent.file.bytes // pieces
+        yield first + width * piece // pieces, one.file.bytes // pieces

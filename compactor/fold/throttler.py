@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from msgspec import Struct
 
-from compactor.fold.on_spark import SCAN
 from compactor.model import record
+from compactor.runs.scan import SCAN
 from compactor.spark.errors import tagging
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Throttler(Struct, frozen=True):
 
 
 def paced(frame: DataFrame, pace: Throttler) -> DataFrame:
-    """A scan (`fold.SCAN` columns) that is read at `pace`; the very frame where there is no limit."""
+    """A scan (`scan.SCAN` columns) that is read at `pace`; the very frame where there is no limit."""
     if pace.bytes_per_second is None:
         return frame
 

@@ -16,14 +16,12 @@ from msgspec import Struct
 from compactor.errors import DEFECT, FoldError
 from compactor.fold.memory_budget import OffsetMapBudget
 from compactor.fold.offset_map import COLUMNS, last_of_keys
-from compactor.fold.on_spark import LOG
 from compactor.fold.throttler import Throttler
 from compactor.model import record
 from compactor.model.log import RunFile
-from compactor.runs import checksums as footers
-from compactor.runs.reader import OffsetRange
-from compactor.runs.readwants import of_file
-from compactor.runs.scan import files_of, in_order, wants_of
+from compactor.runs import checksums
+from compactor.runs.reader import read_ranges
+from compactor.runs.scan import LOG, OffsetRange, files_in_order, files_of, plan_reads
 from compactor.storage.base import Storage
 
 
@@ -43,13 +41,13 @@ def sound(storage: Storage, files: Iterable[RunFile], pace: Throttler) -> bool:
     """
     for file in files:
         pace.wait(file.file_bytes)
-        if not footers.whole(storage, file):
+        if not checksums.verify_file(storage, file):
             return False
     return True
 
 
 def latest(storage: Storage, slices: Sequence[OffsetRange], room: OffsetMapBudget) -> Iterator[pa.RecordBatch] | None:
-    """What `localfold.latest` gives (`fold.SCAN`), but one slice after the other, as they are asked for.
+    """What `localfold.latest` gives (`scan.SCAN`), but one slice after the other, as they are asked for.
 
     The first pass of all of them is over before the first record is given. None where a file is not what was written,
     or there are too many keys. Raises StorageError, FoldError.
@@ -58,7 +56,7 @@ def latest(storage: Storage, slices: Sequence[OffsetRange], room: OffsetMapBudge
         return None
     found = []
     for one in slices:
-        paths = in_order([one])
+        paths = files_in_order([one])
         logs = None if paths is None else Logs(storage=storage, slices=[one], paths=paths)
         which = None if logs is None else last(logs, room)
         if logs is None or which is None:
@@ -82,7 +80,7 @@ def last(logs: Logs, room: OffsetMapBudget) -> pa.BooleanArray | None:
 
 
 def kept(logs: Logs, which: pa.BooleanArray) -> Iterator[pa.RecordBatch]:
-    """The second pass: the records (`fold.SCAN`) that the first has left, in its order.
+    """The second pass: the records (`scan.SCAN`) that the first has left, in its order.
 
     Raises StorageError; FoldError where they are not as many as at first.
     """
@@ -102,7 +100,7 @@ def kept(logs: Logs, which: pa.BooleanArray) -> Iterator[pa.RecordBatch]:
 
 
 def every(logs: Logs) -> Iterator[pa.RecordBatch]:
-    """All records (`fold.SCAN`), in one pass. Raises StorageError, FoldError."""
+    """All records (`scan.SCAN`), in one pass. Raises StorageError, FoldError."""
     rows = 0
     for batch in logs.pace.kept(_read(logs, record.RUN.names)):
         rows += batch.num_rows
@@ -129,9 +127,9 @@ def _keys(logs: Logs) -> Iterator[pa.RecordBatch]:
 
 def _check(logs: Logs, rows: int) -> None:
     """FoldError where not as many were read as the catalog counts, which does not for a file that is wanted in part."""
-    extents = [extent for one in logs.slices for extent in one.extents]
-    whole = all(one.start <= one.file.first and one.file.last < one.end for one in extents)
-    records = sum(one.file.records for one in extents)
+    file_ranges = [one for part in logs.slices for one in part.file_ranges]
+    whole = all(one.start <= one.file.first and one.file.last < one.end for one in file_ranges)
+    records = sum(one.file.records for one in file_ranges)
     if whole and rows != records:
         raise FoldError(f"A fold has read {rows} of {records} records of {_names(logs)}.", DEFECT)
 
@@ -141,14 +139,14 @@ def _names(logs: Logs) -> str:
 
 
 def _read(logs: Logs, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """`columns` of all records, and the number of each one's slice (`fold.LOG`)."""
-    wants, files = wants_of(logs.slices), files_of(logs.slices)
+    """`columns` of all records, and the number of each one's slice (`scan.LOG`)."""
+    reads, files = plan_reads(logs.slices), files_of(logs.slices)
     for path in logs.paths:
-        footers.check(logs.storage, files[path])  # each time: no page's checksum covers what it says
+        checksums.verify_footer(logs.storage, files[path])  # each time: no page's checksum covers what it says
         with (
-            footers.readable(logs.storage, path),
+            checksums.readable(logs.storage, path),
             logs.storage.open_input(path) as source,
             pq.ParquetFile(source, page_checksum_verification=True) as opened,
         ):
-            for batch in of_file(opened, wants[path], columns):
+            for batch in read_ranges(opened, reads[path], columns):
                 yield batch.select([*columns, LOG])

@@ -13,12 +13,11 @@ import pyarrow as pa
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compactor.ingest.micro_batch import appends
+from compactor.ingest.micro_batch import Batch, appends, first_rejected
 from compactor.ingest.prefold import Prefold
 from compactor.ingest.range_reports import SUPERSEDED, RangeReports
 from compactor.model import record
-from compactor.model.batch import Batch, RangeRead, first_rejected
-from compactor.model.record import TopicPartition
+from compactor.model.record import RangeRead, TopicPartition
 from compactor.runs import file_stats as parts
 from compactor.runs import paths as jobs
 from compactor.runs import writer as runfile
@@ -43,7 +42,7 @@ WRITTEN: Final = pa.schema(
         *(record.RANGE.field(name) for name in _RANGE),
         SUPERSEDED,
         _BYTES_READ,
-        *parts.PARTS,
+        *parts.FILE_STATS,
     ]
 )
 """What a reading task yields once its records are in files: a row for each part of a file, one for each statement, and

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 from numpy.typing import NDArray
 
 
@@ -36,6 +37,22 @@ class OfPartition:
     def tp(self) -> TopicPartition:
         """Its topic and partition."""
         return TopicPartition(self.topic, self.partition)
+
+
+class RangeRead(Struct, frozen=True, kw_only=True):
+    """A reading task's statement: it read all of [lo, hi), which holds `records` records.
+
+    `start` is above `lo` only where the log began there: the offsets between were lost. Of the records, `superseded`
+    were left out, as a later one of the same range has the same key.
+    """
+
+    tp: TopicPartition
+    topic_id: str
+    lo: int
+    hi: int
+    start: int
+    records: int
+    superseded: int = 0
 
 
 TIMESTAMP_TYPES: Final = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from compactor.fold import in_memory as localfold
-from compactor.fold import memory_budget as room
-from compactor.model.publish_plan import Due, PublishPlan, PublishResult, due_of
+from compactor.fold import in_memory, memory_budget
+from compactor.model.publish_plan import PublishPlan, PublishResult
 from compactor.model.state import State
 from compactor.ports import Broker
 from compactor.publish import publishjob, publishlocal, publishtasks
+from compactor.publish.plan import Due, due_of
 from compactor.quarantine.isolation import Isolation
 from compactor.settings import EngineSettings
 from compactor.spark.taskfallback import TaskFallback
@@ -36,8 +36,8 @@ class Sending:
         """What was sent for all of `plans`. Raises what the publisher raises, FoldError where an answer is missing."""
         due = due_of(state, plans)
         slices = [one.slice for one in due]
-        if room.local(settings.publish_local_records).holds(slices):
-            files = localfold.load(self._storage, slices)
+        if memory_budget.local(settings.publish_local_records).holds(slices):
+            files = in_memory.load(self._storage, slices)
             if files is not None:
                 self.way = "local"
                 local = self._outside.local_publisher(state, self._isolation.stopping.is_set)

@@ -13,18 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compactor.errors import FoldError
-from compactor.fold import on_spark as fold
+from compactor.fold import on_spark
 from compactor.model import record
-from compactor.model.publish_plan import (
-    READ_BACK,
-    SENT,
-    Due,
-    Publisher,
-    PublishPlan,
-    PublishResult,
-    complete,
-    sent_rows,
-)
+from compactor.model.publish_plan import PublishPlan, PublishResult
+from compactor.ports import Publisher
+from compactor.publish.plan import READ_BACK, SENT, Due, complete, sent_rows
+from compactor.runs.scan import LOG, SCAN
 from compactor.spark.errors import tagging, unwrapping
 from compactor.storage.base import Storage
 
@@ -32,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 _BUCKET: Final = "bucket"
-_LOG: Final = fold.SCAN.field(fold.LOG)
+_LOG: Final = SCAN.field(LOG)
 _JOB: Final = record.RUN.append(pa.field(_BUCKET, pa.int32()))
 
 
@@ -62,10 +56,10 @@ def send(
 
 def _records(spark: SparkSession, storage: Storage, due: Sequence[Due], plans: Sequence[PublishPlan]) -> DataFrame:
     """Every record that is due with its bucket; and for each plan a row without topic, which begins its task."""
-    records = fold.latest(fold.scan(spark, storage, [one.slice for one in due]))
+    records = on_spark.latest(on_spark.scan(spark, storage, [one.slice for one in due]))
     bucket = _chosen([one.bucket for one in due])
     marks = spark.createDataFrame(
-        pa.Table.from_pylist([{_BUCKET: plan.bucket, fold.LOG: -1} for plan in plans], _JOB.append(_LOG))
+        pa.Table.from_pylist([{_BUCKET: plan.bucket, LOG: -1} for plan in plans], _JOB.append(_LOG))
     )
     return records.withColumn(_BUCKET, bucket).select(*marks.columns).unionAll(marks)
 
@@ -74,12 +68,12 @@ def _chosen(buckets: Sequence[int]) -> Column:
     """The bucket of each slice, by the slice's number."""
     from pyspark.sql.functions import expr
 
-    return expr(f"cast(array({', '.join(map(str, buckets)) or '0'})[{fold.LOG}] as int)")
+    return expr(f"cast(array({', '.join(map(str, buckets)) or '0'})[{LOG}] as int)")
 
 
 def _ordered(frame: DataFrame, buckets: int) -> DataFrame:
     """One Spark partition for each bucket, in it the logs one after the other, by offset; its mark comes first."""
-    return frame.repartitionById(buckets, _BUCKET).sortWithinPartitions(fold.LOG, "offset").select(*_JOB.names)
+    return frame.repartitionById(buckets, _BUCKET).sortWithinPartitions(LOG, "offset").select(*_JOB.names)
 
 
 def _publish(

@@ -12,10 +12,12 @@ import pyarrow.compute as pc
 import structlog
 
 from compactor.errors import FencedError
-from compactor.fold import in_memory as localfold
+from compactor.fold import in_memory
 from compactor.fold.in_memory import Files
-from compactor.fold.on_spark import LOG
-from compactor.model.publish_plan import Due, Publisher, PublishPlan, PublishResult, complete
+from compactor.model.publish_plan import PublishPlan, PublishResult
+from compactor.ports import Publisher
+from compactor.publish.plan import Due, complete
+from compactor.runs.scan import LOG
 from compactor.spark.briefly import briefly
 
 _THREADS: Final = 8
@@ -30,7 +32,7 @@ def send(
     Raises what the publisher raises. Where several buckets fail, that a newer owner is there counts first, then the
     first bucket; the others are logged.
     """
-    folded = localfold.latest(files, [one.slice for one in due])
+    folded = in_memory.latest(files, [one.slice for one in due])
     with ThreadPoolExecutor(_THREADS) as pool:
         answers = [
             pool.submit(copy_context().run, publisher.publish, plan, _of_bucket(folded, due, plan.bucket))
@@ -53,4 +55,4 @@ def _raise_failure(answers: Sequence[Future[Sequence[PublishResult]]]) -> None:
 
 def _of_bucket(folded: pa.Table, due: Sequence[Due], bucket: int) -> Iterator[pa.RecordBatch]:
     mine = [log for log, one in enumerate(due) if one.bucket == bucket]
-    return localfold.batches(folded.filter(pc.is_in(folded[LOG], pa.array(mine, pa.int32()))))
+    return in_memory.batches(folded.filter(pc.is_in(folded[LOG], pa.array(mine, pa.int32()))))

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from compactor.fold import in_memory as localfold
-from compactor.fold import two_pass as twopass
+from compactor.fold import in_memory, two_pass
 from compactor.fold.memory_budget import KEYS, READ, TASKS, MemoryBudget, OffsetMapBudget
 from compactor.model import record
-from compactor.model.publish_plan import SENT, Due, Publisher, PublishPlan, PublishResult, complete, sent_rows
-from compactor.runs.reader import OffsetRange
+from compactor.model.publish_plan import PublishPlan, PublishResult
+from compactor.ports import Publisher
+from compactor.publish.plan import SENT, Due, complete, sent_rows
+from compactor.runs.scan import OffsetRange
 from compactor.spark import tasks as sparktasks
 from compactor.storage.base import Storage
 
@@ -61,9 +62,9 @@ def _folded(
 ) -> Iterator[pa.RecordBatch] | None:
     """What is left of `slices` (record.RUN), by slice and offset; None where this task cannot tell, or should not."""
     if room.holds(slices):
-        files = localfold.load(storage, slices)
-        return None if files is None else localfold.batches(localfold.latest(files, slices))
-    found = twopass.latest(storage, slices, keys)
+        files = in_memory.load(storage, slices)
+        return None if files is None else in_memory.batches(in_memory.latest(files, slices))
+    found = two_pass.latest(storage, slices, keys)
     return None if found is None else (batch.select(record.RUN.names) for batch in found)
 
 

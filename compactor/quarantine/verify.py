@@ -19,7 +19,8 @@ from compactor.model.partitioned import spans
 from compactor.model.record import TopicPartition
 from compactor.runs import checksums as footers
 from compactor.runs.checksums import RESTORE, DamagedFileError, UnreadableFileError
-from compactor.runs.reader import Bounds, Extent, OffsetRange, between, bounds_of
+from compactor.runs.reader import Bounds, bounds_of
+from compactor.runs.scan import FileRange, OffsetRange, between
 from compactor.storage.base import Storage
 
 T = TypeVar("T")
@@ -81,14 +82,14 @@ class _Inspector:
 
     def troubles(self, part: OffsetRange) -> Iterator[StorageError]:
         """What is wrong with what `part` needs."""
-        for extent in part.extents:
+        for one in part.file_ranges:
             self._check_going_on(part.tp)
-            found = self._whole(extent.file)
+            found = self._whole(one.file)
             if isinstance(found, StorageError):
                 yield found
-            elif not found and (why := self._unreadable(extent)):
-                where = f"{extent.tp}, offsets [{extent.start}, {extent.end}): {self._storage.location}"
-                yield DamagedFileError(f"{where}/{extent.file.path} is damaged: {why}.", RESTORE)
+            elif not found and (why := self._unreadable(one)):
+                where = f"{one.tp}, offsets [{one.start}, {one.end}): {self._storage.location}"
+                yield DamagedFileError(f"{where}/{one.file.path} is damaged: {why}.", RESTORE)
 
     def _check_going_on(self, tp: TopicPartition) -> None:
         if self._stopping():
@@ -98,8 +99,8 @@ class _Inspector:
         """Whether `file` is, byte for byte, what was written; the error where it is gone or its footer is damaged."""
         if file.path not in self._files:
             try:
-                footers.check(self._storage, file)
-                self._files[file.path] = footers.whole(self._storage, file)
+                footers.verify_footer(self._storage, file)
+                self._files[file.path] = footers.verify_file(self._storage, file)
             except StorageError as error:
                 unreadable = isinstance(error, UnreadableFileError) and _answers(self._storage)
                 if not footers.is_damage(error) and not unreadable:
@@ -107,21 +108,21 @@ class _Inspector:
                 self._files[file.path] = error
         return self._files[file.path]
 
-    def _unreadable(self, extent: Extent) -> str | None:
+    def _unreadable(self, one: FileRange) -> str | None:
         """Why what is needed of a damaged file cannot be read; None where the damage lies elsewhere in it."""
-        path, records = extent.file.path, 0
+        path, records = one.file.path, 0
         groups = self._bounds(path)
         if isinstance(groups, str):
             return groups
         for number, bounds in enumerate(groups):
-            if bounds.overlap(extent.tp, extent.start, extent.end):
-                rows = self._rows(path, number, extent.tp)
+            if bounds.overlap(one.tp, one.start, one.end):
+                rows = self._rows(path, number, one.tp)
                 if isinstance(rows, str):
                     return rows
-                records += rows.get(extent.tp, 0)
-        within = extent.start <= extent.file.first and extent.file.last < extent.end
-        if extent.file.entire and within and records != extent.file.records:
-            return f"it has {records} of {extent.file.records} records"
+                records += rows.get(one.tp, 0)
+        within = one.start <= one.file.first and one.file.last < one.end
+        if one.file.entire and within and records != one.file.records:
+            return f"it has {records} of {one.file.records} records"
         return None
 
     def _bounds(self, path: str) -> list[Bounds] | str:

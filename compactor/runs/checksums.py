@@ -1,4 +1,4 @@
-"""Whether a run's file is what was written, as far as its end says: page checksums do not cover a Parquet footer.
+"""Verifies files of runs: all of one, or its Parquet footer, which page checksums do not cover.
 
 A footer whose statistics are wrong would make a reader leave out records without an error. So it is held against its
 own checksum before anything is planned with it: one small read a file.
@@ -29,15 +29,15 @@ class UnreadableFileError(StorageError):
     """A file of a log is there, and the disk cannot read all of it (EIO)."""
 
 
-def told(footer: bytes) -> str:
-    """What a RunFile keeps of its footer: length and checksum."""
+def fingerprint(footer: bytes) -> str:
+    """Returns what a RunFile keeps of its Parquet footer: length in bytes and checksum."""
     return f"{len(footer)}:{hashlib.sha256(footer).hexdigest()[:32]}"
 
 
-def check(storage: Storage, file: RunFile) -> None:
-    """Raises MissingFileError, DamagedFileError; StorageError where the store does not answer.
+def verify_footer(storage: Storage, file: RunFile) -> None:
+    """Reads the end of `file` and holds it against the footer that was written; nothing is read where none was kept.
 
-    Nothing is known of a file that was written before footers were kept.
+    Raises MissingFileError, DamagedFileError; StorageError where the store does not answer.
     """
     if file.footer is None:
         return
@@ -46,13 +46,13 @@ def check(storage: Storage, file: RunFile) -> None:
         size = source.size()
         source.seek(max(0, size - length))
         found = source.read(length)
-    if size != file.file_bytes or told(found) != file.footer:
+    if size != file.file_bytes or fingerprint(found) != file.footer:
         raise DamagedFileError(f"{storage.location}/{file.path} is damaged: its end is not what was written.", RESTORE)
 
 
 @contextmanager
 def readable(storage: Storage, path: str) -> Iterator[None]:
-    """What the operating system refuses while an open file is read, as a StorageError that names the file."""
+    """Raises what the operating system refuses while an open file is read as a StorageError that names the file."""
     try:
         yield
     except OSError as error:
@@ -66,8 +66,8 @@ def is_damage(error: BaseException | None) -> bool:
     return isinstance(error, MissingFileError | DamagedFileError)
 
 
-def whole(storage: Storage, file: RunFile) -> bool:
-    """Whether the file is, byte for byte, what was written; reads all of it. Raises StorageError."""
+def verify_file(storage: Storage, file: RunFile) -> bool:
+    """Reads all of `file`: whether it is, byte for byte, what was written. Raises StorageError."""
     digest = hashlib.sha256()
     with readable(storage, file.path), storage.open_input(file.path) as source:
         while data := source.read(_PIECE):

@@ -1,4 +1,4 @@
-"""What one file holds of one partition, counted while it is written."""
+"""Counts what one file holds of each partition, while it is written, and builds runs from these counts."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from compactor.errors import DEFECT, FoldError
 from compactor.model import record
-from compactor.model.log import RunFile
+from compactor.model.log import Run, RunFile, aged_from
 from compactor.model.partitioned import PARTITION, names, starts
 from compactor.model.record import OfPartition, TopicPartition
-from compactor.runs.reader import OffsetRange
+from compactor.runs.scan import OffsetRange
 
 
 class FileStats(OfPartition, Struct, frozen=True, kw_only=True):
@@ -51,22 +51,24 @@ _TEXT: Final = ("topic", "path", "sha256", "footer", "first_rejected_reason")
 _FILE: Final = tuple(name for name in RunFile.__struct_fields__ if name != "entire")
 _OWN: Final = tuple(name for name in FileStats.__struct_fields__ if name != "file")
 
-PARTS: Final = pa.schema([pa.field(name, pa.string() if name in _TEXT else pa.int64()) for name in (*_OWN, *_FILE)])
-"""A part as a task reports it: one flat row."""
+FILE_STATS: Final = pa.schema(
+    [pa.field(name, pa.string() if name in _TEXT else pa.int64()) for name in (*_OWN, *_FILE)]
+)
+"""FileStats as a task reports them: one flat row each."""
 
 
-def to_batch(parts: Iterable[FileStats]) -> pa.RecordBatch:
-    """`parts` as rows of PARTS."""
-    return pa.RecordBatch.from_pylist(rows_of(parts), schema=PARTS)
+def to_batch(stats: Iterable[FileStats]) -> pa.RecordBatch:
+    """Returns `stats` as rows of FILE_STATS."""
+    return pa.RecordBatch.from_pylist(rows_of(stats), schema=FILE_STATS)
 
 
-def rows_of(parts: Iterable[FileStats]) -> list[dict[str, Any]]:
-    """`parts` as dicts with the fields of PARTS."""
-    return [{**_fields(part, _OWN), **_fields(part.file, _FILE)} for part in parts]
+def rows_of(stats: Iterable[FileStats]) -> list[dict[str, Any]]:
+    """Returns `stats` as dicts with the fields of FILE_STATS."""
+    return [{**_fields(one, _OWN), **_fields(one.file, _FILE)} for one in stats]
 
 
 def from_row(row: dict[str, Any]) -> FileStats:
-    """The part that a row of PARTS stands for: all that its file holds of the partition."""
+    """Returns the FileStats of a row of FILE_STATS: all that the file holds of the partition."""
     file = RunFile(**{name: row[name] for name in _FILE}, entire=True)
     return FileStats(file=file, **{name: row[name] for name in _OWN})
 
@@ -75,8 +77,8 @@ def _fields(value: Struct, names: Iterable[str]) -> dict[str, Any]:
     return {name: getattr(value, name) for name in names}
 
 
-def parts_of(path: str, batch: pa.RecordBatch, arrived_ms: int | None = None) -> list[FileStats]:
-    """What `batch` (record.RUN), by partition and offset, comes to for each; the file's own figures are not known yet.
+def stats_of(path: str, batch: pa.RecordBatch, arrived_ms: int | None = None) -> list[FileStats]:
+    """Counts `batch` (record.RUN, by partition and offset) for each partition; figures of the file are still empty.
 
     `arrived_ms` is when the records were ingested; None where they are only rewritten. FoldError where offsets do not
     rise.
@@ -152,18 +154,37 @@ def _flags(column: pa.Array) -> NDArray[np.bool_]:
     return column.to_numpy(zero_copy_only=False)
 
 
-def by_slice(slices: Iterable[OffsetRange], written: Iterable[FileStats]) -> tuple[tuple[FileStats, ...], ...]:
-    """Of each of `slices` those of `written` that hold records of it, by offset."""
+def by_range(ranges: Iterable[OffsetRange], written: Iterable[FileStats]) -> tuple[tuple[FileStats, ...], ...]:
+    """Returns for each of `ranges` those of `written` that hold records of it, by offset."""
     found: dict[TopicPartition, list[FileStats]] = {}
     for part in sorted(written, key=lambda part: part.file.first):
         found.setdefault(part.tp, []).append(part)
     return tuple(
-        tuple(part for part in found.get(one.tp, ()) if one.start <= part.file.first < one.end) for one in slices
+        tuple(part for part in found.get(one.tp, ()) if one.start <= part.file.first < one.end) for one in ranges
     )
 
 
-def joined(part: FileStats, later: FileStats) -> FileStats:
-    """Two row groups of one partition in one file, as one part."""
+def level0_run(start: int, end: int, parts: Sequence[FileStats], arrived_ms: int, *, folded: bool = False) -> Run:
+    """Builds the level-0 run of [start, end) from `parts`; of a file that begins below `start` all records count."""
+    stamps = [part.min_timestamp for part in parts if part.min_timestamp is not None]
+    return Run(
+        start=start,
+        end=end,
+        level=0,
+        files=tuple(part.file for part in parts),
+        records=sum(part.file.records for part in parts),
+        bytes=sum(part.file.bytes for part in parts),
+        tombstones=sum(part.tombstones for part in parts),
+        rejected=sum(part.rejected for part in parts),
+        max_timestamp=max((part.max_timestamp for part in parts), default=-1),
+        arrived_ms=arrived_ms,
+        oldest_ms=aged_from(min(stamps, default=None), arrived_ms),
+        folded=folded,
+    )
+
+
+def combine(part: FileStats, later: FileStats) -> FileStats:
+    """Combines the counts of two row groups of one partition in one file. FoldError where offsets do not rise."""
     if later.file.first <= part.file.last:
         raise FoldError(
             f"{part.tp}: offset {later.file.first} comes after {part.file.last} in a run that is being written.",
@@ -201,6 +222,6 @@ def _latest(*times: int | None) -> int | None:
     return max((time for time in times if time is not None), default=None)
 
 
-def completed(part: FileStats, file_bytes: int, sha256: str, footer: str | None) -> FileStats:
-    """`part` once the file that it is in is closed."""
+def with_checksum(part: FileStats, file_bytes: int, sha256: str, footer: str | None) -> FileStats:
+    """Returns `part` with the figures of its file, which is closed."""
     return replace(part, file=replace(part.file, file_bytes=file_bytes, sha256=sha256, footer=footer))

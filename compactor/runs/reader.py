@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -12,9 +12,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compactor.model import record
-from compactor.model.log import PartitionLog, Run, RunFile
+from compactor.model.log import PartitionLog
+from compactor.model.partitioned import PARTITION, split
 from compactor.model.record import TopicPartition
-from compactor.runs import checksums as footers
+from compactor.runs import checksums
+from compactor.runs.scan import LOG, SCAN, FileRange, OffsetRange, between
 from compactor.storage.base import Storage
 
 _MOST_PARTITION: Final = (1 << 31) - 1
@@ -24,71 +26,30 @@ _ROWS: Final = 8192
 """A batch has as many records at most."""
 
 
-class OffsetRange(Struct, frozen=True, kw_only=True):
-    """The offsets [start, end) of one partition, and every run that overlaps them, by offset."""
-
-    tp: TopicPartition
-    start: int
-    end: int
-    runs: tuple[Run, ...]
-
-    @property
-    def extents(self) -> tuple[Extent, ...]:
-        """What of which file belongs to the slice, by offset; no two overlap."""
-        return tuple(
-            Extent(tp=self.tp, file=file, start=max(self.start, run.start), end=min(self.end, run.end))
-            for run in self.runs
-            for file in sorted(run.files, key=lambda file: file.first)
-            if file.first < min(self.end, run.end) and file.last >= max(self.start, run.start)
-        )
-
-
-class Extent(Struct, frozen=True, kw_only=True):
-    """Of `file`, the records of `tp` with offsets [start, end).
-
-    A file can hold more: other partitions, what a full fold has replaced since, and what is above a lag.
-    """
-
-    tp: TopicPartition
-    file: RunFile
-    start: int
-    end: int
-
-
-def between(log: PartitionLog, start: int, end: int) -> OffsetRange:
-    """The offsets [start, end) of `log`."""
-    kept = (log.base, *log.runs) if log.base else log.runs
-    runs = tuple(run for run in kept if run.start < end and run.end > start)
-    return OffsetRange(tp=log.tp, start=start, end=end, runs=tuple(sorted(runs, key=lambda run: run.start)))
-
-
-def whole(log: PartitionLog) -> OffsetRange:
-    """Everything that `log` keeps."""
-    return between(log, log.start, log.end)
-
-
 def read(storage: Storage, part: OffsetRange, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """The records of `part` by offset; `columns` of record.RUN, all by default. Raises StorageError."""
-    for extent in part.extents:
-        yield from read_extent(storage, extent, columns)
+    """Reads the records of `part` by offset; `columns` of record.RUN, all by default. Raises StorageError."""
+    for one in part.file_ranges:
+        yield from read_file_range(storage, one, columns)
 
 
-def read_extent(storage: Storage, extent: Extent, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """The records of one extent by offset; StorageError where its file cannot be opened."""
+def read_file_range(
+    storage: Storage, part: FileRange, columns: Sequence[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Reads the records of `part` by offset. Raises StorageError where its file cannot be opened."""
     names = list(columns or record.RUN.names)
-    footers.check(storage, extent.file)
+    checksums.verify_footer(storage, part.file)
     with (
-        storage.open_input(extent.file.path) as source,
+        storage.open_input(part.file.path) as source,
         pq.ParquetFile(source, page_checksum_verification=True) as file,
     ):
         bounds = map(bounds_of, map(file.metadata.row_group, range(file.num_row_groups)))
-        asked = extent.tp, extent.start, extent.end
+        asked = part.tp, part.start, part.end
         groups = [(group, one.tp is not None) for group, one in enumerate(bounds) if one.overlap(*asked)]
         for group, alone in groups:
             needed = {*names, "offset", *(() if alone else ("topic", "partition"))}
             # One by one: a batch would otherwise gather the rows of several.
             for batch in file.iter_batches(_ROWS, row_groups=[group], columns=[*needed]):
-                rows = trimmed(batch if alone else _of(batch, extent.tp), extent.start, extent.end)
+                rows = trimmed(batch if alone else _of(batch, part.tp), part.start, part.end)
                 if rows.num_rows:
                     yield rows.select(names)
 
@@ -149,3 +110,39 @@ def _young_offsets(batches: Iterable[pa.RecordBatch], newest_ms: int) -> Iterato
         row = pc.index(pc.greater(batch["timestamp"], newest_ms), True).as_py()
         if row >= 0:
             yield batch["offset"][row].as_py()
+
+
+def read_ranges(
+    opened: pq.ParquetFile, ranges: Sequence[FileRange], columns: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """Reads `ranges` of one open file, in the file's order: `columns`, with `offset` among them, and `LOG`."""
+    by_partition: dict[TopicPartition, list[FileRange]] = {}
+    for one in ranges:
+        by_partition.setdefault(one.tp, []).append(one)
+    for group in range(opened.num_row_groups):
+        bounds = bounds_of(opened.metadata.row_group(group))
+        near = ranges if bounds.tp is None else by_partition.get(bounds.tp, ())
+        inside = [one for one in near if bounds.overlap(one.tp, one.start, one.end)]
+        if not inside:
+            continue
+        if bounds.tp is None:
+            yield from _of_shared(opened.read_row_group(group, [*{*columns, *PARTITION}]), by_partition, columns)
+            continue
+        for batch in opened.read_row_group(group, list(columns)).to_batches():
+            yield from (_numbered(batch, one) for one in inside)
+
+
+def _of_shared(
+    rows: pa.Table, ranges: Mapping[TopicPartition, Sequence[FileRange]], columns: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """Takes `ranges` out of a row group that several partitions share: little of each, so all of it at once."""
+    pieces = ((tp, rows) for batch in rows.to_batches() for tp, rows in split(batch))
+    found = [_numbered(rows.select(columns), one) for tp, rows in pieces for one in ranges.get(tp, ())]
+    if found:
+        yield pa.concat_batches(found)
+
+
+def _numbered(batch: pa.RecordBatch, part: FileRange) -> pa.RecordBatch:
+    """Takes the rows of `batch` that lie in `part`, with the number of its offset range."""
+    rows = trimmed(batch, part.start, part.end)
+    return rows.append_column(SCAN.field(LOG), pa.repeat(pa.scalar(part.log, pa.int32()), rows.num_rows))

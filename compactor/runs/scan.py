@@ -1,36 +1,86 @@
-"""What a scan wants of which file, and in which order: bounds of offsets for each slice, without overlaps."""
+"""What is read of which file: offset ranges of logs, and the bounds that they have in each file; pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Final
 
-from compactor.model.log import RunFile
+import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compactor.model import record
+from compactor.model.log import PartitionLog, Run, RunFile
 from compactor.model.record import TopicPartition
-from compactor.runs.reader import Extent, OffsetRange
+
+LOG: Final = "log"
+"""The column that numbers a scan's offset ranges: a partition is grouped by 4 bytes instead of its topic's name."""
+
+SCAN: Final = record.RUN.append(pa.field(LOG, pa.int32()))
+"""What a scan of several offset ranges yields: record.RUN, and the number of the range."""
 
 
-class Want(NamedTuple):
-    """Of a file, the records of the slice `log` with offsets [start, end)."""
+class OffsetRange(Struct, frozen=True, kw_only=True):
+    """The offsets [start, end) of one partition, and every run that overlaps them, by offset."""
 
-    log: int
     tp: TopicPartition
     start: int
     end: int
+    runs: tuple[Run, ...]
+
+    @property
+    def file_ranges(self) -> tuple[FileRange, ...]:
+        """What of which file belongs to the range, by offset; no two overlap."""
+        return tuple(
+            FileRange(tp=self.tp, file=file, start=max(self.start, run.start), end=min(self.end, run.end))
+            for run in self.runs
+            for file in sorted(run.files, key=lambda file: file.first)
+            if file.first < min(self.end, run.end) and file.last >= max(self.start, run.start)
+        )
 
 
-def files_of(slices: Iterable[OffsetRange]) -> dict[str, RunFile]:
-    """Every file that holds anything of `slices`, by path."""
-    return {extent.file.path: extent.file for part in slices for extent in part.extents}
+class FileRange(Struct, frozen=True, kw_only=True):
+    """Of `file`, the records of `tp` with offsets [start, end); `log` numbers the range of a scan that they belong to.
+
+    A file can hold more: other partitions, what a full fold has replaced since, and what is above a lag.
+    """
+
+    tp: TopicPartition
+    file: RunFile
+    start: int
+    end: int
+    log: int = 0
+
+    @property
+    def bounds(self) -> tuple[int, TopicPartition, int, int]:
+        """What is read, without the file: (log, partition, start, end)."""
+        return self.log, self.tp, self.start, self.end
 
 
-def in_order(slices: Iterable[OffsetRange]) -> tuple[str, ...] | None:
-    """The paths of all files so that each slice's come by offset; None where no order does that for all of them."""
+def between(log: PartitionLog, start: int, end: int) -> OffsetRange:
+    """Returns the offsets [start, end) of `log`."""
+    kept = (log.base, *log.runs) if log.base else log.runs
+    runs = tuple(run for run in kept if run.start < end and run.end > start)
+    return OffsetRange(tp=log.tp, start=start, end=end, runs=tuple(sorted(runs, key=lambda run: run.start)))
+
+
+def whole(log: PartitionLog) -> OffsetRange:
+    """Returns everything that `log` keeps."""
+    return between(log, log.start, log.end)
+
+
+def files_of(ranges: Iterable[OffsetRange]) -> dict[str, RunFile]:
+    """Returns every file that holds anything of `ranges`, by path."""
+    return {one.file.path: one.file for part in ranges for one in part.file_ranges}
+
+
+def files_in_order(ranges: Iterable[OffsetRange]) -> tuple[str, ...] | None:
+    """Orders the paths of all files so that each range's come by offset; None where no order does that for all."""
     order: TopologicalSorter[str] = TopologicalSorter()
-    for part in slices:
-        paths = [extent.file.path for extent in part.extents]
+    for part in ranges:
+        paths = [one.file.path for one in part.file_ranges]
         for path in paths:
             order.add(path)
         for first, second in pairwise(paths):
@@ -42,45 +92,46 @@ def in_order(slices: Iterable[OffsetRange]) -> tuple[str, ...] | None:
         return None
 
 
-def wants_of(slices: Sequence[OffsetRange]) -> dict[str, list[Want]]:
-    """What is wanted of each file."""
-    return _by_file(slices, lambda _, extent: (extent.start, extent.end))
+def plan_reads(ranges: Sequence[OffsetRange]) -> dict[str, list[FileRange]]:
+    """Returns what is read of each file, by path: ranges of offsets without overlaps, by log and offset."""
+    return _by_file(ranges, lambda _, one: (one.start, one.end))
 
 
-def wide_wants(slices: Sequence[OffsetRange]) -> dict[str, list[Want]]:
-    """The same, in the bounds of the whole slice where they mean the same: then many files have equal wants.
+def plan_wide_reads(ranges: Sequence[OffsetRange]) -> dict[str, list[FileRange]]:
+    """Returns the same in the bounds of the offset range where they mean the same: then many files are read alike.
 
     They mean the same for a file that is counted in full (`entire`). The rest of any other may belong to another run.
     """
-    return _by_file(slices, _widened)
+    return _by_file(ranges, _widened)
 
 
-def _widened(part: OffsetRange, extent: Extent) -> tuple[int, int]:
-    file = extent.file
-    start = part.start if file.entire and file.first >= extent.start else extent.start
-    end = part.end if file.entire and file.last < extent.end else extent.end
+def _widened(part: OffsetRange, one: FileRange) -> tuple[int, int]:
+    file = one.file
+    start = part.start if file.entire and file.first >= one.start else one.start
+    end = part.end if file.entire and file.last < one.end else one.end
     return start, end
 
 
 def _by_file(
-    slices: Sequence[OffsetRange], bounds: Callable[[OffsetRange, Extent], tuple[int, int]]
-) -> dict[str, list[Want]]:
-    found: dict[str, list[Want]] = {}
-    for log, part in enumerate(slices):
-        for extent in part.extents:
-            found.setdefault(extent.file.path, []).append(Want(log, part.tp, *bounds(part, extent)))
-    return {path: list(_apart(wants)) for path, wants in found.items()}
+    ranges: Sequence[OffsetRange], bounds: Callable[[OffsetRange, FileRange], tuple[int, int]]
+) -> dict[str, list[FileRange]]:
+    found: dict[str, list[FileRange]] = {}
+    for log, part in enumerate(ranges):
+        for one in part.file_ranges:
+            start, end = bounds(part, one)
+            found.setdefault(one.file.path, []).append(replace(one, log=log, start=start, end=end))
+    return {path: list(_apart(own)) for path, own in found.items()}
 
 
-def _apart(wants: Iterable[Want]) -> Iterator[Want]:
-    """`wants` without overlaps: of a file that was counted in parts every record is still wanted once."""
-    last: Want | None = None
-    for want in sorted(wants):
-        if last is None or (last.log, last.tp) != (want.log, want.tp) or want.start > last.end:
+def _apart(ranges: Iterable[FileRange]) -> Iterator[FileRange]:
+    """Joins overlapping `ranges` of one file: a record of a file that was counted in parts is still read once."""
+    last: FileRange | None = None
+    for one in sorted(ranges, key=lambda one: one.bounds):
+        if last is None or (last.log, last.tp) != (one.log, one.tp) or one.start > last.end:
             if last is not None:
                 yield last
-            last = want
+            last = one
         else:
-            last = last._replace(end=max(last.end, want.end))
+            last = replace(last, end=max(last.end, one.end))
     if last is not None:
         yield last

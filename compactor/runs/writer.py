@@ -1,4 +1,4 @@
-"""The Parquet of runs: many partitions in a file, in row groups of their own, offsets rising within a partition.
+"""Writes the Parquet files of runs: many partitions in a file, each in row groups of its own, by rising offset.
 
 So a thousand partitions do not make a thousand files a micro-batch, and a reader of one of them still reads
 little more than its own row groups: only partitions of which there is little share some, as each takes a reader's and
@@ -7,22 +7,23 @@ a writer's time, however few records it has.
 
 from __future__ import annotations
 
+import hashlib
 from bisect import bisect
 from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from msgspec import Struct
 
 from compactor.failpoints import hit
 from compactor.model import record
 from compactor.model.partitioned import split
 from compactor.model.record import TopicPartition
-from compactor.runs import paths as jobs
-from compactor.runs.file_stats import FileStats, completed, joined, parts_of
-from compactor.runs.parquetfile import ParquetFile
+from compactor.runs import checksums, paths
+from compactor.runs.file_stats import FileStats, combine, stats_of, with_checksum
 from compactor.storage.base import Storage
 
 ROW_GROUP_BYTES: Final = 16 << 20
@@ -44,6 +45,10 @@ TASK_BYTES: Final = 128 << 20
 """Arrow bytes that a task holds at most: beyond, its largest buffer becomes a row group; where even that is small, all
 buffers are written."""
 
+_OPTIONS: Final = {"version": "2.6", "compression": "zstd", "compression_level": 1}
+_REPEATED: Final = ["topic", "partition", "timestamp_type", "key", "headers.list.element.key", "rejected"]
+_PRUNED_BY: Final = ["topic", "partition", "offset", "timestamp", "delete_horizon"]
+
 
 class RunTarget(Struct, frozen=True, kw_only=True):
     """Where a job's files go: `folder`/`prefix`-<random>.parquet; a file is closed once it has `max_bytes`.
@@ -52,22 +57,22 @@ class RunTarget(Struct, frozen=True, kw_only=True):
     """
 
     storage: Storage
-    folder: str = jobs.RUNS
+    folder: str = paths.RUNS
     prefix: str
     max_bytes: int
     arrived_ms: int | None = None
 
 
 def cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """`batch` in pieces of just about ROW_GROUP_BYTES, each enough for a row group of its own."""
+    """Cuts `batch` into pieces of about ROW_GROUP_BYTES, each enough for a row group of its own."""
     step = max(1, -(-batch.num_rows * ROW_GROUP_BYTES // max(1, batch.nbytes)))
     yield from (batch.slice(first, step) for first in range(0, batch.num_rows, step))
 
 
 def write(batches: Iterable[pa.RecordBatch | None], target: RunTarget, failpoint: str) -> Iterator[FileStats]:
-    """Writes record.RUN rows as files of `target`; a part for each file and partition, as files are completed.
+    """Writes record.RUN rows as files of `target`; yields the statistics of each file's partitions as files are closed.
 
-    None in place of a batch completes the file: what comes after it is in other parts.
+    None in place of a batch closes the file: what comes after it is in another one.
 
     Within a partition the rows must come by rising offset. An open file is removed where anything fails.
     Raises FoldError where offsets do not rise, StorageError where the store refuses.
@@ -131,7 +136,7 @@ class _Writer:
         return self._buffers[tp].bytes >= SHARED_BYTES
 
     def _groups(self) -> list[list[TopicPartition]]:
-        """The partitions that wait to be written, by row group.
+        """Groups the partitions that wait to be written by the row group that they share.
 
         Between those that share a row group lies no other partition that has come so far.
         """
@@ -172,9 +177,9 @@ class _Writer:
         self._held -= sum(buffer.bytes for buffer in buffers)
         file = self._open()
         rows = pa.concat_batches([batch for buffer in buffers for batch in buffer.batches])
-        for part in parts_of(file.path, rows, self._target.arrived_ms):
+        for part in stats_of(file.path, rows, self._target.arrived_ms):
             known = self._parts.get(part.tp)
-            self._parts[part.tp] = joined(known, part) if known else part
+            self._parts[part.tp] = combine(known, part) if known else part
         file.write(pa.Table.from_batches([rows]))
         if len(tps) > 1:
             self._shared.append((tps[0], tps[-1]))
@@ -183,7 +188,7 @@ class _Writer:
 
     def _open(self) -> ParquetFile:
         if self._file is None:
-            path = f"{self._target.folder}/{jobs.file_name(self._target.prefix)}"
+            path = f"{self._target.folder}/{paths.file_name(self._target.prefix)}"
             self._file = ParquetFile(self._target.storage, path, record.RUN)
         return self._file
 
@@ -197,4 +202,95 @@ class _Writer:
         parts, self._parts, self._shared = self._parts, {}, []
         size, sha256, footer = file.bytes, file.sha256, file.footer
         for part in parts.values():
-            yield completed(part, size, sha256, footer)
+            yield with_checksum(part, size, sha256, footer)
+
+
+class ParquetFile:
+    """Writes tables, each as one row group; the file appears in the store once it is closed without an error.
+
+    Its size and checksum are known without reading it again.
+
+    Statistics are kept where readers prune by them: those of keys and values would only cost.
+    """
+
+    def __init__(self, storage: Storage, path: str, schema: pa.Schema) -> None:
+        self.path = path
+        self._context = storage.open_output(path)
+        self._tee = _Tee(self._context.__enter__())
+        names = set(schema.names)
+        self._writer = pq.ParquetWriter(
+            pa.PythonFile(self._tee, mode="w"),
+            schema,
+            use_dictionary=[name for name in _REPEATED if name.partition(".")[0] in names],
+            write_page_checksum=True,  # so that a damaged page is known by itself, and the rest of the file stays good
+            write_statistics=[name for name in _PRUNED_BY if name in names],
+            **_OPTIONS,
+        )
+
+    @property
+    def bytes(self) -> int:
+        """Bytes written so far."""
+        return self._tee.bytes
+
+    @property
+    def sha256(self) -> str:
+        """The checksum, in hex, of what was written so far."""
+        return self._tee.digest.hexdigest()
+
+    @property
+    def footer(self) -> str:
+        """What `compactor.runs.checksums` keeps of the closed file."""
+        return checksums.fingerprint(self._tee.tail)
+
+    def write(self, table: pa.Table) -> None:
+        """Adds `table` as one row group."""
+        self._writer.write_table(table, row_group_size=max(1, table.num_rows))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Completes the file, or removes it where there was an error."""
+        self._tee.keep_tail()  # closing writes the footer, and nothing else
+        try:
+            self._writer.close()
+        except Exception as closing:
+            self._context.__exit__(type(closing), closing, closing.__traceback__)
+            if error is None:
+                raise
+        else:
+            self._context.__exit__(kind, error, trace)
+
+
+class _Tee:
+    """A stream for Arrow that counts and digests what passes to `stream`, and leaves closing it to its owner."""
+
+    closed = False
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self.bytes = 0
+        self.digest = hashlib.sha256()
+        self.tail = b""
+        self._keeps = False
+
+    def keep_tail(self) -> None:
+        self._keeps = True
+
+    def write(self, data: Any) -> int:
+        self.digest.update(data)
+        self._stream.write(data)
+        self.tail += bytes(data) if self._keeps else b""
+        self.bytes += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        return self.bytes
+
+    def flush(self) -> None:
+        """The owner of the stream makes it durable."""
+
+    def close(self) -> None:
+        self.closed = True

@@ -13,8 +13,9 @@ from compactor.fold.task_split import task_bytes
 from compactor.model import record
 from compactor.model.log import PartitionLog
 from compactor.model.record import TopicPartition
-from compactor.runs.parquetfile import ParquetFile
-from compactor.runs.reader import Extent, between, read_extent
+from compactor.runs.reader import read_file_range
+from compactor.runs.scan import FileRange, between
+from compactor.runs.writer import ParquetFile
 from compactor.snapshot.manifest import DataFile
 from compactor.spark import tasks as sparktasks
 from compactor.storage.base import Storage
@@ -83,19 +84,19 @@ def write_data(
     return tuple(sorted(files, key=lambda file: file.path)), tombstones
 
 
-def _work(logs: Sequence[PartitionLog], cores: int) -> list[tuple[Extent, ...]]:
-    """What each task copies: neighbouring extents of the base runs."""
+def _work(logs: Sequence[PartitionLog], cores: int) -> list[tuple[FileRange, ...]]:
+    """What each task copies: neighbouring file ranges of the base runs."""
     slices = (between(log, log.start, log.clean_end) for log in logs)
-    extents = [extent for part in slices for extent in part.extents]
-    size = task_bytes(sum(extent.file.bytes for extent in extents), _TASK_BYTES, cores)
-    found: list[list[Extent]] = []
+    file_ranges = [one for part in slices for one in part.file_ranges]
+    size = task_bytes(sum(one.file.bytes for one in file_ranges), _TASK_BYTES, cores)
+    found: list[list[FileRange]] = []
     filled = size
-    for extent in extents:
+    for one in file_ranges:
         if filled >= size:
             found.append([])
             filled = 0
-        found[-1].append(extent)
-        filled += extent.file.bytes
+        found[-1].append(one)
+        filled += one.file.bytes
     return [tuple(one) for one in found]
 
 
@@ -108,8 +109,8 @@ class _Copy:
         self._schema = schema
         self._tombstones = 0
 
-    def run(self, extents: Sequence[Extent]) -> Iterator[pa.RecordBatch]:
-        groups = _row_groups(self._live(extents))
+    def run(self, file_ranges: Sequence[FileRange]) -> Iterator[pa.RecordBatch]:
+        groups = _row_groups(self._live(file_ranges))
         group = next(groups, None)
         while group is not None:
             with self._create(group) as file:
@@ -125,11 +126,11 @@ class _Copy:
         """The file that begins with `group`."""
         return _create(self._folder, group["partition"][0].as_py(), group["offset"][0].as_py(), self._schema)
 
-    def _live(self, extents: Sequence[Extent]) -> Iterator[pa.RecordBatch]:
-        for extent in extents:
-            for batch in read_extent(self._storage, extent, [*TABLE.names]):
+    def _live(self, file_ranges: Sequence[FileRange]) -> Iterator[pa.RecordBatch]:
+        for one in file_ranges:
+            for batch in read_file_range(self._storage, one, [*TABLE.names]):
                 self._tombstones += batch["value"].null_count
-                yield _as_table(batch.filter(pc.is_valid(batch["value"])), extent.tp, self._schema)
+                yield _as_table(batch.filter(pc.is_valid(batch["value"])), one.tp, self._schema)
 
 
 def _create(folder: Storage, partition: int, offset: int, schema: pa.Schema) -> ParquetFile:

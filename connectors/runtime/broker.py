@@ -11,12 +11,11 @@ import structlog
 
 from compactor.errors import PublishInterruptedError
 from compactor.model.actions import AddPartition, AddTopic, AnyAction, CloseTopic, ReopenTopic
-from compactor.model.batch import RangeRead
 from compactor.model.log import PartitionLog
 from compactor.model.position import Position, Tail, Unknown
-from compactor.model.publish_plan import Publisher
-from compactor.model.record import TopicPartition
+from compactor.model.record import RangeRead, TopicPartition
 from compactor.model.state import State, Topic
+from compactor.ports import Publisher
 from compactor.storage.base import Storage
 from connectors.config.connector import ConnectorConfig
 from connectors.config.topics import matches, missing, select

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from compactor.catalog import owner, requests
 from compactor.catalog.requests import Answer, Request
-from compactor.clean.cleaner import Folded
+from compactor.clean.cleaner import CleanedLog
 from compactor.errors import KeyfoldError, StorageError
 from compactor.model.actions import AddSnapshot
 from compactor.storage.base import Storage
@@ -71,7 +71,7 @@ def fold_logs(
     topic: str | None = None,
     partition: int | None = None,
     timeout: RequestTimeout = DEFAULT_TIMEOUT,
-) -> tuple[Folded, ...]:
+) -> tuple[CleanedLog, ...]:
     """Folds every log (or those of `topic`, or its `partition`) in which a full fold changes anything.
 
     Raises ConfigError where the connector's cleanup.policy has no compact, UsageError where it has no such log,
@@ -83,7 +83,7 @@ def fold_logs(
             "Add compact to cleanup.policy if they are to be.",
         )
     result = _perform(worker, connector, timeout, _request(CLEAN, topic, partition))
-    return msgspec.convert(result.get("logs", ()), tuple[Folded, ...])
+    return msgspec.convert(result.get("logs", ()), tuple[CleanedLog, ...])
 
 
 def release_log(

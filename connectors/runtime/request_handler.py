@@ -59,7 +59,7 @@ class RequestHandler:
                 self._maintenance.check_whole()
                 return {"snapshots": msgspec.to_builtins(taken)}
             case "clean":
-                folded = self._maintenance.fold(now_ms, wanted)
+                folded = self._maintenance.clean(now_ms, wanted)
                 self._maintenance.check_whole(wanted)
                 return {"logs": msgspec.to_builtins(folded)}
             case "release":

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from connectors.config.spark_settings import PINNED
+from connectors.config.worker import PINNED
 from connectors.errors import SparkGoneError
 from connectors.jvm.cds_archive import sharing
 from connectors.jvm.java import find_java

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from uuid import uuid4
 
-from compactor.runs.reader import read, whole
+from compactor.runs.reader import read
+from compactor.runs.scan import whole
 from compactor.storage.location import open_storage
 from connectors.dev.embedded_config import Layout
 from connectors.dev.embedded_kafka import EmbeddedKafka

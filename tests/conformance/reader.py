@@ -11,9 +11,10 @@ import pyarrow.parquet as pq
 
 from compactor.fold import in_memory as localfold
 from compactor.model.actions import AddSnapshot
-from compactor.model.publish_plan import PublishPlan, PublishTarget, due_of
+from compactor.model.publish_plan import PublishPlan, PublishTarget
 from compactor.model.record import TopicPartition
 from compactor.publish import publishlocal
+from compactor.publish.plan import due_of
 from compactor.snapshot import manifest
 from compactor.snapshot.snapshot import LATEST
 from compactor.snapshot.snapshots import Snapshots

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from compactor.fold import on_spark as fold
-from compactor.runs.reader import between
+from compactor.runs.scan import between
 from compactor.storage.local import LocalStorage
 from tests.support.engine import ingested, log_of, new_state, read_all, row
 

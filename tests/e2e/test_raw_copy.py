@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compactor.runs.reader import read, whole
+from compactor.runs.reader import read
+from compactor.runs.scan import whole
 from connectors.config.load import load_worker
 from connectors.config.stores import connector_storage
 from tests.support.kafka import consume_all, produce

@@ -8,14 +8,15 @@ from itertools import pairwise
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from compactor.analyze import spark_counts as sparkcount
-from compactor.clean import compaction as clean
+from compactor.analyze import spark_counts
+from compactor.clean import compaction
 from compactor.clean.rewriter import Rewriter
 from compactor.errors import StorageError
-from compactor.fold import on_spark as fold
+from compactor.fold import on_spark
 from compactor.model.state import State, apply
 from compactor.policy import CompactionPolicy
-from compactor.runs import reader as reading
+from compactor.runs import reader
+from compactor.runs.scan import SCAN, between, whole
 from compactor.storage.local import LocalStorage
 from tests.support.cleaning import by_spark
 from tests.support.engine import Row, ingested, log_of, new_state, plain, published, read_all, row, target
@@ -52,22 +53,22 @@ def test_survivors_equal_the_model(spark: SparkSession, storage: LocalStorage, s
     batches = [random_rows(100 * seed + n, partitions, n * 20, n * 20 + 20) for n in range(3)]
     state = with_batches(storage, new_state(dict.fromkeys(range(partitions), 0)), batches, 20)
     start, end = 7 * seed, 60 - 5 * seed
-    slices = [reading.between(log, start, end) for log in state.logs]
+    slices = [between(log, start, end) for log in state.logs]
     model = DictModel(one for rows in batches for one in rows)
-    assert collected(fold.survivors(fold.scan(spark, storage, slices))) == model.survivors(start, end)
+    assert collected(on_spark.survivors(on_spark.scan(spark, storage, slices))) == model.survivors(start, end)
 
 
 def test_a_range_without_files_is_an_empty_frame(spark: SparkSession, storage: LocalStorage) -> None:
     """Nothing to read needs no file: the frame is empty and has its columns."""
-    frame = fold.scan(spark, storage, [reading.whole(log_of(new_state({0: 0})))])
-    assert frame.columns == fold.SCAN.names
-    assert fold.survivors(frame).count() == 0
+    frame = on_spark.scan(spark, storage, [whole(log_of(new_state({0: 0})))])
+    assert frame.columns == SCAN.names
+    assert on_spark.survivors(frame).count() == 0
 
 
 def test_the_fold_is_hashed_and_never_sorts_for_its_groups(spark: SparkSession, storage: LocalStorage) -> None:
     """Grouping is a hash aggregate over fixed-width offsets: a sort by key would take three times as long."""
     state = ingested(storage, new_state({0: 0}), [read_all([row(0, 0, b"k", b"v")], {0: (0, 1)})])
-    frame = fold.survivors(fold.scan(spark, storage, [reading.whole(log_of(state))]))
+    frame = on_spark.survivors(on_spark.scan(spark, storage, [whole(log_of(state))]))
     plan = frame._jdf.queryExecution().sparkPlan().toString()
     assert "HashAggregate" in plan
     assert "SortAggregate" not in plan
@@ -84,8 +85,8 @@ def test_no_plan_broadcasts_what_grows_with_keys(
     log = log_of(state)
     settings = {"spark.sql.autoBroadcastJoinThreshold": threshold, "spark.sql.adaptive.enabled": adaptive}
     with configured(spark, settings):
-        folded = fold.latest(fold.scan(spark, storage, [reading.whole(log)]))
-        counted = sparkcount.last(sparkcount.sized(spark, storage, [reading.whole(log)]), [((0, 1),)])
+        folded = on_spark.latest(on_spark.scan(spark, storage, [whole(log)]))
+        counted = spark_counts.last(spark_counts.sized(spark, storage, [whole(log)]), [((0, 1),)])
         for frame in (folded, counted):
             assert len(frame.collect()) == 1
             plan = frame._jdf.queryExecution().executedPlan().toString()
@@ -113,7 +114,7 @@ def test_a_missing_file_is_never_an_empty_one(spark: SparkSession, storage: Loca
     log = log_of(state)
     storage.delete(log.runs[0].files[0].path)
     with pytest.raises(StorageError):
-        clean.full_fold(
+        compaction.clean(
             Rewriter(spark, storage), [log_of(published(state, {0: 1}))], target(storage), CompactionPolicy(), now_ms=0
         )
 
@@ -125,7 +126,7 @@ def test_full_folds_equal_the_model(
     spark: SparkSession, storage: LocalStorage, monkeypatch: pytest.MonkeyPatch, seed: int, queries: int, in_tasks: bool
 ) -> None:
     """Fold after fold, at ends inside runs and of some partitions only, each log keeps what a dict keeps."""
-    monkeypatch.setattr(fold, "_QUERIES", queries)
+    monkeypatch.setattr(on_spark, "_QUERIES", queries)
     if not in_tasks:
         by_spark(monkeypatch)
     rng = random.Random(seed)
@@ -142,11 +143,11 @@ def test_full_folds_equal_the_model(
         state = published(state, ends)
         logs = [log_of(state, p) for p in chosen]
         state = apply(
-            state, clean.full_fold(Rewriter(spark, storage), logs, target(storage, f"1-c{number}"), policy, now_ms=7)
+            state, compaction.clean(Rewriter(spark, storage), logs, target(storage, f"1-c{number}"), policy, now_ms=7)
         )
         for p in range(3):
             log = log_of(state, p)
-            kept = list(reading.read(storage, reading.whole(log)))
+            kept = list(reader.read(storage, whole(log)))
             latest = [one for one in model.survivors(0, log.clean_end) if one["partition"] == p]
             above = [one for one in model.rows if one["partition"] == p and log.clean_end <= one["offset"] < log.end]
             assert plain(kept) == latest + above
@@ -162,7 +163,7 @@ def test_a_tombstone_is_stamped_by_one_fold_and_dropped_by_a_later(spark: SparkS
     seen = []
     for now in (1000, 1099, 1100):
         state = apply(
-            state, clean.full_fold(Rewriter(spark, storage), [log_of(state)], target(storage, f"1-{now}"), policy, now)
+            state, compaction.clean(Rewriter(spark, storage), [log_of(state)], target(storage, f"1-{now}"), policy, now)
         )
         base = log_of(state).base
         assert base is not None
@@ -174,7 +175,7 @@ def test_a_fold_that_leaves_nothing_is_an_empty_base(spark: SparkSession, storag
     """Rejected records are sent by then and not kept; a base run may have no file."""
     rows = [row(0, 0, None, b"x")]
     state = published(ingested(storage, new_state({0: 0}), [read_all(rows, {0: (0, 4)})]), {0: 4})
-    (done,) = clean.full_fold(
+    (done,) = compaction.clean(
         Rewriter(spark, storage), [log_of(state)], target(storage, "1-c"), CompactionPolicy(), now_ms=0
     )
     assert (done.end, done.base.start, done.base.end, done.base.files, done.base.records) == (4, 0, 4, (), 0)
@@ -191,7 +192,7 @@ def test_a_big_log_is_folded_into_rising_files(
     rows = [row(0, offset, b"%d" % offset, rng.randbytes(20_000)) for offset in range(3000)]
     state = published(ingested(storage, new_state({0: 0}), [read_all(rows, {0: (0, 3000)})]), {0: 3000})
     policy = CompactionPolicy(segment_bytes=4 << 20)
-    (done,) = clean.full_fold(Rewriter(spark, storage), [log_of(state)], target(storage, "1-c"), policy, now_ms=0)
+    (done,) = compaction.clean(Rewriter(spark, storage), [log_of(state)], target(storage, "1-c"), policy, now_ms=0)
     files = done.base.files
     assert len(files) > 2
     assert all(one.last < other.first for one, other in pairwise(files))

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 from compactor.errors import GapError, IngestError, StorageError
 from compactor.ingest import ingest
 from compactor.model.state import State, apply
-from compactor.runs import reader as reading
-from compactor.runs import writer as runfile
+from compactor.runs import reader, writer
+from compactor.runs.scan import whole
 from compactor.storage.local import LocalStorage
 from tests.support.engine import (
     Row,
@@ -56,7 +56,7 @@ def test_a_record_comes_back_byte_for_byte(spark: SparkSession, storage: LocalSt
     ]
     state = taken(spark, storage, new_state({0: 0}), [read_all(odd, {0: (0, 12)})])
     log = log_of(state)
-    assert plain(reading.read(storage, reading.whole(log))) == odd
+    assert plain(reader.read(storage, whole(log))) == odd
     assert (log.end, log.runs[0].tombstones, log.runs[0].max_timestamp) == (12, 1, LARGEST)
 
 
@@ -80,7 +80,7 @@ def test_partitions_of_a_task_share_a_file_and_those_with_little_a_row_group(
     tasks = []
     for first in (0, 500):
         rows = [one for offset in range(3) for p in range(first, first + 500) for one in records(p, offset, offset + 1)]
-        much = [row(first + 7, 3 + n, b"%d" % n, bytes(runfile.SHARED_BYTES // 2)) for n in range(2)]
+        much = [row(first + 7, 3 + n, b"%d" % n, bytes(writer.SHARED_BYTES // 2)) for n in range(2)]
         ends = {p: (0, 5 if p == first + 7 else 3) for p in range(first, first + 500)}
         tasks.append(read_all([*rows, *much], ends))
     batch = ingest.gathered(source_frame(spark, intake(storage), *tasks))
@@ -129,7 +129,7 @@ def test_overlap_takes_only_the_suffix(spark: SparkSession, storage: LocalStorag
     first = taken(spark, storage, new_state({0: 0}), [read_all(records(0, 0, 10), {0: (0, 10)})])
     again = [read_all(records(0, 4, 16), {0: (4, 16)})]
     state = taken(spark, storage, first, again)
-    assert plain(reading.read(storage, reading.whole(log_of(state)))) == records(0, 0, 16)
+    assert plain(reader.read(storage, whole(log_of(state)))) == records(0, 0, 16)
     assert taken(spark, storage, state, again) == state
 
 
@@ -138,7 +138,7 @@ def test_a_big_range_read_by_several_tasks_is_one_append(spark: SparkSession, st
     tasks = [read_all(records(0, lo, lo + 10), {0: (lo, lo + 10)}) for lo in (20, 0, 10)]
     state = taken(spark, storage, new_state({0: 0}), tasks)
     assert len(log_of(state).runs) == 1
-    assert plain(reading.read(storage, reading.whole(log_of(state)))) == records(0, 0, 30)
+    assert plain(reader.read(storage, whole(log_of(state)))) == records(0, 0, 30)
 
 
 def test_a_range_without_records_moves_the_end(spark: SparkSession, storage: LocalStorage) -> None:
@@ -169,7 +169,7 @@ def test_records_lost_in_the_middle_of_a_range_leave_a_gap(spark: SparkSession, 
     """Retention overtook the reader: what it had read stays, what it read behind the loss too, the gap is said."""
     kept = [*records(0, 0, 3), stated(0, 0, 3, 3), *records(0, 8, 10), stated(0, 3, 10, 2, start=8)]
     log = log_of(taken(spark, storage, new_state({0: 0}), [kept]))
-    assert [one["offset"] for one in plain(reading.read(storage, reading.whole(log)))] == [0, 1, 2, 8, 9]
+    assert [one["offset"] for one in plain(reader.read(storage, whole(log)))] == [0, 1, 2, 8, 9]
     assert (log.end, [(gap.start, gap.end) for gap in log.gaps]) == (10, [(3, 8)])
 
 
@@ -182,7 +182,7 @@ def test_what_is_superseded_in_one_task_is_left_out(spark: SparkSession, storage
     assert [(read.records, read.superseded) for read in batch.ranges] == [(21, 13), (7, 0)]
     assert batch.bytes_read == sum(len(one["key"] or b"") + len(one["value"]) for one in rows)
     logs = apply(state, ingest.appends(state, batch, 0)).logs
-    kept = [[one["offset"] for one in plain(reading.read(storage, reading.whole(log)))] for log in logs]
+    kept = [[one["offset"] for one in plain(reader.read(storage, whole(log)))] for log in logs]
     assert kept == [list(range(13, 21)), list(range(7))]
     assert [log.runs[0].folded for log in logs] == [True, False]
 
@@ -192,7 +192,7 @@ def test_a_suffix_of_what_was_folded_is_the_fold_of_the_suffix(spark: SparkSessi
     first = taken(spark, storage, new_state({0: 0}), [read_all(records(0, 0, 10), {0: (0, 10)})])
     frame = source_frame(spark, intake(storage, folds=True), read_all(records(0, 4, 30), {0: (4, 30)}))
     log = log_of(apply(first, ingest.appends(first, ingest.gathered(frame), 0)))
-    assert [one["offset"] for one in plain(reading.read(storage, reading.whole(log)))] == [*range(10), *range(23, 30)]
+    assert [one["offset"] for one in plain(reader.read(storage, whole(log)))] == [*range(10), *range(23, 30)]
     assert [(run.start, run.end, run.folded) for run in log.runs] == [(0, 10, False), (10, 30, True)]
 
 

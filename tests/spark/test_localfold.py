@@ -7,9 +7,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from compactor.errors import StorageError
-from compactor.fold import in_memory as localfold
-from compactor.fold import on_spark as fold
-from compactor.runs.reader import OffsetRange, between
+from compactor.fold import in_memory, on_spark
+from compactor.runs.scan import SCAN, OffsetRange, between
 from compactor.storage.local import LocalStorage
 from tests.support.engine import Row, ingested, log_of, new_state, read_all, row
 
@@ -33,8 +32,8 @@ def rows_of(seed: int, partitions: int, lo: int, hi: int) -> list[Row]:
     ]
 
 
-def files_of(storage: LocalStorage, slices: Sequence[OffsetRange]) -> localfold.Files:
-    found = localfold.load(storage, slices)
+def files_of(storage: LocalStorage, slices: Sequence[OffsetRange]) -> in_memory.Files:
+    found = in_memory.load(storage, slices)
     assert found is not None
     return found
 
@@ -53,17 +52,17 @@ def test_it_leaves_what_the_fold_on_spark_leaves(
         state = ingested(storage, state, [read_all(rows, ends)], now_ms=number)
     slices = [between(log, 7 * seed, 60 - 5 * seed) for log in state.logs]
     order = [("log", "ascending"), ("offset", "ascending")]
-    wanted = fold.latest(fold.scan(spark, storage, slices)).select(*fold.SCAN.names).toArrow().sort_by(order)
-    found = localfold.latest(files_of(storage, slices), slices)
+    wanted = on_spark.latest(on_spark.scan(spark, storage, slices)).select(*SCAN.names).toArrow().sort_by(order)
+    found = in_memory.latest(files_of(storage, slices), slices)
     assert found.num_rows > 0
-    assert found.select(fold.SCAN.names).to_pylist() == wanted.to_pylist()
+    assert found.select(SCAN.names).to_pylist() == wanted.to_pylist()
 
 
 def test_nothing_to_fold_is_an_empty_table(storage: LocalStorage) -> None:
     """A plan may only commit positions."""
     slices = [between(log_of(new_state({0: 0})), 0, 0)]
-    found = localfold.latest(files_of(storage, slices), slices)
-    assert found.schema.names == fold.SCAN.names
+    found = in_memory.latest(files_of(storage, slices), slices)
+    assert found.schema.names == SCAN.names
     assert found.num_rows == 0
 
 
@@ -74,13 +73,13 @@ def test_a_file_that_is_not_what_was_written_is_not_decoded_here(storage: LocalS
     state = ingested(storage, new_state({0: 0}), [read_all(rows, {0: (0, 200)})])
     log = log_of(state)
     slices = [between(log, 0, 200)]
-    assert localfold.load(storage, slices) is not None
+    assert in_memory.load(storage, slices) is not None
     path = log.runs[0].files[0].path
     data = bytearray(storage.read(path))
     data[int(len(data) * place)] ^= 0xFF
     storage.delete(path)
     storage.create(path, bytes(data))
-    assert localfold.load(storage, slices) is None
+    assert in_memory.load(storage, slices) is None
 
 
 def test_a_missing_file_is_an_error(storage: LocalStorage) -> None:
@@ -88,4 +87,4 @@ def test_a_missing_file_is_an_error(storage: LocalStorage) -> None:
     state = ingested(storage, new_state({0: 0}), [read_all([row(0, 0, b"k", b"v")], {0: (0, 1)})])
     storage.delete(log_of(state).runs[0].files[0].path)
     with pytest.raises(StorageError):
-        localfold.load(storage, [between(log_of(state), 0, 1)])
+        in_memory.load(storage, [between(log_of(state), 0, 1)])

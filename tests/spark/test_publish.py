@@ -9,13 +9,14 @@ from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from compactor.errors import FencedError, KeyfoldError
-from compactor.fold import in_memory as localfold
+from compactor.fold import in_memory
 from compactor.fold.memory_budget import READ, TASKS, OffsetMapBudget
-from compactor.model import publish_plan as publish
-from compactor.model.publish_plan import Publisher, PublishPlan, PublishResult
+from compactor.model.publish_plan import PublishPlan, PublishResult
 from compactor.model.record import TopicPartition
 from compactor.model.state import State
+from compactor.ports import Publisher
 from compactor.publish import publishjob, publishlocal, publishtasks
+from compactor.publish.plan import due_of
 from compactor.storage.local import LocalStorage
 from tests.support.engine import Row, ingested, new_state, plans, read_all, row
 from tests.support.memory.broker import MemoryBroker
@@ -47,18 +48,18 @@ def send(
     def on_spark(
         state: State, due: Sequence[PublishPlan], buckets: int, publisher: Publisher
     ) -> Sequence[PublishResult]:
-        return publishjob.send(spark, storage, publish.due_of(state, due), due, buckets, publisher)
+        return publishjob.send(spark, storage, due_of(state, due), due, buckets, publisher)
 
     def here(state: State, due: Sequence[PublishPlan], _buckets: int, publisher: Publisher) -> Sequence[PublishResult]:
-        parts = publish.due_of(state, due)
-        files = localfold.load(storage, (one.slice for one in parts))
+        parts = due_of(state, due)
+        files = in_memory.load(storage, (one.slice for one in parts))
         assert files is not None
         return publishlocal.send(files, parts, due, publisher)
 
     def in_tasks(
         state: State, due: Sequence[PublishPlan], _buckets: int, publisher: Publisher
     ) -> Sequence[PublishResult]:
-        sent, left = publishtasks.send(spark, storage, publish.due_of(state, due), due, publisher)
+        sent, left = publishtasks.send(spark, storage, due_of(state, due), due, publisher)
         assert left == ()
         return sent
 
@@ -144,7 +145,7 @@ def test_what_a_task_cannot_hold_or_trust_is_left(
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     monkeypatch.setattr(publishtasks, "READ", replace(READ, records=20))
     due = plans(state, {0: 5, 1: 5, 2: 50})
-    sent, left = publishtasks.send(spark, storage, publish.due_of(state, due), due, outside.publisher(state))
+    sent, left = publishtasks.send(spark, storage, due_of(state, due), due, outside.publisher(state))
     assert [(one.partition, one.end, one.records) for one in sent] == [(0, 5, 5)]
     assert [plan.bucket for plan in left] == [1, 2]
     assert {partition for places in sent_by(outside).values() for partition, _ in places} == {0}
@@ -161,5 +162,5 @@ def test_more_keys_than_a_task_holds_are_left_before_anything_is_sent(
     monkeypatch.setattr(publishtasks, "TASKS", replace(TASKS, records=0))
     monkeypatch.setattr(publishtasks, "KEYS", OffsetMapBudget(10, 1_000, classes=1))
     due = plans(state, {0: 2, 1: 50})
-    sent, left = publishtasks.send(spark, storage, publish.due_of(state, due), due, outside.publisher(state))
+    sent, left = publishtasks.send(spark, storage, due_of(state, due), due, outside.publisher(state))
     assert (sent, [plan.bucket for plan in left], sent_by(outside)) == ((), [0], {})

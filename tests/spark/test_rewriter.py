@@ -19,9 +19,9 @@ from compactor.fold.memory_budget import OffsetMapBudget
 from compactor.model import record
 from compactor.model.log import Run
 from compactor.model.state import State
-from compactor.runs import reader as reading
+from compactor.runs import reader
 from compactor.runs.file_stats import FileStats
-from compactor.runs.reader import OffsetRange, between
+from compactor.runs.scan import OffsetRange, between
 from compactor.storage.local import LocalStorage
 from tests.support.engine import Row, ingested, log_of, new_state, read_all, row, target
 
@@ -65,7 +65,7 @@ def content(storage: LocalStorage, part: OffsetRange, written: tuple[FileStats, 
     files = tuple(one.file for one in written)
     run = Run(start=part.start, end=part.end, level=1, files=files, records=0, bytes=0)
     kept = OffsetRange(tp=part.tp, start=part.start, end=part.end, runs=(run,))
-    return [one for batch in reading.read(storage, kept) for one in batch.to_pylist()]
+    return [one for batch in reader.read(storage, kept) for one in batch.to_pylist()]
 
 
 def figures(written: tuple[FileStats, ...]) -> tuple[int, ...]:
@@ -247,7 +247,7 @@ def test_rejected_records_stay_in_a_raw_copy(spark: SparkSession, storage: Local
     """A policy that does not compact merges runs and leaves nothing out."""
     state = filled(storage)
     part = between(log_of(state), 0, 60)
-    before = [one for batch in reading.read(storage, part) for one in batch.to_pylist()]
+    before = [one for batch in reader.read(storage, part) for one in batch.to_pylist()]
     assert any(one["rejected"] for one in before)
     (done,) = foldtasks.rewrite(spark, storage, rewriting(storage, "1-job", [part], RecordFilter(by_key=False)))
     assert done

@@ -10,15 +10,15 @@ from compactor.catalog.catalog import Catalog
 from compactor.clean import foldtasks
 from compactor.clean.cleaner import Cleaner
 from compactor.clean.rewriteplan import RewritePlan
-from compactor.ingest.micro_batch import appends
+from compactor.ingest.micro_batch import Batch, appends
 from compactor.metrics import Counters
 from compactor.model.actions import AddPartition, AddTopic, Publish, SetBuckets
-from compactor.model.batch import Batch, RangeRead
 from compactor.model.log import OutputPoint, PartitionLog
-from compactor.model.record import RUN, TopicPartition
+from compactor.model.record import RUN, RangeRead, TopicPartition
 from compactor.policy import CompactionPolicy, FoldPolicy
 from compactor.quarantine.isolation import Isolation
-from compactor.runs.reader import read, whole
+from compactor.runs.reader import read
+from compactor.runs.scan import whole
 from compactor.runs.writer import RunTarget, write
 from compactor.settings import EngineSettings
 from compactor.storage.base import Storage

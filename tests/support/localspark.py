@@ -11,16 +11,15 @@ import pyarrow.compute as pc
 from pyspark import cloudpickle
 
 from compactor.clean.rewriteplan import RewritePlan
-from compactor.fold import in_memory as localfold
-from compactor.fold.on_spark import LOG, SCAN
-from compactor.model.publish_plan import Due, Publisher, PublishPlan, PublishResult, complete
+from compactor.fold import in_memory
+from compactor.model.publish_plan import PublishPlan, PublishResult
 from compactor.model.record import RUN
-from compactor.runs import file_stats as parts
-from compactor.runs import writer as runfile
+from compactor.ports import Publisher
+from compactor.publish.plan import Due, complete
+from compactor.runs import file_stats, writer
 from compactor.runs.checksums import DamagedFileError
 from compactor.runs.file_stats import FileStats
-from compactor.runs.reader import OffsetRange
-from compactor.runs.scan import wide_wants
+from compactor.runs.scan import LOG, SCAN, OffsetRange, plan_wide_reads
 from compactor.storage.base import Storage
 from tests.support.localframe import LocalRow
 
@@ -62,8 +61,8 @@ def rewrite(_spark: Any, storage: Storage, what: RewritePlan) -> tuple[tuple[Fil
     """Stands for `foldjob.rewrite`."""
     found = _latest(storage, what.slices) if what.keep.by_key else _scan(storage, what.slices)
     kept = (what.keep.of_batch(batch).select(RUN.names) for batch in found.to_batches())
-    written = runfile.write((piece for batch in kept for piece in runfile.cut(batch)), what.target, what.failpoint)
-    return parts.by_slice(what.slices, list(written))
+    written = writer.write((piece for batch in kept for piece in writer.cut(batch)), what.target, what.failpoint)
+    return file_stats.by_range(what.slices, list(written))
 
 
 def send(
@@ -80,15 +79,15 @@ def send(
     for plan in plans:
         mine = [log for log, one in enumerate(due) if one.bucket == plan.bucket]
         own = found.filter(pc.is_in(found[LOG], pa.array(mine, pa.int32())))
-        sent.extend(publisher.publish(plan, localfold.batches(own)))
+        sent.extend(publisher.publish(plan, in_memory.batches(own)))
     return complete(plans, sent)
 
 
 def _scan(storage: Storage, slices: Sequence[OffsetRange]) -> pa.Table:
-    files = localfold.load(storage, slices)
+    files = in_memory.load(storage, slices)
     if files is None:
         raise DamagedFileError("A file is not what was written.", "No history damages one.")
-    found = [one for path, wants in wide_wants(slices).items() for one in localfold._of_bytes(files[path], wants)]
+    found = [one for path, wants in plan_wide_reads(slices).items() for one in in_memory._of_bytes(files[path], wants)]
     read = pa.Table.from_batches(found, SCAN)
     return read.sort_by([(LOG, "ascending"), ("offset", "ascending")])
 

@@ -11,12 +11,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compactor.model.actions import AddPartition, AddTopic, AnyAction
-from compactor.model.batch import RangeRead
 from compactor.model.log import PartitionLog
 from compactor.model.position import Position, Tail, Unknown
-from compactor.model.publish_plan import Publisher
-from compactor.model.record import TopicPartition
+from compactor.model.record import RangeRead, TopicPartition
 from compactor.model.state import State
+from compactor.ports import Publisher
 from compactor.storage.base import Storage
 from tests.support.memory.journal import Entry, Event, Held, Journal, Output
 from tests.support.memory.publisher import EVERYTHING, Fault, MemoryPublisher

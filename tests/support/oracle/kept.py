@@ -8,7 +8,8 @@ from typing import Any
 from compactor.model.log import PartitionLog, Run
 from compactor.model.record import RECORDS
 from compactor.model.state import State
-from compactor.runs.reader import read, whole
+from compactor.runs.reader import read
+from compactor.runs.scan import whole
 from compactor.storage.base import Storage
 from tests.support.engine import Row
 from tests.support.oracle.model import Kept, LogModel, Model

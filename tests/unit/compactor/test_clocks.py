@@ -9,7 +9,7 @@ import structlog
 from compactor.clocks import Clocks
 from compactor.metrics import Counters
 from compactor.model import record
-from compactor.runs.file_stats import FUTURE_MS, FileStats, joined, parts_of
+from compactor.runs.file_stats import FUTURE_MS, FileStats, combine, stats_of
 
 ARRIVED = 1_000_000
 
@@ -19,7 +19,7 @@ def _part(*timestamps: int, first: int = 0, arrived_ms: int | None = ARRIVED) ->
         {"topic": "t", "partition": 3, "offset": first + at, "timestamp": stamp, "timestamp_type": 0, "key": b"k"}
         for at, stamp in enumerate(timestamps)
     ]
-    (part,) = parts_of("runs/x", pa.RecordBatch.from_pylist(rows, schema=record.RUN), arrived_ms)
+    (part,) = stats_of("runs/x", pa.RecordBatch.from_pylist(rows, schema=record.RUN), arrived_ms)
     return part
 
 
@@ -41,7 +41,7 @@ def test_what_is_stamped_in_the_future_is_counted(timestamp: int, arrived_ms: in
 def test_counts_add_up_over_row_groups() -> None:
     """A part of several row groups has the records of all, its smallest time above 0 and its largest."""
     far = ARRIVED + 2 * FUTURE_MS
-    both = joined(_part(7, far, 0), _part(far, 5, first=9))
+    both = combine(_part(7, far, 0), _part(far, 5, first=9))
     assert (both.future, both.min_timestamp, both.max_timestamp, both.file.newest_ms) == (2, 5, far, far)
 
 

@@ -12,9 +12,7 @@ from unittest import mock
 
 import pytest
 
-from compactor.fold import in_memory as localfold
-from compactor.fold import two_pass as twopass
-from compactor.fold.keyclasses import HashPartition
+from compactor.fold import in_memory, offset_map, two_pass
 from tests.support import localspark
 from tests.support.oracle import runs
 from tests.support.oracle.histories import WAYS, history
@@ -49,9 +47,9 @@ def test_each_way_of_folding_is_taken(way: Way) -> None:
     told: list[Any] = [Restart(Settings(local=-1, way=way)), Ingest((*keys, *keys)), Fold()]
     with ExitStack() as stack:
         for place, name, mark in (
-            (localfold, "latest", Way.MEMORY),
-            (twopass, "last", Way.PASSES),
-            (HashPartition, "halves", Way.CLASSES),
+            (in_memory, "latest", Way.MEMORY),
+            (two_pass, "last", Way.PASSES),
+            (offset_map, "classes_of", Way.CLASSES),
             (localspark, "_latest", Way.SPARK),
         ):
             stack.enter_context(mock.patch.object(place, name, _marking(getattr(place, name), taken, mark)))

@@ -9,7 +9,7 @@ import pytest
 from compactor.errors import FoldError
 from compactor.model.actions import CloseTopic
 from compactor.model.record import TopicPartition
-from compactor.runs.reader import read_extent
+from compactor.runs.reader import read_file_range
 from compactor.snapshot import data_files as snapshotdata
 from tests.support.oracle.kept import Dumps
 from tests.support.oracle.oracle import Oracle
@@ -74,7 +74,9 @@ def test_a_snapshot_that_lacks_a_record_is_none(tmp_path: Path, monkeypatch: pyt
     """What was copied and left out is compared with what the base runs hold; nothing of such a snapshot is named."""
     world = World(None, tmp_path)
     world.perform(Ingest((Rec(0, b"a", b"1"), Rec(0, b"b", None), Rec(0, b"c", b"1"))))
-    monkeypatch.setattr(snapshotdata, "read_extent", lambda *told: (batch.slice(1) for batch in read_extent(*told)))
+    monkeypatch.setattr(
+        snapshotdata, "read_file_range", lambda *told: (batch.slice(1) for batch in read_file_range(*told))
+    )
     with pytest.raises(FoldError, match=r"has 1 records and left out 1 tombstones; the base runs hold 3 records"):
         world.perform(Snapshot())
     assert not world.life.catalog.state.snapshots

@@ -8,11 +8,10 @@ import pytest
 from compactor.catalog.catalog import Catalog
 from compactor.errors import FencedError, OutcomeUnknownError, PositionMovedError, PublishInterruptedError
 from compactor.model.actions import AddPartition, AddTopic
-from compactor.model.batch import RangeRead
 from compactor.model.log import empty
 from compactor.model.position import Position, Unknown
 from compactor.model.publish_plan import PublishPlan, PublishResult, PublishTarget
-from compactor.model.record import RUN, TopicPartition
+from compactor.model.record import RUN, RangeRead, TopicPartition
 from compactor.model.state import State, apply
 from tests.support.engine import Row, new_state, row
 from tests.support.memory.broker import MemoryBroker

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from compactor.clean.record_filter import RecordFilter
-from compactor.fold.on_spark import LOG, SCAN
+from compactor.runs.scan import LOG, SCAN
 from tests.support.engine import Row, row
 
 

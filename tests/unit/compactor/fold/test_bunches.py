@@ -5,7 +5,7 @@ import pytest
 from compactor.fold.bunches import Bunch, bunches
 from compactor.model.log import Run, RunFile
 from compactor.model.record import TopicPartition
-from compactor.runs.reader import OffsetRange
+from compactor.runs.scan import OffsetRange
 
 MIB = 1 << 20
 MANY = 10**6

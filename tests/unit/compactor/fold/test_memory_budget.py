@@ -6,7 +6,7 @@ import pytest
 
 from compactor.fold.memory_budget import MemoryBudget, local
 from compactor.model.record import TopicPartition
-from compactor.runs.reader import OffsetRange
+from compactor.runs.scan import OffsetRange
 from tests.support.logs import file, run
 
 ROOM = MemoryBudget(records=10, bytes=2_000, parts=2)

@@ -5,7 +5,7 @@ import pytest
 from compactor.fold.task_split import Share, shares, task_bytes
 from compactor.model.log import Run, RunFile
 from compactor.model.record import TopicPartition
-from compactor.runs.reader import OffsetRange
+from compactor.runs.scan import OffsetRange
 
 MIB = 1 << 20
 

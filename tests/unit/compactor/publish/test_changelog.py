@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from compactor.catalog.catalog import Catalog
-from compactor.fold import in_memory as localfold
+from compactor.fold import in_memory
 from compactor.model.actions import AddPartition, AddTopic, Append, CloseTopic, Publish, SetBuckets
 from compactor.model.publish_plan import PublishPlan, PublishResult
 from compactor.model.record import TopicPartition
@@ -53,7 +53,7 @@ class World:
         monkeypatch.setattr(publishjob, "send", self._by_tasks)
         monkeypatch.setattr(publishlocal, "send", self._here)
         self.sound = True
-        monkeypatch.setattr(localfold, "load", lambda *_: {} if self.sound else None)
+        monkeypatch.setattr(in_memory, "load", lambda *_: {} if self.sound else None)
 
     def grow(self) -> None:
         """One more record for every partition of t."""

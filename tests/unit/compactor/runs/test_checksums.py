@@ -14,9 +14,9 @@ from compactor.catalog.commits import commit_path
 from compactor.errors import StorageError
 from compactor.model.log import RunFile
 from compactor.quarantine import verify as inspection
-from compactor.runs import checksums as footers
+from compactor.runs import checksums
 from compactor.runs.checksums import DamagedFileError, UnreadableFileError
-from compactor.runs.reader import between
+from compactor.runs.scan import between
 from compactor.storage.base import MissingFileError, Storage
 from tests.support.logs import log, run
 from tests.support.memory.storage import MemoryStorage
@@ -30,7 +30,7 @@ FILE = RunFile(
     bytes=1,
     file_bytes=len(DATA),
     sha256="",
-    footer=footers.told(b"a footer"),
+    footer=checksums.fingerprint(b"a footer"),
 )
 
 
@@ -58,14 +58,14 @@ class BadSector(MemoryStorage):
         return cast("pa.NativeFile", Broken())
 
 
-@pytest.mark.parametrize("read", [footers.check, footers.whole])
+@pytest.mark.parametrize("read", [checksums.verify_footer, checksums.verify_file])
 def test_a_disk_that_cannot_be_read_names_the_file(read: Callable[[Storage, RunFile], object]) -> None:
     """An error of the operating system in the middle of a file is no damage, and says where and what to do."""
     storage = BadSector()
     storage.write("runs/a", DATA)
     with pytest.raises(StorageError, match=r"Could not read memory:/runs/a: Input/output error\. See whether") as found:
         read(storage, FILE)
-    assert not footers.is_damage(found.value)
+    assert not checksums.is_damage(found.value)
 
 
 @pytest.mark.parametrize("answers", [True, False])
@@ -90,10 +90,10 @@ def test_a_footer_that_is_not_what_was_written_is_damage(data: bytes) -> None:
     storage = MemoryStorage()
     storage.write("runs/a", data)
     with pytest.raises(DamagedFileError, match="memory:/runs/a is damaged"):
-        footers.check(storage, FILE)
+        checksums.verify_footer(storage, FILE)
 
 
 def test_a_missing_file_stays_one() -> None:
     """What is not there is missing, not unreadable."""
     with pytest.raises(MissingFileError):
-        footers.check(MemoryStorage(), FILE)
+        checksums.verify_footer(MemoryStorage(), FILE)

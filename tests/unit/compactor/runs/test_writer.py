@@ -16,9 +16,8 @@ from compactor.model import partitioned, record
 from compactor.model.log import PartitionLog, Run, empty
 from compactor.model.record import TopicPartition
 from compactor.quarantine import verify as inspection
-from compactor.runs import file_stats as parts
-from compactor.runs import reader as reading
-from compactor.runs import writer as runfile
+from compactor.runs import file_stats, reader, writer
+from compactor.runs.scan import FileRange, OffsetRange, between
 from compactor.runs.writer import RunTarget
 from compactor.storage.base import Storage
 from compactor.storage.local import LocalStorage
@@ -40,7 +39,7 @@ def log_with(storage: MemoryStorage, *runs: Sequence[Row], arrived: Sequence[int
     """The log of partition 0 with one level-0 run for each of `runs`."""
     log = empty(record.TopicPartition("t", 0), 0, 0, None)
     for number, rows in enumerate(runs):
-        (part,) = runfile.write([batch(rows)], target(storage), "ingest.write")
+        (part,) = writer.write([batch(rows)], target(storage), "ingest.write")
         end = rows[-1]["offset"] + 1
         run = Run(
             start=log.end, end=end, level=0, files=(part.file,), records=len(rows), bytes=1,
@@ -55,7 +54,7 @@ def test_a_full_buffer_becomes_a_row_group_and_a_full_file_is_rolled() -> None:
     storage = MemoryStorage()
     rng = random.Random(1)
     rows = [batch([row(0, n, b"%d" % n, rng.randbytes(MIB))]) for n in range(40)]
-    found = list(runfile.write(rows, target(storage, 20 * MIB), "ingest.write"))
+    found = list(writer.write(rows, target(storage, 20 * MIB), "ingest.write"))
     assert [part.file.records for part in found] == [32, 8]
     assert [part.file.first for part in found] == [0, 32]
     groups = pq.ParquetFile(storage.open_input(found[0].file.path)).metadata
@@ -64,24 +63,24 @@ def test_a_full_buffer_becomes_a_row_group_and_a_full_file_is_rolled() -> None:
 
 def test_a_task_holds_a_bounded_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many partitions a task reads, its largest buffer is written before too much is held."""
-    monkeypatch.setattr(runfile, "TASK_BYTES", 4 * MIB)
+    monkeypatch.setattr(writer, "TASK_BYTES", 4 * MIB)
     held: list[int] = []
 
     def rows() -> Iterator[pa.RecordBatch]:
         for n in range(30):
             yield batch([row(n % 10, n, b"k", b"v" * (MIB // 2))])
-            held.append(writer._held)
+            held.append(opened._held)
 
-    with runfile._Writer(target(MemoryStorage()), "ingest.write") as writer:
+    with writer._Writer(target(MemoryStorage()), "ingest.write") as opened:
         for one in rows():
-            list(writer.add(one))
-        assert sum(part.file.records for part in writer.finish()) == 30
+            list(opened.add(one))
+        assert sum(part.file.records for part in opened.finish()) == 30
     assert max(held) <= 4 * MIB
 
 
 def groups_of(storage: MemoryStorage, path: str) -> list[tuple[TopicPartition, TopicPartition]]:
     metadata = pq.ParquetFile(storage.open_input(path)).metadata
-    found = [reading.bounds_of(metadata.row_group(number)) for number in range(metadata.num_row_groups)]
+    found = [reader.bounds_of(metadata.row_group(number)) for number in range(metadata.num_row_groups)]
     return [(one.least, one.most) for one in found]
 
 
@@ -93,10 +92,10 @@ def test_small_neighbours_share_a_row_group() -> None:
     """Up to a megabyte together, of one topic, and never across a partition that has much."""
     storage = MemoryStorage()
     rows = [row(p, 0, b"k", b"v" * 100) for p in (0, 1, 3, 4)]
-    rows.append(row(2, 0, b"k", b"v" * runfile.SHARED_BYTES))
+    rows.append(row(2, 0, b"k", b"v" * writer.SHARED_BYTES))
     rows += [row(p, 0, b"k", b"v", topic="u") for p in (0, 1)]
-    rows += [row(p, 0, b"k", b"v" * (runfile.SHARED_BYTES - 1_000), topic="w") for p in range(20)]
-    parts_ = list(runfile.write([batch(rows)], target(storage), "ingest.write"))
+    rows += [row(p, 0, b"k", b"v" * (writer.SHARED_BYTES - 1_000), topic="w") for p in range(20)]
+    parts_ = list(writer.write([batch(rows)], target(storage), "ingest.write"))
     assert [(part.tp, part.file.first, part.file.records) for part in sorted(parts_, key=lambda one: one.tp)] == [
         *((tp(p), 0, 1) for p in range(5)),
         *((tp(p, "u"), 0, 1) for p in (0, 1)),
@@ -113,16 +112,16 @@ def test_what_is_flushed_early_stays_apart() -> None:
     """A partition that has row groups in the file already parts its neighbours, though nothing of it waits."""
     storage = MemoryStorage()
     much = [batch([row(1, n, b"k", b"v" * 17 * MIB)]) for n in range(2)]
-    found = list(runfile.write([*much, batch([row(0, 0, b"k", b"v"), row(2, 0, b"k", b"v")])], target(storage), "x"))
+    found = list(writer.write([*much, batch([row(0, 0, b"k", b"v"), row(2, 0, b"k", b"v")])], target(storage), "x"))
     assert groups_of(storage, found[0].file.path) == [(tp(p), tp(p)) for p in (1, 1, 0, 2)]
 
 
 def test_many_small_partitions_are_flushed_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a task holds too much, and has little of each partition, it does not write a row group of each."""
-    monkeypatch.setattr(runfile, "TASK_BYTES", MIB)
+    monkeypatch.setattr(writer, "TASK_BYTES", MIB)
     storage = MemoryStorage()
     rows = [[row(p, n, b"k", b"v" * 9_000) for p in range(100)] for n in range(4)]
-    found = list(runfile.write(map(batch, rows), target(storage), "x"))
+    found = list(writer.write(map(batch, rows), target(storage), "x"))
     assert {(part.file.records, part.file.first, part.file.last) for part in found} == {(4, 0, 3)}
     assert len(groups_of(storage, found[0].file.path)) == 2 * 7
 
@@ -145,11 +144,11 @@ def test_no_row_group_lies_around_another_partition_of_its_file(
     monkeypatch: pytest.MonkeyPatch, max_bytes: int
 ) -> None:
     """However often a task has to write before it knows which partitions still come."""
-    monkeypatch.setattr(runfile, "TASK_BYTES", 60_000)
+    monkeypatch.setattr(writer, "TASK_BYTES", 60_000)
     storage = MemoryStorage()
     order = [0, 9, 19, 4, 0, 12, 1, 18, 7, 9, 2, 11, 19, 5, 16, 3, 8, 14, 6, 10, 13, 15, 17, 0]
     rows = [batch([row(p, n, b"k", random.Random(n).randbytes(9_000))]) for n, p in enumerate(order)]
-    found = list(runfile.write(rows, target(storage, max_bytes), "x"))
+    found = list(writer.write(rows, target(storage, max_bytes), "x"))
     assert sum(part.file.records for part in found) == len(order)
     for file in (spread(storage, path) for path in {part.file.path for part in found}):
         held = set().union(*file.groups)
@@ -161,28 +160,26 @@ def test_a_damaged_page_concerns_no_more_than_share_its_row_group(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Of twenty small partitions whose task had to write two of them early, those two, whose page it is."""
-    monkeypatch.setattr(runfile, "TASK_BYTES", 18_000)
+    monkeypatch.setattr(writer, "TASK_BYTES", 18_000)
     storage = LocalStorage(str(tmp_path))
     order = [0, 19, *range(1, 19)]
     rows = [batch([row(p, 0, b"k", b"%d" % p + b"v" * (12_000 if p in (0, 19) else 900))]) for p in order]
-    found = list(runfile.write(rows, target(storage), "x"))
+    found = list(writer.write(rows, target(storage), "x"))
     flipped = bytearray(storage.read(found[0].file.path))
     flipped[200] ^= 0xFF  # in the values of the first row group
     storage.write(found[0].file.path, bytes(flipped))
     runs = [Run(start=0, end=1, level=0, files=(part.file,), records=1, bytes=part.file.bytes) for part in found]
-    slices = [
-        reading.OffsetRange(tp=part.tp, start=0, end=1, runs=(run,)) for part, run in zip(found, runs, strict=True)
-    ]
+    slices = [OffsetRange(tp=part.tp, start=0, end=1, runs=(run,)) for part, run in zip(found, runs, strict=True)]
     damaged = [one.tp.partition for one, why in zip(slices, inspection.damage(storage, slices), strict=True) if why]
     assert damaged == [0, 19]
 
 
 def test_a_file_is_ended_only_where_a_row_group_would_lie_around_a_partition(monkeypatch: pytest.MonkeyPatch) -> None:
     """Partitions that come again and again, as in a backlog, share the row groups of one file."""
-    monkeypatch.setattr(runfile, "TASK_BYTES", 200_000)
+    monkeypatch.setattr(writer, "TASK_BYTES", 200_000)
     storage = MemoryStorage()
     rows = [batch([row(p, n, b"k", b"v" * 9_000) for p in range(20)]) for n in range(12)]
-    found = list(runfile.write(rows, target(storage), "x"))
+    found = list(writer.write(rows, target(storage), "x"))
     assert len(found) == 20
     assert len(spread(storage, found[0].file.path).groups) == 12
 
@@ -190,7 +187,7 @@ def test_a_file_is_ended_only_where_a_row_group_would_lie_around_a_partition(mon
 def test_few_partitions_share_a_row_group() -> None:
     """However little there is of each: so many at most are set aside for one damaged page."""
     storage = MemoryStorage()
-    found = list(runfile.write([batch([row(p, 0, b"k", b"v") for p in range(40)])], target(storage), "x"))
+    found = list(writer.write([batch([row(p, 0, b"k", b"v") for p in range(40)])], target(storage), "x"))
     (file,) = {part.file.path for part in found}
     assert [len(one) for one in spread(storage, file).groups] == [16, 16, 8]
 
@@ -198,7 +195,7 @@ def test_few_partitions_share_a_row_group() -> None:
 def test_a_small_slice_does_not_keep_a_large_batch() -> None:
     """What waits takes its own bytes, not those of the rows that it was cut from."""
     large = batch([row(0, 0, b"k", b"v" * 8 * MIB), row(1, 0, b"k", b"v")])
-    buffer = runfile._Buffer()
+    buffer = writer._Buffer()
     buffer.add(large.slice(1))
     assert buffer.batches[0].get_total_buffer_size() < MIB
     assert buffer.batches[0].to_pylist() == large.slice(1).to_pylist()
@@ -209,9 +206,9 @@ def test_a_shared_row_group_is_read_by_partition(partition: int) -> None:
     """Rows of the neighbours are left out, whatever columns are asked for."""
     storage = MemoryStorage()
     rows = [row(p, n, b"%d" % p, b"v%d" % n) for p in range(3) for n in range(4)]
-    found = {part.partition: part.file for part in runfile.write([batch(rows)], target(storage), "x")}
-    extent = reading.Extent(tp=tp(partition), file=found[partition], start=1, end=3)
-    got = [one for rows in reading.read_extent(storage, extent, ["key", "value"]) for one in rows.to_pylist()]
+    found = {part.partition: part.file for part in writer.write([batch(rows)], target(storage), "x")}
+    extent = FileRange(tp=tp(partition), file=found[partition], start=1, end=3)
+    got = [one for rows in reader.read_file_range(storage, extent, ["key", "value"]) for one in rows.to_pylist()]
     assert got == [{"key": b"%d" % partition, "value": b"v%d" % n} for n in (1, 2)]
 
 
@@ -226,7 +223,7 @@ def test_offsets_that_do_not_rise_are_refused() -> None:
     """A run never says that its offsets rise where they do not; the file is gone."""
     storage = MemoryStorage()
     with pytest.raises(FoldError):
-        list(runfile.write([batch([row(0, 2, b"k", b"v"), row(0, 1, b"k", b"v")])], target(storage), "ingest.write"))
+        list(writer.write([batch([row(0, 2, b"k", b"v"), row(0, 1, b"k", b"v")])], target(storage), "ingest.write"))
     assert storage.walk("") == []
 
 
@@ -239,7 +236,7 @@ def test_an_error_leaves_no_file(tmp_path: Path) -> None:
 
     storage = LocalStorage(str(tmp_path))
     with pytest.raises(FoldError, match="no more"):
-        list(runfile.write(failing(), RunTarget(storage=storage, prefix="p", max_bytes=1 << 30), "ingest.write"))
+        list(writer.write(failing(), RunTarget(storage=storage, prefix="p", max_bytes=1 << 30), "ingest.write"))
     assert storage.walk("") == []
     assert storage.unfinished("") == []
 
@@ -249,7 +246,7 @@ def test_each_file_has_a_failpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "ingest.write=error")
     storage = MemoryStorage()
     with pytest.raises(FailpointError):
-        list(runfile.write([batch([row(0, 1, b"k", b"v")])], target(storage), "ingest.write"))
+        list(writer.write([batch([row(0, 1, b"k", b"v")])], target(storage), "ingest.write"))
     assert len(storage.walk("")) == 1
 
 
@@ -262,11 +259,11 @@ def test_a_part_counts_what_decisions_need() -> None:
     ]
     more = [row(0, 9, b"c", b"v", timestamp=90), row(0, 11, b"d", None, delete_horizon=60)]
     big = row(0, 5, b"x", b"v" * 17 * MIB)
-    (part,) = runfile.write([batch(rows), batch([big]), batch(more)], target(MemoryStorage()), "ingest.write")
+    (part,) = writer.write([batch(rows), batch([big]), batch(more)], target(MemoryStorage()), "ingest.write")
     assert (part.tombstones, part.rejected, part.horizons, part.next_horizon_ms) == (3, 1, 2, 60)
     assert (part.first_rejected_offset, part.first_rejected_reason) == (3, "null key")
     assert (part.file.first, part.file.last, part.file.records, part.max_timestamp) == (1, 11, 6, 90)
-    assert [parts.from_row(one) for one in parts.to_batch([part]).to_pylist()] == [part]
+    assert [file_stats.from_row(one) for one in file_stats.to_batch([part]).to_pylist()] == [part]
 
 
 @pytest.mark.parametrize(("start", "end"), [(0, 30), (7, 22), (15, 16), (10, 20), (29, 30), (5, 5)])
@@ -276,10 +273,10 @@ def test_a_slice_is_read_by_offset_and_nothing_beside(start: int, end: int) -> N
     runs = [[row(p, n, b"%d" % p, b"v") for p in (0, 1) for n in range(lo, lo + 10)] for lo in (0, 10, 20)]
     log = empty(record.TopicPartition("t", 1), 0, 0, None)
     for number, rows in enumerate(runs):
-        file = next(one.file for one in runfile.write([batch(rows)], target(storage), "ingest.write") if one.partition)
+        file = next(one.file for one in writer.write([batch(rows)], target(storage), "ingest.write") if one.partition)
         run = Run(start=number * 10, end=number * 10 + 10, level=0, files=(file,), records=10, bytes=1)
         log = replace(log, end=run.end, runs=(*log.runs, run))
-    got = list(reading.read(storage, reading.between(log, start, end), ("offset", "key")))
+    got = list(reader.read(storage, between(log, start, end), ("offset", "key")))
     assert [n for one in got for n in one["offset"].to_pylist()] == list(range(start, end))
     assert {key for one in got for key in one["key"].to_pylist()} <= {b"1"}
 
@@ -295,7 +292,7 @@ def test_the_first_young_record_is_found_by_record(from_offset: int, newest_ms: 
     second = [row(0, n, b"k", b"v", timestamp=10**6 if n == 12 else n) for n in range(10, 14)]
     third = [row(0, 14, b"k", b"v", timestamp=10**6)]
     log = log_with(storage, first, second, third, arrived=(20, 60, 40))
-    assert reading.first_young(storage, log, from_offset, newest_ms) == expected
+    assert reader.first_young(storage, log, from_offset, newest_ms) == expected
 
 
 def test_old_runs_are_not_opened() -> None:
@@ -304,4 +301,4 @@ def test_old_runs_are_not_opened() -> None:
     log = log_with(storage, [row(0, 0, b"k", b"v", timestamp=10**9)], [row(0, 1, b"k", b"v")], arrived=(5, 10))
     for info in storage.walk(""):
         storage.delete(info.path)
-    assert reading.first_young(storage, log, 0, 5) is None
+    assert reader.first_young(storage, log, 0, 5) is None

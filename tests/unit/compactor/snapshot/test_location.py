@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from compactor.errors import StorageError
 from compactor.runs.checksums import DamagedFileError
-from compactor.runs.parquetfile import ParquetFile
+from compactor.runs.writer import ParquetFile
 from compactor.snapshot import location as shelf
 from compactor.snapshot import manifest, shelfowner, snapshot
 from compactor.snapshot.location import SnapshotFailure, SnapshotStorage, SnapshotStorageError

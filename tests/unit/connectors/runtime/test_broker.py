@@ -11,9 +11,8 @@ from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from compactor.model.actions import CloseTopic, ReopenTopic
-from compactor.model.batch import RangeRead
 from compactor.model.log import empty
-from compactor.model.record import TopicPartition
+from compactor.model.record import RangeRead, TopicPartition
 from compactor.model.state import State, Topic
 from connectors.config.connector import ConnectorConfig
 from connectors.errors import (

@@ -1,0 +1,20 @@
+"""Files that an older version has written, in Spark's hands; tests/unit has all else about them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.support.oracle.steps import Way
+from tests.support.written.folder import Written, every
+from tests.support.written.onward import breaches, go_on
+
+
+@pytest.mark.parametrize("written", every(), ids=lambda written: written.folder.name)
+def test_spark_goes_on_from_it(written: Written, spark: SparkSession, tmp_path: Path) -> None:
+    """Where Spark folds, publishes and copies snapshots, nothing is lost and nothing comes twice either."""
+    world = written.world(tmp_path, spark)
+    go_on(world, Way.SPARK)
+    assert list(breaches(world)) == []

@@ -1,0 +1,215 @@
+"""What happens to the connector whose files are kept: everything of which one of its files tells.
+
+A stand-in for Kafka and one for Spark are beside the real engine (`tests.support.oracle.world`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from msgspec.structs import replace
+
+from compactor.errors import SnapshotError
+from compactor.model.actions import AnyAction, CloseTopic, ReopenTopic
+from compactor.model.record import TopicPartition
+from compactor.policy import CompactionPolicy
+from compactor.quarantine.isolation import Isolation
+from compactor.settings import EngineSettings
+from compactor.snapshot.snapshots import Snapshots
+from tests.support.engine import Row, row, stated
+from tests.support.localframe import LocalFrame
+from tests.support.memory.publisher import Fault, Step
+from tests.support.oracle.steps import Advance, Failing, Fold, Restart, Round, Settings, Snapshot, Tick, Vacuum
+from tests.support.oracle.world import CONNECTOR, World
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
+U0, U1 = (TopicPartition("u", number) for number in range(2))
+W0: Final = TopicPartition("w", 0)
+"""A topic that is not published."""
+
+PLAIN: Final = Settings(buckets=2, level0=2, ratio=1.0, delete_retention=100_000)
+"""Nothing is cleaned by itself; two runs are merged."""
+LAG: Final = PLAIN._replace(lag=1_000, level0=32)
+EXPIRING: Final = PLAIN._replace(retention_ms=10_000, level0=32)
+FIRST_OF_T2: Final = 100
+FAR_MS: Final = 1 << 62
+"""A timestamp that lies beyond what a snapshot's column can tell."""
+
+Record = tuple[bytes | None, bytes | None] | tuple[bytes | None, bytes | None, dict[str, Any]]
+
+
+class _Raw(Settings):
+    """cleanup.policy=delete: nothing is folded by key."""
+
+    @property
+    def policy(self) -> CompactionPolicy:
+        return replace(super().policy, cleanup_policy=("delete",))
+
+
+def perform(folder: Path) -> World:
+    """The world below `folder` in which all of it has happened."""
+    world = World(None, folder)
+    history = _History(world)
+    for part in (
+        history.fold_and_snapshot,
+        history.merge,
+        history.keep_raw,
+        history.lose_records,
+        history.retain,
+        history.set_aside,
+        history.count_anew,
+        history.close_topics,
+        history.end,
+    ):
+        part()
+    return world
+
+
+class _History:
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._batches = 0
+
+    def fold_and_snapshot(self) -> None:
+        """Runs that were folded as they came, tombstones that get their horizons, snapshots of which one is dropped."""
+        self._do(Restart(PLAIN))
+        self._world.outside.safe_ms = 86_400_000
+        self._outside("w", 2, published=False)
+        self._world.outside.topics["w"].ends[1] = 5  # never read: its backlog stays
+        headers = [{"key": "h", "value": b"\xff"}, {"key": "h", "value": None}, {"key": "", "value": b""}]
+        self._take(T2, (b"a", b"long ago", {"timestamp": 1_000}), (b"b", b"long ago", {"timestamp": 2_000}))
+        self._take(T0, (b"a", b"1"), (b"b", b"1", {"headers": headers}), (b"a", b"2"), (b"old", b"x"), (b"", b""))
+        self._take(T1, (b"a", b"1", {"timestamp": 0}), (b"b", b"1", {"timestamp": FAR_MS, "timestamp_type": 1}))
+        self._take(U0, (b"\xfe", b"\xff"), (b"x", b"1"))
+        self._take(W0, (b"a", b"1"), (b"a", None))
+        self._do(Fold(), Snapshot(), Advance(1_500))
+        self._take(T0, (b"old", None), (b"c", b"1"), (b"d", None))
+        self._do(Fold(), Snapshot(), Advance(1_500))
+        self._take(T0, (b"c", b"2", {"headers": [{"key": "k", "value": b"v"}]}))
+        self._do(Fold())
+        self._snapshot_as_text()
+        self._do(Advance(1_500))
+
+    def merge(self) -> None:
+        """Runs of level 1, and one of level 0 above them."""
+        self._take(T0, (b"m", b"1"), (b"b", b"3"))
+        self._take(T0, (b"m", b"2"), (b"n", None))
+        self._do(Round())
+        self._take(T0, (b"o", b"1"), (b"o", b"2"))
+
+    def keep_raw(self) -> None:
+        """A life that does not fold: records without a key are records as all others."""
+        self._do(Restart(_Raw(*PLAIN)))
+        self._take(U0, (None, b"raw"), (b"y", b"1"), (b"y", b"2"))
+        self._do(Restart(PLAIN), Tick())
+        self._take(U0, (None, b"rejected"), (b"z", b"1"))
+
+    def lose_records(self) -> None:
+        """A gap, and offsets that hold no record."""
+        self._take(T1, (b"c", b"1"), lost=3)
+        self._take(T1, holes=2)
+
+    def retain(self) -> None:
+        """Retention takes what is from long ago."""
+        self._take(T2, (b"a", b"new"), (b"c", b"new"))
+        self._do(Restart(EXPIRING), Tick(), Round(), Restart(PLAIN), Tick())
+
+    def set_aside(self) -> None:
+        """A log is set aside because of a damaged file and taken up again; then another time, and it stays so."""
+        self._take(U1, (b"a", b"1"), (b"b", b"1"))
+        with self._damaged(U1):
+            self._fold(U1)
+        self._world.life.upkeep.release(self._now, [U1])
+        self._do(Restart(LAG), Tick())
+        self._take(U1, (b"a", b"2"))
+        with self._damaged(U1):
+            self._do(Advance(1_500), Tick())
+
+    def count_anew(self) -> None:
+        """A lag that ends inside a run, which is counted in pieces as it is folded."""
+        self._take(T1, (b"a", b"2", {"timestamp": self._now - 2_000}), (b"a", b"3"), (b"d", b"1"), (b"e", b"1"))
+        self._fold(T1)
+        self._take(U0, (b"x", b"2"))
+
+    def close_topics(self) -> None:
+        """One stays closed."""
+        self._commit(CloseTopic(topic="w", reason="no longer named"), CloseTopic(topic="u", reason="deleted"))
+        self._commit(ReopenTopic(topic="u"))
+
+    def end(self) -> None:
+        """A publish is broken off inside its fold."""
+        self._do(Vacuum(), Advance(1_500), Restart(LAG._replace(most=1)))
+        assert not self._world.perform(Failing(Tick(), Fault(step=Step.SENT, transaction=2)))
+
+    def _snapshot_as_text(self) -> None:
+        """A snapshot whose keys and values are text; those of u are none."""
+        world, life = self._world, self._world.life
+        settings = EngineSettings(
+            connector=CONNECTOR,
+            policy=life.settings.policy,
+            snapshot_retention_count=2,
+            snapshot_strings=frozenset({"key", "value"}),
+        )
+        isolation, uncertain = Isolation(world.storage, life.catalog), life.engine.uncertain
+        snapshots = Snapshots(world._spark, isolation, world.outside, settings, world.shelf, uncertain)
+        with suppress(SnapshotError):
+            snapshots.take(self._now)
+
+    @property
+    def _now(self) -> int:
+        return self._world.clock.now_ms()
+
+    def _do(self, *all_steps: Any) -> None:
+        for step in all_steps:
+            assert self._world.perform(step), step
+
+    def _commit(self, *actions: AnyAction) -> None:
+        self._world.life.catalog.commit(lambda _: actions, self._now)
+
+    def _outside(self, topic: str, partitions: int, *, published: bool = True) -> None:
+        self._world.outside.add_topic(topic, partitions, published=published)
+
+    def _take(self, tp: TopicPartition, *records: Record, lost: int = 0, holes: int = 0) -> None:
+        """A micro-batch brings `records`: so many offsets before them are lost, so many behind hold nothing."""
+        world, source = self._world, self._world.source
+        source.rows.setdefault(tp, [])
+        lo = source.ends.setdefault(tp, 0) or (FIRST_OF_T2 if tp == T2 else 0)
+        start = lo + lost
+        rows = [self._row(tp, offset, *record) for offset, record in enumerate(records, start)]
+        hi = start + len(rows) + holes
+        if tp.topic not in world.outside.topics:
+            self._outside(tp.topic, 3 if tp.topic == "t" else 2)
+        world.outside.topics[tp.topic].ends[tp.partition] = hi
+        source.rows[tp] += rows
+        source.ends[tp] = hi
+        self._batches += 1
+        told = stated(tp.partition, lo, hi, len(rows), start=start, topic=tp.topic)
+        intake = world.life.engine.intake.of_batch(self._batches, self._now)
+        frame: Sequence[Row] = [*rows, told]
+        world.life.engine.take(cast("DataFrame", LocalFrame([frame], intake)), self._now)
+
+    def _row(
+        self, tp: TopicPartition, offset: int, key: bytes | None, value: bytes | None, more: Row | None = None
+    ) -> Row:
+        return row(tp.partition, offset, key, value, **{"topic": tp.topic, "timestamp": self._now, **(more or {})})
+
+    def _fold(self, tp: TopicPartition) -> None:
+        self._world.life.upkeep.clean(self._now, [tp])
+
+    @contextmanager
+    def _damaged(self, tp: TopicPartition) -> Iterator[None]:
+        """Meanwhile the newest file of `tp` is not what was written, which is found out."""
+        world = self._world
+        path = world.life.catalog.state.log(tp).runs[-1].files[-1].path
+        file = Path(world.storage.location, path)
+        whole = file.read_bytes()
+        file.write_bytes(whole[:40] + bytes([whole[40] ^ 255]) + whole[41:])
+        yield
+        file.write_bytes(whole)
+        assert world.life.catalog.state.log(tp).quarantine

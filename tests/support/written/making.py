@@ -1,0 +1,205 @@
+"""Makes a folder of test data: everything that this version of keyfold writes, and what it reads of it."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+from msgspec.structs import replace
+
+from compactor.catalog import requests
+from compactor.catalog.owner import Owner, OwnerLock
+from compactor.catalog.requests import Answer
+from compactor.errors import SnapshotError
+from compactor.model import record
+from compactor.model.position import Position, encode
+from compactor.model.record import TopicPartition
+from compactor.runs.reader import read
+from compactor.runs.scan import whole
+from compactor.snapshot import location, manifest, shelfowner, snapshot
+from compactor.storage.base import Storage
+from connectors.runtime.deletion import DeletionPlan, OutputTopic
+from connectors.runtime.status import ConnectorState, Status, StatusFile
+from connectors.sinks import encode as sink
+from connectors.source import offsets
+from connectors.source.offsets import TopicOffsets
+from tests.support.memory.storage import Clock
+from tests.support.oracle.world import CONNECTOR, World
+from tests.support.written.folder import PLACES, Sent, Source, Written
+from tests.support.written.history import T0, T1, W0, perform
+from tests.support.written.readers import READERS, Held
+
+STRANGER: Final = "20330518T033300Z-f0e1d2"
+"""A snapshot of another catalog."""
+OLDER: Final = "20260101T000000Z-a1b2c3"
+"""A snapshot with the manifest's old name, and neither mark nor the id of a catalog."""
+
+
+def make(folder: Path) -> None:
+    """Makes `folder`, which must not exist: everything happens to one connector, then its folders are copied."""
+    folder.mkdir(parents=True)
+    with tempfile.TemporaryDirectory(prefix="keyfold-") as made:
+        world = perform(Path(made))
+        _beside(world)
+        _in_other(Path(made), world)
+        for name, part in PLACES.items():
+            shutil.copytree(Path(made, part), folder / name, symlinks=True)
+        _at_the_end(folder / "world", world)
+    written = Written(folder)
+    for name, reader in READERS.items():
+        with tempfile.TemporaryDirectory() as place:
+            _write(folder / "expected" / f"{name}.json", reader(written.copied(Path(place))))
+
+
+def _write(path: Path, value: Any) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n")
+
+
+def _beside(world: World) -> None:
+    """What a worker, commands and others leave in the two locations."""
+    storage, now_ms, state = world.storage, world.clock.now_ms(), world.life.catalog.state
+    lock = OwnerLock(storage)
+    assert lock.claim(Owner(host="worker-1", pid=4711, epoch=state.epoch))
+    lock.release()
+    failed = Status(state=ConnectorState.FAILED, error="No broker answers.", failures=3, next_restart_ms=now_ms + 4_000)
+    clock = Clock(now_ms - 9_000)
+    status = StatusFile(storage, clock)
+    status.start()
+    clock.advance(9_000)
+    status.report({"records_read": 40, "dead_letters": 1}, worked=False)
+    assert status.show(failed)
+    location.note(storage, location.failed(None, SnapshotError("No room is left.", "Free some."), now_ms))
+    _ask(storage, now_ms)
+    _add_snapshots(world)
+
+
+def _ask(storage: Storage, now_ms: int) -> None:
+    requests.leave(storage, "clean", now_ms, "t", 0, until_ms=now_ms + 60_000)
+    assert requests.begin(storage, requests.leave(storage, "restart", now_ms + 1).id)
+    answered = requests.leave(storage, "snapshot", now_ms + 2, "t")
+    assert requests.begin(storage, answered.id)
+    requests.answer(storage, answered.id, Answer(ok=True, result={"snapshots": [{"topic": "t", "records": 7}]}))
+    refused = Answer(ok=False, message="Topic x is not known.", action="Name another.")
+    requests.answer(storage, requests.leave(storage, "release", now_ms + 3, "x").id, refused)
+    assert requests.withdraw(storage, requests.leave(storage, "clean", now_ms + 4).id)
+
+
+def _add_snapshots(world: World) -> None:
+    """Two that are not this catalog's, made of the newest of its own."""
+    place = world.shelf
+    taken = next(one for one in reversed(world.life.catalog.state.snapshots) if one.topic == "t")
+    folder = taken.path.rpartition("/")[0]
+    of = manifest.read(place, taken.path)
+    for name in (STRANGER, OLDER):
+        shutil.copytree(Path(place.location, taken.path), Path(place.location, folder, name))
+    strange, older = Path(place.location, folder, STRANGER), Path(place.location, folder, OLDER)
+    (strange / manifest.NAME).write_bytes(manifest.encode(replace(of, catalog_id="another")))
+    (strange / shelfowner.NAME).unlink()
+    shelfowner.mark(place, f"{folder}/{STRANGER}", replace(world.life.catalog.state, catalog_id="another"), place)
+    (older / manifest.NAME).unlink()
+    (older / shelfowner.NAME).unlink()
+    told = msgspec.json.decode(manifest.encode(of))
+    del told["catalog_id"]
+    (older / "manifest.json").write_bytes(msgspec.json.encode(told))
+    assert set(snapshot.others(place, world.life.catalog.state, folder.rpartition("/")[2])) == {STRANGER, OLDER}
+
+
+def _in_other(made: Path, world: World) -> None:
+    state = world.life.catalog.state
+    other = made / "other"
+    _write(other / "positions.json", dict(_positions(world)))
+    _write(other / "headers.json", list(_headers(world)))
+    outputs = [OutputTopic(one.output, one.output_id) for one in state.topics.values() if one.output and one.output_id]
+    plan = DeletionPlan(
+        connector=CONNECTOR,
+        catalogs=("another", state.catalog_id),
+        buckets=state.buckets,
+        outputs=tuple(outputs),
+        snapshots=tuple(one.path for one in state.snapshots),
+        with_outputs=True,
+    )
+    _write(other / "deleting.json", plan)
+    ends = {
+        name: TopicOffsets(topic.topic_id, {log.partition: log.end for log in state.logs if log.topic == name})
+        for name, topic in state.topics.items()
+    }
+    _write(other / "source.json", offsets.encode(ends))
+
+
+def _positions(world: World) -> Iterator[tuple[str, Held]]:
+    """What the group holds at the end, and everything else that it could hold for these logs."""
+    held = world.outside.output.positions
+    for tp, position in held.items():
+        if position is not None:
+            yield f"{tp} at the end", _held(tp, position)
+    done, part, unpublished = held[T0], held[T1], held[W0]
+    assert done is not None
+    assert part is not None
+    assert part.fold_end is not None
+    assert unpublished is not None
+    yield "lost", Held(topic=T0.topic, partition=0, offset=None, metadata=None, tail=done.offset - 1)
+    yield "lost, without source headers", Held(topic=T0.topic, partition=0, offset=None, metadata=None, tail="?")
+    yield "lost inside a fold", Held(topic=T1.topic, partition=1, offset=None, metadata=None, tail=part.offset - 1)
+    yield "its fold is sent to the end", _held(T1, replace(part, offset=part.fold_end, fold_end=None))
+    yield "above the log", _held(T0, replace(done, offset=done.offset + 5))
+    yield "inside a fold that ends above the log", _held(T1, replace(part, fold_end=part.fold_end + 5))
+    yield "another catalog's", _held(T0, replace(done, catalog_id="another"))
+    yield "of another output", _held(T0, replace(done, output_id="another"))
+    yield "lower", _held(T0, replace(done, offset=4), tail=done.offset - 1)
+    yield "set by hand", replace(_held(T0, done), metadata="", tail=done.offset - 1)
+    yield "of some other program", replace(_held(T0, done), metadata='{"a":1}', tail=done.offset - 1)
+    yield "copied from another offset", replace(_held(T1, part), offset=part.offset + 1, tail=part.offset - 1)
+    yield "without the offset, as it was before", replace(_held(T1, part), metadata=_without_offset(part))
+    yield "without anything that may be left out", _held(W0, unpublished)
+    yield "of a newer format", replace(_held(T0, done), metadata='{"keyfold":2,"catalog":"x"}')
+
+
+def _held(tp: TopicPartition, position: Position, tail: int | None = None) -> Held:
+    return Held(topic=tp.topic, partition=tp.partition, offset=position.offset, metadata=encode(position), tail=tail)
+
+
+def _without_offset(position: Position) -> str:
+    told = msgspec.json.decode(encode(position))
+    del told["offset"]
+    return msgspec.json.encode(told).decode()
+
+
+def _headers(world: World) -> Iterator[Any]:
+    """Those of records of t-0 as they are sent, of some without source headers, and of some of another partition."""
+    for tp, own in ((T0, True), (T0, False), (T1, True)):
+        log = world.life.catalog.state.log(tp)
+        rows = [row for batch in read(world.storage, whole(log)) for row in batch.to_pylist()]
+        batch = pa.RecordBatch.from_pylist(rows[:3], schema=record.RUN)
+        yield from ([_bytes(pair) for pair in row[3]] for row in sink.records(batch, source_headers=own))
+
+
+def _bytes(pair: sink.Header) -> tuple[str, bytes | None]:
+    name, value = pair
+    return name, value.encode() if isinstance(value, str) else value
+
+
+def _at_the_end(folder: Path, world: World) -> None:
+    """What a `World` that goes on needs beside the files, in no format of keyfold's."""
+    _write(folder / "output.json", [_sent(entry) for entry in world.outside.entries])
+    topics = world.life.catalog.state.topics
+    open_ = [tp for tp in world.source.ends if topics[tp.topic].closed is None]
+    ends = tuple((*tp, world.source.ends[tp]) for tp in open_)
+    rows = tuple(row for tp in open_ for row in world.source.rows[tp])
+    _write(folder / "source.json", Source(now_ms=world.clock.now_ms(), ends=ends, rows=rows))
+
+
+def _sent(entry: Any) -> Sent:
+    held = [(*one.tp, one.position.offset, encode(one.position)) for one in entry.positions if one.position]
+    return Sent(
+        event=entry.event,
+        bucket=entry.bucket,
+        records=entry.records,
+        letters=entry.letters,
+        positions=tuple(held),
+    )

@@ -1,0 +1,200 @@
+"""What keyfold reads of the files that it has kept, as plain values.
+
+The version that wrote a folder of test data has left its answers in it; every later one must give the same. Fields that
+are named in docs/formats.md are given as they are, all others are named here: they may change in the code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+import pyarrow.parquet as pq
+from msgspec import Struct
+
+from compactor.catalog import commits, requests
+from compactor.catalog.catalog import Catalog
+from compactor.catalog.owner import NAME as OWNER
+from compactor.catalog.owner import living
+from compactor.errors import PositionError
+from compactor.model.position import Position, Resolved, Tail, Unknown, decode, resolve
+from compactor.model.record import TopicPartition
+from compactor.model.state import State
+from compactor.runs.reader import read
+from compactor.runs.scan import whole
+from compactor.snapshot import location, manifest, shelfowner, snapshot
+from connectors.cli import description
+from connectors.runtime import status
+from connectors.runtime.deletion import DeletionPlan
+from connectors.sinks.others import connectors_source
+from connectors.sinks.output_reader import source_offset
+from connectors.source import offsets
+from tests.support.oracle.world import CONNECTOR
+from tests.support.written.folder import Copy
+
+
+class Held(Struct, frozen=True, kw_only=True):
+    """What a group holds for a partition, and what the output says beside it: its last source offset, "?" for none."""
+
+    topic: str
+    partition: int
+    offset: int | None
+    metadata: str | None
+    tail: int | str | None = None
+
+
+def state(copy: Copy) -> Any:
+    """The catalog's state."""
+    return Catalog.open(copy.storage, CONNECTOR).state
+
+
+def checkpoints(copy: Copy) -> Any:
+    """What the checkpoints say, by version."""
+    found = commits.listing(copy.storage).checkpoints
+    return {
+        str(version): commits.read(copy.storage, commits.checkpoint_path(version), commits.Checkpoint)
+        for version in found
+    }
+
+
+def records(copy: Copy) -> Any:
+    """All rows that each log keeps, by offset."""
+    logs = Catalog.open(copy.storage, CONNECTOR).state.logs
+    return {str(log.tp): [row for batch in read(copy.storage, whole(log)) for row in batch.to_pylist()] for log in logs}
+
+
+def positions(copy: Copy) -> Any:
+    """Where publishing goes on from each of the committed positions of `positions.json`, by its case."""
+    catalog = Catalog.open(copy.storage, CONNECTOR).state
+    cases = msgspec.json.decode(copy.other("positions.json"), type=dict[str, Held])
+    return {name: _going_on(catalog, held) for name, held in cases.items()}
+
+
+def snapshots(copy: Copy) -> Any:
+    """All snapshots by path: manifest, whose it is, rows; and by topic what LATEST, `current` and listings say."""
+    catalog, place = Catalog.open(copy.storage, CONNECTOR).state, copy.shelf
+    topics = [name for name in place.list(CONNECTOR) if name in catalog.topics]
+    paths = [f"{CONNECTOR}/{topic}/{name}" for topic in topics for name in snapshot.standing(place, catalog, topic)]
+    return {
+        "ours": shelfowner.owns(place, catalog),
+        "snapshots": {path: _snapshot(copy, path) for path in paths},
+        "topics": {topic: _topic(copy, catalog, topic) for topic in topics},
+    }
+
+
+def trouble(copy: Copy) -> Any:
+    """Why no snapshot can be written."""
+    return location.noted(copy.storage)
+
+
+def asked(copy: Copy) -> Any:
+    """The requests that wait, whether each is still to be carried out, and the answers of the others."""
+    waiting = requests.pending(copy.storage, 0)
+    names = copy.storage.list(requests.FOLDER)
+    done = {name: requests.answered(copy.storage, name.partition(".")[0]) for name in names if ".done." in name}
+    return {"waiting": waiting, "begin": [requests.begin(copy.storage, one.id) for one in waiting], "answers": done}
+
+
+def worker(copy: Copy) -> Any:
+    """The owner while its lock is held, and the status that it has left."""
+    lock = copy.storage.lock(OWNER)
+    assert lock is not None
+    owner = living(copy.storage)
+    lock.release()
+    return {"owner": owner, "status": description.status(status.read(copy.storage), 0)}
+
+
+def deleting(copy: Copy) -> Any:
+    """What an unfinished `keyfold delete` removes."""
+    return msgspec.json.decode(copy.other("deleting.json"), type=DeletionPlan)
+
+
+def headers(copy: Copy) -> Any:
+    """Which source offset each record of an output names, and as whose record it is known, by its headers."""
+    found = msgspec.json.decode(copy.other("headers.json"), type=list[list[tuple[str, bytes | None]]])
+    return [{"offset": source_offset(one, TopicPartition("t", 0)), "of": connectors_source(one)} for one in found]
+
+
+def source(copy: Copy) -> Any:
+    """The source's position: what it says, and its text, which Spark compares."""
+    found = offsets.decode(msgspec.json.decode(copy.other("source.json")))
+    said = {name: {"id": topic.id, "partitions": topic.partitions} for name, topic in found.items()}
+    return {"says": said, "text": msgspec.json.encode(offsets.encode(found)).decode()}
+
+
+READERS: Final[Mapping[str, Callable[[Copy], Any]]] = {
+    one.__name__: one
+    for one in (
+        state,
+        checkpoints,
+        records,
+        positions,
+        snapshots,
+        trouble,
+        asked,
+        worker,
+        deleting,
+        headers,
+        source,
+    )
+}
+
+
+def _going_on(catalog: State, held: Held) -> dict[str, object]:
+    """What the metadata says and how publishing goes on; `refused` where that is an error."""
+    tp = TopicPartition(held.topic, held.partition)
+    tail: Tail = Unknown.UNKNOWN if isinstance(held.tail, str) else held.tail
+    try:
+        found = None if held.offset is None else decode(held.offset, held.metadata)
+        said = None if found is None else _position(found)
+        on = resolve(catalog.log(tp), catalog.topics[tp.topic], catalog.catalog_id, found, lambda: tail)
+    except PositionError:
+        return {"refused": True}
+    return {"position": said, "going on": _resolved(on)}
+
+
+def _position(found: Position) -> dict[str, object]:
+    return {
+        "offset": found.offset,
+        "catalog": found.catalog_id,
+        "output": found.output_id,
+        "output offset": found.output_offset,
+        "fold end": found.fold_end,
+    }
+
+
+def _resolved(on: Resolved) -> dict[str, object]:
+    return {
+        "start": on.start,
+        "committed": on.found,
+        "output offset": on.output_offset,
+        "fold end": on.fold_end,
+        "published": on.publish_end,
+        "published to": None if on.publish_output is None else on.publish_output.output_offset,
+        "waits for the log": on.hold,
+    }
+
+
+def _snapshot(copy: Copy, path: str) -> dict[str, object]:
+    found = manifest.read(copy.shelf, path)
+    return {
+        "catalog": shelfowner.catalog_of(copy.shelf, path),
+        "manifest": found,
+        "rows": [row for file in found.files for row in _rows(copy, f"{path}/{file.path}")],
+    }
+
+
+def _rows(copy: Copy, path: str) -> Iterator[dict[str, Any]]:
+    with copy.shelf.open_input(path) as data:
+        yield from pq.read_table(data).to_pylist()
+
+
+def _topic(copy: Copy, catalog: State, topic: str) -> dict[str, object]:
+    folder = f"{CONNECTOR}/{topic}"
+    return {
+        "standing": snapshot.standing(copy.shelf, catalog, topic),
+        "others": snapshot.others(copy.shelf, catalog, topic),
+        "LATEST": copy.shelf.read(f"{folder}/{snapshot.LATEST}").decode().strip(),
+        "current": [info.path for info in copy.shelf.walk(f"{folder}/{snapshot.CURRENT}")],
+    }
