@@ -15,8 +15,9 @@ from connectors.cli.options import (
     request_timeout,
     worker_of,
 )
-from connectors.cli.output import say, say_json, table
+from connectors.cli.output import say, say_json
 from connectors.errors import UsageError
+from connectors.progress.terminal import table
 from connectors.runtime.request_timeout import TIMEOUT_S
 
 if TYPE_CHECKING:

@@ -104,12 +104,14 @@ def _remove(
 
 
 def _told(found: DeletionPreview, settings: ConnectorConfig, folder: str) -> Iterator[str]:
-    """What is removed, what is left, and what a person should know before saying yes."""
-    plan = found.plan
+    """Says what is removed, what is left, and what a person should know before saying yes."""
+    import humanize
+
+    plan, size = found.plan, humanize.naturalsize(found.bytes, binary=True)
     if found.begun:
         yield f"An earlier delete of connector {settings.name} was not finished; this one finishes it."
     yield f"Of connector {settings.name} this removes:"
-    yield f"  {folder}: catalog, runs, checkpoint, requests ({found.files:,} files, {found.bytes:,} bytes)"
+    yield f"  {folder}: catalog, runs, checkpoint, requests ({found.files:,} files, {size})"
     yield f"  consumer group {settings.group_id}, with the positions of {found.positions:,} partitions"
     if plan.with_outputs:
         yield from (f"  output topic {one.topic}, with all its records" for one in plan.outputs)

@@ -300,7 +300,7 @@ def test_a_failed_connector_shows_error_and_restart(said: dict[str, object], lin
         partitions=(),
     )
     assert text(shown, 5_000, "store").splitlines()[1:] == [
-        f"State: {said['state']}, said 0:00:05 ago",
+        f"State: {said['state']}, said 5 seconds ago",
         *lines,
         "No snapshot since 1970-01-01T00:00:00Z, 2 failed: No space left.",
         "  tried again at 1970-01-01T00:01:00Z; everything else goes on",
