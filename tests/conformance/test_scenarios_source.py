@@ -134,10 +134,9 @@ class Ran(NamedTuple):
 def once(place: Place, spark: SparkSession, ahead_ms: int = 0, **changes: Any) -> dict[str, int]:
     config = place.config(**changes)
     counts: dict[str, int] = {}
+    report = lambda report: counts.update(report.counters)  # noqa: E731
     worker = load_worker(place.folder / "worker.json")
-    pipeline.ConnectorTask(spark, worker, config, Ahead(ahead_ms), NullObserver(), counts.update).run(
-        StopToken(), once=True
-    )
+    pipeline.ConnectorTask(spark, worker, config, Ahead(ahead_ms), NullObserver(), report).run(StopToken(), once=True)
     return counts
 
 
