@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Container
 from typing import TYPE_CHECKING
 
 from compactor.clean import vacuum
-from compactor.clean.cleaner import Cleaner, Folded, Round
+from compactor.clean.cleaner import CleanedLog, Cleaner, Round
 from compactor.errors import QuarantinedError, SnapshotError
 from compactor.metrics import Counters
 from compactor.model.record import TopicPartition
@@ -42,16 +42,16 @@ class Maintenance:
         """What the cleaner has due now; Round() is nothing."""
         return self._cleaner.round(now_ms)
 
-    def fold(self, now_ms: int, wanted: Collection[TopicPartition] | None = None) -> tuple[Folded, ...]:
-        """A full fold of everything published, or of the logs `wanted`, due or not."""
-        return self._cleaner.fold(now_ms, wanted)
+    def clean(self, now_ms: int, wanted: Collection[TopicPartition] | None = None) -> tuple[CleanedLog, ...]:
+        """Cleans everything published, or the logs `wanted`, due or not."""
+        return self._cleaner.clean(now_ms, wanted)
 
     def snapshot(self, now_ms: int, *, asked: bool = True) -> tuple[AddSnapshot, ...]:
         """Folds everything published and writes a snapshot of every topic; the new snapshots.
 
         Where nobody `asked` for it, a log whose fold fails is as it was, and the others' snapshots are taken.
         """
-        self._cleaner.fold(now_ms, asked=asked)
+        self._cleaner.clean(now_ms, asked=asked)
         taken = self._snapshots.take(now_ms, asked=asked)
         self._counters.add("snapshots", len(taken))
         return taken

@@ -86,7 +86,7 @@ def measure(spark: SparkSession, storage: Storage, name: str) -> dict[str, float
     now_ms = time.time_ns() // 1_000_000
     catalog.take_over("benchmark", now_ms)
     began = time.monotonic()
-    folded = _cleaner(spark, storage, catalog, name).fold(now_ms)
+    folded = _cleaner(spark, storage, catalog, name).clean(now_ms)
     seconds = time.monotonic() - began
     return {"records": sum(one.records_before for one in folded), "seconds": seconds}
 
@@ -98,7 +98,7 @@ def _warm_up(spark: SparkSession, folder: Path, records: int) -> None:
         files = connector.write(tables, CompactionPolicy().segment_bytes, 0)
         connector.append(files, dict.fromkeys((0, 1), load.partition_records), 0)
     connector.publish(0)
-    _cleaner(spark, connector.storage, connector.catalog, "bench").fold(0)
+    _cleaner(spark, connector.storage, connector.catalog, "bench").clean(0)
 
 
 def _cleaner(spark: SparkSession, storage: Storage, catalog: Catalog, name: str) -> Cleaner:

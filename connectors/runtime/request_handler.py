@@ -59,7 +59,7 @@ class RequestHandler:
                 self._upkeep.check_whole()
                 return {"snapshots": msgspec.to_builtins(taken)}
             case "clean":
-                folded = self._upkeep.fold(now_ms, wanted)
+                folded = self._upkeep.clean(now_ms, wanted)
                 self._upkeep.check_whole(wanted)
                 return {"logs": msgspec.to_builtins(folded)}
             case "release":

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
-from compactor.clean import compaction as clean
+from compactor.clean import compaction
 from compactor.clean.rewriter import Rewriter
 from compactor.model.actions import PlanFold
 from compactor.model.state import State, apply
@@ -46,7 +46,7 @@ def folded(spark: SparkSession, storage: LocalStorage) -> State:
     state = ingested(storage, new_state({0: 0, 1: 0, 2: 6}), [read_all(ROWS, ends)])
     state = published(state, {0: 4, 1: 9})
     logs = [log_of(state, partition) for partition in (0, 1)]
-    return apply(state, clean.full_fold(Rewriter(spark, storage), logs, target(storage, "1-c"), POLICY, NOW))
+    return apply(state, compaction.clean(Rewriter(spark, storage), logs, target(storage, "1-c"), POLICY, NOW))
 
 
 def test_a_snapshot_is_the_live_records_in_any_tool(

@@ -240,7 +240,7 @@ def _keep(life: Life, step: Round | Fold | Snapshot | Vacuum, now_ms: int) -> No
         case Round():
             life.upkeep.round(now_ms)
         case Fold():
-            life.upkeep.fold(now_ms)
+            life.upkeep.clean(now_ms)
         case Snapshot():
             life.upkeep.snapshot(now_ms)
         case Vacuum():

@@ -33,7 +33,7 @@ def _kept(folder: Path, rows: list[Row]) -> Kept:
     kept = Kept(cast("SparkSession", LocalSpark()), folder / "store")
     kept.ingest(rows)
     kept.publish()
-    kept.cleaner.fold(0)
+    kept.cleaner.clean(0)
     return kept
 
 
@@ -103,7 +103,7 @@ def test_a_snapshot_that_is_no_text_leaves_nothing_behind(tmp_path: Path, shelf:
     (taken,) = snapshots.take(NOW)
     kept.ingest([row(0, 1, b"a", b"\xff")])
     kept.publish()
-    kept.cleaner.fold(0)
+    kept.cleaner.clean(0)
     with pytest.raises(SnapshotError, match="partition 0 at offset 1") as caught:
         snapshots.take(NOW)
     assert caught.value.topics == frozenset({"t"})
