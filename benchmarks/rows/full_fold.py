@@ -1,4 +1,4 @@
-"""A full fold of kept runs against Kafka's own cleaner, over the same records of the same topic."""
+"""A full fold of ingested runs against Kafka's own log cleaner on the same topic."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
-from benchmarks.harness import alone
+from benchmarks.harness.call import call
 from benchmarks.harness.datasets import DataSet, fill, named
-from benchmarks.harness.figure import Figure
-from benchmarks.peers.broker_cleaner import clean, cleaning_broker
-from benchmarks.peers.keyfold_worker import working
-from benchmarks.rows.kept import Kept
-from benchmarks.rows.steady import Steady
+from benchmarks.harness.row import Measurement
+from benchmarks.peers.keyfold import running_worker
+from benchmarks.peers.log_cleaner import clean, cleaning_broker
+from benchmarks.rows.brokerless import BrokerlessConnector
+from benchmarks.rows.steady_load import SteadyLoad
 from compactor.catalog.catalog import Catalog
 from compactor.clean.cleaner import Cleaner
 from compactor.metrics import Counters
@@ -28,25 +28,25 @@ if TYPE_CHECKING:
 
     from compactor.storage.base import Storage
 
-_WARM: Final = 0.02
-"""What both sides fold before it counts: this share of the data, so that no JVM comes to it cold."""
-_LATE: Final = {"log.cleaner.initial.delay.ms": "86400000"}
-"""The worker only takes in and publishes: its cleaner would fold part of it before."""
-_WHOLE: Final = {"min.compaction.lag.ms": "1"}
-"""With a lag, however short, what is taken in is kept whole; without one it is folded while it is read."""
+_WARM_UP: Final = 0.02
+"""Share of the data that both sides fold first, so that no JVM is cold."""
+_NO_CLEANER: Final = {"log.cleaner.initial.delay.ms": "86400000"}
+"""The worker only ingests and publishes: its cleaner would fold part of the data."""
+_NO_PREFOLD: Final = {"min.compaction.lag.ms": "1"}
+"""With a lag, however short, every record is ingested; without one records are folded while they are read."""
 
 
-def fold(_bootstrap: str) -> dict[str, float]:
-    """Records per second of a full fold, of the cleaner, and the one over the other; they never run beside each other.
+def full_fold(_bootstrap: str) -> dict[str, float]:
+    """Measures records per second of a full fold and of the cleaner, one after the other, and their ratio.
 
-    On a broker of its own, which is started as for production and whose log can be read.
+    The broker is its own, started as for production, and its log can be read.
     """
     data = named("small")
     topic, warm = (f"{stem}-{uuid4().hex[:6]}" for stem in ("fold", "warm"))
-    with tempfile.TemporaryDirectory() as place, cleaning_broker(Path(place, "kafka")) as broker:
-        fill(broker.bootstrap, warm, data.scaled(_WARM))
+    with tempfile.TemporaryDirectory() as folder, cleaning_broker(Path(folder, "kafka")) as broker:
+        fill(broker.bootstrap, warm, data.scaled(_WARM_UP))
         fill(broker.bootstrap, topic, data)
-        ours = _ours(broker.bootstrap, topic, Path(place), data)
+        ours = _keyfold_rate(broker.bootstrap, topic, Path(folder), data)
         clean(broker, warm)
         read, seconds = clean(broker, topic)
     if read < data.records:
@@ -55,33 +55,33 @@ def fold(_bootstrap: str) -> dict[str, float]:
     return {"times the cleaner's rate": ours / theirs, "keyfold, records/s": ours, "cleaner, records/s": theirs}
 
 
-def _ours(bootstrap: str, topic: str, place: Path, data: DataSet) -> float:
-    """A worker takes the topic in and ends; then its runs are folded."""
-    with working(bootstrap, topic, place, _WHOLE, _LATE) as worker:
+def _keyfold_rate(bootstrap: str, topic: str, folder: Path, data: DataSet) -> float:
+    """Ingests `topic` with a worker, then folds its runs in a child process; returns records per second."""
+    with running_worker(bootstrap, topic, folder, _NO_PREFOLD, _NO_CLEANER) as worker:
         worker.running.until(worker.published())
-    found = alone.call("fold of kept runs", kept_folded, place / "storage" / worker.name, worker.name, data.records)
+    found = call("full fold", fold_storage, folder / "storage" / worker.name, worker.name, data.records)
     if found["records"] != data.records:
         raise RuntimeError(f"{found['records']:.0f} records of {data.records} were there to be folded")
     return found["records"] / found["seconds"]
 
 
-def kept_folded(folder: Path, name: str, records: int) -> dict[str, float]:
-    """Folds something small, then what connector `name` keeps in `folder`, as `measure` tells.
+def fold_storage(folder: Path, name: str, records: int) -> dict[str, float]:
+    """Warms up, then folds the logs of connector `name` in `folder`; returns what `measure` does.
 
-    Where no other process runs: its Spark must not be there while the cleaner is measured.
+    It runs in a child process, whose Spark has ended when the cleaner is measured.
     """
     from connectors.spark.session import session
 
     with tempfile.TemporaryDirectory() as scratch:
         spark = session("local[*]", {})
-        _warm_up(spark, Path(scratch), round(records * _WARM))
+        _warm_up(spark, Path(scratch), round(records * _WARM_UP))
         found = measure(spark, LocalStorage(str(folder)), name)
         spark.stop()
         return found
 
 
 def measure(spark: SparkSession, storage: Storage, name: str) -> dict[str, float]:
-    """Folds everything that connector `name` keeps: how many records, in how many seconds."""
+    """Folds all logs of connector `name`; returns the records read and the seconds."""
     catalog = Catalog.open(storage, name)
     now_ms = time.time_ns() // 1_000_000
     catalog.take_over("benchmark", now_ms)
@@ -92,12 +92,13 @@ def measure(spark: SparkSession, storage: Storage, name: str) -> dict[str, float
 
 
 def _warm_up(spark: SparkSession, folder: Path, records: int) -> None:
-    load = Steady(records=max(2, records), keys=max(2, records // 10))
-    kept = Kept(folder, load.partitions, 0)
+    load = SteadyLoad(records=max(2, records), keys=max(2, records // 10))
+    connector = BrokerlessConnector(folder, load.partitions, 0)
     for tables in load.tables(1):
-        kept.append(kept.write(tables, CompactionPolicy().segment_bytes, 0), dict.fromkeys((0, 1), load.each), 0)
-    kept.publish(0)
-    _cleaner(spark, kept.storage, kept.catalog, "bench").clean(0)
+        files = connector.write(tables, CompactionPolicy().segment_bytes, 0)
+        connector.append(files, dict.fromkeys((0, 1), load.partition_records), 0)
+    connector.publish(0)
+    _cleaner(spark, connector.storage, connector.catalog, "bench").clean(0)
 
 
 def _cleaner(spark: SparkSession, storage: Storage, catalog: Catalog, name: str) -> Cleaner:
@@ -105,11 +106,11 @@ def _cleaner(spark: SparkSession, storage: Storage, catalog: Catalog, name: str)
     return Cleaner(spark, catalog, Isolation(storage, catalog), settings, Counters(), frozenset)
 
 
-FOLD: Final = Figure(
+FULL_FOLD: Final = Measurement(
     "fold",
     "full fold of kept runs, records/s against Kafka's cleaner on the same records",
     {},
-    fold,
+    full_fold,
     at_least={"times the cleaner's rate": (1, 3)},
     broker=False,
 )
