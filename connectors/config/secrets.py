@@ -18,18 +18,19 @@ from connectors.errors import ConfigError
 
 HIDDEN: Final = "[hidden]"
 _PLACEHOLDER: Final = re.compile(r"\$\{([^}:]*):([^}]*)\}")
+_ALWAYS: Final = r"passw(?:or)?d|passphrase|secret|oauthbearer\.(?:config|extensions)"
+_KEY: Final = r"(?:access|account|api|private)[._-]?key"
 _SECRET: Final = re.compile(
-    r"(?i)passw(or)?d|passphrase|secret|token(?!\.endpoint)|credential(?!s\.client\.id)|jaas"
-    r"|(access|account|api|private)[._-]?key(?!.*\.(file|location)$)|\.key\.pem$|keystore\.key$"
-    r"|sasl\.oauthbearer\.(config|extensions)"
+    rf"(?i){_ALWAYS}|{_KEY}(?!.*\.(file|location)$)|\.key\.pem$|keystore\.key$"
+    r"|token(?!\.endpoint)|credential(?!s\.client\.id)|jaas"
 )
 """Names of secrets: Kafka's, those of Spark's `spark.redaction.regex`, those of stores."""
 _IN_TEXT: Final = re.compile(
-    r"(?P<name>[\w.-]*(?:passw(?:or)?d|passphrase|secret|jaas\.config|oauthbearer\.(?:config|extensions)|access[._-]?token"
-    r"|(?:access|account|api|private)[._-]?key)[\w.-]*(?:\\?['\"])?\s*[=:]\s*)"
+    rf"(?P<name>[\w.-]*(?:{_ALWAYS}|{_KEY}|access[._-]?token|jaas\.config)[\w.-]*(?:\\?['\"])?\s*[=:]\s*)"
     r"(?!\[hidden\])(?P<value>\$\{[^}]*\}|\\\"(?:(?!\\\").)*\\\"|'[^']*'|\"[^\"]*\"|[^\s;}]+)",
     re.IGNORECASE,
 )
+"""The same names before a value in a text, but for words that sentences hold too (token, credential, jaas)."""
 _PEM: Final = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)
 _USERINFO: Final = re.compile(r"(://)(?:[^/@\s\"']+|[^/@:\s\"']*:(?!\d{1,5}/)[^@\s\"']*)@")
 _QUERY: Final = re.compile(r"(?P<url>[a-z][a-z0-9+.-]*://[^\s\"'<>?#]*)(?P<query>[?#][^\s\"'<>]*)", re.IGNORECASE)

@@ -7,7 +7,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from connectors.config.load import load_connector, load_worker
+from connectors.config.files import load_connector, load_worker
 from connectors.errors import NoConnectionError
 from connectors.runtime import outage
 from connectors.runtime.outage import Outage, brokers_answer

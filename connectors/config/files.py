@@ -1,4 +1,4 @@
-"""Worker and connector files as values; every fault is told with its file."""
+"""Reads worker and connector files, each by itself and together with the others; every fault names its file."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from connectors.config.connector import ConnectorConfig
 from connectors.config.definitions import definitions
 from connectors.config.errors import Fault, FaultyConfigError, raise_all
 from connectors.config.json_file import read_object
-from connectors.config.outputs import output_faults
 from connectors.config.relative import anchored, folder_of
+from connectors.config.topics import matches
 from connectors.config.worker import WorkerConfig
 
 STORAGE: Final = "storage.location"
@@ -100,7 +100,7 @@ def _clash(config: ConnectorConfig, path: Path) -> tuple[Fault, ...]:
     if _name(path) == config.name:
         return (Fault("name", f'"{config.name}" is also in {path}; rename one.'),)
     try:
-        return output_faults(config, load_connector(path).config, path)
+        return _output_faults(config, load_connector(path).config, path)
     except FaultyConfigError:
         return ()
 
@@ -136,3 +136,41 @@ def _together(config: ConnectorConfig, worker: WorkerConfig) -> tuple[Fault, ...
         text = "is the worker's storage.location; snapshots need a folder of their own."
         faults = (*faults, Fault("snapshot.location", text))
     return faults
+
+
+def _shared_output(one: ConnectorConfig, other: ConnectorConfig) -> str | None:
+    """An output topic that both publish to, as a name or a template; None where nothing says that there is one.
+
+    Of two patterns only equal ones are known to match the same topics; what they come to share is found when it is
+    published (`connectors.sinks.others`).
+    """
+    if not one.publishes or not other.publishes:
+        return None
+    return _named(one, other) or _named(other, one) or _both_patterns(one, other)
+
+
+def _output_faults(one: ConnectorConfig, other: ConnectorConfig, where: object) -> tuple[Fault, ...]:
+    """The fault of `one` where it would share an output topic with `other`, which stands in the file `where`."""
+    name = _shared_output(one, other)
+    if name is None:
+        return ()
+    text = f'"{name}" is also the output topic of connector "{other.name}" in {where}; each needs one of its own.'
+    return (Fault("output.topic", text),)
+
+
+def _named(one: ConnectorConfig, other: ConnectorConfig) -> str | None:
+    """An output of the topics that `one` names, where `other` reads the same topic, or names one with that output."""
+    theirs = {other.output_topic(topic) for topic in other.topics or ()}
+    for topic in one.topics or ():
+        name = one.output_topic(topic)
+        if name in theirs or (matches(other, topic) and other.output_topic(topic) == name):
+            return name
+    return None
+
+
+def _both_patterns(one: ConnectorConfig, other: ConnectorConfig) -> str | None:
+    same = one.topics_regex is not None and (one.topics_regex, one.output_topic_template) == (
+        other.topics_regex,
+        other.output_topic_template,
+    )
+    return one.output_topic_template if same else None
