@@ -24,7 +24,7 @@ _log = structlog.get_logger()
 
 
 def engine_settings(connector: ConnectorConfig) -> EngineSettings:
-    """The engine's part of `connector`."""
+    """Returns the engine's part of `connector`."""
     return EngineSettings(
         connector=connector.name,
         policy=connector.policy,
@@ -40,12 +40,12 @@ def engine_settings(connector: ConnectorConfig) -> EngineSettings:
 
 
 def connector_storage(worker: WorkerConfig, connector: str) -> Storage:
-    """The connector's folder in storage.location: catalog/, runs/, checkpoint/, requests/."""
+    """Opens the connector's folder in storage.location: catalog/, runs/, checkpoint/, requests/."""
     return open_storage(str(worker.storage_path)).sub(connector)
 
 
 def warn_of_readers(worker: WorkerConfig, connector: str) -> None:
-    """Logs that other accounts may read the connector's records; a folder that is there is never closed to anybody."""
+    """Logs that other accounts may read the connector's records; the rights of an existing folder are never changed."""
     folder = worker.storage_path / connector
     if all(_is_open(one) for one in (folder, worker.storage_path)):
         _log.warning(
@@ -54,7 +54,7 @@ def warn_of_readers(worker: WorkerConfig, connector: str) -> None:
 
 
 def _is_open(folder: Path) -> bool:
-    """Whether accounts beside the owner's may go into it."""
+    """Returns whether accounts other than the owner's may go into it."""
     try:
         return folder.stat().st_mode & 0o011 != 0
     except OSError:
@@ -62,7 +62,7 @@ def _is_open(folder: Path) -> bool:
 
 
 def other_snapshots(connector: ConnectorConfig, state: State) -> dict[str, tuple[str, ...]]:
-    """The snapshots in the connector's folder that are not of its catalog, by topic; as far as the location answers."""
+    """Lists snapshots in the connector's folder that are not of its catalog, by topic, as far as the location answers."""
     if connector.snapshot_path is None:
         return {}
     from compactor.snapshot import snapshot
@@ -75,7 +75,7 @@ def other_snapshots(connector: ConnectorConfig, state: State) -> dict[str, tuple
 
 
 def kept_catalog(storage: Storage, connector: str) -> Catalog:
-    """The catalog in `storage`, for a command that is about what it keeps. Raises UsageError where that is nothing."""
+    """Opens the catalog in `storage` for a command about what it keeps. Raises UsageError where that is nothing."""
     from compactor.catalog.catalog import Catalog
 
     catalog = Catalog.open(storage, connector)

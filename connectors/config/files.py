@@ -29,7 +29,7 @@ class ConnectorFile(msgspec.Struct, frozen=True):
 
 
 def load_worker(path: Path | None) -> WorkerConfig:
-    """The worker's settings: the file's, with those of the environment over them; without a file only these.
+    """Reads the worker's settings: the file's, under those of the environment; without a file only these.
 
     Relative paths of the file count from its folder, those of the environment from the current folder.
     Raises ConfigError with all faults.
@@ -53,7 +53,7 @@ def _worker_settings(path: Path) -> dict[str, Any]:
 
 
 def load_connector(path: Path, worker: WorkerConfig | None = None) -> ConnectorFile:
-    """The connector of a file; with `worker` what the two mean together is checked too.
+    """Reads the connector of a file; with `worker` what the two mean together is checked too.
 
     Relative paths count from the file's folder. Raises ConfigError with all faults.
     """
@@ -69,7 +69,7 @@ def load_connector(path: Path, worker: WorkerConfig | None = None) -> ConnectorF
 
 
 def load_connectors(paths: Sequence[Path], worker: WorkerConfig | None = None) -> tuple[ConnectorFile, ...]:
-    """The connectors of several files, in their order; two of one name or with one output topic are refused.
+    """Reads the connectors of several files, in their order; two of one name or with one output topic are refused.
 
     Raises ConfigError with all faults of all files.
     """
@@ -89,7 +89,7 @@ def load_connectors(paths: Sequence[Path], worker: WorkerConfig | None = None) -
 
 
 def clashes(config: ConnectorConfig, others: Iterable[Path]) -> tuple[Fault, ...]:
-    """A fault for each of the files `others` whose connector has the name of `config`, or an output topic of it.
+    """Returns a fault for each file of `others` whose connector has the name of `config`, or an output topic of it.
 
     Of faulty files only the name is looked at.
     """
@@ -113,7 +113,7 @@ def _name(path: Path) -> str | None:
 
 
 def unwrapped(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """The flat settings of `{"name": …, "config": {…}}`; a flat mapping as it is. Raises ConfigError."""
+    """Flattens `{"name": …, "config": {…}}`; a flat mapping stays as it is. Raises ConfigError."""
     inner = raw.get("config")
     if not isinstance(inner, Mapping):
         return dict(raw)
@@ -139,7 +139,7 @@ def _together(config: ConnectorConfig, worker: WorkerConfig) -> tuple[Fault, ...
 
 
 def _shared_output(one: ConnectorConfig, other: ConnectorConfig) -> str | None:
-    """An output topic that both publish to, as a name or a template; None where nothing says that there is one.
+    """Returns an output topic that both publish to, as a name or a template; None where nothing says that there is one.
 
     Of two patterns only equal ones are known to match the same topics; what they come to share is found when it is
     published (`connectors.sinks.others`).
@@ -150,7 +150,7 @@ def _shared_output(one: ConnectorConfig, other: ConnectorConfig) -> str | None:
 
 
 def _output_faults(one: ConnectorConfig, other: ConnectorConfig, where: object) -> tuple[Fault, ...]:
-    """The fault of `one` where it would share an output topic with `other`, which stands in the file `where`."""
+    """Returns the fault of `one` where it would share an output topic with `other`, of the file `where`."""
     name = _shared_output(one, other)
     if name is None:
         return ()
@@ -159,7 +159,7 @@ def _output_faults(one: ConnectorConfig, other: ConnectorConfig, where: object) 
 
 
 def _named(one: ConnectorConfig, other: ConnectorConfig) -> str | None:
-    """An output of the topics that `one` names, where `other` reads the same topic, or names one with that output."""
+    """Returns an output of `one`'s named topics where `other` reads the same topic, or names one with that output."""
     theirs = {other.output_topic(topic) for topic in other.topics or ()}
     for topic in one.topics or ():
         name = one.output_topic(topic)

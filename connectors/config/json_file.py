@@ -34,7 +34,7 @@ class _DoubledKeyError(ValueError):
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The JSON object in `path`. Numbers with a fraction come as their text, so that they are shown as written.
+    """Reads the JSON object in `path`. Numbers come as their text, so that they are shown as written.
 
     Raises ConfigError for a file that cannot be read, is not JSON (with line and column), is no object, or has a
     key twice.
@@ -73,17 +73,17 @@ def _faulty(path: Path, text: str) -> FaultyConfigError:
 
 
 def _sentence(error: json.JSONDecodeError) -> str:
-    """`line L, column C: this is not JSON: …`, counted from 1; the place is where the text has to be changed."""
+    """Returns `line L, column C: this is not JSON: …`, counted from 1: the place where the text has to be changed."""
     text = error.doc
     start = _BLANK.match(text, error.pos).end()  # type: ignore[union-attr]  # it matches anything
-    at, said = _told(error, start) if text.strip() else (0, "the file is empty")
+    at, said = _place(error, start) if text.strip() else (0, "the file is empty")
     line = text.count("\n", 0, at) + 1
     column = at - text.rfind("\n", 0, at)
     return f"line {line}, column {column}: this is not JSON: {said}."
 
 
-def _told(error: json.JSONDecodeError, at: int) -> tuple[int, str]:
-    """The place, and what is wrong there; what the decoder did not expect stands at `at`."""
+def _place(error: json.JSONDecodeError, at: int) -> tuple[int, str]:
+    """Returns the place, and what is wrong there; what the decoder did not expect stands at `at`."""
     text = error.doc
     if text[at : at + 1] == ",":  # newer Pythons stop at the comma itself
         at = _BLANK.match(text, at + 1).end()  # type: ignore[union-attr]
@@ -92,7 +92,7 @@ def _told(error: json.JSONDecodeError, at: int) -> tuple[int, str]:
 
 
 def _by_character(error: json.JSONDecodeError, before: str, at: int, found: str) -> tuple[int, str] | None:
-    """What `found` at `at`, behind `before`, tells whatever the decoder says; None where it tells nothing."""
+    """Returns what `found` at `at`, behind `before`, says by itself; None where the decoder's message is needed."""
     if found in _CLOSING and before.endswith(","):
         return len(before) - 1, f"a comma before the closing {_CLOSING[found]}; remove it"
     if found in _NOT_JSON:

@@ -21,7 +21,7 @@ class TopicPattern(msgspec.Struct, frozen=True):
     exclude: frozenset[str] = frozenset()
 
     def matches(self, name: str) -> bool:
-        """Whether `name` is a source topic: no internal one (`__…`), no output of a topic that matches itself."""
+        """Returns whether `name` is a source topic: not internal (`__…`), no output of a topic that matches itself."""
         source = source_of(self.output, name)
         own = name in self.exclude or (source is not None and self._fits(source))
         return self._fits(name) and not own
@@ -31,7 +31,7 @@ class TopicPattern(msgspec.Struct, frozen=True):
 
 
 def source_of(template: str, output: str) -> str | None:
-    """The topic whose output would be `output` by a template with `${topic}`; None where there can be none."""
+    """Returns the topic whose output would be `output` by a template with `${topic}`; None where there can be none."""
     before, placeholder, after = template.partition("${topic}")
     if not placeholder or len(output) <= len(before) + len(after):
         return None
@@ -40,7 +40,7 @@ def source_of(template: str, output: str) -> str | None:
 
 
 def select(config: ConnectorConfig, existing_topics: Iterable[str]) -> tuple[str, ...]:
-    """The source topics among `existing_topics`: the list's in its order, or those that the pattern matches, sorted.
+    """Selects source topics among `existing_topics`: the list's in its order, or those that the pattern matches, sorted.
 
     A pattern never selects internal topics (`__…`), the dead letter topic, or what would be the output of a topic
     that it matches, whether that topic exists or not.
@@ -52,17 +52,17 @@ def select(config: ConnectorConfig, existing_topics: Iterable[str]) -> tuple[str
 
 
 def missing(config: ConnectorConfig, existing_topics: Iterable[str]) -> tuple[str, ...]:
-    """Topics that the list names and that do not exist; a pattern misses nothing."""
+    """Returns topics that the list names and that do not exist; a pattern misses nothing."""
     existing = set(existing_topics)
     return tuple(topic for topic in config.topics or () if topic not in existing)
 
 
 def matches(config: ConnectorConfig, topic: str) -> bool:
-    """True where the connector would read `topic` if it existed."""
+    """Returns whether the connector would read `topic` if it existed."""
     return topic in config.topics if config.topics is not None else pattern(config).matches(topic)
 
 
 def pattern(config: ConnectorConfig) -> TopicPattern:
-    """The rule of a connector that names its topics by pattern."""
+    """Returns the rule of a connector that names its topics by pattern."""
     dead = {config.dead_letter_topic} if config.dead_letter_topic else set()
     return TopicPattern(config.topics_regex or "", config.output_topic_template, frozenset(dead))
