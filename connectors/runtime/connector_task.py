@@ -28,8 +28,7 @@ from compactor.storage.base import Storage
 from compactor.storage.location import open_storage
 from connectors.clock import Clock
 from connectors.config.connector import ConnectorConfig
-from connectors.config.engine import engine_settings
-from connectors.config.stores import connector_storage
+from connectors.config.engine import connector_storage, engine_settings
 from connectors.config.topics import matches
 from connectors.config.worker import WorkerConfig
 from connectors.kafka.client_settings import ClientSettings

@@ -21,7 +21,7 @@ from connectors.cli import describe_text, description, source_ends
 from connectors.cli.describe import describing
 from connectors.cli.describe_text import text
 from connectors.cli.source_ends import Ends
-from connectors.config.load import load_connector
+from connectors.config.files import load_connector
 from connectors.runtime.status import StatusFile
 from connectors.source import aside
 from tests.support.cli import NAME, connector_file, invoke, keep, row, storage_of, worker_file
