@@ -9,7 +9,7 @@ import typer
 from msgspec import Struct
 
 from compactor.analyze.effect import Amount, Effect, Outcome
-from compactor.clean.verdict import moment
+from compactor.clean.decision import moment
 from connectors.cli.analyze_report import PartitionReport, Report, TopicReport, outcomes
 from connectors.cli.output import table
 

@@ -20,7 +20,7 @@ from connectors.errors import UsageError
 from connectors.runtime.patience import TIMEOUT_S
 
 if TYPE_CHECKING:
-    from compactor.clean.cleaner import Folded
+    from compactor.clean.cleaner import CleanedLog
 
 
 def clean(
@@ -48,7 +48,7 @@ def clean(
 _HEADERS = ("TOPIC", "PARTITION", "CLEAN END", "RECORDS BEFORE", "AFTER", "BYTES BEFORE", "AFTER", "TOMBSTONES")
 
 
-def _text(folded: Sequence[Folded]) -> str:
+def _text(folded: Sequence[CleanedLog]) -> str:
     if not folded:
         return "There is nothing to fold: every partition has one record per key, and no tombstone's time is over."
     rows = [

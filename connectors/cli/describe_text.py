@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from compactor.clean.verdict import Reason
+from compactor.clean.decision import Reason
 from connectors.cli.description import Description, PartitionDescription, TopicDescription, WorkerStatus
 from connectors.cli.output import table
 from connectors.runtime.state import ConnectorState

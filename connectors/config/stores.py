@@ -48,12 +48,12 @@ def other_snapshots(connector: ConnectorConfig, state: State) -> dict[str, tuple
     """The snapshots in the connector's folder that are not of its catalog, by topic; as far as the location answers."""
     if connector.snapshot_path is None:
         return {}
-    from compactor.snapshot import snapshot
+    from compactor.snapshot import listing
 
     shelf, found = open_storage(str(connector.snapshot_path)), dict[str, tuple[str, ...]]()
     with suppress(StorageError):
         for topic in sorted(state.topics):
-            found[topic] = snapshot.others(shelf, state, topic)
+            found[topic] = listing.list_others(shelf, state, topic)
     return found
 
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from compactor.catalog import owner
 from compactor.catalog.requests import Request
-from compactor.clean.cleaner import Folded
+from compactor.clean.cleaner import CleanedLog
 from compactor.model.actions import AddSnapshot
 from compactor.storage.base import Storage
 from connectors.clock import SystemClock
@@ -65,7 +65,7 @@ def fold_logs(
     topic: str | None = None,
     partition: int | None = None,
     patience: Patience = NO_WORD,
-) -> tuple[Folded, ...]:
+) -> tuple[CleanedLog, ...]:
     """A full fold of every log (or those of `topic`, or its `partition`) in which it changes anything.
 
     Raises ConfigError where the connector's cleanup.policy has no compact, UsageError where it has no such log,
@@ -77,7 +77,7 @@ def fold_logs(
             "Add compact to cleanup.policy if they are to be.",
         )
     result = _perform(worker, connector, patience, _request(CLEAN, topic, partition))
-    return msgspec.convert(result.get("logs", ()), tuple[Folded, ...])
+    return msgspec.convert(result.get("logs", ()), tuple[CleanedLog, ...])
 
 
 def release_log(

@@ -163,10 +163,12 @@ class ConnectorTask:
         settings, (catalog, gateway) = engine_settings(self._connector), owned
         isolation, shelf = Isolation(self._storage, catalog), _shelf(self._connector)
         engine = Engine(self._spark, self._storage, catalog, gateway, settings, isolation, self._clock.now_ms)
-        snapshots = Snapshots(self._spark, isolation, gateway, settings, shelf, engine.uncertain)
-        cleaner = Cleaner(self._spark, isolation, settings, engine.counters, engine.uncertain, self._clock.now_ms)
-        upkeep = Maintenance(cleaner, snapshots, engine.counters, isolation)
-        upkeep.settle()
+        snapshots = Snapshots(self._spark, catalog, isolation, gateway, settings, shelf, engine.uncertain)
+        cleaner = Cleaner(
+            self._spark, catalog, isolation, settings, engine.counters, engine.uncertain, self._clock.now_ms
+        )
+        upkeep = Maintenance(cleaner, snapshots, catalog, isolation, engine.counters)
+        upkeep.begin()
         return TaskComponents(owned, engine, upkeep, RequestHandler(self._storage, catalog, upkeep, self._clock))
 
     def _background(self, life: TaskComponents, *, once: bool) -> MaintenanceThread:
@@ -306,7 +308,7 @@ class ConnectorTask:
             if not ending.carry_out(self._breakable(what, step), what):
                 return
         self._show(life.engine)
-        life.upkeep.check_whole()
+        life.upkeep.check_complete()
         aside.check(name, life.owned.catalog.state, partial(matches, self._connector))
 
     def _breakable(self, what: str, step: Callable[[], object]) -> CancellableJob:

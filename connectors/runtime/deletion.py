@@ -26,7 +26,7 @@ from compactor.model.position import Position
 from compactor.model.record import TopicPartition
 from compactor.model.state import State
 from compactor.runs.paths import RUNS
-from compactor.snapshot import location as shelf
+from compactor.snapshot import location
 from compactor.storage.base import FileInfo, MissingFileError, Storage
 from connectors.config.connector import ConnectorConfig
 from connectors.config.topics import select
@@ -37,7 +37,7 @@ from connectors.sinks.positions import read_positions
 
 NAME: Final = "deleting.json"
 FOLDERS: Final = (commits.FOLDER, RUNS, CHECKPOINTS, requests.FOLDER)
-_FILES: Final = (status.NAME, shelf.NOTE, owner.NAME)
+_FILES: Final = (status.NAME, location.NOTE, owner.NAME)
 
 
 class Output(Struct, frozen=True, order=True):

@@ -56,11 +56,11 @@ class RequestHandler:
         match request.kind:
             case "snapshot":
                 taken = self._upkeep.snapshot(now_ms)
-                self._upkeep.check_whole()
+                self._upkeep.check_complete()
                 return {"snapshots": msgspec.to_builtins(taken)}
             case "clean":
-                folded = self._upkeep.fold(now_ms, wanted)
-                self._upkeep.check_whole(wanted)
+                folded = self._upkeep.clean(now_ms, wanted)
+                self._upkeep.check_complete(wanted)
                 return {"logs": msgspec.to_builtins(folded)}
             case "release":
                 return {"released": self._upkeep.release(now_ms, wanted)}

@@ -15,7 +15,7 @@ import structlog
 
 from compactor.catalog import owner
 from compactor.catalog.requests import Answer
-from compactor.clean.verdict import moment
+from compactor.clean.decision import moment
 from compactor.errors import CatalogError, FencedError, StorageError
 from compactor.spark.errors import unwrap
 from connectors.clock import Clock

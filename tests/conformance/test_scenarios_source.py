@@ -233,7 +233,7 @@ def test_scenario_16_null_key_after_a_policy_switch(spark: SparkSession, tmp_pat
     kept.ingest([row(0, 0, None, b"keyless"), row(0, 1, b"k", b"v")])
     kept.publish()
     kept.configure(CompactionPolicy())
-    kept.cleaner.fold(0)
+    kept.cleaner.clean(0)
     assert kept.rows() == [(1, b"k", b"v")]
     assert kept.counters.values()["records_rejected"] == 1
 

@@ -45,7 +45,7 @@ class Upkeep:
         if self.fails:
             raise self.fails
         self.rounds -= 1
-        return Round(folded=int(self.rounds >= 0))
+        return Round(cleaned=int(self.rounds >= 0))
 
     def snapshot_due(self, now_ms: int) -> bool:
         return self.snapshots_due

@@ -9,7 +9,7 @@ import pytest
 
 from compactor.catalog import requests
 from compactor.catalog.catalog import Catalog
-from compactor.clean.cleaner import Folded
+from compactor.clean.cleaner import CleanedLog
 from compactor.errors import FoldError, KeyfoldError, QuarantinedError, SnapshotError, StorageError
 from compactor.maintenance import Maintenance
 from compactor.model.actions import AddPartition, AddTopic
@@ -17,7 +17,7 @@ from compactor.model.record import TopicPartition
 from connectors.runtime.request_handler import CLEAN, RELEASE, RESTART, SNAPSHOT, RequestHandler
 from tests.support.memory.storage import Clock, MemoryStorage
 
-DONE = Folded(topic="t", partition=1, end=9, records_before=5, records=2, bytes_before=50, bytes=20, tombstones=1)
+DONE = CleanedLog(topic="t", partition=1, end=9, records_before=5, records=2, bytes_before=50, bytes=20, tombstones=1)
 
 
 class Kept:
@@ -33,15 +33,15 @@ class Kept:
         if self.fails:
             raise self.fails
 
-    def fold(self, now_ms: int, wanted: Collection[TopicPartition] | None) -> tuple[Folded, ...]:
-        self._note("fold", wanted)
+    def clean(self, now_ms: int, wanted: Collection[TopicPartition] | None) -> tuple[CleanedLog, ...]:
+        self._note("clean", wanted)
         return (DONE,)
 
     def release(self, now_ms: int, wanted: Collection[TopicPartition] | None) -> int:
         self._note("release", wanted)
         return 1
 
-    def check_whole(self, wanted: Collection[TopicPartition] | None = None) -> None:
+    def check_complete(self, wanted: Collection[TopicPartition] | None = None) -> None:
         if self.aside:
             raise QuarantinedError("One is set aside.", "See describe.")
 
@@ -87,7 +87,7 @@ def test_each_kind_is_carried_out_once(storage: MemoryStorage, kept: Kept, answe
     assert _asked(storage, answers, SNAPSHOT).result == {"snapshots": []}
     answers.answer()
     both, one = (TopicPartition("t", 0), TopicPartition("t", 1)), (TopicPartition("t", 1),)
-    assert kept.asked == [("fold", None), ("fold", both), ("release", one), ("snapshot", None)]
+    assert kept.asked == [("clean", None), ("clean", both), ("release", one), ("snapshot", None)]
 
 
 @pytest.mark.parametrize(
@@ -123,11 +123,11 @@ def test_what_is_carried_out_cannot_be_taken_back(storage: MemoryStorage, kept: 
     back: list[bool] = []
     request = requests.leave(storage, CLEAN, 1)
 
-    def fold(*_: object) -> tuple[Folded, ...]:
+    def clean(*_: object) -> tuple[CleanedLog, ...]:
         back.append(requests.withdraw(storage, request.id))
         return (DONE,)
 
-    kept.fold = fold  # type: ignore[method-assign, assignment]
+    kept.clean = clean  # type: ignore[method-assign, assignment]
     answers.answer()
     answer = requests.answered(storage, request.id)
     assert answer is not None
