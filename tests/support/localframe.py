@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from compactor.ingest.ingest import Intake, written
+from compactor.ingest.ingest import Intake, write_level0
 from compactor.model.record import SOURCE
 
 
@@ -21,7 +21,9 @@ class LocalFrame:
     def collect(self) -> list[LocalRow]:
         """The rows that the tasks yield."""
         batches = (pa.RecordBatch.from_pylist([*rows], schema=SOURCE) for rows in self._tasks)
-        return [LocalRow(row) for batch in batches for one in written([batch], self._intake) for row in one.to_pylist()]
+        return [
+            LocalRow(row) for batch in batches for one in write_level0([batch], self._intake) for row in one.to_pylist()
+        ]
 
 
 class LocalRow:
