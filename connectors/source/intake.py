@@ -6,7 +6,7 @@ import msgspec
 
 from compactor.ingest.ingest import Intake
 from compactor.runs.writer import RunTarget
-from compactor.storage.location import open_storage
+from compactor.storage.local import open_storage
 
 
 class _Text(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compactor.catalog.commits import Commit, commit_path, listing, read
+from compactor.catalog.commits import Commit, commit_path, list_versions, read
 from compactor.model.record import TopicPartition
 from compactor.model.state import State
 from tests.support.oracle import kept, published, retained, snapshots, steps
@@ -80,7 +80,7 @@ class Oracle:
     def _read_commits(self) -> Iterator[str]:
         """What is wrong with the commits since the last step."""
         world = self.world
-        newest = listing(world.storage).newest
+        newest = list_versions(world.storage).newest
         for version in range(self._version + 1, newest + 1):
             commit = read(world.storage, commit_path(version), Commit)
             yield from self.model.take(commit, world.settings[commit.epoch], world.times)

@@ -68,8 +68,8 @@ def breaches(world: World) -> Iterator[str]:
     state = world.life.catalog.state
     if Catalog.open(world.storage, CONNECTOR).state != state:
         yield "the catalog is not what its owner has committed"
-    if commits.listing(world.storage).checkpoints != (50, 100):
-        yield f"there are the checkpoints {commits.listing(world.storage).checkpoints}"
+    if commits.list_versions(world.storage).checkpoints != (50, 100):
+        yield f"there are the checkpoints {commits.list_versions(world.storage).checkpoints}"
     if {info.path for info in world.storage.walk("runs")} != state.paths:
         yield "the run files are not those that the catalog names"
     for log in state.logs:
