@@ -12,6 +12,7 @@ from itertools import groupby
 
 from msgspec import Struct
 
+from compactor.bin_packing import AtMost, pack
 from compactor.model.log import PartitionLog, Run, RunFile
 from compactor.model.record import TopicPartition
 from compactor.policy import FoldPolicy
@@ -76,15 +77,7 @@ def due_merges(
     """
     found = (due_merge(log, fold) for log in logs if log.tp not in held)
     due = sorted((plan for plan in found if plan), key=lambda plan: (-len(plan.runs), plan.tp))
-    return tuple(_within(due, budget))
-
-
-def _within(plans: Iterable[MergePlan], budget: int) -> Iterator[MergePlan]:
-    for number, plan in enumerate(plans):
-        budget -= plan.bytes
-        if number and budget < 0:
-            return
-        yield plan
+    return tuple(next(pack(due, AtMost(budget, lambda plan: plan.bytes)), ()))
 
 
 def _rows(log: PartitionLog, fold: FoldPolicy) -> Iterator[tuple[Run, ...]]:
