@@ -73,13 +73,14 @@ def parsed(changes: Sequence[str]) -> dict[str, str]:
 
 def changed_settings(present: ConnectorConfig, changes: Mapping[str, str], path: Path) -> ConnectorConfig:
     """`present`, which was read from `path`, with `changes`: checked as a file is. Raises ConfigError."""
-    from connectors.config.connector import with_settings
-    from connectors.config.faults import Fault, FaultyConfigError
-    from connectors.config.keys import CONNECTOR_KEYS
+    from connectors.config.connector import ConnectorConfig, with_settings
+    from connectors.config.definitions import definitions
+    from connectors.config.errors import Fault, FaultyConfigError
 
     file = f"{path} with {_listed(changes)}"
     idle = f"has no bearing on what a fold does; those that have: {', '.join(BEARING)}."
-    faults = [Fault(key, idle) for key in changes if key in CONNECTOR_KEYS and key not in BEARING]
+    known = definitions(ConnectorConfig)
+    faults = [Fault(key, idle) for key in changes if key in known and key not in BEARING]
     if faults:
         raise FaultyConfigError(file, faults)
     try:

@@ -81,7 +81,7 @@ def worker_of(given: Path | None) -> WorkerConfig:
 
 def warn_of_variables() -> None:
     """Says of each variable `KEYFOLD_…` that is nothing of keyfold's that it sets nothing."""
-    from connectors.config.environment import strange
+    from connectors.config.worker import strange
 
     for sentence in strange(os.environ):
         _log.warning("unknown variable in the environment", reason=sentence)

@@ -23,7 +23,7 @@ from connectors.errors import ConfigError
 
 if TYPE_CHECKING:
     from connectors.config.connector import ConnectorConfig
-    from connectors.config.faults import Fault, FaultyConfigError
+    from connectors.config.errors import Fault, FaultyConfigError
     from connectors.config.worker import WorkerConfig
 
 _REACH_S: Final = 10.0
@@ -72,7 +72,7 @@ def _worker_file(given: Path | None, *, needed: bool) -> Path | None:
 
 def _verdicts(paths: Sequence[Path], worker: Path | None, broker: bool) -> list[Verdict]:
     """One for each connector file, after one for the worker file where that, or what it needs here, is at fault."""
-    from connectors.config.faults import FaultyConfigError
+    from connectors.config.errors import FaultyConfigError
     from connectors.config.load import load_worker
 
     try:
@@ -85,7 +85,7 @@ def _verdicts(paths: Sequence[Path], worker: Path | None, broker: bool) -> list[
 
 
 def _verdict(path: Path, before: Sequence[Path], worker: WorkerConfig | None, *, broker: bool) -> Verdict:
-    from connectors.config.faults import FaultyConfigError
+    from connectors.config.errors import FaultyConfigError
     from connectors.config.load import clashes, load_connector
 
     try:
@@ -100,7 +100,7 @@ def _verdict(path: Path, before: Sequence[Path], worker: WorkerConfig | None, *,
 
 def _at_this_machine(worker: WorkerConfig) -> tuple[Fault, ...]:
     """What a worker would not find here: Java, a folder for its storage."""
-    from connectors.config.faults import Fault
+    from connectors.config.errors import Fault
     from connectors.config.places import storage_faults
     from connectors.jvm.java import find_java
 

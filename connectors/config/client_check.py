@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaException, Producer
-from confluent_kafka.admin import AdminClient
-
+from connectors.config import librdkafka
+from connectors.config.client_settings import CLIENT_SETTINGS
+from connectors.config.client_translate import JAVA
 from connectors.config.clients import client_config
 from connectors.config.connector import ConnectorConfig
-from connectors.config.faults import Fault, FaultyConfigError
-from connectors.config.librdkafka import SETTINGS, ClientKind
+from connectors.config.errors import Fault, FaultyConfigError
+from connectors.config.librdkafka import ClientKind
 from connectors.config.secrets import HIDDEN, is_secret
-from connectors.config.translate import JAVA
 from connectors.config.worker import WorkerConfig
 
 _BASES: Final[dict[ClientKind, dict[str, Any]]] = {
@@ -24,7 +22,7 @@ _BASES: Final[dict[ClientKind, dict[str, Any]]] = {
     "producer": {"transactional.id": "keyfold-check"},
     "admin": {},
 }
-_FILES: Final = frozenset(name for name in SETTINGS if name.endswith((".location", ".file")))
+_FILES: Final = frozenset(name for name in CLIENT_SETTINGS if name.endswith((".location", ".file")))
 _SHORTEST_SECRET: Final = 4
 _STORE: Final = "ssl.keystore.location with ssl.keystore.type=PEM"
 _JAVA: Final = {
@@ -70,38 +68,14 @@ def _readable(path: Path) -> bool:
 
 
 def _refusal(kind: ClientKind, config: Mapping[str, Any]) -> str | None:
-    try:
-        _make(kind, dict(config))
-    except (KafkaException, TypeError, ValueError) as error:
-        return _without_secrets(_message(error), config)
-    return None
-
-
-def _make(kind: ClientKind, config: dict[str, Any]) -> None:
-    if kind == "consumer":
-        Consumer(config, logger=_silent()).close()
-    elif kind == "producer":
-        Producer(config, logger=_silent())
-    else:
-        AdminClient(config, logger=_silent())
+    text = librdkafka.refusal(kind, config)
+    return text and _without_secrets(text, config)
 
 
 def _with_java(text: str) -> str:
     """`text` with Java's name beside the first name of librdkafka's that differs from it."""
     name = next((name for name in _JAVA if name in text), None)
     return text.replace(name, f"{name} ({_JAVA[name]})", 1) if name else text
-
-
-def _silent() -> logging.Logger:
-    logger = logging.getLogger("keyfold.client-check")
-    logger.disabled = True
-    return logger
-
-
-def _message(error: Exception) -> str:
-    cause = error.args[0] if error.args else error
-    text = cause.str() if hasattr(cause, "str") else str(cause)
-    return text.rstrip(".") + "."
 
 
 def _without_secrets(text: str, config: Mapping[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """The settings of librdkafka's clients: what keyfold pins, over the connector's overrides, over the worker's.
 
-Names are Java's or librdkafka's (`translate`). What keyfold needs for its promises is pinned by the caller as `base`
-and can be overridden by nobody: the names are refused in files (`refused`).
+Names are Java's or librdkafka's (`client_translate`). What keyfold needs for its promises is pinned by the caller as
+`base` and cannot be overridden: those names are refused in files (`client_settings`).
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Any
 
 import msgspec
 
-from connectors.config import translate
+from connectors.config import client_translate
+from connectors.config.client_settings import ALIASES
+from connectors.config.client_translate import EXPORT_KEYS, EXPORT_TRUST, STORE_TYPES
 from connectors.config.connector import ConnectorConfig
-from connectors.config.faults import Fault, FaultyConfigError
-from connectors.config.librdkafka import ALIASES, ClientKind
-from connectors.config.parse import shown
+from connectors.config.errors import Fault, FaultyConfigError, shown
+from connectors.config.librdkafka import ClientKind
 from connectors.config.secrets import SecretError, resolve
-from connectors.config.translate import EXPORT_KEYS, EXPORT_TRUST, STORE_TYPES
 from connectors.config.worker import WorkerConfig
 
 
@@ -72,7 +72,7 @@ def _merge(kind: ClientKind, layers: list[tuple[str, Mapping[str, str]]]) -> tup
 
 
 def _resolved(kind: ClientKind, name: str, text: str) -> dict[str, str]:
-    return translate.settings(kind, name, resolve(text))
+    return client_translate.settings_of(kind, name, resolve(text))
 
 
 def _fault(key: str, text: str, error: ValueError) -> Fault:

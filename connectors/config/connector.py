@@ -3,45 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from compactor.policy import CompactionPolicy, FoldPolicy
-from connectors.config import client_names, refused, rules
-from connectors.config.faults import Fault, FaultyConfigError
-from connectors.config.keys import CONNECTOR_KEYS, CONNECTOR_PREFIXES
-from connectors.config.librdkafka import ClientKind
-from connectors.config.locations import local_path
-from connectors.config.parse import Parsed, Schema, parse
-from connectors.config.secrets import masked
-from connectors.config.texts import as_texts, effective
+from connectors.config import client_settings, client_translate, flat_file, rules
+from connectors.config.client_translate import name_faults
+from connectors.config.definitions import family, setting
+from connectors.config.errors import SeveralFaultsError
+from connectors.config.fields import (
+    ANY_CASE,
+    WORDS,
+    WORDS_OR_NONE,
+    Allowed,
+    ConnectorClass,
+    ConnectorName,
+    Flag,
+    FolderNameOrNone,
+    Int,
+    Long,
+    LongOrUnlimited,
+    OutputTopic,
+    Ratio,
+    Short,
+    TopicName,
+    TopicNames,
+    TopicRegex,
+    local_path,
+    or_minus_one,
+)
+from connectors.config.flat_file import family_texts
 
-_OVERRIDES: Final[dict[str, ClientKind]] = {
-    "consumer.override.": "consumer",
-    "producer.override.": "producer",
-    "admin.override.": "admin",
-}
-
-
-def _hint(name: str) -> str | None:
-    if (why := refused.reason(name)) is not None:
-        return f"cannot be set: {why}."
-    if client_names.is_client_setting(name):
-        return f"a client's setting; write consumer.override.{name}, producer.override.{name} or admin.override.{name}."
-    return None
-
-
-SCHEMA = Schema(CONNECTOR_KEYS, CONNECTOR_PREFIXES, _hint)
-
-
-def _key(name: str) -> Any:
-    return Field(alias=name, description=CONNECTOR_KEYS[name].doc)
-
-
-def _family(name: str) -> Any:
-    return Field(alias=name, repr=False)
+_connector: Final = partial(setting, group="The connector and its topics")
+_output: Final = partial(setting, group="The output topic")
+_compaction: Final = partial(setting, group="Compaction (Kafka's topic settings)")
+_fold: Final = partial(setting, group="Folding")
+_snapshots: Final = partial(setting, group="Snapshots")
+_pace: Final = partial(setting, group="Pace, and what to do when the source has lost records")
+_errors: Final = partial(setting, group="Errors")
 
 
 class ConnectorConfig(BaseModel):
@@ -52,61 +62,169 @@ class ConnectorConfig(BaseModel):
     validating it again gives an equal value. The three overrides hold placeholders until a client is made.
     """
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
 
-    name: str = _key("name")
-    connector_class: str = _key("connector.class")
-    topics: tuple[str, ...] | None = _key("topics")
-    topics_regex: str | None = _key("topics.regex")
-    tasks_max: int | None = _key("tasks.max")
-    output_topic_template: str = _key("output.topic")
-    output_topic_replication_factor: int = _key("output.topic.replication.factor")
-    output_topic_config: dict[str, str] = _family("output.topic.config.")
-    output_source_headers_enable: bool = _key("output.source.headers.enable")
-    cleanup_policy: frozenset[str] = _key("cleanup.policy")
-    min_cleanable_dirty_ratio: float = _key("min.cleanable.dirty.ratio")
-    min_compaction_lag_ms: int = _key("min.compaction.lag.ms")
-    max_compaction_lag_ms: int = _key("max.compaction.lag.ms")
-    delete_retention_ms: int = _key("delete.retention.ms")
-    retention_ms: int = _key("retention.ms")
-    retention_bytes: int = _key("retention.bytes")
-    segment_bytes: int = _key("segment.bytes")
-    fold_level0_files: int = _key("fold.level0.files")
-    fold_tier_runs: int = _key("fold.tier.runs")
-    fold_run_max_bytes: int = _key("fold.run.max.bytes")
-    fold_full_interval_ms: int = _key("fold.full.interval.ms")
-    fold_io_max_bytes_per_second: int | None = _key("fold.io.max.bytes.per.second")
-    bootstrap_fold_enable: bool = _key("bootstrap.fold.enable")
-    snapshot_location: str | None = _key("snapshot.location")
-    snapshot_interval_ms: int = _key("snapshot.interval.ms")
-    snapshot_retention_count: int = _key("snapshot.retention.count")
-    snapshot_string_columns: frozenset[str] = _key("snapshot.string.columns")
-    max_offsets_per_trigger: int | None = _key("max.offsets.per.trigger")
-    trigger_interval_ms: int = _key("trigger.interval.ms")
-    publish_local_max_records: int = _key("publish.local.max.records")
-    on_data_loss: str = _key("on.data.loss")
-    errors_tolerance: str = _key("errors.tolerance")
-    errors_retry_timeout_ms: int = _key("errors.retry.timeout")
-    errors_retry_delay_max_ms: int = _key("errors.retry.delay.max.ms")
-    dead_letter_topic: str | None = _key("errors.deadletterqueue.topic.name")
-    dead_letter_replication_factor: int = _key("errors.deadletterqueue.topic.replication.factor")
-    dead_letter_context_headers: bool = _key("errors.deadletterqueue.context.headers.enable")
-    restart_backoff_initial_ms: int = _key("restart.backoff.initial.ms")
-    restart_backoff_max_ms: int = _key("restart.backoff.max.ms")
-    consumer_override: dict[str, str] = _family("consumer.override.")
-    producer_override: dict[str, str] = _family("producer.override.")
-    admin_override: dict[str, str] = _family("admin.override.")
+    name: ConnectorName = _connector("name", ..., importance="high")
+    """The connector's name. It is also the name of its folder, of its consumer group (`connect-<name>`) and the
+    beginning of its transactional ids. Renaming a connector makes a new one."""
+    connector_class: ConnectorClass = _connector("connector.class", ..., importance="high")
+    """What the connector is; there is one class."""
+    topics: TopicNames | None = _connector("topics", None, importance="high")
+    """The source topics. Either this or `topics.regex`."""
+    topics_regex: TopicRegex | None = _connector("topics.regex", None, importance="high")
+    """Source topics by pattern: a Java regular expression that must match the whole name. New topics join while the
+    connector runs. keyfold's own output and dead letter topics and topics that begin with `__` never match."""
+    tasks_max: Int | None = _connector("tasks.max", None, ge=1, importance="high")
+    """Upper bound of reading and of publishing tasks at a time. Not set: the number of Spark's cores."""
+    output_topic_template: OutputTopic = _output("output.topic", "${topic}.compacted", importance="high")
+    """Where the compacted changelog goes; `${topic}` stands for the source topic's name. A fixed name is allowed for a
+    single source topic. `none` publishes nothing: only snapshots are made."""
+    output_topic_replication_factor: Annotated[Short, or_minus_one("the broker's default", least=1)] = _output(
+        "output.topic.replication.factor", "-1", importance="medium"
+    )
+    """Replication factor of an output topic that keyfold creates."""
+    output_source_headers_enable: Flag = _output("output.source.headers.enable", "true", importance="low")
+    """Add `keyfold.source.topic`, `keyfold.source.partition` and `keyfold.source.offset` to each record on the
+    output."""
+    cleanup_policy: Annotated[
+        frozenset[Literal["compact", "delete"]],
+        WORDS,
+        Allowed("compact, delete, or both with a comma between them", "LIST"),
+    ] = _compaction("cleanup.policy", "compact", importance="medium")
+    """`compact` keeps the last record of each key; `delete` also removes what is older than `retention.ms` or beyond
+    `retention.bytes`."""
+    min_cleanable_dirty_ratio: Ratio = _compaction("min.cleanable.dirty.ratio", "0.5", importance="medium")
+    """A log is fully folded when the share of its bytes that are not yet folded is greater than this."""
+    min_compaction_lag_ms: Long = _compaction("min.compaction.lag.ms", "0", ge=0, unit="ms", importance="medium")
+    """A record younger than this is not folded. **As the output carries only what may be folded, this is also how long
+    a record waits before it is published.**"""
+    max_compaction_lag_ms: Long = _compaction(
+        "max.compaction.lag.ms", "9223372036854775807", ge=1, unit="ms", importance="medium"
+    )
+    """A record older than this is folded whatever the dirty ratio. Not less than `min.compaction.lag.ms`."""
+    delete_retention_ms: Long = _compaction("delete.retention.ms", "86400000", ge=0, unit="ms", importance="medium")
+    """How long a tombstone is kept after the first full fold that meets it."""
+    retention_ms: Annotated[Long, or_minus_one("no limit")] = _compaction(
+        "retention.ms", "-1", unit="ms", importance="medium"
+    )
+    """Age at which records are removed under `cleanup.policy=compact,delete`."""
+    retention_bytes: Annotated[Long, or_minus_one("no limit")] = _compaction(
+        "retention.bytes", "-1", unit="bytes", importance="medium"
+    )
+    """Bytes per partition beyond which the oldest records are removed under `cleanup.policy=compact,delete`."""
+    segment_bytes: Int = _compaction("segment.bytes", "134217728", ge=1024, unit="bytes", importance="medium")
+    """Size at which a file of a run ends and the next begins. keyfold's files have no index files beside them, so it
+    may be smaller than the 1 MiB that Kafka 4 asks for; under 1 KiB there would be a file for nearly each record."""
+    fold_level0_files: Int = _fold("fold.level0.files", "32", ge=2, importance="low")
+    """This many level-0 runs of a log are folded into one run of level 1."""
+    fold_tier_runs: Int = _fold("fold.tier.runs", "10", ge=2, importance="low")
+    """This many neighbouring runs of a similar size are folded into one."""
+    fold_run_max_bytes: Long = _fold("fold.run.max.bytes", "137438953472", ge=1, unit="bytes", importance="low")
+    """A run larger than this is rewritten by full folds only."""
+    fold_full_interval_ms: Long = _fold("fold.full.interval.ms", "86400000", ge=1, unit="ms", importance="medium")
+    """After this time a log with anything to fold is fully folded."""
+    fold_io_max_bytes_per_second: LongOrUnlimited = _fold(
+        "fold.io.max.bytes.per.second", "unlimited", unit="bytes/s", importance="medium"
+    )
+    """Upper bound of what folds read and write together."""
+    bootstrap_fold_enable: Flag = _fold("bootstrap.fold.enable", "true", importance="medium")
+    """Fold the backlog that a topic has when it is first seen before anything of it is published, so that a reader of a
+    fresh output topic gets each key once."""
+    snapshot_location: FolderNameOrNone = _snapshots("snapshot.location", "none", importance="high")
+    """Folder in which snapshots are kept, as `<snapshot.location>/<name>/<topic>/`; a relative path counts from the
+    folder of the connector file. `none`: no snapshots."""
+    snapshot_interval_ms: Annotated[Long, or_minus_one("only at the end of `--once` and by command", least=1)] = (
+        _snapshots("snapshot.interval.ms", "-1", unit="ms", importance="medium")
+    )
+    """Time between snapshots of a running connector. A snapshot is the folded log: everything that is published is
+    fully folded first, whatever the dirty ratio."""
+    snapshot_retention_count: Int = _snapshots("snapshot.retention.count", "3", ge=1, importance="low")
+    """How many snapshots of a topic are kept."""
+    snapshot_string_columns: Annotated[
+        frozenset[Literal["key", "value"]],
+        WORDS_OR_NONE,
+        Allowed("none, or some of key, value with commas between them", "LIST"),
+    ] = _snapshots("snapshot.string.columns", "none", importance="low")
+    """Which columns of a snapshot are UTF-8 text (Parquet's STRING) instead of bytes: `key`, `value`, or `key,value`.
+    Where a record that is to go into the snapshot is not UTF-8 there, its topic gets no new snapshot: the log and
+    `describe` name the record's partition and offset, and everything else goes on."""
+    max_offsets_per_trigger: LongOrUnlimited = _pace(
+        "max.offsets.per.trigger", "unlimited", unit="offsets", importance="medium"
+    )
+    """Upper bound of offsets that one micro-batch takes, over all topics of the connector."""
+    trigger_interval_ms: Long = _pace("trigger.interval.ms", "0", ge=0, unit="ms", importance="medium")
+    """Shortest time between the beginnings of two micro-batches."""
+    publish_local_max_records: Annotated[Long, or_minus_one("everything is published by Spark's tasks")] = _pace(
+        "publish.local.max.records", "100000", unit="records", importance="low"
+    )
+    """A publish of up to so many records (and 64 MiB) is folded and sent by the worker's own process, without a Spark
+    job; a larger one by Spark's tasks."""
+    on_data_loss: Annotated[Literal["fail", "skip"], ANY_CASE] = _pace("on.data.loss", "fail", importance="medium")
+    """When records are gone from the source before they were read: `fail` sets the topic aside, or makes the connector
+    FAILED where it has no other topic; `skip` counts them and goes on behind them."""
+    errors_tolerance: Annotated[Literal["none", "all"], ANY_CASE] = _errors(
+        "errors.tolerance", "none", importance="medium"
+    )
+    """A record that cannot be taken (it has no key, or the broker refuses it): `none` makes the connector FAILED, `all`
+    counts it and lets it go."""
+    errors_retry_timeout_ms: Annotated[Long, or_minus_one("for ever")] = _errors(
+        "errors.retry.timeout", "0", unit="ms", importance="medium"
+    )
+    """How long what the brokers did not answer is tried again while the connector runs: questions about topics and
+    positions, transactions that were not committed. The first wait is 300 ms, each next one twice as long. After that,
+    and at once with 0, the connector is started again (`restart.backoff.*`)."""
+    errors_retry_delay_max_ms: Long = _errors(
+        "errors.retry.delay.max.ms", "60000", ge=1, unit="ms", importance="medium"
+    )
+    """Longest wait between two such tries."""
+    dead_letter_topic: TopicName | None = _errors("errors.deadletterqueue.topic.name", None, importance="medium")
+    """Topic to which records go that `errors.tolerance=all` lets go. Not set: they are only counted. If keyfold makes
+    it, it has `message.timestamp.type=LogAppendTime`, so that letters age from their arrival."""
+    dead_letter_replication_factor: Annotated[Short, or_minus_one("the broker's default", least=1)] = _errors(
+        "errors.deadletterqueue.topic.replication.factor", "3", importance="medium"
+    )
+    """Replication factor of a dead letter topic that keyfold creates (with 1 partition)."""
+    dead_letter_context_headers: Flag = _errors(
+        "errors.deadletterqueue.context.headers.enable", "false", importance="low"
+    )
+    """Add Connect's `__connect.errors.*` headers to dead letters."""
+    restart_backoff_initial_ms: Long = _errors(
+        "restart.backoff.initial.ms", "1000", ge=1, unit="ms", importance="medium"
+    )
+    """First wait before a connector that failed is started again; it doubles each time, and begins anew once the
+    connector has worked: taken a micro-batch in and published it, or had nothing to do for 10 s. Brokers or a store
+    that did not answer are asked every 2 s meanwhile, and end the wait when they do."""
+    restart_backoff_max_ms: Long = _errors("restart.backoff.max.ms", "300000", ge=1, unit="ms", importance="medium")
+    """Longest such wait."""
     given: dict[str, str] = Field(repr=False)
+    output_topic_config: Annotated[dict[str, str], family_texts(rules.topic_settings)] = family("output.topic.config.")
+    """A topic setting for output topics that keyfold creates, under Kafka's name:
+    `output.topic.config.min.insync.replicas`."""
+    consumer_override: Annotated[dict[str, str], family_texts(partial(name_faults, "consumer"))] = family(
+        "consumer.override."
+    )
+    """A setting of this connector's consumers, under Java's or librdkafka's name; wins over the worker's
+    `consumer.`."""
+    producer_override: Annotated[dict[str, str], family_texts(partial(name_faults, "producer"))] = family(
+        "producer.override."
+    )
+    """The same for its producers."""
+    admin_override: Annotated[dict[str, str], family_texts(partial(name_faults, "admin"))] = family("admin.override.")
+    """The same for its admin clients."""
 
-    @model_validator(mode="before")
+    @model_validator(mode="wrap")
     @classmethod
-    def _read(cls, raw: Any) -> dict[str, Any]:
-        given, faults = as_texts(raw)
-        parsed = parse(SCHEMA, given).without(faults)
-        found = (*faults, *parsed.faults, *rules.check(parsed.values | parsed.families), *_client_faults(parsed))
-        if found:
-            raise FaultyConfigError(f'connector "{given.get("name", "")}"', found)
-        return {**parsed.values, **parsed.families, "given": given}
+    def _read(cls, raw: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        return flat_file.read(cls, raw, handler, lambda given: f'connector "{given.get("name", "")}"', _hint)
+
+    @field_validator("given")
+    @classmethod
+    def _fit_together(cls, given: dict[str, str], info: ValidationInfo) -> dict[str, str]:
+        """Runs the rules over several settings; `info.data` lacks those that have a fault of their own."""
+        faults = tuple(rules.check(info.data))
+        if faults:
+            raise SeveralFaultsError(faults)
+        return given
 
     @property
     def group_id(self) -> str:
@@ -157,15 +275,15 @@ class ConnectorConfig(BaseModel):
 
     def effective(self) -> dict[str, str | None]:
         """All settings as texts, defaults included, as they may be printed: secrets hidden."""
-        return effective(CONNECTOR_KEYS, masked(self.given))
+        return flat_file.effective(type(self), self.given)
 
 
-def _client_faults(parsed: Parsed) -> tuple[Fault, ...]:
-    return tuple(
-        Fault(prefix + fault.key, fault.text)
-        for prefix, kind in _OVERRIDES.items()
-        for fault in client_names.name_faults(kind, parsed.families[prefix])
-    )
+def _hint(name: str) -> str | None:
+    if (why := client_settings.reason(name)) is not None:
+        return f"cannot be set: {why}."
+    if client_translate.is_known(name):
+        return f"a client's setting; write consumer.override.{name}, producer.override.{name} or admin.override.{name}."
+    return None
 
 
 def with_settings(config: ConnectorConfig, changes: Mapping[str, object]) -> ConnectorConfig:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from connectors.config.faults import Fault, FaultyConfigError
+from connectors.config.errors import Fault, FaultyConfigError
 from connectors.config.json_faults import sentence
 
 

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 import msgspec
 
-from connectors.config import release
+from connectors.config import errors
 from connectors.config.client_check import client_faults
 from connectors.config.connector import ConnectorConfig
-from connectors.config.faults import Fault, FaultyConfigError, raise_all
+from connectors.config.definitions import definitions
+from connectors.config.errors import Fault, FaultyConfigError, raise_all
 from connectors.config.json_file import read_object
-from connectors.config.keys import CONNECTOR_KEYS, WORKER_KEYS
 from connectors.config.outputs import output_faults
 from connectors.config.relative import anchored, folder_of
 from connectors.config.worker import WorkerConfig
@@ -47,8 +47,9 @@ def load_worker(path: Path | None) -> WorkerConfig:
 
 
 def _worker_settings(path: Path) -> dict[str, Any]:
-    here = {STORAGE: WORKER_KEYS[STORAGE].default}  # the default too is a folder beside the file
-    return anchored({**here, **read_object(path)}, WORKER_KEYS, folder_of(path))
+    keys = definitions(WorkerConfig)
+    here = {STORAGE: keys[STORAGE].default}  # the default too is a folder beside the file
+    return anchored({**here, **read_object(path)}, keys, folder_of(path))
 
 
 def load_connector(path: Path, worker: WorkerConfig | None = None) -> ConnectorFile:
@@ -58,7 +59,7 @@ def load_connector(path: Path, worker: WorkerConfig | None = None) -> ConnectorF
     """
     raw = read_object(path)
     try:
-        config = ConnectorConfig.model_validate(anchored(unwrapped(raw), CONNECTOR_KEYS, folder_of(path)))
+        config = ConnectorConfig.model_validate(anchored(unwrapped(raw), definitions(ConnectorConfig), folder_of(path)))
     except FaultyConfigError as error:
         raise error.of(str(path)) from None
     faults = _together(config, worker) if worker else ()
@@ -126,7 +127,7 @@ def unwrapped(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _refusal(name: str) -> str:
-    return release.not_yet(name) or "unknown here; beside config there is only name. Settings go into config."
+    return errors.not_yet(name) or "unknown here; beside config there is only name. Settings go into config."
 
 
 def _together(config: ConnectorConfig, worker: WorkerConfig) -> tuple[Fault, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from connectors.config.connector import ConnectorConfig
-from connectors.config.faults import Fault
+from connectors.config.errors import Fault
 from connectors.config.topics import matches
 
 

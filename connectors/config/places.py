@@ -8,7 +8,7 @@ from typing import Final
 
 from compactor.errors import StorageError
 from connectors.config.connector import ConnectorConfig
-from connectors.config.faults import Fault
+from connectors.config.errors import Fault
 from connectors.config.worker import WorkerConfig
 
 _TEMPORARY: Final = ".tmp-keyfold-"

@@ -1,7 +1,7 @@
-"""The tables of docs/configuration.md, made from the table of keys.
+"""The tables of docs/configuration.md, made from the fields of the models.
 
 `python -m connectors.config.reference docs/configuration.md` writes them anew between their marks; a test fails
-while the page says something else than the keys.
+while the page says something else than the models.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
-from connectors.config.key import Key, Prefix
-from connectors.config.keys import CONNECTOR_KEYS, CONNECTOR_PREFIXES, WORKER_KEYS, WORKER_PREFIXES
-from connectors.config.refused import REFUSED
-from connectors.config.release import CONNECT_LATER, LATER
-from connectors.config.translate import JAVA
+from pydantic import BaseModel
+
+from connectors.config.client_settings import REFUSED
+from connectors.config.client_translate import JAVA
+from connectors.config.connector import ConnectorConfig
+from connectors.config.definitions import FIRST_RELEASE, Definition, definitions, documentation, families
+from connectors.config.errors import CONNECT_LATER
+from connectors.config.worker import WorkerConfig
 
 _BLOCK: Final = re.compile(r"(<!-- table: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -30,33 +33,36 @@ def page(text: str) -> str:
 
 def _tables() -> dict[str, str]:
     return {
-        "connector": _grouped(CONNECTOR_KEYS.values()),
-        "connector-families": _families(CONNECTOR_PREFIXES),
-        "worker": _grouped(WORKER_KEYS.values()),
-        "worker-families": _families(WORKER_PREFIXES),
-        "later": _pairs(("key", "comes with"), {**LATER, **CONNECT_LATER}),
+        "connector": _grouped(ConnectorConfig),
+        "connector-families": _families(ConnectorConfig),
+        "worker": _grouped(WorkerConfig),
+        "worker-families": _families(WorkerConfig),
+        "later": _pairs(("key", "comes with"), CONNECT_LATER),
         "java": _pairs(("Java's name", "librdkafka's name"), {name: f"`{to}`" for name, to in JAVA.items()}),
         "refused": _pairs(("setting", "why"), REFUSED),
     }
 
 
-def _grouped(keys: Iterable[Key]) -> str:
-    return "\n\n".join(f"### {title}\n\n{_keys(tuple(members))}" for title, members in groupby(keys, lambda k: k.group))
+def _grouped(model: type[BaseModel]) -> str:
+    groups = groupby(definitions(model).values(), lambda key: key.group)
+    return "\n\n".join(f"### {title}\n\n{_keys(members, documentation(model))}" for title, members in groups)
 
 
-def _keys(keys: Iterable[Key]) -> str:
-    return _table(("key", "default", "allowed", "meaning"), (_cells(key) for key in keys))
+def _keys(keys: Iterable[Definition], docs: Mapping[str, str]) -> str:
+    heads = ("key", "default", "allowed", "importance", "meaning")
+    return _table(heads, (_cells(key, docs[key.field]) for key in keys))
 
 
-def _cells(key: Key) -> tuple[str, ...]:
+def _cells(key: Definition, doc: str) -> tuple[str, ...]:
     default = "**required**" if key.required else "none" if key.default is None else f"`{key.default}`"
-    allowed = key.kind.allowed + (f" ({key.unit})" if key.unit else "")
-    later = " *Not available yet: only its default is taken.*" if key.name in LATER else ""
-    return f"`{key.name}`", default, f"{key.kind.type}: {allowed}", key.doc + later
+    allowed = key.valid_values + (f" ({key.unit})" if key.unit else "")
+    since = "" if key.since == FIRST_RELEASE else f" *Since {key.since}.*"
+    return f"`{key.name}`", default, f"{key.type}: {allowed}", key.importance, doc + since
 
 
-def _families(prefixes: Iterable[Prefix]) -> str:
-    return _table(("keys", "meaning"), ((f"`{prefix.name}*`", prefix.doc) for prefix in prefixes))
+def _families(model: type[BaseModel]) -> str:
+    docs = documentation(model)
+    return _table(("keys", "meaning"), ((f"`{each.name}*`", docs[each.field]) for each in families(model).values()))
 
 
 def _pairs(heads: tuple[str, str], rows: Mapping[str, str]) -> str:

@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from connectors.config.key import Key
-from connectors.config.kinds import LOCATION, OPTIONAL_LOCATION, Kind
-from connectors.config.locations import local_path
+from connectors.config.definitions import Definition
+from connectors.config.fields import local_path
 from connectors.config.secrets import resolve
 
 _FAMILIES: Final = re.compile(r"(consumer|producer|admin)\.")
@@ -23,7 +22,7 @@ def folder_of(path: Path) -> Path:
     return path.absolute().parent if path.is_file() else Path.cwd()
 
 
-def anchored(raw: Mapping[str, Any], keys: Mapping[str, Key], folder: Path) -> dict[str, Any]:
+def anchored(raw: Mapping[str, Any], keys: Mapping[str, Definition], folder: Path) -> dict[str, Any]:
     """`raw` with its relative paths counted from `folder`: folders, files of clients' settings, placeholders of files.
 
     Settings of Spark stay as they are but for placeholders. A text that is wrong stays too: who parses it says so.
@@ -31,7 +30,7 @@ def anchored(raw: Mapping[str, Any], keys: Mapping[str, Key], folder: Path) -> d
     return {name: _anchored(name, value, keys, folder) for name, value in raw.items()}
 
 
-def _anchored(name: str, value: Any, keys: Mapping[str, Key], folder: Path) -> Any:
+def _anchored(name: str, value: Any, keys: Mapping[str, Definition], folder: Path) -> Any:
     if not isinstance(value, str):
         return value
     text = _PROVIDED.sub(lambda found: f"${{{found[1]}:{folder}/{found[2]}}}", value)
@@ -39,14 +38,14 @@ def _anchored(name: str, value: Any, keys: Mapping[str, Key], folder: Path) -> A
     return text if place is None else _from(text, folder, place)
 
 
-def _place(name: str, keys: Mapping[str, Key]) -> Callable[[str], Path] | None:
+def _place(name: str, keys: Mapping[str, Definition]) -> Callable[[str], Path] | None:
     """How the path in the setting `name` is read; None where it holds none."""
     if name in keys:
-        return _PLACES.get(keys[name].kind)
+        return _folder if keys[name].is_folder else None
     return _clients_file if _FAMILIES.match(name) and name.endswith(_FILES) else None
 
 
-def _optional(text: str) -> Path:
+def _folder(text: str) -> Path:
     if text.lower() == "none":
         raise ValueError("no path")
     return local_path(text)
@@ -56,9 +55,6 @@ def _clients_file(text: str) -> Path:
     if text in ("", "probe"):  # librdkafka's word for the system's certificates
         raise ValueError("no path")
     return Path(text)
-
-
-_PLACES: Final[dict[Kind, Callable[[str], Path]]] = {LOCATION: local_path, OPTIONAL_LOCATION: _optional}
 
 
 def _from(text: str, folder: Path, place: Callable[[str], Path]) -> str:

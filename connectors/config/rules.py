@@ -1,6 +1,7 @@
-"""Rules of the connector file that take more than one key.
+"""Rules of the connector file that take more than one setting, and those of `output.topic.config.*`.
 
-Each rule names the keys that it needs and gets their values; it is left out while one of them has a fault of its own.
+Each rule stands in `RULES` with the fields of ConnectorConfig that it gets; it is left out while one of them has a
+fault of its own.
 """
 
 from __future__ import annotations
@@ -8,17 +9,37 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from connectors.config import suggest
-from connectors.config.faults import Fault
-from connectors.config.keys import CONNECTOR_KEYS
-from connectors.config.topic_settings import KEYFOLDS_OWN, TOPIC_SETTINGS
+from connectors.config import errors
+from connectors.config.errors import Fault
 
 Rule = Callable[..., Iterator[Fault]]
 _DLQ: Final = "errors.deadletterqueue.topic.name"
+_NAMES: Final = """
+    cleanup.policy compression.gzip.level compression.lz4.level compression.type compression.zstd.level
+    delete.retention.ms file.delete.delay.ms flush.messages flush.ms follower.replication.throttled.replicas
+    index.interval.bytes internal.segment.bytes leader.replication.throttled.replicas local.retention.bytes
+    local.retention.ms max.compaction.lag.ms max.message.bytes message.timestamp.after.max.ms
+    message.timestamp.before.max.ms message.timestamp.type min.cleanable.dirty.ratio min.compaction.lag.ms
+    min.insync.replicas preallocate remote.log.copy.disable remote.log.delete.on.disable remote.storage.enable
+    retention.bytes retention.ms segment.bytes segment.index.bytes segment.jitter.ms segment.ms
+    unclean.leader.election.enable
+"""
+TOPIC_SETTINGS: Final = frozenset(_NAMES.split())
+"""Kafka's topic settings (LogConfig of Kafka 4.3)."""
+
+KEYFOLDS_OWN: Final[dict[str, str]] = {
+    "cleanup.policy": "the output topic has the connector's cleanup.policy",
+    "message.timestamp.type": "the output keeps the source's timestamps (CreateTime)",
+    "message.timestamp.after.max.ms": "the output takes every timestamp that the source had",
+    "message.timestamp.before.max.ms": "the output takes every timestamp that the source had",
+    "min.compaction.lag.ms": "the lag has passed when a record is published; set the connector's min.compaction.lag.ms",
+    "remote.storage.enable": "Kafka refuses tiered storage for compacted topics",
+}
+"""Those that keyfold decides, and how."""
 
 
 def check(values: Mapping[str, Any]) -> tuple[Fault, ...]:
-    """The faults that the rules find in `values`, which lack the keys that are at fault themselves."""
+    """The faults that the rules find in `values`: those fields, with their values, that have no fault of their own."""
     return tuple(
         fault for needs, rule in RULES if all(n in values for n in needs) for fault in rule(*(values[n] for n in needs))
     )
@@ -108,27 +129,25 @@ def _backoff(first: int, longest: int) -> Iterator[Fault]:
         yield Fault("restart.backoff.initial.ms", text)
 
 
-def _topic_settings(settings: Mapping[str, str]) -> Iterator[Fault]:
+def topic_settings(settings: Mapping[str, str]) -> Iterator[Fault]:
+    """The faults of `output.topic.config.*`: settings that keyfold decides, or that Kafka does not have."""
     for name in settings:
         if name in KEYFOLDS_OWN:
-            yield Fault(f"output.topic.config.{name}", f"keyfold sets this itself: {KEYFOLDS_OWN[name]}.")
+            yield Fault(name, f"keyfold sets this itself: {KEYFOLDS_OWN[name]}.")
         elif name not in TOPIC_SETTINGS:
-            yield Fault(f"output.topic.config.{name}", suggest.unknown(name, TOPIC_SETTINGS, "topic setting"))
+            yield Fault(name, errors.unknown(name, TOPIC_SETTINGS, "topic setting"))
 
 
 RULES: Final[tuple[tuple[tuple[str, ...], Rule], ...]] = (
-    (("topics", "topics.regex"), _one_source),
-    (("min.compaction.lag.ms", "max.compaction.lag.ms"), _lags),
-    (("output.topic", "topics", "topics.regex"), _fixed_output),
-    (("output.topic", "topics.regex"), _regex_output),
-    (("output.topic", "topics"), _own_output),
-    ((_DLQ, "topics", "output.topic"), _own_letters),
-    ((_DLQ, "errors.tolerance"), _letters_need_tolerance),
-    ((_DLQ, "errors.deadletterqueue.context.headers.enable"), _needs_letters),
-    (("snapshot.location", "snapshot.interval.ms", "snapshot.string.columns"), _snapshots_need_place),
-    (("cleanup.policy", "output.topic", "snapshot.location"), _raw_copy),
-    (("restart.backoff.initial.ms", "restart.backoff.max.ms"), _backoff),
-    (("output.topic.config.",), _topic_settings),
+    (("topics", "topics_regex"), _one_source),
+    (("min_compaction_lag_ms", "max_compaction_lag_ms"), _lags),
+    (("output_topic_template", "topics", "topics_regex"), _fixed_output),
+    (("output_topic_template", "topics_regex"), _regex_output),
+    (("output_topic_template", "topics"), _own_output),
+    (("dead_letter_topic", "topics", "output_topic_template"), _own_letters),
+    (("dead_letter_topic", "errors_tolerance"), _letters_need_tolerance),
+    (("dead_letter_topic", "dead_letter_context_headers"), _needs_letters),
+    (("snapshot_location", "snapshot_interval_ms", "snapshot_string_columns"), _snapshots_need_place),
+    (("cleanup_policy", "output_topic_template", "snapshot_location"), _raw_copy),
+    (("restart_backoff_initial_ms", "restart_backoff_max_ms"), _backoff),
 )
-
-assert all(name in CONNECTOR_KEYS or name.endswith(".") for needs, _ in RULES for name in needs)

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Final
 
 from compactor.spark.briefly import without_plan
-from connectors.config.properties import parse_properties
 from connectors.errors import ConfigError
 
 HIDDEN: Final = "[hidden]"
@@ -86,13 +85,20 @@ def _path_and_key(argument: str) -> tuple[Path, str]:
 def _from_file(path: Path, key: str) -> str:
     try:
         text = path.read_text(encoding="utf-8")
-        content = json.loads(text) if path.suffix == ".json" else parse_properties(text)
+        content = json.loads(text) if path.suffix == ".json" else _properties(text)
     except ValueError:
         raise ValueError(f"{path} is not a properties (or .json) file in UTF-8") from None
     value = content[key] if isinstance(content, dict) else None
     if isinstance(value, str):
         return value
     raise ValueError(f"{path} must hold one flat object with texts as values")
+
+
+def _properties(text: str) -> dict[str, str]:
+    """The entries of a Java properties file. Raises ValueError for a broken escape."""
+    import javaproperties  # takes a while, and few need it
+
+    return javaproperties.loads(text)
 
 
 def _from_directory(path: Path, key: str) -> str:

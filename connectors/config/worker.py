@@ -2,42 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import re
+from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ModelWrapValidatorHandler, model_validator
+from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from connectors.config import client_names, refused
-from connectors.config.environment import EnvironmentSource
-from connectors.config.faults import Fault, FaultyConfigError
-from connectors.config.keys import CONNECTOR_KEYS, WORKER_KEYS, WORKER_PREFIXES
-from connectors.config.librdkafka import ClientKind
-from connectors.config.locations import local_path
-from connectors.config.parse import Parsed, Schema, parse
-from connectors.config.secrets import SecretError, masked, resolve
-from connectors.config.spark_settings import PINNED
-from connectors.config.texts import as_texts, effective
+from connectors.config import client_settings, client_translate, errors, flat_file
+from connectors.config.client_translate import name_faults
+from connectors.config.connector import ConnectorConfig
+from connectors.config.definitions import definitions, families, family, setting
+from connectors.config.errors import Fault
+from connectors.config.fields import ANY_CASE, FolderName, Long, Servers, SparkMaster, local_path
+from connectors.config.flat_file import family_texts
+from connectors.config.secrets import SecretError, resolve
 
-_CLIENTS: tuple[ClientKind, ...] = ("consumer", "producer", "admin")
-
-
-def _hint(name: str) -> str | None:
-    if name in CONNECTOR_KEYS:
-        return "is a key of the connector file, not of the worker file; move it there."
-    if (why := refused.reason(name)) is not None:
-        return f"cannot be set: {why}."
-    if client_names.is_client_setting(name):
-        return f"a client's setting; write consumer.{name}, producer.{name} and admin.{name}."
-    return None
-
-
-SCHEMA = Schema(WORKER_KEYS, WORKER_PREFIXES, _hint)
+PREFIX: Final = "KEYFOLD_"
+OTHERS: Final = frozenset({"KEYFOLD_FAILPOINTS", "KEYFOLD_IVY_SETTINGS"})
+"""Variables of keyfold that are no settings of a worker."""
+PINNED: Final[dict[str, tuple[str, str]]] = {
+    "spark.speculation": ("false", "two attempts of one publish task would fence each other"),
+    "spark.scheduler.mode": ("FAIR", "a full fold must not hold all slots"),
+}
+"""Settings of Spark that keyfold's protocol needs, each with the reason: nobody may change them."""
+_KUBERNETES: Final = re.compile(
+    r"KEYFOLD_(\w+_)?(SERVICE_HOST=.*|SERVICE_PORT(_\w+)?=\d*|PORT(_\d+_(TCP|UDP|SCTP))?=\w+://.*"
+    r"|PORT_\d+_(TCP|UDP|SCTP)_(PROTO|PORT|ADDR)=.*)"
+)
+"""What Kubernetes sets in each container for a service that is named `keyfold` or `keyfold-…`, with its value."""
+_worker: Final = partial(setting, group="The worker")
 
 
-def _key(name: str) -> Any:
-    return Field(alias=name, description=WORKER_KEYS[name].doc)
+def _spark_faults(settings: Mapping[str, str]) -> Iterator[Fault]:
+    for name, text in settings.items():
+        try:
+            value = resolve(text)
+        except SecretError as error:
+            yield Fault(name, str(error))
+            continue
+        pinned, why = PINNED.get(f"spark.{name}", (value, ""))
+        if value != pinned:
+            yield Fault(name, f'is always "{pinned}": {why}; remove it.')
+
+
+class EnvironmentSource(PydanticBaseSettingsSource):
+    """The settings in the environment: `KEYFOLD_BOOTSTRAP_SERVERS` is `bootstrap.servers`."""
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:  # noqa: ARG002  # theirs
+        """Nothing: variables are not looked up field by field, as those of families have no field of their own."""
+        return None, field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        """The settings of this process's environment, under their names in the file."""
+        return settings_of(os.environ)
 
 
 class WorkerConfig(BaseSettings):
@@ -48,21 +70,45 @@ class WorkerConfig(BaseSettings):
     they are used; `given` is everything as texts.
     """
 
-    model_config = SettingsConfigDict(frozen=True, strict=True, extra="forbid")
+    model_config = SettingsConfigDict(
+        frozen=True, strict=True, extra="forbid", hide_input_in_errors=True, env_prefix=PREFIX
+    )
 
-    bootstrap_servers: str = _key("bootstrap.servers")
-    storage_location: str = _key("storage.location")
-    spark_master: str = _key("spark.master")
-    log_level: str = _key("log.level")
-    log_format: str = _key("log.format")
-    log_cleaner_backoff_ms: int = _key("log.cleaner.backoff.ms")
-    log_cleaner_initial_delay_ms: int = _key("log.cleaner.initial.delay.ms")
-    task_shutdown_graceful_timeout_ms: int = _key("task.shutdown.graceful.timeout.ms")
-    spark: dict[str, str] = Field(alias="spark.", repr=False)
-    consumer: dict[str, str] = Field(alias="consumer.", repr=False)
-    producer: dict[str, str] = Field(alias="producer.", repr=False)
-    admin: dict[str, str] = Field(alias="admin.", repr=False)
+    bootstrap_servers: Servers = _worker("bootstrap.servers", ..., importance="high")
+    """The brokers to begin with."""
+    storage_location: FolderName = _worker("storage.location", "keyfold-data", importance="high")
+    """Folder of the runs and catalogs of all connectors; a relative path counts from the folder of the worker file."""
+    spark_master: SparkMaster = _worker("spark.master", "local[*]", importance="high")
+    """Where Spark runs: `local[N]`, `spark://HOST:PORT`, `k8s://…`, `yarn`."""
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], ANY_CASE] = _worker(
+        "log.level", "info", importance="medium"
+    )
+    """Least level of what is logged."""
+    log_format: Annotated[Literal["auto", "console", "json"], ANY_CASE] = _worker(
+        "log.format", "auto", importance="low"
+    )
+    """`console` for people, `json` for machines, `auto` is `console`, coloured only on a terminal."""
+    log_cleaner_backoff_ms: Long = _worker("log.cleaner.backoff.ms", "15000", ge=0, unit="ms", importance="medium")
+    """How long the cleaner sleeps when there is nothing to fold."""
+    log_cleaner_initial_delay_ms: Long = _worker(
+        "log.cleaner.initial.delay.ms", "60000", ge=0, unit="ms", importance="low"
+    )
+    """How long after its start a worker waits before the first fold of the cleaner."""
+    task_shutdown_graceful_timeout_ms: Long = _worker(
+        "task.shutdown.graceful.timeout.ms", "10000", ge=0, unit="ms", importance="medium"
+    )
+    """How long a worker that is told to end (SIGTERM) takes at most: a micro-batch that is under way may end in the
+    first part of it, then it is broken off; what does not end at all is left, and nothing is lost by that."""
     given: dict[str, str] = Field(repr=False)
+    spark: Annotated[dict[str, str], family_texts(_spark_faults)] = family("spark.")
+    """Passed on to Spark as it is: `spark.driver.memory`. It goes to Spark's JVM in a file that only the worker's
+    account can read; but options of the JVM (`spark.driver.extraJavaOptions`) show on its command line."""
+    consumer: Annotated[dict[str, str], family_texts(partial(name_faults, "consumer"))] = family("consumer.")
+    """A setting of all consumers of all connectors, under Java's or librdkafka's name: `consumer.fetch.min.bytes`."""
+    producer: Annotated[dict[str, str], family_texts(partial(name_faults, "producer"))] = family("producer.")
+    """The same for all producers."""
+    admin: Annotated[dict[str, str], family_texts(partial(name_faults, "admin"))] = family("admin.")
+    """The same for all admin clients."""
 
     @classmethod
     def settings_customise_sources(
@@ -73,18 +119,13 @@ class WorkerConfig(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """The environment first, then what the constructor was given."""
+        """The environment first, then what the constructor was given: the file's."""
         return EnvironmentSource(settings_cls), init_settings
 
-    @model_validator(mode="before")
+    @model_validator(mode="wrap")
     @classmethod
-    def _read(cls, raw: Any) -> dict[str, Any]:
-        given, faults = as_texts(raw)
-        parsed = parse(SCHEMA, given).without(faults)
-        found = (*faults, *parsed.faults, *_client_faults(parsed), *_spark_faults(parsed))
-        if found:
-            raise FaultyConfigError("worker", found)
-        return {**parsed.values, **parsed.families, "given": given}
+    def _read(cls, raw: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        return flat_file.read(cls, raw, handler, lambda _: "worker", _hint)
 
     @property
     def storage_path(self) -> Path:
@@ -98,28 +139,59 @@ class WorkerConfig(BaseSettings):
 
     def effective(self) -> dict[str, str | None]:
         """All settings as texts, defaults included, as they may be printed: secrets hidden."""
-        return effective(WORKER_KEYS, masked(self.given))
+        return flat_file.effective(type(self), self.given)
 
 
-def _client_faults(parsed: Parsed) -> tuple[Fault, ...]:
+def _hint(name: str) -> str | None:
+    if name in definitions(ConnectorConfig):
+        return "is a key of the connector file, not of the worker file; move it there."
+    if (why := client_settings.reason(name)) is not None:
+        return f"cannot be set: {why}."
+    if client_translate.is_known(name):
+        return f"a client's setting; write consumer.{name}, producer.{name} and admin.{name}."
+    return None
+
+
+def variable(name: str) -> str:
+    """The variable of the setting `name`."""
+    return PREFIX + name.replace(".", "_").upper()
+
+
+def settings_of(environ: Mapping[str, str]) -> dict[str, str]:
+    """The settings among `environ`, under their names in the file.
+
+    An underscore of a variable is a dot of the name, so names with capitals or underscores (some of Spark's) can only
+    stand in the file. Other variables that begin with `KEYFOLD_` set nothing.
+    """
+    return {found: text for name, text in environ.items() if (found := _setting(name, text))}
+
+
+def strange(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """A sentence for each variable that begins with `KEYFOLD_` and is nothing of keyfold's, perhaps misspelt.
+
+    Those that Kubernetes sets for its services are left out: no person set them.
+    """
+    known = (*OTHERS, *map(variable, definitions(WorkerConfig)))
     return tuple(
-        Fault(f"{kind}.{fault.key}", fault.text)
-        for kind in _CLIENTS
-        for fault in client_names.name_faults(kind, parsed.families[f"{kind}."])
+        f"{name}: {errors.unknown(name, known, 'variable')} It sets nothing."
+        for name, text in sorted(environ.items())
+        if name.startswith(PREFIX)
+        and name not in OTHERS
+        and not _setting(name, text)
+        and not _of_kubernetes(name, text)
     )
 
 
-def _spark_faults(parsed: Parsed) -> tuple[Fault, ...]:
-    settings = {f"spark.{name}": text for name, text in parsed.families["spark."].items()}
-    return tuple(fault for name, text in settings.items() for fault in _spark_fault(name, text))
+def _setting(name: str, text: str) -> str | None:
+    """The setting that the variable `name` with the value `text` is."""
+    if not name.startswith(PREFIX) or name in OTHERS:
+        return None
+    found = name.removeprefix(PREFIX).lower().replace("_", ".")
+    if found in definitions(WorkerConfig):
+        return found
+    in_family = any(found.startswith(prefix) and found != prefix for prefix in families(WorkerConfig))
+    return found if in_family and not _of_kubernetes(name, text) else None
 
 
-def _spark_fault(name: str, text: str) -> Iterator[Fault]:
-    try:
-        value = resolve(text)
-    except SecretError as error:
-        yield Fault(name, str(error))
-        return
-    pinned, why = PINNED.get(name, (value, ""))
-    if value != pinned:
-        yield Fault(name, f'is always "{pinned}": {why}; remove it.')
+def _of_kubernetes(name: str, text: str) -> bool:
+    return _KUBERNETES.fullmatch(f"{name}={text}") is not None

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Protocol
 
 from connectors.config.connector import ConnectorConfig
-from connectors.config.faults import Fault
+from connectors.config.errors import Fault
 from connectors.config.topics import missing, select
 from connectors.sinks import output_topic
 

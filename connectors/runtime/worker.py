@@ -15,7 +15,7 @@ import structlog
 from compactor.errors import FencedError, KeyfoldError
 from connectors import errors
 from connectors.clock import Clock
-from connectors.config.faults import Fault, FaultyConfigError
+from connectors.config.errors import Fault, FaultyConfigError
 from connectors.config.load import ConnectorFile, clashes, load_connector
 from connectors.config.worker import WorkerConfig
 from connectors.kafka.client_settings import ClientSettings

@@ -10,7 +10,7 @@ from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from connectors.config.spark_settings import PINNED
+from connectors.config.worker import PINNED
 from connectors.errors import SparkGoneError
 from connectors.jvm.cds_archive import sharing
 from connectors.jvm.java import find_java

@@ -243,10 +243,10 @@ def test_a_folder_called_current_stops_nothing(monkeypatch: pytest.MonkeyPatch, 
 
 def test_the_mark_of_a_folder_is_no_topics_name() -> None:
     """A topic of that name would need a folder where the mark is: Kafka allows none."""
-    from connectors.config import kinds
+    from connectors.config.fields import check_topic
 
     with pytest.raises(ValueError, match="no topic name"):
-        kinds.check_topic(shelfowner.NAME)
+        check_topic(shelfowner.NAME)
 
 
 def test_the_location_itself_is_a_shelf(monkeypatch: pytest.MonkeyPatch) -> None:

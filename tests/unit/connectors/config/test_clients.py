@@ -9,13 +9,14 @@ from typing import Any
 import confluent_kafka
 import pytest
 
+from connectors.config import librdkafka
 from connectors.config.client_check import _without_secrets, client_faults
-from connectors.config.client_names import name_faults
+from connectors.config.client_settings import ALIASES, CLIENT_SETTINGS, WORDS
+from connectors.config.client_translate import JAVA, name_faults
 from connectors.config.clients import client_config
 from connectors.config.connector import ConnectorConfig
 from connectors.config.jaas import parse_jaas
-from connectors.config.librdkafka import ALIASES, SETTINGS, ClientKind
-from connectors.config.translate import JAVA
+from connectors.config.librdkafka import ClientKind
 from connectors.config.worker import WorkerConfig
 from connectors.errors import ConfigError
 
@@ -122,6 +123,9 @@ def test_names_and_values_become_librdkafkas(
         ("admin", {"ssl.cipher.suites": "TLS_RSA_WITH_AES"}, "write OpenSSL's"),
         ("admin", {"sasl.jaas.config": "nonsense"}, '"[hidden]" is not allowed: it must have the form'),
         ("admin", {"client.id": ""}, "it is empty"),
+        ("admin", {"debug": "nothing"}, '"nothing" is not allowed: librdkafka does not know it.'),
+        ("consumer", {"fetch.min.bytes": "5x"}, '"5x" is not allowed: allowed is a whole number from 0 to 2147483647'),
+        ("consumer", {"check.crcs": "yes"}, '"yes" is not allowed: allowed is true, false.'),
     ],
 )  # fmt: skip
 def test_what_may_not_be_set_is_refused_by_name(kind: ClientKind, given: dict[str, str], said: str) -> None:
@@ -228,11 +232,46 @@ def suppress_all_but(words: str) -> Iterator[None]:
             raise
 
 
-@pytest.mark.parametrize("name", sorted({*SETTINGS, *ALIASES, *JAVA.values()}))
+@pytest.mark.parametrize("name", sorted({*CLIENT_SETTINGS, *ALIASES, *JAVA.values()}))
 def test_every_name_that_is_passed_on_is_librdkafkas(name: str) -> None:
     """The installed librdkafka knows every name of the tables."""
     with suppress_all_but("No such configuration property"):
         confluent_kafka.Producer({name: "1"}, logger=_quiet())
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_the_words_that_a_refusal_lists_are_librdkafkas(name: str) -> None:
+    """The installed librdkafka takes each of them, and not another one."""
+    assert librdkafka.setting(name).kind == "words"
+    assert [word for word in WORDS[name] if not librdkafka.takes(name, word)] == []
+    assert not librdkafka.takes(name, "another")
+
+
+@pytest.mark.parametrize(
+    ("name", "setting"),
+    [
+        ("fetch.min.bytes", librdkafka.Setting("number", 0, 2147483647)),
+        ("linger.ms", librdkafka.Setting("number", 0, 900000, fractions=True)),
+        ("check.crcs", librdkafka.Setting("flag")),
+        ("debug", librdkafka.Setting("words")),
+        ("client.id", librdkafka.Setting("text")),
+        ("fetch.mn.bytes", librdkafka.Setting("unknown")),
+    ],
+)
+def test_librdkafka_says_what_a_setting_takes(name: str, setting: librdkafka.Setting) -> None:
+    """Kind and range come from the library that is installed."""
+    assert librdkafka.setting(name) == setting
+
+
+@pytest.mark.parametrize("name", CLIENT_SETTINGS)
+def test_every_setting_that_is_passed_on_can_be_asked_about(name: str) -> None:
+    """Numbers have a range, and a value at its ends is taken, one beyond it refused."""
+    asked = librdkafka.setting(name)
+    assert asked.kind != "unknown"
+    if asked.kind == "number":
+        assert librdkafka.takes(name, str(asked.least))
+        assert librdkafka.takes(name, str(asked.most))
+        assert not librdkafka.takes(name, str(asked.least - 1))
 
 
 def _quiet() -> Any:

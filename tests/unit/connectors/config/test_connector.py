@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from compactor.policy import CompactionPolicy
-from connectors.config import release
 from connectors.config.connector import ConnectorConfig, with_settings
+from connectors.config.definitions import definitions
 from connectors.config.engine import engine_settings
-from connectors.config.faults import FaultyConfigError
-from connectors.config.keys import CONNECTOR_KEYS
+from connectors.config.errors import FaultyConfigError
 from connectors.errors import EXIT_CONFIG, ConfigError, exit_code
 
 LEAST: dict[str, Any] = {"name": "c", "connector.class": "keyfold.CompactedTopic", "topics": "t"}
@@ -44,7 +43,7 @@ def test_three_keys_are_enough() -> None:
 
 def test_every_default_is_taken_when_it_is_written_out() -> None:
     """A file that writes every default out means the same as one that leaves them out."""
-    written = {key.name: key.default for key in CONNECTOR_KEYS.values() if key.default is not None}
+    written = {key.name: key.default for key in definitions(ConnectorConfig).values() if key.default is not None}
     config = ConnectorConfig.model_validate(LEAST | written)
     assert config.model_dump(exclude={"given"}) == ConnectorConfig.model_validate(LEAST).model_dump(exclude={"given"})
 
@@ -162,16 +161,6 @@ def test_a_fault_names_key_value_and_what_is_allowed(changes: dict[str, Any], sa
     assert said in "\n".join(faults(changes))
 
 
-@pytest.mark.parametrize("key", ["cleanup.policy", "min.cleanable.dirty.ratio", "errors.retry.timeout"])
-def test_a_key_of_a_later_release_may_only_stand_at_its_default(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What does not work yet is refused as not available yet, never accepted and ignored."""
-    monkeypatch.setitem(release.LATER, key, "a later release")
-    other = {"cleanup.policy": "compact,delete", "min.cleanable.dirty.ratio": 0.7}.get(key, 12345)
-    found = faults({key: other})
-    assert len(found) == 1
-    assert f"{key}: not available yet in keyfold" in found[0]
-
-
 @pytest.mark.parametrize(
     "key",
     [
@@ -196,9 +185,8 @@ def test_all_faults_come_at_once() -> None:
     assert exit_code(caught.value) == EXIT_CONFIG
 
 
-def test_the_lags_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_lags_are_compared() -> None:
     """min.compaction.lag.ms may not be greater than max.compaction.lag.ms (LogConfig.validateValues)."""
-    monkeypatch.setattr(release, "LATER", {})
     assert read(min__compaction__lag__ms=5, max__compaction__lag__ms=5).policy.max_compaction_lag_ms == 5
     assert (
         "is greater than max.compaction.lag.ms (4)"

@@ -1,18 +1,26 @@
-"""docs/configuration.md says what the keys say."""
+"""docs/configuration.md says what the fields of the models say."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
-from connectors.config.key import Key
-from connectors.config.keys import CONNECTOR_KEYS, CONNECTOR_PREFIXES, WORKER_KEYS, WORKER_PREFIXES
+from connectors.config.connector import ConnectorConfig
+from connectors.config.definitions import Definition, definitions, documentation, families
 from connectors.config.reference import page
-from connectors.config.release import LATER
+from connectors.config.worker import WorkerConfig
 
 PAGE = Path(__file__).parents[4] / "docs" / "configuration.md"
-KEYS = {**CONNECTOR_KEYS, **WORKER_KEYS}
+MODELS: tuple[type[BaseModel], ...] = (ConnectorConfig, WorkerConfig)
+KEYS = [pytest.param(model, key, id=key.name) for model in MODELS for key in definitions(model).values()]
+
+LEAST: dict[type[BaseModel], dict[str, str]] = {
+    ConnectorConfig: {"name": "c", "connector.class": "CompactedTopic", "topics": "t"},
+    WorkerConfig: {"bootstrap.servers": "h:1"},
+}
 
 
 def test_the_tables_are_up_to_date() -> None:
@@ -22,24 +30,38 @@ def test_the_tables_are_up_to_date() -> None:
     assert text.count("<!-- table: ") == text.count("<!-- end -->") == 7
 
 
-@pytest.mark.parametrize("key", KEYS.values(), ids=lambda key: key.name)
-def test_every_key_has_its_row(key: Key) -> None:
+@pytest.mark.parametrize(("model", "key"), KEYS)
+def test_every_key_has_its_row(model: type[BaseModel], key: Definition) -> None:
     """A key's row shows its default, or that it is required or not set, and says what it means."""
     lines = PAGE.read_text(encoding="utf-8").splitlines()
-    (row,) = [line for line in lines if line.startswith(f"| `{key.name}` | ") and f" | {key.kind.type}: " in line]
+    (row,) = [line for line in lines if line.startswith(f"| `{key.name}` | ") and f" | {key.type}: " in line]
     default = "**required**" if key.required else f"`{key.default}`" if key.default is not None else "none"
     assert row.split(" | ")[1] == default
-    assert key.doc in row
-    assert ("Not available yet" in row) == (key.name in LATER)
+    assert documentation(model)[key.field] in row
 
 
 def test_every_family_has_its_row() -> None:
     """Families of keys are in the page too."""
     text = PAGE.read_text(encoding="utf-8")
-    assert all(f"| `{prefix.name}*` | {prefix.doc} |" in text for prefix in (*CONNECTOR_PREFIXES, *WORKER_PREFIXES))
+    for model in MODELS:
+        for prefix, each in families(model).items():
+            assert f"| `{prefix}*` | {documentation(model)[each.field]} |" in text
 
 
-@pytest.mark.parametrize("key", KEYS.values(), ids=lambda key: key.name)
-def test_every_default_is_allowed(key: Key) -> None:
-    """A default is a value that the key's own rule takes."""
-    assert key.required or key.default is None or key.kind.parse(key.default) == key.default_value
+@pytest.mark.parametrize(("model", "key"), KEYS)
+def test_a_declaration_says_all_that_is_to_be_known(model: type[BaseModel], key: Definition) -> None:
+    """Connect's type and importance, what is allowed, a heading, the release that first had it, and what it means."""
+    assert key.type in {"BOOLEAN", "STRING", "INT", "LONG", "DOUBLE", "LIST", "CLASS"}
+    assert key.importance in {"high", "medium", "low"}
+    assert key.valid_values
+    assert key.group
+    assert re.fullmatch(r"\d+\.\d+\.\d+", key.since)
+    assert documentation(model)[key.field].endswith((".", "**"))
+    assert key.unit == {"ms": "ms", "bytes": "bytes", "second": "bytes/s"}.get(key.name.rpartition(".")[2], key.unit)
+
+
+@pytest.mark.parametrize(("model", "key"), KEYS)
+def test_every_default_is_allowed(model: type[BaseModel], key: Definition) -> None:
+    """A default is a text that the key's own rule takes: a file that writes it out means the same."""
+    written = {} if key.default is None else {key.name: key.default}
+    assert getattr(model(**LEAST[model] | written), key.field) == getattr(model(**LEAST[model]), key.field)

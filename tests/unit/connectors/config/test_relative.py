@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from connectors.config.keys import CONNECTOR_KEYS, WORKER_KEYS
+from connectors.config.connector import ConnectorConfig
+from connectors.config.definitions import definitions
 from connectors.config.load import load_connector, load_worker
 from connectors.config.relative import anchored
 from connectors.config.secrets import resolve
+from connectors.config.worker import WorkerConfig
 
 SERVERS = {"bootstrap.servers": "h:1"}
 LEAST = {"name": "c", "connector.class": "keyfold.CompactedTopic", "topics": "t"}
@@ -111,7 +113,8 @@ def test_a_pipe_has_no_folder(elsewhere: Path) -> None:
 def test_paths_of_clients_and_of_secrets_count_from_the_file(tmp_path: Path, key: str, text: Any, found: Any) -> None:
     """So do files of keys and certificates, and files in placeholders; everything else stays as it is written."""
     expected = found.replace("DIR", str(tmp_path)) if isinstance(found, str) else found
-    assert anchored({key: text}, CONNECTOR_KEYS | WORKER_KEYS, tmp_path) == {key: expected}
+    keys = definitions(ConnectorConfig) | definitions(WorkerConfig)
+    assert anchored({key: text}, keys, tmp_path) == {key: expected}
 
 
 def test_a_secret_beside_the_file_is_found(tmp_path: Path) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import javaproperties
 import pytest
 
-from connectors.config.properties import parse_properties
 from connectors.config.secrets import HIDDEN, SecretError, is_secret, masked, printable_text, resolve
 
 
@@ -155,4 +155,4 @@ def test_a_text_without_secrets_stays(text: str) -> None:
 )
 def test_properties_are_read_as_java_does(text: str, entries: dict[str, str]) -> None:
     """Comments, separators, escapes and continued lines are java.util.Properties'."""
-    assert parse_properties(text) == entries
+    assert javaproperties.loads(text) == entries

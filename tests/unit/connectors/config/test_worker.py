@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from connectors.config.environment import settings_of, strange
-from connectors.config.faults import FaultyConfigError
-from connectors.config.keys import WORKER_KEYS
-from connectors.config.worker import WorkerConfig
+from connectors.config.definitions import definitions
+from connectors.config.errors import FaultyConfigError
+from connectors.config.worker import WorkerConfig, settings_of, strange
 
 LEAST: dict[str, Any] = {"bootstrap.servers": "127.0.0.1:9092"}
 
@@ -70,7 +69,7 @@ def test_a_port_of_sparks_is_a_setting() -> None:
     assert settings_of({"KEYFOLD_SPARK_DRIVER_PORT": "7078"}) == {"spark.driver.port": "7078"}
 
 
-@pytest.mark.parametrize("key", sorted(WORKER_KEYS))
+@pytest.mark.parametrize("key", sorted(definitions(WorkerConfig)))
 def test_every_key_has_a_variable(key: str) -> None:
     """Each key of the worker file can be set in the environment."""
     assert settings_of({f"KEYFOLD_{key.replace('.', '_').upper()}": "v"}) == {key: "v"}

@@ -5,12 +5,17 @@ Most names are the same in both. The tables hold those that are not, and values 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import re
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-from connectors.config import pem, refused, suggest
+from connectors.config import client_settings, errors, librdkafka
+from connectors.config.client_settings import ALIASES, CLIENT_SETTINGS, TRANSACTIONAL, WORDS
+from connectors.config.errors import Fault, shown
 from connectors.config.jaas import parse_jaas
-from connectors.config.librdkafka import ALIASES, SETTINGS, ClientKind
+from connectors.config.librdkafka import ClientKind
+from connectors.config.secrets import has_placeholder
 
 EXPORT_TRUST: Final = (
     "export its certificates (keytool -exportcert -rfc -keystore STORE -alias ALIAS -file ca.pem), name that file in "
@@ -52,6 +57,19 @@ _LOGIN: Final = "sasl.login.callback.handler.class"
 _LOGIN_CLASS: Final = "OAuthBearerLoginCallbackHandler"
 _MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _SYNONYMS: Final = {("ssl.endpoint.identification.algorithm", ""): "none"}
+_BLOCK: Final = re.compile(r"(-----BEGIN [A-Z0-9 ]+-----)([A-Za-z0-9+/=\s]+)(-----END [A-Z0-9 ]+-----)")
+_LINE: Final = 64
+
+
+def in_lines(text: str) -> str:
+    """`text` with each of its keys and certificates in lines of its own; what is no PEM stays as it is."""
+    return _BLOCK.sub(_one, text)
+
+
+def _one(block: re.Match[str]) -> str:
+    begin, body, end = block.groups()
+    lines = textwrap.wrap("".join(body.split()), _LINE)
+    return "\n".join(["", begin, *lines, end, ""])
 
 
 def _kib(text: str) -> str:
@@ -69,16 +87,16 @@ _CONVERTED: Final[dict[str, Callable[[str], str]]] = {
     "connections.max.idle.ms": _minus_one("0"),
     "security.protocol": str.lower,
     "ssl.endpoint.identification.algorithm": str.lower,
-    "ssl.truststore.certificates": pem.in_lines,
-    "ssl.keystore.certificate.chain": pem.in_lines,
-    "ssl.keystore.key": pem.in_lines,
+    "ssl.truststore.certificates": in_lines,
+    "ssl.keystore.certificate.chain": in_lines,
+    "ssl.keystore.key": in_lines,
 }
-_KNOWN: Final = frozenset((*SETTINGS, *ALIASES, *JAVA, *STORE_TYPES, _JAAS, _LOGIN))
+_KNOWN: Final = frozenset((*CLIENT_SETTINGS, *ALIASES, *JAVA, *STORE_TYPES, _JAAS, _LOGIN))
 
 
 def is_known(name: str) -> bool:
-    """True for a client setting, be it passed on or refused."""
-    return name in _KNOWN or refused.reason(name) is not None
+    """True for a setting that some Kafka client has, be it passed on or refused."""
+    return name in _KNOWN or client_settings.reason(name) is not None
 
 
 def target(kind: ClientKind, name: str) -> str:
@@ -89,20 +107,20 @@ def target(kind: ClientKind, name: str) -> str:
     if name == "request.timeout.ms" and kind != "producer":
         return "socket.timeout.ms"
     found = JAVA.get(name) or ALIASES.get(name, name)
-    why = refused.reason(found) or refused.reason(name)
+    why = client_settings.reason(found) or client_settings.reason(name)
     if why:
         raise ValueError(f"cannot be set: {why}.")
     if found in (*STORE_TYPES, _JAAS, _LOGIN):
         return found
-    if found not in SETTINGS:
-        raise ValueError(suggest.unknown(name, _KNOWN, f"setting of a {kind} client"))
-    if not SETTINGS[found].serves(kind) or (name in _PRODUCERS_IN_JAVA and kind != "producer"):
-        owner = "consumer" if SETTINGS[found].client == "C" else "producer"
+    if found not in CLIENT_SETTINGS:
+        raise ValueError(errors.unknown(name, _KNOWN, f"setting of a {kind} client"))
+    owner = "producer" if name in _PRODUCERS_IN_JAVA else CLIENT_SETTINGS[found]
+    if owner not in (None, kind):
         raise ValueError(f"is a {owner}'s setting, it does nothing for a client of kind {kind}.")
     return found
 
 
-def settings(kind: ClientKind, name: str, text: str) -> dict[str, str]:
+def settings_of(kind: ClientKind, name: str, text: str) -> dict[str, str]:
     """What one setting says to librdkafka; several settings for a JAAS entry. Raises ValueError with the reason."""
     found = target(kind, name)
     if found == _JAAS:
@@ -129,9 +147,26 @@ def _check(found: str, value: str) -> None:
         raise ValueError("is not allowed: these are Java's names; write OpenSSL's, as ECDHE-RSA-AES256-GCM-SHA384.")
     if not value:
         raise ValueError("is not allowed: it is empty.")
-    if not SETTINGS[found].accepts(value):
-        raise ValueError(f"is not allowed: allowed is {SETTINGS[found].described()}.")
-    return None
+    return _ask(found, value)
+
+
+def _ask(found: str, value: str) -> None:
+    """Raises ValueError for a value that librdkafka does not take; of numbers it would take "5x" too, and mean 5."""
+    asked = librdkafka.setting(found)
+    if asked.kind == "number":
+        _check_number(value, TRANSACTIONAL.get(found, range(asked.least, asked.most + 1)), fractions=asked.fractions)
+    elif asked.kind == "flag" and value not in ("true", "false"):
+        raise ValueError("is not allowed: allowed is true, false.")
+    elif asked.kind == "words" and not librdkafka.takes(found, value):
+        allowed = f"allowed is {', '.join(WORDS[found])}" if found in WORDS else "librdkafka does not know it"
+        raise ValueError(f"is not allowed: {allowed}.")
+
+
+def _check_number(value: str, bounds: range, *, fractions: bool) -> None:
+    form = r"-?\d{1,15}(\.\d{1,9})?" if fractions else r"-?\d{1,15}"
+    if not re.fullmatch(form, value, re.ASCII) or not bounds[0] <= float(value) <= bounds[-1]:
+        whole = "" if fractions else "whole "
+        raise ValueError(f"is not allowed: allowed is a {whole}number from {bounds[0]} to {bounds[-1]}.")
 
 
 def _check_words(value: str, words: tuple[str, ...], instead: str = "") -> None:
@@ -161,3 +196,24 @@ def _target_or_none(kind: ClientKind, name: str) -> str | None:
         return target(kind, name)
     except ValueError:
         return None
+
+
+def name_faults(kind: ClientKind, settings: Mapping[str, str]) -> tuple[Fault, ...]:
+    """Faults of one family of settings taken by itself: names, values without placeholders, names given twice."""
+    twice = doubled(kind, settings)
+    repeated = (Fault(name, f"says the same as {other}; remove one.") for name, other in twice.items())
+    single = (fault for name, text in settings.items() if name not in twice for fault in _faults(kind, name, text))
+    return (*repeated, *single)
+
+
+def _faults(kind: ClientKind, name: str, text: str) -> Iterator[Fault]:
+    try:
+        target(kind, name)
+    except ValueError as error:
+        yield Fault(name, str(error))
+        return
+    if not has_placeholder(text):
+        try:
+            settings_of(kind, name, text)
+        except ValueError as error:
+            yield Fault(name, f"{shown(name, text)} {error}")

@@ -1,0 +1,159 @@
+"""What is wrong with a configuration: faults, collected and raised together, each with its key."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Final
+
+import msgspec
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from connectors.config.definitions import Definition
+from connectors.config.fields import RefusalError
+from connectors.config.secrets import SecretError, has_placeholder, printable, without_urls_secrets
+from connectors.errors import ConfigError
+
+CONNECT_LATER: Final[dict[str, str]] = {
+    "key.converter*": "converters",
+    "value.converter*": "converters",
+    "header.converter*": "converters",
+    "transforms*": "transforms",
+    "predicates*": "predicates",
+    "errors.log.*": "logging of single records' errors",
+    "config.action.reload": "reloading of secrets",
+    "initial_state": "states set at creation",
+    "connector.plugin.version": "plugin versions",
+    "tasks.max.enforce": "plugin versions",
+    "config.providers*": "config providers other than env, file and directory",
+    "listeners*": "the REST interface",
+    "admin.listeners*": "the REST interface",
+    "rest.*": "the REST interface",
+    "access.control.*": "the REST interface",
+    "response.http.headers.config": "the REST interface",
+    "topic.tracking.*": "the REST interface",
+    "connector.client.config.override.policy": "the REST interface",
+    "plugin.path": "plugins",
+}
+"""Kafka Connect's keys (patterns) that keyfold knows of but does not have yet, and what they belong to.
+
+When the work behind a key is done its line here goes.
+"""
+_CUTOFF: Final = 0.6
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """One thing that is wrong: the key it is about ("" = the file as a whole) and a sentence."""
+
+    key: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.text}" if self.key else self.text
+
+
+class FaultyConfigError(ConfigError):
+    """A file with faults: `file` and `faults` hold them; the message has one line for each."""
+
+    def __init__(self, file: str, faults: Iterable[Fault]) -> None:
+        self.file = file
+        self.faults = tuple(Fault(fault.key, without_urls_secrets(fault.text)) for fault in faults)
+        lines = "\n".join(f"{file}: {fault}" for fault in self.faults)
+        super().__init__(lines, "")
+
+    def __reduce__(self) -> tuple[type[FaultyConfigError], tuple[str, tuple[Fault, ...]]]:
+        return type(self), (self.file, self.faults)
+
+    def of(self, file: str) -> FaultyConfigError:
+        """The same faults, named as those of `file`."""
+        return FaultyConfigError(file, self.faults)
+
+
+class SeveralFaultsError(ValueError):
+    """What a validator raises that finds several faults at once; the keys of a family stand without its prefix."""
+
+    def __init__(self, faults: Iterable[Fault]) -> None:
+        super().__init__()
+        self.faults = tuple(faults)
+
+
+def raise_all(errors: Iterable[FaultyConfigError]) -> None:
+    """Raises one ConfigError with the faults of all `errors`, in their order; does nothing when there are none."""
+    found = tuple(errors)
+    if len(found) == 1:
+        raise found[0]
+    if found:
+        raise ConfigError("\n".join(error.message for error in found))
+
+
+def faults_of(error: ValidationError, known: Mapping[str, Definition], texts: Mapping[str, str]) -> Iterator[Fault]:
+    """What pydantic has found in `texts`, as one sentence for each key: with the value, and with what is allowed."""
+    told = set[str]()
+    for details in error.errors(include_url=False):
+        name = str(details["loc"][0])
+        if name not in told:
+            told.add(name)
+            yield from _faults(details, name, known, texts)
+
+
+def _faults(
+    details: ErrorDetails, name: str, known: Mapping[str, Definition], texts: Mapping[str, str]
+) -> Iterator[Fault]:
+    cause = details.get("ctx", {}).get("error")
+    if isinstance(cause, SeveralFaultsError):
+        prefix = name if name.endswith(".") else ""
+        yield from (Fault(prefix + fault.key, fault.text) for fault in cause.faults)
+    elif isinstance(cause, RefusalError | SecretError):
+        yield Fault(name, str(cause))
+    elif details["type"] == "missing":
+        yield Fault(name, f"missing; it is required: {known[name].valid_values}.")
+    else:
+        yield Fault(name, not_allowed(name, texts[name], known[name].valid_values, cause))
+
+
+def not_allowed(name: str, text: str, allowed: str, cause: Any) -> str:
+    """The sentence for a value that is not allowed. What a placeholder stands for is not shown, nor why it is wrong."""
+    why = f"{cause}; " if cause and str(cause) and not has_placeholder(text) else ""
+    return f"{shown(name, text)} is not allowed: {why}allowed is {allowed}."
+
+
+def shown(name: str, text: str) -> str:
+    """`text` in quotes as a message may show it; a secret is hidden."""
+    return f'"{printable(name, text)}"'
+
+
+def not_yet(name: str) -> str | None:
+    """The sentence for a key of Connect that comes with a later release; None for any other key."""
+    what = next((what for pattern, what in CONNECT_LATER.items() if fnmatchcase(name, pattern)), None)
+    return what and f"not available yet in keyfold {_installed_version()}: {what}. Remove the key."
+
+
+def _installed_version() -> str:
+    """Keyfold's version, or `(not installed)` when it runs from a bare folder."""
+    try:
+        return version("keyfold")
+    except PackageNotFoundError:
+        return "(not installed)"
+
+
+def unknown(name: str, known: Iterable[str], what: str = "key") -> str:
+    """The sentence for an unknown `name`: with the nearest known one, if there is one."""
+    near = nearest(name, known)
+    return f'unknown {what}; did you mean "{near}"?' if near else f"unknown {what}; docs/configuration.md lists all."
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name most like `name`, or None where nothing is like it.
+
+    Case, and `_` or `-` in place of `.`, do not count as differences.
+    """
+    by_plain = {_plain(candidate): candidate for candidate in sorted(known, reverse=True)}
+    found = difflib.get_close_matches(_plain(name), by_plain, n=1, cutoff=_CUTOFF)
+    return by_plain[found[0]] if found else None
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", ".").replace("-", ".")

@@ -1,0 +1,268 @@
+"""Types of settings: how the text of a file becomes a value, and what is allowed.
+
+Every value of a file is text first, as in Kafka Connect (1 and "1", true and "true" are the same), and blanks around it
+do not count (Kafka's ConfigDef). A validator raises ValueError for a text that is not allowed; a message of its own
+goes before the words of `Allowed` for what is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Final
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+from annotated_types import Ge, Le
+from pydantic import BeforeValidator, GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
+
+from connectors.config.secrets import resolve
+
+CONNECTOR_CLASS: Final = "keyfold.CompactedTopic"
+SHORT_MAX: Final = 2**15 - 1
+INT_MAX: Final = 2**31 - 1
+LONG_MAX: Final = 2**63 - 1
+_WHOLE = re.compile(r"\+?\d{1,19}|-(?!0\d)\d{1,19}", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}", re.ASCII)
+_CONNECTOR_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}(?<!\.)", re.ASCII)
+_MASTER = re.compile(
+    r"local|local\[(\*|0*[1-9]\d*)(\s*,\s*\d+)?\]|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]"
+    r"|spark://[^\s/,]+:\d{1,5}(,[^\s/,]+:\d{1,5})*|k8s://\S+|yarn",
+    re.ASCII,
+)
+_SERVER = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s:,/\[\]]+):(\d{1,5})")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+
+
+class RefusalError(ValueError):
+    """A value is refused with a whole sentence, which needs neither the value nor what is allowed beside it."""
+
+
+class Allowed(msgspec.Struct, frozen=True):
+    """What a type allows, in words, and Connect's name of it; "": INT or LONG, by its greatest number."""
+
+    words: str
+    type: str = "STRING"
+
+
+class Folder(msgspec.Struct, frozen=True):
+    """The setting names a folder; `optional`: or `none`."""
+
+    optional: bool = False
+
+
+class OrMinusOne(Allowed, frozen=True):
+    """-1, which has a meaning of its own, or a number from `least` on."""
+
+    least: int = 0
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self._checked, handler(source))
+
+    def _checked(self, value: int) -> int:
+        if value != -1 and value < self.least:
+            raise ValueError
+        return value
+
+
+def or_minus_one(meaning: str, least: int = 0) -> OrMinusOne:
+    """Allows -1 for `meaning`, or a number from `least` on."""
+    return OrMinusOne(f"-1 ({meaning}) or a whole number, {least} or more", "", least)
+
+
+def text_of(raw: object) -> str:
+    """The text of a value of a file, placeholders resolved, without blanks around it. Raises ValueError."""
+    if isinstance(raw, RefusalError):
+        raise raw
+    return resolve(str(raw)).strip()
+
+
+def as_text(raw: object) -> str | RefusalError:
+    """The text of a JSON value as it is kept and shown; a refusal of what is neither text, number, true nor false."""
+    if isinstance(raw, bool):
+        return "true" if raw else "false"
+    if isinstance(raw, str | int | float):
+        return str(raw)
+    if raw is None:
+        return RefusalError("null is not allowed; leave the key out for its default.")
+    if isinstance(raw, list):
+        return RefusalError('a list is not allowed; write one text with commas: "a,b".')
+    return RefusalError("an object is not allowed; a value is a text, a number, true or false.")
+
+
+def check_topic(name: str) -> str:
+    """`name`, if Kafka allows a topic of that name (org.apache.kafka.common.internals.Topic); raises ValueError."""
+    if not _TOPIC.fullmatch(name) or name in (".", ".."):
+        raise ValueError(f'"{name}" is no topic name: letters, digits, ".", "_" and "-", at most 249, not "." or ".."')
+    return name
+
+
+def local_path(text: str) -> Path:
+    """The folder that a path or a `file:` URL names; a relative path stays relative.
+
+    Raises ValueError, with the reason, for an empty text, another scheme or a URL with a host.
+    """
+    if not text.strip() or "\0" in text:
+        raise ValueError("no folder is named")
+    scheme = _SCHEME.match(text)
+    if not scheme:
+        return Path(text).expanduser()
+    return _path_of_url(text, scheme[1].lower())
+
+
+def _path_of_url(text: str, scheme: str) -> Path:
+    if scheme != "file":
+        raise ValueError(f"stores of the scheme {scheme}: are not available yet; name a local folder")
+    parts = urlsplit(text)
+    if parts.netloc not in ("", "localhost"):
+        raise ValueError(f"a file: URL has no host ({parts.hostname}); write file:///folder")
+    if not parts.path:
+        raise ValueError("no folder is named")
+    return Path(unquote(parts.path))
+
+
+def _of_text(parse: Callable[[str], Any]) -> BeforeValidator:
+    return BeforeValidator(lambda raw: parse(text_of(raw)))
+
+
+def _whole(text: str) -> int:
+    if not _WHOLE.fullmatch(text):
+        raise ValueError
+    return int(text)
+
+
+def _unlimited(text: str) -> int | None:
+    return None if text.lower() == "unlimited" else _whole(text)
+
+
+def _number(text: str) -> float:
+    if not _NUMBER.fullmatch(text):
+        raise ValueError
+    return float(text)
+
+
+def _flag(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError
+    return text.lower() == "true"
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    parts = tuple(part.strip() for part in text.split(","))
+    if not all(parts):
+        raise ValueError("has an empty element")
+    doubled = sorted({part for part in parts if parts.count(part) > 1})
+    if doubled:
+        raise ValueError(f"names {', '.join(doubled)} more than once")
+    return parts
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(_listed(text.lower()))
+
+
+def _words_or_none(text: str) -> frozenset[str]:
+    return frozenset() if text.lower() == "none" else _words(text)
+
+
+def _topics(text: str) -> tuple[str, ...]:
+    return tuple(check_topic(part) for part in _listed(text))
+
+
+def _java_regex(text: str) -> str:
+    from connectors.config.java_regex import translate
+
+    translate(text)
+    return text
+
+
+def _output_topic(text: str) -> str:
+    """`none`, a topic name, or one with `${topic}` in it."""
+    if text.lower() == "none":
+        return "none"
+    check_topic(text.replace("${topic}", "t"))
+    return text
+
+
+def _class(text: str) -> str:
+    if text not in (CONNECTOR_CLASS, CONNECTOR_CLASS.rpartition(".")[2]):
+        raise ValueError
+    return CONNECTOR_CLASS
+
+
+def _folder(text: str) -> str:
+    local_path(text)
+    return text
+
+
+def _folder_or_none(text: str) -> str | None:
+    return None if text.lower() == "none" else _folder(text)
+
+
+def _servers(text: str) -> str:
+    for part in _listed(text):
+        found = _SERVER.fullmatch(part)
+        if not found or not 0 < int(found[2]) < 65536:
+            raise ValueError(f'"{part}" is not HOST:PORT')
+    return text
+
+
+def _matching(pattern: re.Pattern[str]) -> BeforeValidator:
+    def parse(text: str) -> str:
+        if not pattern.fullmatch(text):
+            raise ValueError
+        return text
+
+    return _of_text(parse)
+
+
+ANY_CASE: Final = _of_text(str.lower)
+"""For a Literal of words in lower case."""
+WORDS: Final = _of_text(_words)
+"""For a frozenset of a Literal: its words in any order and case, with commas between them."""
+WORDS_OR_NONE: Final = _of_text(_words_or_none)
+"""The same, or `none` for none of them."""
+
+Short = Annotated[int, Le(SHORT_MAX), _of_text(_whole)]
+Int = Annotated[int, Le(INT_MAX), _of_text(_whole)]
+Long = Annotated[int, Le(LONG_MAX), _of_text(_whole)]
+LongOrUnlimited = Annotated[
+    Annotated[int, Ge(1), Le(LONG_MAX)] | None,
+    _of_text(_unlimited),
+    Allowed('a whole number, 1 or more, or "unlimited"', "LONG"),
+]
+Ratio = Annotated[float, Ge(0), Le(1), _of_text(_number), Allowed("a number from 0 to 1", "DOUBLE")]
+Flag = Annotated[bool, _of_text(_flag), Allowed("true or false", "BOOLEAN")]
+TopicName = Annotated[str, _of_text(check_topic), Allowed("a topic name")]
+TopicNames = Annotated[tuple[str, ...], _of_text(_topics), Allowed("topic names with commas between them", "LIST")]
+TopicRegex = Annotated[str, _of_text(_java_regex), Allowed("a Java regular expression for whole topic names")]
+OutputTopic = Annotated[
+    str,
+    _of_text(_output_topic),
+    Allowed("a topic name, with ${topic} where the source's name goes, or none"),
+]
+ConnectorClass = Annotated[str, _of_text(_class), Allowed(f"{CONNECTOR_CLASS} or CompactedTopic", "CLASS")]
+ConnectorName = Annotated[
+    str,
+    _matching(_CONNECTOR_NAME),
+    Allowed(
+        'letters, digits, ".", "_" and "-", at most 200, beginning with a letter, digit or "_" and not ending in "."'
+        " (it names a folder, a consumer group and transactional ids)"
+    ),
+]
+FolderName = Annotated[str, _of_text(_folder), Folder(), Allowed("a folder: a path or a file: URL")]
+FolderNameOrNone = Annotated[
+    str | None, _of_text(_folder_or_none), Folder(optional=True), Allowed("a folder: a path or a file: URL, or none")
+]
+Servers = Annotated[str, _of_text(_servers), Allowed("HOST:PORT, several with commas between them", "LIST")]
+SparkMaster = Annotated[
+    str,
+    _matching(_MASTER),
+    Allowed(
+        "local, local[N], local[*], local[N,FAILURES], local-cluster[WORKERS,CORES,MEMORY], spark://HOST:PORT, "
+        "k8s://URL or yarn"
+    ),
+]

@@ -1,0 +1,99 @@
+"""The flat mapping of a worker or connector file as a model: names become fields, and all faults come at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ModelWrapValidatorHandler, ValidationError
+
+from connectors.config import errors
+from connectors.config.definitions import definitions, families
+from connectors.config.errors import Fault, FaultyConfigError, SeveralFaultsError
+from connectors.config.fields import RefusalError, as_text
+from connectors.config.secrets import masked
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def read(
+    model: type[Model],
+    raw: object,
+    handler: ModelWrapValidatorHandler[Model],
+    subject: Callable[[Mapping[str, str]], str],
+    hint: Callable[[str], str | None],
+) -> Model:
+    """Validates the mapping `raw` of a file: the body of a model's wrap validator.
+
+    The model's last field before its families is `given`: the settings as texts, placeholders unresolved. `subject`
+    names the file; `hint` gives a sentence for an unknown key that deserves more than the nearest name. Raises
+    FaultyConfigError with every fault.
+    """
+    if not isinstance(raw, Mapping):
+        text = "must be a JSON object of settings, or one with name and config."
+        raise FaultyConfigError(subject({}), [Fault("", text)])
+    values = {str(name): as_text(value) for name, value in raw.items()}
+    given = {name: text for name, text in values.items() if isinstance(text, str)}
+    by_alias, strange = _by_alias(model, values)
+    faults = [_strange(model, name, values[name], hint) for name in strange]
+    try:
+        config = handler({**by_alias, "given": given})
+    except ValidationError as error:
+        faults += errors.faults_of(error, definitions(model), given)
+    if faults:
+        raise FaultyConfigError(subject(given), faults)
+    return config
+
+
+def _by_alias(
+    model: type[BaseModel], values: Mapping[str, str | RefusalError]
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """`values` by the aliases of the model's fields, those of a family in one mapping; and the names that fit none."""
+    found: dict[str, Any] = {prefix: {} for prefix in families(model)}
+    strange = []
+    for name, value in values.items():
+        prefix = _family(model, name)
+        if name in definitions(model):
+            found[name] = value
+        elif prefix:
+            found[prefix][name.removeprefix(prefix)] = value
+        else:
+            strange.append(name)
+    return found, tuple(strange)
+
+
+def _family(model: type[BaseModel], name: str) -> str | None:
+    return next((prefix for prefix in families(model) if name.startswith(prefix) and name != prefix), None)
+
+
+def _strange(model: type[BaseModel], name: str, value: str | RefusalError, hint: Callable[[str], str | None]) -> Fault:
+    if isinstance(value, RefusalError):
+        return Fault(name, str(value))
+    known = (*definitions(model), *families(model))
+    return Fault(name, errors.not_yet(name) or hint(name) or errors.unknown(name, known))
+
+
+def family_texts(check: Callable[[Mapping[str, str]], Iterable[Fault]]) -> BeforeValidator:
+    """The validator of a family: its texts without blanks around them, which `check` finds no fault in.
+
+    Placeholders stay until a text is used.
+    """
+
+    def read_texts(values: Mapping[str, str | RefusalError]) -> dict[str, str]:
+        texts = {name: text.strip() for name, text in values.items() if isinstance(text, str)}
+        faults = (*_refusals(values), *check(texts))
+        if faults:
+            raise SeveralFaultsError(faults)
+        return texts
+
+    return BeforeValidator(read_texts)
+
+
+def _refusals(values: Mapping[str, str | RefusalError]) -> Iterator[Fault]:
+    return (Fault(name, str(value)) for name, value in values.items() if isinstance(value, RefusalError))
+
+
+def effective(model: type[BaseModel], given: Mapping[str, str]) -> dict[str, str | None]:
+    """All settings as texts that may be printed, secrets hidden: `given`, and the defaults of what is not given."""
+    shown = masked(given)
+    return {name: shown.get(name, each.default) for name, each in definitions(model).items()} | shown
