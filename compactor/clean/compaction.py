@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from compactor.clean import tombstones
 from compactor.clean.record_filter import RecordFilter
-from compactor.clean.rewriteplan import RewritePlan
-from compactor.clean.rewriter import Rewriter
+from compactor.clean.rewriter import CompactionTask, Rewriter
 from compactor.model.actions import Clean
 from compactor.model.log import BASE, PartitionLog, Run
 from compactor.policy import CompactionPolicy
@@ -34,15 +33,15 @@ def full_fold(
     Files are rolled at policy.segment_bytes. Rejected records, which are sent by then, are not kept. `limit`: bytes
     per second. Raises StorageError, FoldError.
     """
-    slices = [between(log, log.start, log.published) for log in logs]
-    what = RewritePlan(
-        slices=slices,
+    ranges = [between(log, log.start, log.published) for log in logs]
+    what = CompactionTask(
+        ranges=ranges,
         target=replace(target, max_bytes=policy.segment_bytes),
         keep=RecordFilter(horizons=tuple(tombstones.horizon(log, policy, now_ms) for log in logs), now_ms=now_ms),
         failpoint="clean.write",
         limit=limit,
     )
-    folded = zip(logs, slices, rewriter.rewrite(what), strict=True)
+    folded = zip(logs, ranges, rewriter.rewrite(what), strict=True)
     return tuple(_clean(log, part, found, now_ms) for log, part, found in folded)
 
 

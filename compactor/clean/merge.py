@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from compactor.clean.record_filter import RecordFilter
-from compactor.clean.rewriteplan import RewritePlan
-from compactor.clean.rewriter import Rewriter
+from compactor.clean.rewriter import CompactionTask, Rewriter
 from compactor.clean.tiers import MergePlan
 from compactor.model.actions import Merge
 from compactor.policy import CompactionPolicy
@@ -29,8 +28,8 @@ def merges(
     Tombstones stay, and none is stamped: that the values before them are gone is only known by a full fold. Raises
     StorageError, FoldError.
     """
-    what = RewritePlan(
-        slices=[OffsetRange(tp=plan.tp, start=plan.start, end=plan.end, runs=plan.runs) for plan in plans],
+    what = CompactionTask(
+        ranges=[OffsetRange(tp=plan.tp, start=plan.start, end=plan.end, runs=plan.runs) for plan in plans],
         target=replace(target, max_bytes=policy.segment_bytes),
         keep=RecordFilter(by_key=policy.compacts),
         failpoint="merge.write",

@@ -9,13 +9,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from compactor.fold.latest_per_key import is_rejected
+
 
 def last_rows(table: pa.Table, by: Sequence[str]) -> NDArray[np.int64]:
     """The rows of `table` that no later one with the same key, and the same columns `by`, follows; rising.
 
     A rejected record is the latest of nothing: its row is always among them.
     """
-    rejected = pc.is_valid(table["rejected"]).combine_chunks().to_numpy(zero_copy_only=False)
+    rejected = is_rejected(table).combine_chunks().to_numpy(zero_copy_only=False)
     keyed = table if not rejected.any() else table.filter(pa.array(~rejected))
     last = np.flatnonzero(~rejected)[last_of_each(keyed, by)]
     return np.sort(np.concatenate((last, np.flatnonzero(rejected))))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compactor.errors import SnapshotError
 from compactor.bin_packing import Until, pack
+from compactor.errors import SnapshotError
 from compactor.fold.task_split import task_bytes
 from compactor.model import record
 from compactor.model.log import PartitionLog

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compactor.errors import FencedError, KeyfoldError
-from compactor.spark.briefly import briefly
+from compactor.spark.errors import briefly
 from connectors.config.secrets import printable_text
 
 
