@@ -22,8 +22,8 @@ def describe(connector: ConnectorArgument, as_json: JsonOption = False, worker: 
     from compactor.catalog.catalog import Catalog
     from connectors.cli.describe_text import text
     from connectors.cli.source_ends import source_ends
-    from connectors.config.load import load_connector
-    from connectors.config.stores import connector_storage
+    from connectors.config.engine import connector_storage
+    from connectors.config.files import load_connector
     from connectors.source import aside
 
     settings = load_connector(connector, config).config
@@ -43,9 +43,8 @@ def describing(catalog: Catalog, storage: Storage, connector: ConnectorConfig, e
     """The description of `connector` from its catalog, its folder and the broker's answer."""
     from compactor.snapshot import location
     from connectors.cli import description
-    from connectors.config.engine import engine_settings
+    from connectors.config.engine import engine_settings, other_snapshots
     from connectors.config.secrets import printable_text
-    from connectors.config.stores import other_snapshots
     from connectors.runtime import status
 
     return description.Description(

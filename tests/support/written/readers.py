@@ -26,7 +26,7 @@ from compactor.runs.scan import whole
 from compactor.snapshot import listing, location, manifest
 from connectors.cli import description
 from connectors.runtime import status
-from connectors.runtime.deletion import Plan
+from connectors.runtime.deletion import DeletionPlan
 from connectors.sinks.others import connectors_source
 from connectors.sinks.output_reader import source_offset
 from connectors.source import offsets
@@ -107,7 +107,7 @@ def worker(copy: Copy) -> Any:
 
 def deleting(copy: Copy) -> Any:
     """What an unfinished `keyfold delete` removes."""
-    return msgspec.json.decode(copy.other("deleting.json"), type=Plan)
+    return msgspec.json.decode(copy.other("deleting.json"), type=DeletionPlan)
 
 
 def headers(copy: Copy) -> Any:
