@@ -36,7 +36,7 @@ def clean(
     if partition is not None and topic is None:
         raise UsageError("--partition needs --topic.", "Name the topic that the partition is of.")
     config = worker_of(worker)
-    from connectors.config.load import load_connector
+    from connectors.config.files import load_connector
     from connectors.runtime.commands import fold_logs
 
     folded = fold_logs(config, load_connector(connector, config).config, topic, partition, request_timeout(timeout))

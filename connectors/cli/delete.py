@@ -31,8 +31,8 @@ def delete(
     """Removes a connector's storage folder and consumer group; says what, and asks. Source topics are never touched."""
     config = worker_of(worker)
     from compactor.storage.location import open_storage
-    from connectors.config.load import load_connector
-    from connectors.config.stores import connector_storage
+    from connectors.config.engine import connector_storage
+    from connectors.config.files import load_connector
     from connectors.kafka.admin import Admin
     from connectors.kafka.client_settings import ClientSettings
     from connectors.kafka.probe import reach_all

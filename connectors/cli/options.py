@@ -70,7 +70,7 @@ def worker_path(given: Path | None) -> Path | None:
 
 def worker_of(given: Path | None) -> WorkerConfig:
     """The settings of the worker file that is meant; logging is set up as they say. Raises ConfigError."""
-    from connectors.config.load import load_worker
+    from connectors.config.files import load_worker
 
     config = load_worker(worker_path(given))
     logging_setup.configure(config.log_level, config.log_format)

@@ -24,7 +24,7 @@ def release(
 ) -> None:
     """Takes up a partition that was set aside; a live worker is asked for it, otherwise this process takes over."""
     config = worker_of(worker)
-    from connectors.config.load import load_connector
+    from connectors.config.files import load_connector
     from connectors.runtime.commands import release_log
 
     done = release_log(config, load_connector(connector, config).config, topic, partition, request_timeout(timeout))

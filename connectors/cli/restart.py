@@ -19,7 +19,7 @@ def restart(connector: ConnectorArgument, timeout: TimeoutOption = TIMEOUT_S, wo
     It goes on with the settings that the worker has read; SIGHUP to the worker reads changed files.
     """
     config = worker_of(worker)
-    from connectors.config.load import load_connector
+    from connectors.config.files import load_connector
     from connectors.runtime.commands import restart_connector
 
     settings = load_connector(connector, config).config

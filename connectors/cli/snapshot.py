@@ -29,7 +29,7 @@ def snapshot(
 ) -> None:
     """Folds what is published and takes a snapshot of it; a live worker is asked, otherwise this process takes over."""
     config = worker_of(worker)
-    from connectors.config.load import load_connector
+    from connectors.config.files import load_connector
     from connectors.runtime.commands import take_snapshot
 
     taken = take_snapshot(config, load_connector(connector, config).config, request_timeout(timeout))

@@ -21,7 +21,7 @@ from compactor.model.actions import AddSnapshot
 from compactor.storage.base import Storage
 from connectors.clock import Clock, SystemClock
 from connectors.config.connector import ConnectorConfig
-from connectors.config.stores import connector_storage, kept_catalog, other_snapshots
+from connectors.config.engine import connector_storage, kept_catalog, other_snapshots
 from connectors.config.worker import WorkerConfig
 from connectors.errors import ConfigError, UnreachableError, UsageError
 from connectors.progress.observer import NullObserver

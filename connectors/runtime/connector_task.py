@@ -28,8 +28,7 @@ from compactor.storage.base import Storage
 from compactor.storage.location import open_storage
 from connectors.clock import Clock
 from connectors.config.connector import ConnectorConfig
-from connectors.config.engine import engine_settings
-from connectors.config.stores import connector_storage
+from connectors.config.engine import connector_storage, engine_settings
 from connectors.config.topics import matches
 from connectors.config.worker import WorkerConfig
 from connectors.kafka.client_settings import ClientSettings
@@ -173,10 +172,12 @@ class ConnectorTask:
         settings = engine_settings(self._connector)
         isolation, snapshot_storage = Isolation(self._storage, catalog), _snapshot_storage(self._connector)
         engine = Engine(self._spark, self._storage, catalog, broker, settings, isolation, self._clock.now_ms)
-        snapshots = Snapshots(self._spark, isolation, broker, settings, snapshot_storage, engine.uncertain)
-        cleaner = Cleaner(self._spark, isolation, settings, engine.counters, engine.uncertain, self._clock.now_ms)
-        maintenance = Maintenance(cleaner, snapshots, engine.counters, isolation)
-        maintenance.settle()
+        snapshots = Snapshots(self._spark, catalog, isolation, broker, settings, snapshot_storage, engine.uncertain)
+        cleaner = Cleaner(
+            self._spark, catalog, isolation, settings, engine.counters, engine.uncertain, self._clock.now_ms
+        )
+        maintenance = Maintenance(cleaner, snapshots, catalog, isolation, engine.counters)
+        maintenance.begin()
         requests = RequestHandler(self._storage, catalog, maintenance, self._clock)
         return TaskComponents(catalog, broker, engine, maintenance, requests)
 
@@ -318,7 +319,7 @@ class ConnectorTask:
             if not shutdown.run_step(self._job(what, step), what):
                 return
         self._show(engine)
-        maintenance.check_whole()
+        maintenance.check_complete()
         aside.check(name, catalog.state, partial(matches, self._connector))
 
     def _job(self, what: str, step: Callable[[], object]) -> CancellableJob:

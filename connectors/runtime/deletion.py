@@ -27,8 +27,8 @@ from compactor.model.position import Position
 from compactor.model.record import TopicPartition
 from compactor.model.state import State
 from compactor.runs.paths import RUNS
+from compactor.snapshot import listing, manifest
 from compactor.snapshot import location as snapshot_location
-from compactor.snapshot import manifest, shelfowner, snapshot
 from compactor.storage.base import FileInfo, MissingFileError, Storage
 from connectors.config.connector import ConnectorConfig
 from connectors.config.topics import select
@@ -40,7 +40,7 @@ from connectors.sinks.positions import read_positions
 NAME: Final = "deleting.json"
 FOLDERS: Final = (commits.FOLDER, RUNS, CHECKPOINTS, requests.FOLDER)
 _FILES: Final = (status.NAME, snapshot_location.NOTE, owner.NAME)
-_SNAPSHOT_FILES: Final = (shelfowner.NAME, *manifest.NAMES)
+_SNAPSHOT_FILES: Final = (snapshot_location.MARK, *manifest.NAMES)
 """The files that say which catalog a snapshot is of."""
 
 
@@ -205,7 +205,7 @@ def find_snapshots(location: Storage | None, connector: str, catalogs: Collectio
         return ()
     places = (info.path.rpartition("/") for info in location.walk(connector))
     found = dict.fromkeys(folder for folder, _, name in places if name in _SNAPSHOT_FILES and _is_snapshot(folder))
-    return tuple(path for path in found if shelfowner.catalog_of(location, path) in catalogs)
+    return tuple(path for path in found if snapshot_location.catalog_of(location, path) in catalogs)
 
 
 def remove_snapshots(location: Storage, connector: str, paths: Iterable[str], catalogs: Collection[str]) -> None:
@@ -216,15 +216,15 @@ def remove_snapshots(location: Storage, connector: str, paths: Iterable[str], ca
     """
     for path in paths:
         folder, _, name = path.rpartition("/")
-        latest = f"{folder}/{snapshot.LATEST}"
-        snapshot.remove(location, path)
+        latest = f"{folder}/{listing.LATEST}"
+        listing.delete(location, path)
         if location.exists(latest) and location.read(latest).strip() == name.encode():
-            location.delete(f"{folder}/{snapshot.CURRENT}")
+            location.delete(f"{folder}/{listing.CURRENT}")
             location.delete(latest)
         if not location.list(folder):
             location.delete_folder(folder)
-    if shelfowner.catalog_of(location, connector) in catalogs:
-        location.delete(f"{connector}/{shelfowner.NAME}")
+    if snapshot_location.catalog_of(location, connector) in catalogs:
+        location.delete(f"{connector}/{snapshot_location.MARK}")
     if not location.list(connector):
         location.delete_folder(connector)
 

@@ -56,11 +56,11 @@ class RequestHandler:
         match request.kind:
             case "snapshot":
                 taken = self._maintenance.snapshot(now_ms)
-                self._maintenance.check_whole()
+                self._maintenance.check_complete()
                 return {"snapshots": msgspec.to_builtins(taken)}
             case "clean":
                 folded = self._maintenance.clean(now_ms, wanted)
-                self._maintenance.check_whole(wanted)
+                self._maintenance.check_complete(wanted)
                 return {"logs": msgspec.to_builtins(folded)}
             case "release":
                 return {"released": self._maintenance.release(now_ms, wanted)}

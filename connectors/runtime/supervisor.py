@@ -19,7 +19,7 @@ from compactor.errors import FencedError, StorageError
 from compactor.spark.errors import unwrap
 from connectors.clock import Clock
 from connectors.config.connector import ConnectorConfig
-from connectors.config.stores import connector_storage, warn_of_readers
+from connectors.config.engine import connector_storage, warn_of_readers
 from connectors.config.worker import WorkerConfig
 from connectors.errors import NoConnectionError, SparkGoneError
 from connectors.progress.observer import Observer, Throttle

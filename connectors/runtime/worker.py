@@ -15,7 +15,7 @@ from compactor.errors import FencedError, KeyfoldError
 from connectors import errors
 from connectors.clock import Clock
 from connectors.config.errors import Fault, FaultyConfigError
-from connectors.config.load import ConnectorFile, clashes, load_connector
+from connectors.config.files import ConnectorFile, clashes, load_connector
 from connectors.config.worker import WorkerConfig
 from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.probe import reach_all

@@ -17,7 +17,7 @@ from compactor.runs.reader import read
 from compactor.runs.scan import whole
 from compactor.storage.location import open_storage
 from connectors.clock import SystemClock
-from connectors.config.load import load_worker
+from connectors.config.files import load_worker
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.errors import DataLossError, SourceChangedError
 from connectors.progress.observer import NullObserver

@@ -21,7 +21,8 @@ from compactor.model.position import Position, encode
 from compactor.model.record import TopicPartition
 from compactor.runs.reader import read
 from compactor.runs.scan import whole
-from compactor.snapshot import location, manifest, shelfowner, snapshot
+from compactor.snapshot import listing, location, manifest
+from compactor.snapshot.location import SnapshotBackoff
 from compactor.storage.base import Storage
 from connectors.runtime.deletion import DeletionPlan, OutputTopic
 from connectors.runtime.status import ConnectorState, Status, StatusFile
@@ -74,7 +75,8 @@ def _beside(world: World) -> None:
     clock.advance(9_000)
     status.report({"records_read": 40, "dead_letters": 1}, worked=False)
     assert status.show(failed)
-    location.note(storage, location.failed(None, SnapshotError("No room is left.", "Free some."), now_ms))
+    failure = SnapshotBackoff().failed(SnapshotError("No room is left.", "Free some."), now_ms).failure
+    location.write_note(storage, failure)
     _ask(storage, now_ms)
     _add_snapshots(world)
 
@@ -100,14 +102,14 @@ def _add_snapshots(world: World) -> None:
         shutil.copytree(Path(place.location, taken.path), Path(place.location, folder, name))
     strange, older = Path(place.location, folder, STRANGER), Path(place.location, folder, OLDER)
     (strange / manifest.NAME).write_bytes(manifest.encode(replace(of, catalog_id="another")))
-    (strange / shelfowner.NAME).unlink()
-    shelfowner.mark(place, f"{folder}/{STRANGER}", replace(world.life.catalog.state, catalog_id="another"), place)
+    (strange / location.MARK).unlink()
+    location.write_mark(place, f"{folder}/{STRANGER}", replace(world.life.catalog.state, catalog_id="another"), place)
     (older / manifest.NAME).unlink()
-    (older / shelfowner.NAME).unlink()
+    (older / location.MARK).unlink()
     told = msgspec.json.decode(manifest.encode(of))
     del told["catalog_id"]
     (older / "manifest.json").write_bytes(msgspec.json.encode(told))
-    assert set(snapshot.others(place, world.life.catalog.state, folder.rpartition("/")[2])) == {STRANGER, OLDER}
+    assert set(listing.list_others(place, world.life.catalog.state, folder.rpartition("/")[2])) == {STRANGER, OLDER}
 
 
 def _in_other(made: Path, world: World) -> None:

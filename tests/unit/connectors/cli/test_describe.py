@@ -14,14 +14,14 @@ from compactor.model.record import TopicPartition
 from compactor.model.state import State, apply
 from compactor.policy import CompactionPolicy
 from compactor.settings import EngineSettings
-from compactor.snapshot import location as shelf
+from compactor.snapshot import location
 from compactor.snapshot.location import SnapshotFailure
 from compactor.storage.location import open_storage
 from connectors.cli import describe_view, source_ends
 from connectors.cli.describe import describing
 from connectors.cli.describe_view import text
 from connectors.cli.source_ends import Ends
-from connectors.config.load import load_connector
+from connectors.config.files import load_connector
 from connectors.runtime.status import StatusFile
 from connectors.source import aside
 from tests.support.cli import NAME, connector_file, invoke, keep, row, storage_of, worker_file
@@ -216,7 +216,7 @@ def test_describe_shows_why_there_is_no_snapshot(tmp_path: Path) -> None:
     """As the worker noted it in the connector's folder; nothing where snapshots can be written."""
     assert _described(tmp_path)["snapshots"] is None
     trouble = SnapshotFailure(since_ms=0, retry_ms=60_000, failures=2, error="No space left.")
-    shelf.note(open_storage(str(tmp_path / "store")).sub(NAME), trouble)
+    location.write_note(open_storage(str(tmp_path / "store")).sub(NAME), trouble)
     found = json.loads(invoke("describe", connector_file(tmp_path), "--worker", worker_file(tmp_path), "--json").stdout)
     assert found["snapshots"] == {"since_ms": 0, "retry_ms": 60_000, "failures": 2, "error": "No space left."}
 

@@ -13,7 +13,7 @@ import structlog
 
 from compactor.errors import CatalogError, StorageError
 from connectors.clock import SystemClock
-from connectors.config.load import load_connector, load_worker
+from connectors.config.files import load_connector, load_worker
 from connectors.progress.observer import NullObserver
 from connectors.runtime import status, supervisor
 from connectors.runtime.cancellation import StopToken

@@ -13,7 +13,7 @@ from unittest.mock import Mock
 import pytest
 
 from compactor.errors import FencedError, PublishInterruptedError, StorageError
-from connectors.config.load import load_connector, load_worker
+from connectors.config.files import load_connector, load_worker
 from connectors.runtime.cancellation import StopToken
 from connectors.runtime.connector_task import FENCE_CHECK_MS, IDLE_S, TICK_MS, TOPICS_CHECK_MS, ConnectorTask
 from connectors.source import stream

@@ -15,7 +15,7 @@ from compactor.model.actions import AddPartition, AddSnapshot, AddTopic, Append,
 from compactor.model.log import OutputPoint, Run
 from compactor.model.position import Position, encode
 from compactor.model.record import TopicPartition
-from compactor.snapshot import manifest, shelfowner
+from compactor.snapshot import location, manifest
 from compactor.storage.local import LocalStorage
 from connectors.config.connector import ConnectorConfig
 from connectors.errors import ConnectorError, UnreachableError
@@ -231,7 +231,7 @@ def test_snapshots_that_say_whose_they_are_go_with_a_lost_storage(world: World) 
     state = world.catalog.state
     lost = state.catalog_id
     for folder in ("c", "c/t/begun"):
-        shelfowner.mark(world.shelf, folder, state, world.storage)
+        location.write_mark(world.shelf, folder, state, world.storage)
     world.storage = MemoryStorage()
     for path, catalog_id in ((f"{SNAPSHOT}/manifest.json", lost), (f"{THEIRS}/_manifest.json", "another")):
         world.shelf.write(path, manifest.encode(replace(FULL, catalog_id=catalog_id)))

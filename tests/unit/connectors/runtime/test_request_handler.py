@@ -41,7 +41,7 @@ class Kept:
         self._note("release", wanted)
         return 1
 
-    def check_whole(self, wanted: Collection[TopicPartition] | None = None) -> None:
+    def check_complete(self, wanted: Collection[TopicPartition] | None = None) -> None:
         if self.aside:
             raise QuarantinedError("One is set aside.", "See describe.")
 

@@ -8,7 +8,7 @@ from unittest.mock import Mock
 import pytest
 
 from compactor.errors import CatalogError, FencedError, StorageError
-from connectors.config.load import load_connector, load_worker
+from connectors.config.files import load_connector, load_worker
 from connectors.errors import NoConnectionError
 from connectors.runtime import restart_policy
 from connectors.runtime.restart_policy import Outage, RestartBackoff, brokers_answer, is_retriable

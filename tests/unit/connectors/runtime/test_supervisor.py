@@ -18,8 +18,8 @@ import structlog
 from compactor.catalog import requests
 from compactor.catalog.owner import here, is_alive
 from compactor.errors import CatalogError, FencedError, StorageError
-from connectors.config.load import load_connector, load_worker
-from connectors.config.stores import connector_storage
+from connectors.config.engine import connector_storage
+from connectors.config.files import load_connector, load_worker
 from connectors.errors import EXIT_FAILED, NoConnectionError, SparkGoneError, exit_code
 from connectors.progress.observer import NullObserver
 from connectors.runtime import restart_policy, status, supervisor

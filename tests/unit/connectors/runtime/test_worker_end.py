@@ -12,8 +12,8 @@ import pytest
 import structlog
 
 from connectors.clock import SystemClock
-from connectors.config.load import load_connector, load_worker
-from connectors.config.stores import connector_storage
+from connectors.config.engine import connector_storage
+from connectors.config.files import load_connector, load_worker
 from connectors.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_UNREACHABLE, SparkGoneError, UnreachableError
 from connectors.progress.observer import NullObserver
 from connectors.runtime import status, supervisor
