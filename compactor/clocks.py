@@ -1,6 +1,6 @@
 """Watches the clocks that records and worker bring along: counts what cannot be right, says it once.
 
-Nothing depends on it. A record stamped in the future ages from its arrival (`reading.first_young`, `dirt.aged_from`);
+Nothing depends on it. A record stamped in the future ages from its arrival (`reading.first_young`, `log.aged_from`);
 where the worker's clock steps back nothing that was decided moves back (`schedule.publishable`, `tombstones.horizon`).
 """
 

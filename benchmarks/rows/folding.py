@@ -86,7 +86,7 @@ def measure(spark: SparkSession, storage: Storage, name: str) -> dict[str, float
     now_ms = time.time_ns() // 1_000_000
     catalog.take_over("benchmark", now_ms)
     began = time.monotonic()
-    folded = _cleaner(spark, storage, catalog, name).fold(now_ms)
+    folded = _cleaner(spark, storage, catalog, name).clean(now_ms)
     seconds = time.monotonic() - began
     return {"records": sum(one.records_before for one in folded), "seconds": seconds}
 
@@ -97,12 +97,12 @@ def _warm_up(spark: SparkSession, folder: Path, records: int) -> None:
     for tables in load.tables(1):
         kept.append(kept.write(tables, CompactionPolicy().segment_bytes, 0), dict.fromkeys((0, 1), load.each), 0)
     kept.publish(0)
-    _cleaner(spark, kept.storage, kept.catalog, "bench").fold(0)
+    _cleaner(spark, kept.storage, kept.catalog, "bench").clean(0)
 
 
 def _cleaner(spark: SparkSession, storage: Storage, catalog: Catalog, name: str) -> Cleaner:
     settings = EngineSettings(connector=name, policy=CompactionPolicy())
-    return Cleaner(spark, Isolation(storage, catalog), settings, Counters(), frozenset)
+    return Cleaner(spark, catalog, Isolation(storage, catalog), settings, Counters(), frozenset)
 
 
 FOLD: Final = Figure(

@@ -10,10 +10,9 @@ from itertools import count
 from typing import Final
 
 from compactor.catalog.catalog import Catalog
-from compactor.clean import schedule
-from compactor.clean import tiers as levels
-from compactor.clean.tiers import MergePlan
-from compactor.clean.verdict import Kind
+from compactor.clean import schedule, tiers
+from compactor.clean.decision import Queue
+from compactor.clean.tiers import MergePick
 from compactor.model.actions import AnyAction, Clean, Merge
 from compactor.model.log import BASE, PartitionLog, Run, RunFile
 from compactor.policy import CompactionPolicy, FoldPolicy
@@ -31,7 +30,7 @@ class Model:
         self._topic = topic
         self._keys = keys
         self._policy, self._fold = CompactionPolicy(), FoldPolicy()
-        self._last: Kind | None = None
+        self._last: Queue | None = None
         self._names = count()
         self._dropped: deque[tuple[int, str]] = deque()
 
@@ -46,15 +45,15 @@ class Model:
         ]
 
     def clean(self, catalog: Catalog, now_ms: int) -> None:
-        """A round of the cleaner: due full folds, then due merges; and vacuum's part in what the catalog remembers."""
+        """A round of the cleaner: cleans, then merges what is due; and vacuum's part in what the catalog remembers."""
         before = catalog.state.paths
-        found = schedule.survey(catalog.state.logs, self._policy, self._fold, now_ms, {})
+        found = schedule.evaluate_all(catalog.state.logs, self._policy, self._fold, now_ms, {})
         choice = schedule.choose(found, self._last, self._fold.job_bytes)
         self._last = choice.last
-        folded = {verdict.tp for verdict in choice.picked}
-        self._commit(catalog, [self._clean(catalog.state.log(tp), now_ms) for tp in sorted(folded)], now_ms)
-        plans = levels.due_merges(catalog.state.logs, self._fold, folded, self._fold.job_bytes)
-        self._commit(catalog, [self._merge(plan) for plan in plans], now_ms)
+        cleaned = {found.tp for found in choice.picked}
+        self._commit(catalog, [self._clean(catalog.state.log(tp), now_ms) for tp in sorted(cleaned)], now_ms)
+        picks = tiers.pick_merges(catalog.state.logs, self._fold, cleaned, self._fold.job_bytes)
+        self._commit(catalog, [self._merge(pick) for pick in picks], now_ms)
         self._dropped.extend((now_ms, path) for path in before - catalog.state.paths)
         for path in self._past(now_ms):
             catalog.forget(path)
@@ -73,11 +72,11 @@ class Model:
         base = Run(start=log.start, end=end, level=BASE, files=(file,), records=kept, bytes=file.bytes)
         return Clean(topic=log.topic, partition=log.partition, end=end, base=base, at_ms=now_ms)
 
-    def _merge(self, plan: MergePlan) -> Merge:
-        most = sum(run.records for run in plan.runs)  # rounding must not make a merge larger than what it replaces
-        kept = min(distinct(self._keys, plan.end - plan.start), most)
-        file = self._file(self._path("merge"), plan.start, plan.end, kept, 1)
-        return Merge(topic=plan.tp.topic, partition=plan.tp.partition, run=plan.result([file], 0))
+    def _merge(self, pick: MergePick) -> Merge:
+        most = sum(run.records for run in pick.runs)  # rounding must not make a merge larger than what it replaces
+        kept = min(distinct(self._keys, pick.end - pick.start), most)
+        file = self._file(self._path("merge"), pick.start, pick.end, kept, 1)
+        return Merge(topic=pick.tp.topic, partition=pick.tp.partition, run=pick.result([file], 0))
 
     def _path(self, job: str) -> str:
         """As long as a real one: the catalog's size counts here."""

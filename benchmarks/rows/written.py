@@ -47,7 +47,9 @@ def measure(spark: SparkSession, folder: Path, minutes: int) -> dict[str, float]
     policy = CompactionPolicy()
     kept = Kept(folder, LOAD.partitions, 0)
     counters, isolation = Counters(), Isolation(kept.storage, kept.catalog)
-    cleaner = Cleaner(spark, isolation, EngineSettings(connector="bench", policy=policy), counters, frozenset)
+    cleaner = Cleaner(
+        spark, kept.catalog, isolation, EngineSettings(connector="bench", policy=policy), counters, frozenset
+    )
     taken = 0
     for number, tables in enumerate(LOAD.tables(minutes)):
         now_ms = (number + 1) * MINUTE_MS

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from compactor.analyze.preview import Count, FoldPreview, RangeCounts, settled
 from compactor.clean import tombstones
-from compactor.clean.decision import verdict
+from compactor.clean.decision import evaluate
 from compactor.model.record import OfPartition
 from compactor.settings import EngineSettings
 
@@ -136,12 +136,12 @@ class Analysis(Struct, frozen=True, kw_only=True):
 
 def outcome(seen: FoldPreview, census: RangeCounts, kept: Survivors, settings: EngineSettings, now_ms: int) -> Outcome:
     """What a full fold at `now_ms` would do to a log that holds `census`, and of whose fold `kept` survive."""
-    found = verdict(settled(seen.log, census), settings.policy, settings.fold, now_ms)
+    found = evaluate(settled(seen.log, census), settings.policy, settings.fold, now_ms)
     return Outcome(
         start=seen.start,
         fold_end=seen.end,
         held_by=seen.hold.value if seen.hold else None,
-        dirty_ratio=found.dirt.ratio,
+        dirty_ratio=found.measured.ratio,
         due=found.due,
         reason=found.reason.value,
         why=found.text,

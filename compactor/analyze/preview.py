@@ -1,7 +1,7 @@
 """How a log would stand when a full fold of it began now, under some settings: pure.
 
 Before the cleaner folds, the worker publishes what is publishable and retention takes the old end. So a fold looked at
-ahead of time ends at `schedule.publishable` and begins where `retention.retained` lets the log begin.
+ahead of time ends at `schedule.publishable` and begins where `retention.evaluate_retention` lets the log begin.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from enum import Enum
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compactor.clean.log_to_clean import across_bounds, aged_from
-from compactor.clean.retention import Retention, retained
+from compactor.clean.log_to_clean import straddling_runs
+from compactor.clean.retention import Retention, evaluate_retention
 from compactor.clean.schedule import publishable
 from compactor.model import log as logs
 from compactor.model import log_transitions as rewrite
-from compactor.model.log import PartitionLog, Run, RunFile
+from compactor.model.log import PartitionLog, Run, RunFile, aged_from
 from compactor.settings import EngineSettings
 
 
@@ -67,7 +67,7 @@ def outlook(
     if not closed:
         end = publishable(log, settings.policy, now_ms, first_young, bootstrap_fold=settings.bootstrap_fold)
     sent = logs.publish(log, end, None)
-    gone = retained(sent, settings.policy, now_ms)
+    gone = evaluate_retention(sent, settings.policy, now_ms)
     hold = _hold(log, settings, closed=closed) if end < log.end else None
     return FoldPreview(log=rewrite.retain(sent, gone.start), retention=gone, hold=hold, folds=settings.policy.compacts)
 
@@ -122,13 +122,13 @@ def cuts(log: PartitionLog, outlooks: Iterable[FoldPreview]) -> tuple[int, ...]:
 
 def _own_cuts(seen: FoldPreview) -> Iterator[int]:
     yield from (seen.start, seen.end)
-    for run in across_bounds(seen.log):
+    for run in straddling_runs(seen.log):
         yield from (run.start, run.end)
 
 
 def settled(log: PartitionLog, census: RangeCounts) -> PartitionLog:
     """`log` with every run across published counted as two, as a `Restate` would: then its dirt is exact."""
-    across = {run.start: run for run in across_bounds(log)}
+    across = {run.start: run for run in straddling_runs(log)}
     runs = (piece for run in log.runs for piece in (_pieces(log, run, census) if run.start in across else (run,)))
     return replace(log, runs=tuple(runs))
 

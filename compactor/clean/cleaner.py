@@ -1,7 +1,13 @@
-"""The cleaner: what is due is decided by pure rules, done in one job at a time, and committed.
+"""The cleaner: a round is five steps, each of which decides on the newest state and commits what it decided.
 
-Steps 13 to 14b of docs/protocol.md, in a thread of its own: nothing here waits for a micro-batch, nor a micro-batch
-for this. What is read lies below published and is never changed by anyone else; a commit is decided on the newest
+    retain    logs lose their old end                         → Retain
+    measure   runs across published are counted anew          → Restate, only where a decision hangs on them
+    choose    overdue and filthiest logs, as many as one job takes
+    compact   the chosen logs are cleaned in one job          → Clean
+    merge     neighbouring runs of other logs, in one job     → Merge
+
+Steps 13 to 14b of docs/protocol.md, in a thread of its own: neither waits a round for a micro-batch, nor a micro-batch
+for a round. What is read lies below published and is changed by nothing else; a commit is applied to the newest
 state, so that what was ingested and published meanwhile stays. Interrupted anywhere, the old runs are valid.
 """
 
@@ -14,21 +20,18 @@ from typing import TYPE_CHECKING
 import structlog
 from msgspec import Struct
 
-from compactor.clean import compaction as clean
-from compactor.clean import merge, retention, schedule
-from compactor.clean import tiers as levels
-from compactor.clean.decision import worthwhile
-from compactor.clean.log_to_clean import across_bounds, dirt
-from compactor.clean.recount import restated
+from compactor.catalog.catalog import Catalog
+from compactor.clean import compaction, retention, schedule, tiers
+from compactor.clean.decision import CleaningDecision, Queue, Reason, quarantined, would_change
+from compactor.clean.log_to_clean import LogToClean, straddling_runs
+from compactor.clean.recount import recount
 from compactor.clean.rewriter import Rewriter
-from compactor.clean.verdict import CleaningDecision, Kind, Reason
 from compactor.failpoints import hit
 from compactor.metrics import Counters
 from compactor.model.actions import AnyAction, Clean
 from compactor.model.log import PartitionLog
 from compactor.model.record import OfPartition, TopicPartition
 from compactor.model.state import State
-from compactor.quarantine import quarantine
 from compactor.quarantine.isolation import Isolation
 from compactor.runs.paths import prefix
 from compactor.runs.writer import RunTarget
@@ -41,18 +44,18 @@ _log = structlog.get_logger()
 
 
 class Round(Struct, frozen=True, kw_only=True):
-    """What one round did: logs fully folded, merged, and shortened by retention."""
+    """How many logs one round cleaned, merged, and shortened by retention; false where it did nothing."""
 
-    folded: int = 0
+    cleaned: int = 0
     merged: int = 0
     expired: int = 0
 
     def __bool__(self) -> bool:
-        return bool(self.folded or self.merged or self.expired)
+        return bool(self.cleaned or self.merged or self.expired)
 
 
-class Folded(OfPartition, Struct, frozen=True, kw_only=True):
-    """A log that was fully folded up to source offset `end`: what it had below it before, and what it has now."""
+class CleanedLog(OfPartition, Struct, frozen=True, kw_only=True):
+    """A log that was cleaned up to source offset `end`: what it had below that before, and what it has now."""
 
     topic: str
     partition: int
@@ -64,16 +67,16 @@ class Folded(OfPartition, Struct, frozen=True, kw_only=True):
     tombstones: int
 
     @classmethod
-    def of(cls, log: PartitionLog, done: Clean) -> Folded:
-        """The fold `done` of `log`."""
-        before, base = dirt(log), log.base
+    def of(cls, log: PartitionLog, done: Clean) -> CleanedLog:
+        """Compares `log` with what `done` makes of it."""
+        before, base = LogToClean.of(log), log.base
         return cls(
             topic=log.topic,
             partition=log.partition,
             end=done.end,
-            records_before=before.records + before.unsure_records + (base.records if base else 0),
+            records_before=before.cleanable_records + before.straddling_records + (base.records if base else 0),
             records=done.base.records,
-            bytes_before=before.cost,
+            bytes_before=before.total_bytes,
             bytes=done.base.bytes,
             tombstones=done.base.tombstones,
         )
@@ -82,13 +85,15 @@ class Folded(OfPartition, Struct, frozen=True, kw_only=True):
 class Cleaner:
     """Keeps the logs of one connector small. One thread uses it; the catalog is shared.
 
-    `clock` gives the time in ms at which a commit is made, which for a long job is not the time of its round: files
-    that it replaced have their whole grace from then on. Without one the time of the round stands for it.
+    `uncertain` gives the logs of which it is not known how far they are published: they are left alone. `clock` gives
+    the time in ms at which a commit is made, which for a long job is not the time of its round: files that it replaced
+    have their whole grace from then on. Without one the time of the round stands for it.
     """
 
     def __init__(
         self,
         spark: SparkSession,
+        catalog: Catalog,
         isolation: Isolation,
         settings: EngineSettings,
         counters: Counters,
@@ -96,49 +101,46 @@ class Cleaner:
         clock: Callable[[], int] | None = None,
     ) -> None:
         self._clock = clock
-        self._rewriter = Rewriter(spark, isolation.storage, isolation.stopping.is_set)
-        self._storage = isolation.storage
-        self._catalog = isolation.catalog
+        self._rewriter = Rewriter(spark, catalog.storage, isolation.stopping.is_set)
+        self._storage = catalog.storage
+        self._catalog = catalog
         self._settings = settings
         self._counters = counters
         self._isolation = isolation
         self._uncertain = uncertain
-        self._last: Kind | None = None
+        self._last: Queue | None = None
 
     def round(self, now_ms: int) -> Round:
-        """Does what is due: retention, one job of full folds, one job of merges. Raises StorageError, FencedError.
+        """Does what is due at `now_ms`: one job that cleans, one that merges. Raises StorageError, FencedError.
 
-        What fails because of a partition's own files sets that partition aside, and raises nothing.
+        A partition whose own files make a job fail is set aside, and the others are done.
         """
         self._isolation.retry(now_ms)
-        expired = self._expire(now_ms)
-        folded = self._fold_due(now_ms)
-        merged = self._merge(now_ms, {one.tp for one in folded})
-        return Round(folded=len(folded), merged=merged, expired=expired)
+        expired = self._retain(now_ms)
+        self._measure(now_ms)
+        cleaned = self._compact(self._choose(now_ms), now_ms)
+        merged = self._merge(now_ms, {one.tp for one in cleaned})
+        return Round(cleaned=len(cleaned), merged=merged, expired=expired)
 
-    def fold(
+    def clean(
         self, now_ms: int, wanted: Collection[TopicPartition] | None = None, *, asked: bool = True
-    ) -> tuple[Folded, ...]:
-        """On command: a full fold of every log (or those `wanted`) in which it would change anything, due or not.
+    ) -> tuple[CleanedLog, ...]:
+        """Cleans, on command, every log (or those `wanted`) in which that would change anything, due or not.
 
-        Those that are set aside are left out. Raises FoldFailedError where one fails and somebody `asked`.
+        Those that are set aside are left out. Raises FoldFailedError where one fails and a command `asked` for it.
         """
         if not self._settings.policy.compacts:
             return ()
         state = self._catalog.state
         held = self._held(state)
-        logs = [log for log in state.logs if worthwhile(log, now_ms) and log.tp not in held]
+        logs = [log for log in state.logs if would_change(log, now_ms) and log.tp not in held]
         chosen = [log for log in logs if wanted is None or log.tp in wanted]
         for log in chosen:
-            _log.info("fold", topic=log.topic, partition=log.partition, why="Asked for, or for a snapshot.")
-        return self._fold(chosen, now_ms, asked=asked)
+            _log.info("cleaning", topic=log.topic, partition=log.partition, why="Asked for, or for a snapshot.")
+        return self._compact(chosen, now_ms, asked=asked)
 
-    def _held(self, state: State) -> dict[TopicPartition, Reason]:
-        """The logs that nothing is done with now."""
-        return {**dict.fromkeys(self._uncertain(), Reason.UNCERTAIN), **quarantine.holds(state.logs)}
-
-    def _expire(self, now_ms: int) -> int:
-        """Retention moves the start of logs; their files go with the next vacuum."""
+    def _retain(self, now_ms: int) -> int:
+        """Moves the start of logs by retention; their files go with the next vacuum. Returns how many logs."""
         found = retention.expiring(self._catalog.state.logs, self._settings.policy, now_ms, self._uncertain())
         actions = [action for one in found if (action := one.action)]
         if not actions:
@@ -150,83 +152,86 @@ class Cleaner:
         self._counters.add("retentions", len(actions))
         return len(actions)
 
-    def _fold_due(self, now_ms: int) -> tuple[Folded, ...]:
-        """One job of full folds, chosen so that neither overdue nor filthy logs starve."""
-        choice = schedule.choose(
-            self._survey(self._measured(now_ms), now_ms), self._last, self._settings.fold.job_bytes
-        )
-        for found in choice.picked:
-            _log.info("fold", topic=found.tp.topic, partition=found.tp.partition, why=found.text)
-        self._last = choice.last
-        logs = self._catalog.state.by_partition()
-        return self._fold([logs[found.tp] for found in choice.picked], now_ms)
-
-    def _survey(self, state: State, now_ms: int) -> tuple[CleaningDecision, ...]:
-        settings = self._settings
-        return schedule.survey(state.logs, settings.policy, settings.fold, now_ms, self._held(state))
-
-    def _measured(self, now_ms: int) -> State:
-        """The state in which every log's verdict is known: runs across published are counted anew where it matters."""
+    def _measure(self, now_ms: int) -> None:
+        """Counts runs across published anew where a decision hangs on them, so that each log's is known."""
         state = self._catalog.state
-        open_ = [state.log(found.tp) for found in self._survey(state, now_ms) if found.reason is Reason.UNMEASURED]
-        self._isolation.run(open_, lambda logs: self._recount(logs, now_ms), now_ms)
-        return self._catalog.state
+        unmeasured = [found.tp for found in self._decisions(state, now_ms) if found.reason is Reason.UNMEASURED]
+        self._isolation.run([state.log(tp) for tp in unmeasured], lambda logs: self._recount(logs, now_ms), now_ms)
 
-    def _recount(self, logs: Sequence[PartitionLog], now_ms: int) -> None:
-        runs = [(log, run) for log in logs for run in across_bounds(log)]
-        self._commit([restated(self._storage, log, run) for log, run in self._isolation.until_stopped(runs)], now_ms)
+    def _choose(self, now_ms: int) -> list[PartitionLog]:
+        """Chooses the logs of the next job so that neither overdue nor filthy ones starve."""
+        state = self._catalog.state
+        choice = schedule.choose(self._decisions(state, now_ms), self._last, self._settings.fold.job_bytes)
+        for found in choice.picked:
+            _log.info("cleaning", topic=found.tp.topic, partition=found.tp.partition, why=found.text)
+        self._last = choice.last
+        logs = state.by_partition()
+        return [logs[found.tp] for found in choice.picked]
 
-    def _fold(self, logs: Sequence[PartitionLog], now_ms: int, *, asked: bool = False) -> tuple[Folded, ...]:
-        """Steps 13b and 14b for `logs`, whatever they cost together."""
+    def _compact(self, logs: Sequence[PartitionLog], now_ms: int, *, asked: bool = False) -> tuple[CleanedLog, ...]:
+        """Cleans `logs` (steps 13b and 14b), whatever they cost together."""
         counted = self._counted(logs, now_ms, asked=asked)
-        done = self._isolation.run(counted, lambda logs: self._fold_all(logs, now_ms), now_ms, asked=asked)
-        folded = tuple(one for part in done for one in part)
-        self._counters.add("full_folds", len(folded))
-        return folded
+        done = self._isolation.run(counted, lambda logs: self._clean(logs, now_ms), now_ms, asked=asked)
+        cleaned = tuple(one for part in done for one in part)
+        self._counters.add("full_folds", len(cleaned))
+        return cleaned
+
+    def _merge(self, now_ms: int, cleaned: Collection[TopicPartition]) -> int:
+        """Merges runs of logs that were not just `cleaned` (steps 13a and 14a). Returns how many merges."""
+        state, fold = self._catalog.state, self._settings.fold
+        held = {*cleaned, *self._held(state)}
+        picks = {pick.tp: pick for pick in tiers.pick_merges(state.logs, fold, held, fold.job_bytes)}
+
+        def job(logs: Sequence[PartitionLog]) -> int:
+            return self._merge_picks([picks[log.tp] for log in logs], now_ms)
+
+        merged = sum(self._isolation.run([state.log(tp) for tp in picks], job, now_ms))
+        self._counters.add("merges", merged)
+        return merged
+
+    def _decisions(self, state: State, now_ms: int) -> tuple[CleaningDecision, ...]:
+        settings = self._settings
+        return schedule.evaluate_all(state.logs, settings.policy, settings.fold, now_ms, self._held(state))
+
+    def _held(self, state: State) -> dict[TopicPartition, Reason]:
+        """Returns the logs that are left alone now, each with the reason."""
+        return {**dict.fromkeys(self._uncertain(), Reason.UNCERTAIN), **quarantined(state.logs)}
 
     def _counted(self, logs: Sequence[PartitionLog], now_ms: int, *, asked: bool) -> list[PartitionLog]:
-        """`logs`, whose runs across `published` are counted anew where counts below it are needed.
+        """Returns `logs`, whose runs across `published` are counted anew where counts below it are needed.
 
-        That is where a run has records without a key, as each of them is counted as rejected once; and where somebody
-        `asked` for the fold, as its result says to the byte how much there was below its end.
+        That is where a run has records without a key, as each of them is counted as rejected once; and where a command
+        `asked` for the clean, as its result says to the byte how much there was below its end.
         """
-        unsure = [log for log in logs if any(asked or run.keyless for run in across_bounds(log))]
+        unsure = [log for log in logs if any(asked or run.keyless for run in straddling_runs(log))]
         if not unsure:
             return list(logs)
         self._isolation.run(unsure, lambda logs: self._recount(logs, now_ms), now_ms, asked=asked)
         now = self._catalog.state.by_partition()
         return [now[log.tp] for log in logs if now[log.tp].quarantine is None]
 
-    def _fold_all(self, logs: Sequence[PartitionLog], now_ms: int) -> tuple[Folded, ...]:
-        settings = self._settings
-        limit = settings.fold_bytes_per_second
-        cleans = clean.full_fold(self._rewriter, logs, self._target(), settings.policy, now_ms, limit)
+    def _recount(self, logs: Sequence[PartitionLog], now_ms: int) -> None:
+        runs = self._isolation.until_stopped([(log, run) for log in logs for run in straddling_runs(log)])
+        self._commit([recount(self._storage, log, run) for log, run in runs], now_ms)
+
+    def _clean(self, logs: Sequence[PartitionLog], now_ms: int) -> tuple[CleanedLog, ...]:
+        policy, limit = self._settings.policy, self._settings.fold_bytes_per_second
+        cleans = compaction.clean(self._rewriter, logs, self._target(), policy, now_ms, limit)
         hit("clean.before-commit")
         self._commit(cleans, now_ms)
         hit("clean.after-commit")
         for log in logs:
-            self._left_out(log.tp, clean.keyless(log))
-        return tuple(Folded.of(log, done) for log, done in zip(logs, cleans, strict=True))
+            self._left_out(log.tp, compaction.keyless_of_clean(log))
+        return tuple(CleanedLog.of(log, done) for log, done in zip(logs, cleans, strict=True))
 
-    def _merge(self, now_ms: int, folded: Collection[TopicPartition]) -> int:
-        """Steps 13a and 14a: one job of merges, of logs that were not just folded."""
-        state, settings = self._catalog.state, self._settings
-        held = {*folded, *self._held(state)}
-        plans = {plan.tp: plan for plan in levels.due_merges(state.logs, settings.fold, held, settings.fold.job_bytes)}
-
-        def job(logs: Sequence[PartitionLog]) -> int:
-            wanted = [plans[log.tp] for log in logs]
-            limit = settings.fold_bytes_per_second
-            merges = merge.merges(self._rewriter, wanted, self._target(), settings.policy, limit)
-            hit("merge.before-commit")
-            self._commit(merges, now_ms)
-            for plan in wanted:
-                self._left_out(plan.tp, merge.keyless(plan, settings.policy))
-            return len(merges)
-
-        merged = sum(self._isolation.run([state.log(tp) for tp in plans], job, now_ms))
-        self._counters.add("merges", merged)
-        return merged
+    def _merge_picks(self, picks: Sequence[tiers.MergePick], now_ms: int) -> int:
+        policy, limit = self._settings.policy, self._settings.fold_bytes_per_second
+        merges = compaction.merge(self._rewriter, picks, self._target(), policy, limit)
+        hit("merge.before-commit")
+        self._commit(merges, now_ms)
+        for pick in picks:
+            self._left_out(pick.tp, compaction.keyless_of_merge(pick, policy))
+        return len(merges)
 
     def _commit(self, actions: Sequence[AnyAction], now_ms: int) -> None:
         """Commits with the time that it is by now, but never one before its round's."""
@@ -234,7 +239,7 @@ class Cleaner:
         self._catalog.commit(lambda _: actions, at_ms)
 
     def _left_out(self, tp: TopicPartition, records: int) -> None:
-        """Tells of records that a log kept while it was not folded by key, and that are gone now."""
+        """Logs and counts records that a log kept while it was not folded by key, and that are gone now."""
         if not records:
             return
         self._counters.add("records_rejected", records)

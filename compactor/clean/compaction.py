@@ -1,6 +1,8 @@
-"""The full fold: base run and what is published above it become a new base run, one record per key.
+"""Rewrites the runs of logs, many logs in one job: cleaned logs get a new base run, merge picks one run each.
 
-Tombstones go in two steps (`compactor.clean.tombstones`), each log's by a horizon of its own.
+A clean leaves one record per key of the base run and of all that is published above it; tombstones go in two cleans
+(`compactor.clean.tombstones`), each log's by a horizon of its own. A merge leaves one record per key of its own offsets
+and all tombstones, and stamps no horizon: that the values before them are gone is only known by a clean.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from compactor.clean import tombstones
 from compactor.clean.record_filter import RecordFilter
 from compactor.clean.rewriteplan import RewritePlan
 from compactor.clean.rewriter import Rewriter
-from compactor.model.actions import Clean
+from compactor.clean.tiers import MergePick
+from compactor.model.actions import Clean, Merge
 from compactor.model.log import BASE, PartitionLog, Run
 from compactor.policy import CompactionPolicy
 from compactor.runs.file_stats import FileStats
@@ -21,7 +24,7 @@ from compactor.runs.scan import OffsetRange, between
 from compactor.runs.writer import RunTarget
 
 
-def full_fold(
+def clean(
     rewriter: Rewriter,
     logs: Sequence[PartitionLog],
     target: RunTarget,
@@ -29,10 +32,10 @@ def full_fold(
     now_ms: int,
     limit: int | None = None,
 ) -> tuple[Clean, ...]:
-    """Step 13b for all `logs` in one job: what replaces everything below each one's published offset.
+    """Cleans all `logs` in one job (step 13b): what replaces everything below each one's published offset, in order.
 
-    Files are rolled at policy.segment_bytes. Rejected records, which are sent by then, are not kept. `limit`: bytes
-    per second. Raises StorageError, FoldError.
+    Files are rolled at policy.segment_bytes. Rejected records, which are published by then, are not kept. `limit`:
+    bytes per second. Raises StorageError, FoldError.
     """
     slices = [between(log, log.start, log.published) for log in logs]
     what = RewritePlan(
@@ -42,16 +45,42 @@ def full_fold(
         failpoint="clean.write",
         limit=limit,
     )
-    folded = zip(logs, slices, rewriter.rewrite(what), strict=True)
-    return tuple(_clean(log, part, found, now_ms) for log, part, found in folded)
+    cleaned = zip(logs, slices, rewriter.rewrite(what), strict=True)
+    return tuple(_clean(log, part, found, now_ms) for log, part, found in cleaned)
 
 
-def keyless(log: PartitionLog) -> int:
-    """The records without a key that a full fold of `log` leaves out: those of runs wholly below published.
+def merge(
+    rewriter: Rewriter,
+    picks: Sequence[MergePick],
+    target: RunTarget,
+    policy: CompactionPolicy,
+    limit: int | None = None,
+) -> tuple[Merge, ...]:
+    """Merges all `picks` in one job (step 13a): each one's run, in order, by key where the policy compacts.
 
-    Of a run across it they are counted with the fold that takes its end; the cleaner counts it in parts before.
+    `limit`: bytes per second. Raises StorageError, FoldError.
+    """
+    what = RewritePlan(
+        slices=[OffsetRange(tp=pick.tp, start=pick.start, end=pick.end, runs=pick.runs) for pick in picks],
+        target=replace(target, max_bytes=policy.segment_bytes),
+        keep=RecordFilter(by_key=policy.compacts),
+        failpoint="merge.write",
+        limit=limit,
+    )
+    return tuple(_merge(pick, found) for pick, found in zip(picks, rewriter.rewrite(what), strict=True))
+
+
+def keyless_of_clean(log: PartitionLog) -> int:
+    """Counts the records without a key that a clean of `log` leaves out: those of runs wholly below published.
+
+    Those of a run across it are counted with the clean that takes its end; the cleaner counts it in parts before.
     """
     return sum(run.keyless for run in log.runs if run.end <= log.published)
+
+
+def keyless_of_merge(pick: MergePick, policy: CompactionPolicy) -> int:
+    """Counts the records without a key that the merge leaves out: none where the policy does not compact."""
+    return sum(run.keyless for run in pick.runs) if policy.compacts else 0
 
 
 def _clean(log: PartitionLog, part: OffsetRange, written: Sequence[FileStats], now_ms: int) -> Clean:
@@ -81,3 +110,8 @@ def _base(part: OffsetRange, written: Sequence[FileStats]) -> Run:
         horizons=sum(one.horizons for one in written),
         next_horizon_ms=min(horizons, default=None),
     )
+
+
+def _merge(pick: MergePick, written: Sequence[FileStats]) -> Merge:
+    run = pick.result([one.file for one in written], sum(one.tombstones for one in written))
+    return Merge(topic=pick.tp.topic, partition=pick.tp.partition, run=run)

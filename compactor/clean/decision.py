@@ -1,4 +1,4 @@
-"""Whether a log is due for a full fold, and why: by its oldest dirty record, by time, or by its dirty ratio.
+"""Whether a log is due for cleaning, and why: by its oldest dirty record, by time, or by its dirty ratio.
 
 Kafka considers a log only when new data come (`LogCleanerManager.grabFilthiestCompactedLog`); here every rule
 is asked of idle logs too. max.compaction.lag.ms overrides the ratio, never min.compaction.lag.ms nor published.
@@ -6,22 +6,170 @@ is asked of idle logs too. max.compaction.lag.ms overrides the ratio, never min.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Final
+
 from msgspec import Struct
 
 from compactor.clean import tombstones
-from compactor.clean.log_to_clean import LogToClean, dirt
-from compactor.clean.verdict import CleaningDecision, Reason
+from compactor.clean.log_to_clean import LogToClean
 from compactor.errors import CatalogError
 from compactor.model.log import PartitionLog
 from compactor.model.log_transitions import sound
+from compactor.model.record import TopicPartition
 from compactor.policy import FOREVER, CompactionPolicy, FoldPolicy
+
+
+class Reason(Enum):
+    """Why a log is due, or why not. The value is what `describe` prints."""
+
+    OVERDUE = "overdue"
+    INTERVAL = "interval passed"
+    EXPIRED = "tombstones expired"
+    UNSTAMPED = "tombstones without a horizon"
+    DIRTY = "dirty enough"
+    UNMEASURED = "to be measured"
+    CLEAN_ENOUGH = "clean enough"
+    HELD = "held"
+    TOMBSTONES = "tombstones wait"
+    NOTHING = "nothing to do"
+    BUSY = "busy"
+    QUARANTINED = "quarantined"
+    UNCERTAIN = "position unknown"
+    NOT_COMPACTED = "not compacted"
+    FAULTY = "faulty"
+
+
+class Queue(Enum):
+    """The two queues of due logs: by time, and by dirty ratio."""
+
+    OVERDUE = "overdue"
+    FILTHY = "filthy"
+
+
+_QUEUES: Final = {
+    Reason.OVERDUE: Queue.OVERDUE,
+    Reason.INTERVAL: Queue.OVERDUE,
+    Reason.EXPIRED: Queue.OVERDUE,
+    Reason.UNSTAMPED: Queue.OVERDUE,
+    Reason.DIRTY: Queue.FILTHY,
+}
+
+_TEXTS: Final = {
+    Reason.OVERDUE: "Due: its oldest dirty record should have been folded by {when} (max.compaction.lag.ms).",
+    Reason.INTERVAL: "Due since {when}: {records} dirty records, and fold.full.interval.ms has passed.",
+    Reason.EXPIRED: "Due since {when}: the delete horizon of tombstones has passed.",
+    Reason.UNSTAMPED: "Due since {when}: tombstones have no delete horizon yet.",
+    Reason.DIRTY: "Due: its dirty ratio is {ratio:.3f}, above min.cleanable.dirty.ratio {limit:g}.",
+    Reason.UNMEASURED: "Not decided: {straddling} bytes lie across the published offset and have to be counted first.",
+    Reason.CLEAN_ENOUGH: "Not due: its dirty ratio is {ratio:.3f}, not above min.cleanable.dirty.ratio {limit:g}; "
+    "due by time {next}.",
+    Reason.HELD: "Not due: {uncleanable} bytes are inside min.compaction.lag.ms or not published yet, "
+    "none is foldable.",
+    Reason.TOMBSTONES: "Not due: nothing is dirty; tombstones are kept, due by time {next}.",
+    Reason.NOTHING: "Not due: nothing is dirty and there are no tombstones.",
+    Reason.BUSY: "Not considered: a fold of it is running.",
+    Reason.QUARANTINED: "Not considered: it is quarantined; see its error, then `release` it.",
+    Reason.UNCERTAIN: "Not considered: its committed position is not known yet, or lies above the log's end.",
+    Reason.NOT_COMPACTED: "Not considered: its cleanup.policy has no compact.",
+    Reason.FAULTY: "Not considered: {fault}",
+}
+
+
+class CleaningDecision(Struct, frozen=True, kw_only=True):
+    """Whether one log is due for cleaning, by `measured`.
+
+    `due_ms` is since when it is due by time, or when it will be without any traffic; None: never by time.
+    `limit` is min.cleanable.dirty.ratio; `fault` is what is wrong with a FAULTY log.
+    """
+
+    tp: TopicPartition
+    reason: Reason
+    measured: LogToClean = LogToClean()
+    limit: float = 0.5
+    due_ms: int | None = None
+    fault: str = ""
+
+    @property
+    def queue(self) -> Queue | None:
+        """The queue it waits in; None where it is not due."""
+        return _QUEUES.get(self.reason)
+
+    @property
+    def due(self) -> bool:
+        """Whether it is to be cleaned now."""
+        return self.queue is not None
+
+    @property
+    def text(self) -> str:
+        """The reason as a sentence."""
+        when = moment(self.due_ms)
+        return _TEXTS[self.reason].format(
+            when=when,
+            next="never" if self.due_ms is None else f"at {when}",
+            ratio=self.measured.ratio,
+            limit=self.limit,
+            records=self.measured.cleanable_records,
+            straddling=self.measured.straddling_bytes,
+            uncleanable=self.measured.uncleanable_bytes,
+            fault=self.fault,
+        )
+
+
+_LAST_MS: Final = 253_402_300_799_999
+"""The end of the year 9999, beyond which dates are not written."""
+
+
+def evaluate(
+    log: PartitionLog, policy: CompactionPolicy, fold: FoldPolicy, now_ms: int, hold: Reason | None = None
+) -> CleaningDecision:
+    """Decides whether `log` is due at `now_ms`. `hold` (BUSY, QUARANTINED) says why it may not be considered at all.
+
+    A log that breaks an invariant is FAULTY: the others are decided on all the same.
+    """
+    excluded = hold if policy.compacts else Reason.NOT_COMPACTED
+    if excluded:
+        return CleaningDecision(
+            tp=log.tp, reason=excluded, measured=LogToClean.of(log), limit=policy.min_cleanable_dirty_ratio
+        )
+    try:
+        sound(log)
+    except CatalogError as error:
+        return CleaningDecision(tp=log.tp, reason=Reason.FAULTY, fault=error.message)
+    case = _Case(log, LogToClean.of(log), policy, fold, now_ms)
+    reason = _overdue(case) or _by_interval(case) or _by_ratio(case) or _idle(case)
+    due_ms = _due_ms(case, reason)
+    return CleaningDecision(
+        tp=log.tp, reason=reason, measured=case.measured, limit=policy.min_cleanable_dirty_ratio, due_ms=due_ms
+    )
+
+
+def would_change(log: PartitionLog, now_ms: int) -> bool:
+    """Returns whether a clean of `log` on command, or before a snapshot, would change anything, however little."""
+    if log.published > log.clean_end or log.base is None:
+        return log.published > log.start
+    return tombstones.unstamped(log.base) > 0 or tombstones.passed(log.base, now_ms)
+
+
+def quarantined(logs: Iterable[PartitionLog]) -> dict[TopicPartition, Reason]:
+    """Returns those of `logs` that are set aside and may not be cleaned, each with that reason."""
+    return {log.tp: Reason.QUARANTINED for log in logs if log.quarantine is not None}
+
+
+def moment(at_ms: int | None) -> str:
+    """Formats `at_ms` as a date and time (UTC); `never` for None and what is beyond the year 9999."""
+    if at_ms is None or at_ms > _LAST_MS:
+        return "never"
+    return datetime.fromtimestamp(max(at_ms, 0) / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class _Case(Struct, frozen=True):
     """All that a rule may look at."""
 
     log: PartitionLog
-    dirt: LogToClean
+    measured: LogToClean
     policy: CompactionPolicy
     fold: FoldPolicy
     now_ms: int
@@ -31,55 +179,26 @@ class _Case(Struct, frozen=True):
         return oldest_ms is not None and self.now_ms - oldest_ms > self.policy.max_compaction_lag_ms
 
     @property
-    def turn_ms(self) -> int | None:
-        """When fold.full.interval.ms has passed since the last full fold; None where that is never."""
-        since = _last_fold(self.log)
+    def interval_end_ms(self) -> int | None:
+        """When fold.full.interval.ms has passed since the last clean; None where that is never."""
+        since = _last_clean_ms(self.log)
         return None if since is None or self.fold.full_interval_ms < 0 else since + self.fold.full_interval_ms
 
     @property
-    def turn(self) -> bool:
+    def interval_passed(self) -> bool:
         """Whether it has passed."""
-        return self.turn_ms is not None and self.now_ms >= self.turn_ms
-
-
-def verdict(
-    log: PartitionLog, policy: CompactionPolicy, fold: FoldPolicy, now_ms: int, hold: Reason | None = None
-) -> CleaningDecision:
-    """Whether `log` is due. `hold` (BUSY, QUARANTINED) says why it may not be considered at all.
-
-    A log that is not sound is FAULTY: that is its own trouble, and no error for the others.
-    """
-    excluded = hold if policy.compacts else Reason.NOT_COMPACTED
-    if excluded:
-        return CleaningDecision(tp=log.tp, reason=excluded, dirt=dirt(log), limit=policy.min_cleanable_dirty_ratio)
-    try:
-        sound(log)
-    except CatalogError as error:
-        return CleaningDecision(tp=log.tp, reason=Reason.FAULTY, fault=error.message)
-    case = _Case(log, dirt(log), policy, fold, now_ms)
-    reason = _overdue(case) or _by_turn(case) or _by_ratio(case) or _idle(case)
-    due_ms = _due_ms(case, reason)
-    return CleaningDecision(
-        tp=log.tp, reason=reason, dirt=case.dirt, limit=policy.min_cleanable_dirty_ratio, due_ms=due_ms
-    )
-
-
-def worthwhile(log: PartitionLog, now_ms: int) -> bool:
-    """Whether a full fold on command, or before a snapshot, would change anything, however little."""
-    if log.published > log.clean_end or log.base is None:
-        return log.published > log.start
-    return tombstones.unstamped(log.base) > 0 or tombstones.passed(log.base, now_ms)
+        return self.interval_end_ms is not None and self.now_ms >= self.interval_end_ms
 
 
 def _overdue(case: _Case) -> Reason | None:
-    return Reason.OVERDUE if case.late(case.dirt.oldest_ms) else None
+    return Reason.OVERDUE if case.late(case.measured.oldest_ms) else None
 
 
-def _by_turn(case: _Case) -> Reason | None:
-    """A day without a full fold is enough where there is anything to do."""
-    if not case.turn:
+def _by_interval(case: _Case) -> Reason | None:
+    """Returns why the log is due once fold.full.interval.ms has passed; None where nothing is to be done."""
+    if not case.interval_passed:
         return None
-    if case.dirt.records:
+    if case.measured.cleanable_records:
         return Reason.INTERVAL
     if tombstones.passed(case.log.base, case.now_ms):
         return Reason.EXPIRED
@@ -87,43 +206,45 @@ def _by_turn(case: _Case) -> Reason | None:
 
 
 def _by_ratio(case: _Case) -> Reason | None:
-    """Strictly above the limit: 1.0 never fires, 0.0 needs a byte. What hangs on unsure bytes is measured first."""
-    limit, found = case.policy.min_cleanable_dirty_ratio, case.dirt
+    """Compares strictly: 1.0 never fires, 0.0 needs a byte. What hangs on straddling bytes has to be counted first."""
+    limit, found = case.policy.min_cleanable_dirty_ratio, case.measured
     if found.ratio > limit:
         return Reason.DIRTY
-    hangs = found.most > limit or case.late(found.unsure_oldest_ms) or (case.turn and found.unsure_records)
+    by_time = case.late(found.straddling_oldest_ms) or (case.interval_passed and found.straddling_records)
+    hangs = found.max_ratio > limit or by_time
     return Reason.UNMEASURED if hangs else None
 
 
 def _idle(case: _Case) -> Reason:
-    if case.dirt.records or case.dirt.unsure_records:
+    if case.measured.cleanable_records or case.measured.straddling_records:
         return Reason.CLEAN_ENOUGH
-    if case.dirt.held:
+    if case.measured.uncleanable_bytes:
         return Reason.HELD
     return Reason.TOMBSTONES if case.log.base and case.log.base.tombstones else Reason.NOTHING
 
 
 def _due_ms(case: _Case, reason: Reason) -> int | None:
-    """Since when, or from when on, the log is due by time: the earliest of its deadlines."""
-    lag_ms = None if case.dirt.oldest_ms is None else case.dirt.oldest_ms + case.policy.max_compaction_lag_ms + 1
+    """Returns since when, or from when on, the log is due by time, in ms: the earliest of its deadlines."""
+    oldest_ms = case.measured.oldest_ms
+    lag_ms = None if oldest_ms is None else oldest_ms + case.policy.max_compaction_lag_ms + 1
     if reason is Reason.OVERDUE:
         return lag_ms
-    times = (lag_ms, _turn_with_work_ms(case))
+    times = (lag_ms, _interval_with_work_ms(case))
     return min((time for time in times if time is not None and time < FOREVER), default=None)
 
 
-def _turn_with_work_ms(case: _Case) -> int | None:
-    """When the interval has passed and there is something to do."""
+def _interval_with_work_ms(case: _Case) -> int | None:
+    """Returns when the interval has passed and there is something to do, in ms; None where that is never."""
     base = case.log.base
-    if case.turn_ms is None:
+    if case.interval_end_ms is None:
         return None
-    if case.dirt.records or tombstones.unstamped(base):
-        return case.turn_ms
-    return None if base is None or base.next_horizon_ms is None else max(case.turn_ms, base.next_horizon_ms)
+    if case.measured.cleanable_records or tombstones.unstamped(base):
+        return case.interval_end_ms
+    return None if base is None or base.next_horizon_ms is None else max(case.interval_end_ms, base.next_horizon_ms)
 
 
-def _last_fold(log: PartitionLog) -> int | None:
-    """The time of the last full fold; where none is known, the arrival of the oldest run; None without runs."""
+def _last_clean_ms(log: PartitionLog) -> int | None:
+    """Returns when the log was last cleaned, in ms; else when its oldest run arrived; None without runs."""
     if log.last_full_fold_ms is not None:
         return log.last_full_fold_ms
     return min((run.arrived_ms for run in (log.base, *log.runs) if run is not None), default=None)

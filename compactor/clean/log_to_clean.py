@@ -1,9 +1,9 @@
-"""What of a log is dirty, from run metadata: the two sides of the dirty ratio, and since when the dirt waits.
+"""Clean, cleanable and uncleanable bytes of a log, from run metadata: the two sides of the dirty ratio.
 
-Foldable is what lies below published (never more: docs/protocol.md). What is above it, inside
-min.compaction.lag.ms or not sent yet, counts on neither side. A file counts in full where all its records lie
-on one side of a bound. One across a bound (a lag ends inside a micro-batch) is `unsure` until a `Restate`
-has counted its two parts; it is never split in proportion.
+Cleanable is what lies below published (never more: docs/protocol.md). What is above it, inside
+min.compaction.lag.ms or not published yet, is uncleanable and counts on neither side. A file counts in full where all
+its records lie on one side of a bound. One across a bound (a lag ends inside a micro-batch) is straddling until a
+`Restate` has counted its two parts (`compactor.clean.recount`); it is never split in proportion.
 """
 
 from __future__ import annotations
@@ -14,78 +14,72 @@ from msgspec import Struct
 
 from compactor.model.log import PartitionLog, Run, RunFile
 
-_HEAD: Final = "head"
-_UNSURE: Final = "unsure"
-_HELD: Final = "held"
+_CLEANABLE: Final = "cleanable"
+_STRADDLING: Final = "straddling"
+_UNCLEANABLE: Final = "uncleanable"
 
 
 class LogToClean(Struct, frozen=True, kw_only=True):
-    """Bytes are key + value + headers, uncompressed; times in ms.
+    """What of a log is clean, cleanable and uncleanable (Kafka's `LogToClean`).
 
-    `base` and `head` are exact. `unsure` is what files across a bound hold: any part of it may belong to the
-    head. `held` is above published; a file that a full fold has cut counts whole in it. `oldest_ms` is when the
-    oldest record of the runs that are wholly foldable began to age, `unsure_oldest_ms` that of runs across a
-    bound; None where there are none.
+    Bytes are key + value + headers, uncompressed; times in ms.
+
+    `clean_bytes` (the base run) and `cleanable_bytes` are exact. `straddling_bytes` is what files across a bound hold:
+    any part of it may be cleanable. `uncleanable_bytes` lies above published; a file that a clean has cut counts whole
+    in it. `oldest_ms` is when the oldest record of the runs that are wholly cleanable began to age,
+    `straddling_oldest_ms` that of runs across a bound; None where there are none.
     """
 
-    base: int = 0
-    head: int = 0
-    unsure: int = 0
-    held: int = 0
-    records: int = 0
-    unsure_records: int = 0
+    clean_bytes: int = 0
+    cleanable_bytes: int = 0
+    straddling_bytes: int = 0
+    uncleanable_bytes: int = 0
+    cleanable_records: int = 0
+    straddling_records: int = 0
     oldest_ms: int | None = None
-    unsure_oldest_ms: int | None = None
+    straddling_oldest_ms: int | None = None
+
+    @classmethod
+    def of(cls, log: PartitionLog) -> LogToClean:
+        """Measures `log`."""
+        sides = [(_side(log, run, file), file) for run in log.runs for file in run.files]
+        cleanable = [file for side, file in sides if side == _CLEANABLE]
+        straddling = [file for side, file in sides if side == _STRADDLING]
+        return cls(
+            clean_bytes=log.base.bytes if log.base else 0,
+            cleanable_bytes=sum(file.bytes for file in cleanable),
+            straddling_bytes=sum(file.bytes for file in straddling),
+            uncleanable_bytes=sum(file.bytes for side, file in sides if side == _UNCLEANABLE),
+            cleanable_records=sum(file.records for file in cleanable),
+            straddling_records=sum(file.records for file in straddling),
+            oldest_ms=min((_oldest(run) for run in log.runs if _sides(log, run) == {_CLEANABLE}), default=None),
+            straddling_oldest_ms=min((_oldest(run) for run in straddling_runs(log)), default=None),
+        )
 
     @property
     def ratio(self) -> float:
-        """Dirty ratio: head / (base + head) (`LogToClean`); what is unsure counts as if it were not there."""
-        return _ratio(self.base, self.head)
+        """Dirty ratio: cleanable / (clean + cleanable); straddling bytes count as if they were not there."""
+        return _ratio(self.clean_bytes, self.cleanable_bytes)
 
     @property
-    def most(self) -> float:
-        """The dirty ratio if all that is unsure were dirty: it is not higher."""
-        return _ratio(self.base, self.head + self.unsure)
+    def max_ratio(self) -> float:
+        """The dirty ratio if all straddling bytes were cleanable: it is not higher."""
+        return _ratio(self.clean_bytes, self.cleanable_bytes + self.straddling_bytes)
 
     @property
-    def cost(self) -> int:
-        """Bytes that a full fold reads, at most."""
-        return self.base + self.head + self.unsure
+    def total_bytes(self) -> int:
+        """Bytes that a clean reads, at most."""
+        return self.clean_bytes + self.cleanable_bytes + self.straddling_bytes
 
 
-def _ratio(base: int, head: int) -> float:
-    return head / (base + head) if head else 0.0
+def straddling_runs(log: PartitionLog) -> tuple[Run, ...]:
+    """Returns the runs of which a cleanable part is not counted on its own; `recount` counts it."""
+    sides = ((run, _sides(log, run)) for run in log.runs)
+    return tuple(run for run, found in sides if found - {_UNCLEANABLE} and found != {_CLEANABLE})
 
 
-def aged_from(smallest_timestamp_ms: int | None, arrived_ms: int) -> int:
-    """From when the oldest of some records ages: its timestamp, at the latest its arrival.
-
-    `smallest_timestamp_ms` is the smallest above 0 of records that arrived at `arrived_ms`; None where all
-    are 0 or -1, which say nothing (KIP-354 leaves them out; here they age from their arrival).
-    """
-    return arrived_ms if smallest_timestamp_ms is None else min(smallest_timestamp_ms, arrived_ms)
-
-
-def dirt(log: PartitionLog) -> LogToClean:
-    """What of `log` is clean, dirty, held."""
-    sides = [(_side(log, run, file), file) for run in log.runs for file in run.files]
-    sure = [file for side, file in sides if side == _HEAD]
-    unsure = [file for side, file in sides if side == _UNSURE]
-    return LogToClean(
-        base=log.base.bytes if log.base else 0,
-        head=sum(file.bytes for file in sure),
-        unsure=sum(file.bytes for file in unsure),
-        held=sum(file.bytes for side, file in sides if side == _HELD),
-        records=sum(file.records for file in sure),
-        unsure_records=sum(file.records for file in unsure),
-        oldest_ms=min((_oldest(run) for run in log.runs if _sides(log, run) == {_HEAD}), default=None),
-        unsure_oldest_ms=min((_oldest(run) for run in across_bounds(log)), default=None),
-    )
-
-
-def across_bounds(log: PartitionLog) -> tuple[Run, ...]:
-    """Runs of which a foldable part is not counted on its own: a `Restate` cut at published settles each."""
-    return tuple(run for run in log.runs if (sides := _sides(log, run)) & {_HEAD, _UNSURE} and sides != {_HEAD})
+def _ratio(clean: int, cleanable: int) -> float:
+    return cleanable / (clean + cleanable) if cleanable else 0.0
 
 
 def _sides(log: PartitionLog, run: Run) -> set[str]:
@@ -95,8 +89,8 @@ def _sides(log: PartitionLog, run: Run) -> set[str]:
 def _side(log: PartitionLog, run: Run, file: RunFile) -> str:
     end = min(run.end, log.published)
     if max(run.start, file.first) >= end:
-        return _HELD
-    return _HEAD if run.start <= file.first and file.last < end else _UNSURE
+        return _UNCLEANABLE
+    return _CLEANABLE if run.start <= file.first and file.last < end else _STRADDLING
 
 
 def _oldest(run: Run) -> int:

@@ -1,4 +1,7 @@
-"""Counts a level-0 run anew within bounds: where a lag ends inside a micro-batch, to decide by exact bytes."""
+"""Counts a level-0 run anew within bounds, where a lag ends inside a micro-batch, so that it is decided by exact bytes.
+
+Stands alone because it reads files: what is decided from metadata, also by `keyfold describe`, imports no Arrow.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,16 @@ from functools import reduce
 
 from msgspec.structs import replace
 
-from compactor.ingest.micro_batch import level0
 from compactor.model.actions import Restate
 from compactor.model.log import PartitionLog, Run, RunFile, exact
-from compactor.runs.file_stats import FileStats, combine, stats_of, with_checksum
+from compactor.runs.file_stats import FileStats, combine, level0_run, stats_of, with_checksum
 from compactor.runs.reader import read_file_range
 from compactor.runs.scan import FileRange, OffsetRange
 from compactor.storage.base import Storage
 
 
-def restated(storage: Storage, log: PartitionLog, run: Run) -> Restate:
-    """`run` of `log`, which lies across published, as one run below it and one above it. Raises StorageError.
+def recount(storage: Storage, log: PartitionLog, run: Run) -> Restate:
+    """Counts `run` of `log`, which lies across published, as one run below it and one above it. Raises StorageError.
 
     The bytes of a file cannot be split in proportion: the records below are read, without Spark; what is above is the
     rest. So each record is read once, however often published moves inside the run.
@@ -32,12 +34,12 @@ def _counted(storage: Storage, log: PartitionLog, run: Run, start: int, end: int
     if start >= end:
         return None
     file_ranges = OffsetRange(tp=log.tp, start=start, end=end, runs=(run,)).file_ranges
-    parts = [part for one in file_ranges for part in _part(storage, one)]
-    return level0(start, end, parts, run.arrived_ms, folded=run.folded)
+    parts = [part for one in file_ranges for part in _stats_within(storage, one)]
+    return level0_run(start, end, parts, run.arrived_ms, folded=run.folded)
 
 
-def _part(storage: Storage, one: FileRange) -> Iterator[FileStats]:
-    """What of a file lies in the range; nothing where that holds no record."""
+def _stats_within(storage: Storage, one: FileRange) -> Iterator[FileStats]:
+    """Counts what of a file lies in the range; nothing where that holds no record."""
     file = one.file
     found = [part for batch in read_file_range(storage, one) for part in stats_of(file.path, batch)]
     if found:
@@ -47,7 +49,7 @@ def _part(storage: Storage, one: FileRange) -> Iterator[FileStats]:
 
 
 def _rest(run: Run, below: Run, start: int) -> Run | None:
-    """What of `run` is not in `below`; its times stay those of the whole: it may be taken for older than it is."""
+    """Returns what of `run` is not in `below`, with the times of the whole run: it may seem older than it is."""
     if start >= run.end:
         return None
     counted = {file.path: file for file in below.files}

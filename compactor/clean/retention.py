@@ -38,7 +38,7 @@ _TEXTS: Final = {
 
 
 class Retention(Struct, frozen=True, kw_only=True):
-    """The `start` a log is to have, and what goes by it."""
+    """The `start` that a log is to have, and how many segments and bytes go with it."""
 
     tp: TopicPartition
     start: int
@@ -67,8 +67,8 @@ class _Segment(Struct, frozen=True):
     newest_ms: int
 
 
-def retained(log: PartitionLog, policy: CompactionPolicy, now_ms: int) -> Retention:
-    """Where `log` is to start now (`UnifiedLog.deleteOldSegments`): of both limits the one that takes more."""
+def evaluate_retention(log: PartitionLog, policy: CompactionPolicy, now_ms: int) -> Retention:
+    """Decides where `log` is to start at `now_ms` (`UnifiedLog.deleteOldSegments`), by the limit that takes more."""
     if not policy.deletes or (policy.retention_ms < 0 and policy.retention_bytes < 0):
         return Retention(tp=log.tp, start=log.start, cause=Cause.OFF)
     segments = tuple(_segments(log))
@@ -84,8 +84,8 @@ def retained(log: PartitionLog, policy: CompactionPolicy, now_ms: int) -> Retent
 def expiring(
     logs: Iterable[PartitionLog], policy: CompactionPolicy, now_ms: int, busy: Collection[TopicPartition]
 ) -> tuple[Retention, ...]:
-    """The logs that lose something now. A `busy` one waits for its fold; a quarantined one goes on expiring."""
-    found = (retained(log, policy, now_ms) for log in logs if log.tp not in busy)
+    """Decides on all `logs` but `busy` ones, quarantined ones too; returns those that lose something at `now_ms`."""
+    found = (evaluate_retention(log, policy, now_ms) for log in logs if log.tp not in busy)
     return tuple(one for one in found if one.segments)
 
 
@@ -94,7 +94,7 @@ def _older(retention_ms: int, now_ms: int) -> Callable[[_Segment], bool]:
 
 
 def _beyond(segments: Iterable[_Segment], size: int, limit: int) -> tuple[_Segment, ...]:
-    """The oldest segments without which the log still has `limit` bytes; -1 is no limit."""
+    """Returns the oldest segments without which the log still has `limit` bytes; -1 is no limit."""
     gone: list[_Segment] = []
     for segment in segments if limit >= 0 else ():
         size -= segment.bytes
@@ -105,17 +105,17 @@ def _beyond(segments: Iterable[_Segment], size: int, limit: int) -> tuple[_Segme
 
 
 def _size(log: PartitionLog) -> int:
-    """Bytes of all files of the log, unpublished ones too, as Kafka counts the whole log."""
+    """Sums the bytes of all files of the log, unpublished ones too, as Kafka counts the whole log."""
     return sum(_bytes(run, file) for run in _runs(log) for file in run.files)
 
 
 def _bytes(run: Run, file: RunFile) -> int:
-    """What `file` holds of `run`; 0 where a part of it is in the base run already: in doubt more is kept."""
+    """Returns the bytes that `file` holds of `run`; 0 where a part of it is in the base run: in doubt more is kept."""
     return file.bytes if run.start <= file.first else 0
 
 
 def _segments(log: PartitionLog) -> Iterator[_Segment]:
-    """The segments from the old end that lie wholly below published."""
+    """Yields the segments from the old end that lie wholly below published."""
     for run in _runs(log):
         for file in sorted(run.files, key=lambda file: file.first):
             last = min(file.last, run.end - 1)

@@ -1,4 +1,4 @@
-"""What is due, decided from metadata: pure."""
+"""Which logs the next job cleans: filthiest and overdue alternate. Pure, from metadata alone."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
-from compactor.clean.decision import verdict
-from compactor.clean.verdict import CleaningDecision, Kind, Reason
+from compactor.clean.decision import CleaningDecision, Queue, Reason, evaluate
 from compactor.model.log import PartitionLog, end_within
 from compactor.model.record import TopicPartition
 from compactor.policy import CompactionPolicy, FoldPolicy
@@ -40,57 +39,57 @@ def publishable(
 
 
 class Choice(Struct, frozen=True, kw_only=True):
-    """The logs of the next job of full folds, in the order of their choice.
+    """The logs that the next job cleans, in the order of their choice.
 
-    `last` is the kind that was served last: pass it to the next choice.
+    `last` is the queue that was served last: pass it to the next choice.
     """
 
     picked: tuple[CleaningDecision, ...] = ()
-    last: Kind | None = None
+    last: Queue | None = None
 
 
-def survey(
+def evaluate_all(
     logs: Iterable[PartitionLog],
     policy: CompactionPolicy,
     fold: FoldPolicy,
     now_ms: int,
     holds: Mapping[TopicPartition, Reason],
 ) -> tuple[CleaningDecision, ...]:
-    """A verdict on every log; `holds` names those that may not be folded now: BUSY or QUARANTINED."""
-    return tuple(verdict(log, policy, fold, now_ms, holds.get(log.tp)) for log in logs)
+    """Decides on each of `logs`; `holds` names those that may not be cleaned now: BUSY or QUARANTINED."""
+    return tuple(evaluate(log, policy, fold, now_ms, holds.get(log.tp)) for log in logs)
 
 
-def choose(verdicts: Iterable[CleaningDecision], last: Kind | None, budget: int) -> Choice:
-    """Which of the due logs one job takes, of `budget` bytes to read; a first one may be larger.
+def choose(decisions: Iterable[CleaningDecision], last: Queue | None, budget: int) -> Choice:
+    """Chooses those of the due logs that one job of `budget` bytes to read takes; a first one may be larger.
 
-    Overdue ones (longest due first) and filthy ones (highest ratio first) alternate, beginning with the kind
+    Overdue ones (longest due first) and filthy ones (highest ratio first) alternate, beginning with the queue
     that was not served last, so that neither starves; ties go by topic and partition. The first that does
     not fit ends the job and is not passed over: else small logs could keep a large one waiting for ever.
     """
-    due = tuple(verdicts)
+    due = tuple(decisions)
     queues = {
-        Kind.OVERDUE: deque(sorted(_of(due, Kind.OVERDUE), key=_by_time)),
-        Kind.FILTHY: deque(sorted(_of(due, Kind.FILTHY), key=_by_ratio)),
+        Queue.OVERDUE: deque(sorted(_of(due, Queue.OVERDUE), key=_by_time)),
+        Queue.FILTHY: deque(sorted(_of(due, Queue.FILTHY), key=_by_ratio)),
     }
     picked: list[CleaningDecision] = []
-    while kind := _turn(queues, last):
-        found = queues[kind].popleft()
-        if picked and found.dirt.cost > budget:
+    while turn := _turn(queues, last):
+        found = queues[turn].popleft()
+        if picked and found.measured.total_bytes > budget:
             break
         picked.append(found)
-        budget -= found.dirt.cost
-        last = kind
+        budget -= found.measured.total_bytes
+        last = turn
     return Choice(picked=tuple(picked), last=last)
 
 
-def _of(verdicts: Iterable[CleaningDecision], kind: Kind) -> Iterator[CleaningDecision]:
-    return (found for found in verdicts if found.kind is kind)
+def _of(decisions: Iterable[CleaningDecision], queue: Queue) -> Iterator[CleaningDecision]:
+    return (found for found in decisions if found.queue is queue)
 
 
-def _turn(queues: Mapping[Kind, Collection[CleaningDecision]], last: Kind | None) -> Kind | None:
-    """Whose turn it is: the other kind's than `last`, if any of it waits."""
-    order = (Kind.FILTHY, Kind.OVERDUE) if last is Kind.OVERDUE else (Kind.OVERDUE, Kind.FILTHY)
-    return next((kind for kind in order if queues[kind]), None)
+def _turn(queues: Mapping[Queue, Collection[CleaningDecision]], last: Queue | None) -> Queue | None:
+    """Returns whose turn it is: the other queue than `last`, if any log waits in it."""
+    order = (Queue.FILTHY, Queue.OVERDUE) if last is Queue.OVERDUE else (Queue.OVERDUE, Queue.FILTHY)
+    return next((queue for queue in order if queues[queue]), None)
 
 
 def _by_time(found: CleaningDecision) -> tuple[int, TopicPartition]:
@@ -98,4 +97,4 @@ def _by_time(found: CleaningDecision) -> tuple[int, TopicPartition]:
 
 
 def _by_ratio(found: CleaningDecision) -> tuple[float, TopicPartition]:
-    return (-found.dirt.ratio, found.tp)
+    return (-found.measured.ratio, found.tp)

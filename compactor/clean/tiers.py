@@ -1,8 +1,8 @@
-"""Which neighbouring runs of a log are merged into one of the next level, so that their number stays small.
+"""Which neighbouring runs of a log are merged into one of the next level, so that their number stays small: pure.
 
 A merge folds its own offsets and nothing else: it keeps the tombstones, stamps no horizon, drops none. It only takes
 runs wholly below published: an offset inside a merge can never again be the end of a fold. The base run
-belongs to full folds.
+is rewritten only when the log is cleaned.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from compactor.model.record import TopicPartition
 from compactor.policy import FoldPolicy
 
 
-class MergePlan(Struct, frozen=True, kw_only=True):
-    """`runs`, neighbours by offset, become one run of `level`."""
+class MergePick(Struct, frozen=True, kw_only=True):
+    """Neighbouring `runs`, by offset, that become one run of `level`."""
 
     tp: TopicPartition
     runs: tuple[Run, ...]
@@ -40,7 +40,7 @@ class MergePlan(Struct, frozen=True, kw_only=True):
         return sum(run.bytes for run in self.runs)
 
     def result(self, files: Sequence[RunFile], tombstones: int) -> Run:
-        """The merged run that `files` hold. Its times are those of the runs: it ages from their oldest record."""
+        """Builds the merged run that `files` hold, with the times of the runs: it ages from their oldest record."""
         return Run(
             start=self.start,
             end=self.end,
@@ -55,8 +55,8 @@ class MergePlan(Struct, frozen=True, kw_only=True):
         )
 
 
-def due_merge(log: PartitionLog, fold: FoldPolicy) -> MergePlan | None:
-    """The merge that `log` is due for, the lowest level first; None where none is.
+def pick_merge(log: PartitionLog, fold: FoldPolicy) -> MergePick | None:
+    """Picks the merge that `log` is due for, the lowest level first; None where it is due for none.
 
     Level 0: all neighbours, once fold.level0.files of them wait. Higher: fold.tier.runs neighbours of one
     level and similar size. Runs over fold.run.max.bytes are left, and end a row of neighbours.
@@ -64,31 +64,31 @@ def due_merge(log: PartitionLog, fold: FoldPolicy) -> MergePlan | None:
     rows = sorted(_rows(log, fold), key=lambda row: (row[0].level, row[0].start))
     found = (_of_level0(row, fold) if row[0].level == 0 else _of_tier(row, fold) for row in rows)
     runs = next((runs for runs in found if runs), None)
-    return MergePlan(tp=log.tp, runs=runs, level=runs[0].level + 1) if runs else None
+    return MergePick(tp=log.tp, runs=runs, level=runs[0].level + 1) if runs else None
 
 
-def due_merges(
+def pick_merges(
     logs: Iterable[PartitionLog], fold: FoldPolicy, held: Collection[TopicPartition], budget: int
-) -> tuple[MergePlan, ...]:
-    """One merge for each log that is due and not `held`, as many as one job of `budget` bytes takes.
+) -> tuple[MergePick, ...]:
+    """Picks one merge for each log that is due and not `held`, as many as one job of `budget` bytes takes.
 
     Most runs first, ties by topic and partition; the first is taken whatever its size.
     """
-    found = (due_merge(log, fold) for log in logs if log.tp not in held)
-    due = sorted((plan for plan in found if plan), key=lambda plan: (-len(plan.runs), plan.tp))
+    found = (pick_merge(log, fold) for log in logs if log.tp not in held)
+    due = sorted((pick for pick in found if pick), key=lambda pick: (-len(pick.runs), pick.tp))
     return tuple(_within(due, budget))
 
 
-def _within(plans: Iterable[MergePlan], budget: int) -> Iterator[MergePlan]:
-    for number, plan in enumerate(plans):
-        budget -= plan.bytes
+def _within(picks: Iterable[MergePick], budget: int) -> Iterator[MergePick]:
+    for number, pick in enumerate(picks):
+        budget -= pick.bytes
         if number and budget < 0:
             return
-        yield plan
+        yield pick
 
 
 def _rows(log: PartitionLog, fold: FoldPolicy) -> Iterator[tuple[Run, ...]]:
-    """Neighbours of one level that may be merged."""
+    """Yields neighbouring runs of one level that may be merged."""
 
     def row_of(run: Run) -> tuple[bool, int]:
         return run.end <= log.published and run.bytes <= fold.run_max_bytes, run.level
@@ -101,12 +101,12 @@ def _of_level0(row: tuple[Run, ...], fold: FoldPolicy) -> tuple[Run, ...] | None
 
 
 def _of_tier(row: tuple[Run, ...], fold: FoldPolicy) -> tuple[Run, ...] | None:
-    """The oldest fold.tier.runs of `row` of which none is larger than the others together."""
+    """Returns the oldest fold.tier.runs of `row` of which none is larger than the others together."""
     size = max(2, fold.tier_runs)
     windows = (row[first : first + size] for first in range(len(row) - size + 1))
     return next((runs for runs in windows if _similar(runs)), None)
 
 
 def _similar(runs: Sequence[Run]) -> bool:
-    """No run is larger than the others together: each rewrite of a byte at least doubles the run that it is in."""
+    """Returns whether no run is larger than the others together: so a rewrite at least doubles the run of a byte."""
     return 2 * max(run.bytes for run in runs) <= sum(run.bytes for run in runs)

@@ -1,7 +1,7 @@
-"""When a tombstone goes: in two full folds, never in one (KIP-534; `MemoryRecords.filterTo`, `shouldRetainRecord`).
+"""When a tombstone goes: in two cleans, never in one (KIP-534; `MemoryRecords.filterTo`, `shouldRetainRecord`).
 
-The first full fold that keeps a tombstone has removed the values before it, and stamps the horizon: its own time +
-delete.retention.ms, whatever the record's timestamp. A later full fold drops it once that has passed. Whoever
+The first clean that keeps a tombstone has removed the values before it, and stamps the delete horizon: its own time +
+delete.retention.ms, whatever the record's timestamp. A later clean drops it once that has passed. A consumer that
 follows the log has the time between for reading it. Merges of tiers keep tombstones and stamp nothing.
 """
 
@@ -14,7 +14,7 @@ from compactor.policy import FOREVER, CompactionPolicy
 
 
 class Fate(Enum):
-    """What a full fold does with a tombstone that is the last record of its key."""
+    """What a clean does with a tombstone that is the last record of its key."""
 
     STAMP = "stamp"
     KEEP = "keep"
@@ -22,7 +22,7 @@ class Fate(Enum):
 
 
 def fate(horizon_ms: int | None, now_ms: int) -> Fate:
-    """A tombstone without a horizon gets one, however old it is; one with a horizon goes at it, not before.
+    """Decides the fate of a tombstone: one without a horizon gets one, one with a horizon goes at it, not before.
 
     A horizon that is there stays as it is: a later change of delete.retention.ms does not move it.
     """
@@ -32,19 +32,19 @@ def fate(horizon_ms: int | None, now_ms: int) -> Fate:
 
 
 def horizon(log: PartitionLog, policy: CompactionPolicy, now_ms: int) -> int:
-    """The horizon that a full fold of `log` at `now_ms` stamps, in ms; FOREVER where the sum goes beyond.
+    """Returns the delete horizon that a clean of `log` at `now_ms` stamps, in ms; FOREVER where the sum goes beyond.
 
-    A clock that was set back since the last full fold makes it no earlier than that one's: else the tombstone
+    A clock that was set back since the last clean makes it no earlier than that one's: else the tombstone
     would lose of its time as soon as the clock is right again.
     """
     return min(max(now_ms, log.last_full_fold_ms or now_ms) + policy.delete_retention_ms, FOREVER)
 
 
 def unstamped(base: Run | None) -> int:
-    """Tombstones of the base run that have no horizon yet: an older keyfold did not write one."""
+    """Counts tombstones of the base run that have no horizon yet: an older keyfold did not write one."""
     return max(0, base.tombstones - base.horizons) if base else 0
 
 
 def passed(base: Run | None, now_ms: int) -> bool:
-    """Whether a full fold now would drop a tombstone of the base run, also where nothing new has come."""
+    """Returns whether a clean now would drop a tombstone of the base run, also where nothing new has come."""
     return base is not None and base.next_horizon_ms is not None and fate(base.next_horizon_ms, now_ms) is Fate.DROP

@@ -41,7 +41,7 @@ class MemoryBudget(Struct, frozen=True):
 class OffsetMapBudget(Struct, frozen=True):
     """How many keys are held at once, and how many bytes of them; rows that wait to be folded may be as much again.
 
-    `classes`, a power of two, is into how many keys may be told apart (`keyclasses`).
+    `classes`, a power of `keyclasses.CLASSES`, is into how many keys may be told apart.
     """
 
     keys: int

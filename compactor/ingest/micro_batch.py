@@ -7,13 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compactor.clean.log_to_clean import aged_from
 from compactor.errors import DEFECT, GapError, IngestError
 from compactor.model.actions import Append
-from compactor.model.log import Gap, PartitionLog, Run
+from compactor.model.log import Gap, PartitionLog
 from compactor.model.record import RangeRead, TopicPartition
 from compactor.model.state import State
-from compactor.runs.file_stats import FileStats
+from compactor.runs.file_stats import FileStats, level0_run
 
 
 class Batch(Struct, frozen=True, kw_only=True):
@@ -106,27 +105,8 @@ def _append(log: PartitionLog, start: int, piece: _Piece, now_ms: int) -> Append
         partition=log.partition,
         start=start,
         end=piece.hi,
-        run=level0(start, piece.hi, parts, now_ms, folded=piece.folded) if parts else None,
+        run=level0_run(start, piece.hi, parts, now_ms, folded=piece.folded) if parts else None,
         gap=Gap(start, piece.start) if piece.start > start else None,
-    )
-
-
-def level0(start: int, end: int, parts: Sequence[FileStats], arrived_ms: int, *, folded: bool = False) -> Run:
-    """The level-0 run of [start, end) in `parts`; of a file that begins below `start` all records are counted."""
-    stamps = [part.min_timestamp for part in parts if part.min_timestamp is not None]
-    return Run(
-        start=start,
-        end=end,
-        level=0,
-        files=tuple(part.file for part in parts),
-        records=sum(part.file.records for part in parts),
-        bytes=sum(part.file.bytes for part in parts),
-        tombstones=sum(part.tombstones for part in parts),
-        rejected=sum(part.rejected for part in parts),
-        max_timestamp=max((part.max_timestamp for part in parts), default=-1),
-        arrived_ms=arrived_ms,
-        oldest_ms=aged_from(min(stamps, default=None), arrived_ms),
-        folded=folded,
     )
 
 

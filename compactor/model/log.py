@@ -47,7 +47,7 @@ class Run(Struct, frozen=True, kw_only=True):
 
     `level` 0 is a micro-batch as it came; the base run has `BASE`. `arrived_ms` is when the youngest of it
     was ingested: no record is treated as younger than that, so one stamped in the future ages from then.
-    `oldest_ms` is the earliest time from which a record of it ages (`dirt.aged_from`); None: as `arrived_ms`.
+    `oldest_ms` is the earliest time from which a record of it ages (`aged_from`); None: as `arrived_ms`.
     `horizons` counts tombstones that have a delete horizon, the earliest being `next_horizon_ms`.
 
     `folded`, of level 0: later records of it had superseded others before it was written; those are not in it.
@@ -82,6 +82,15 @@ class Run(Struct, frozen=True, kw_only=True):
 
 
 BASE = -1
+
+
+def aged_from(smallest_timestamp_ms: int | None, arrived_ms: int) -> int:
+    """Returns the time in ms from which the oldest of some records ages: its timestamp, at the latest its arrival.
+
+    `smallest_timestamp_ms` is the smallest above 0 of records that arrived at `arrived_ms`; None where all
+    are 0 or -1, which say nothing (KIP-354 leaves them out; here they age from their arrival).
+    """
+    return arrived_ms if smallest_timestamp_ms is None else min(smallest_timestamp_ms, arrived_ms)
 
 
 class OutputPoint(Struct, frozen=True):

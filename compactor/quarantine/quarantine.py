@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from compactor.clean.verdict import Reason
 from compactor.model.actions import Quarantine, Release
 from compactor.model.log import PartitionLog, Quarantined
-from compactor.model.record import TopicPartition
 
 FIRST_RETRY_MS: Final = 60_000
 LAST_RETRY_MS: Final = 3_600_000
@@ -35,11 +33,6 @@ def set_aside(log: PartitionLog, error: str, now_ms: int, *, publishing: bool = 
 def release(log: PartitionLog) -> Release:
     """`log` is taken up again."""
     return Release(topic=log.topic, partition=log.partition)
-
-
-def holds(logs: Iterable[PartitionLog]) -> dict[TopicPartition, Reason]:
-    """The logs that no fold takes."""
-    return {log.tp: Reason.QUARANTINED for log in logs if log.quarantine is not None}
 
 
 def due(logs: Iterable[PartitionLog], now_ms: int) -> tuple[PartitionLog, ...]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from compactor.errors import DEFECT, FoldError
 from compactor.model import record
-from compactor.model.log import RunFile
+from compactor.model.log import Run, RunFile, aged_from
 from compactor.model.partitioned import PARTITION, names, starts
 from compactor.model.record import OfPartition, TopicPartition
 from compactor.runs.scan import OffsetRange
@@ -161,6 +161,25 @@ def by_range(ranges: Iterable[OffsetRange], written: Iterable[FileStats]) -> tup
         found.setdefault(part.tp, []).append(part)
     return tuple(
         tuple(part for part in found.get(one.tp, ()) if one.start <= part.file.first < one.end) for one in ranges
+    )
+
+
+def level0_run(start: int, end: int, parts: Sequence[FileStats], arrived_ms: int, *, folded: bool = False) -> Run:
+    """Builds the level-0 run of [start, end) from `parts`; of a file that begins below `start` all records count."""
+    stamps = [part.min_timestamp for part in parts if part.min_timestamp is not None]
+    return Run(
+        start=start,
+        end=end,
+        level=0,
+        files=tuple(part.file for part in parts),
+        records=sum(part.file.records for part in parts),
+        bytes=sum(part.file.bytes for part in parts),
+        tombstones=sum(part.tombstones for part in parts),
+        rejected=sum(part.rejected for part in parts),
+        max_timestamp=max((part.max_timestamp for part in parts), default=-1),
+        arrived_ms=arrived_ms,
+        oldest_ms=aged_from(min(stamps, default=None), arrived_ms),
+        folded=folded,
     )
 
 

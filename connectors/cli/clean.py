@@ -12,15 +12,16 @@ from connectors.cli.options import (
     SomeTopicOption,
     TimeoutOption,
     WorkerOption,
-    patience,
+    request_timeout,
     worker_of,
 )
-from connectors.cli.output import say, say_json, table
+from connectors.cli.output import say, say_json
 from connectors.errors import UsageError
-from connectors.runtime.patience import TIMEOUT_S
+from connectors.progress.terminal import table
+from connectors.runtime.request_timeout import TIMEOUT_S
 
 if TYPE_CHECKING:
-    from compactor.clean.cleaner import Folded
+    from compactor.clean.cleaner import CleanedLog
 
 
 def clean(
@@ -38,7 +39,7 @@ def clean(
     from connectors.config.files import load_connector
     from connectors.runtime.commands import fold_logs
 
-    folded = fold_logs(config, load_connector(connector, config).config, topic, partition, patience(timeout))
+    folded = fold_logs(config, load_connector(connector, config).config, topic, partition, request_timeout(timeout))
     if as_json:
         say_json(folded)
     else:
@@ -48,7 +49,7 @@ def clean(
 _HEADERS = ("TOPIC", "PARTITION", "CLEAN END", "RECORDS BEFORE", "AFTER", "BYTES BEFORE", "AFTER", "TOMBSTONES")
 
 
-def _text(folded: Sequence[Folded]) -> str:
+def _text(folded: Sequence[CleanedLog]) -> str:
     if not folded:
         return "There is nothing to fold: every partition has one record per key, and no tombstone's time is over."
     rows = [

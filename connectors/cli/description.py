@@ -11,13 +11,12 @@ from typing import Any, Final
 from msgspec import Struct
 
 from compactor.clean import schedule
-from compactor.clean.log_to_clean import dirt
-from compactor.clean.verdict import CleaningDecision
+from compactor.clean.decision import CleaningDecision, quarantined
+from compactor.clean.log_to_clean import LogToClean
 from compactor.model.actions import AddSnapshot
 from compactor.model.log import PartitionLog, Quarantined
 from compactor.model.record import TopicPartition
 from compactor.model.state import State, Topic
-from compactor.quarantine import quarantine
 from compactor.settings import EngineSettings
 from compactor.snapshot.location import SnapshotFailure
 
@@ -123,7 +122,7 @@ def partitions(
 ) -> tuple[PartitionDescription, ...]:
     """All logs by topic and partition; `ends` are the source's last stable offsets, as far as they are known."""
     logs = sorted(state.logs, key=lambda log: log.tp)
-    found = schedule.survey(logs, settings.policy, settings.fold, now_ms, quarantine.holds(logs))
+    found = schedule.evaluate_all(logs, settings.policy, settings.fold, now_ms, quarantined(logs))
     return tuple(_partition(log, ends.get(log.tp), one) for log, one in zip(logs, found, strict=True))
 
 
@@ -181,7 +180,7 @@ def _partition(log: PartitionLog, source_end: int | None, found: CleaningDecisio
         runs=len(kept),
         records=sum(run.records for run in kept),
         bytes=sum(run.bytes for run in kept),
-        dirty_ratio=dirt(log).ratio,
+        dirty_ratio=LogToClean.of(log).ratio,
         tombstones=sum(run.tombstones for run in kept),
         rejected=sum(run.rejected for run in kept),
         lost_offsets=sum(gap.end - gap.start for gap in log.gaps),

@@ -6,11 +6,11 @@ from connectors.cli.options import (
     ConnectorArgument,
     TimeoutOption,
     WorkerOption,
-    patience,
+    request_timeout,
     worker_of,
 )
 from connectors.cli.output import say
-from connectors.runtime.patience import TIMEOUT_S
+from connectors.runtime.request_timeout import TIMEOUT_S
 
 
 def restart(connector: ConnectorArgument, timeout: TimeoutOption = TIMEOUT_S, worker: WorkerOption = None) -> None:
@@ -23,7 +23,7 @@ def restart(connector: ConnectorArgument, timeout: TimeoutOption = TIMEOUT_S, wo
     from connectors.runtime.commands import restart_connector
 
     settings = load_connector(connector, config).config
-    restart_connector(config, settings, patience(timeout))
+    restart_connector(config, settings, request_timeout(timeout))
     say(
         f"Connector {settings.name} was started again under the settings that its worker has read, and is RUNNING. "
         "SIGHUP to the worker reads a changed file."

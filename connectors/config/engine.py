@@ -62,15 +62,15 @@ def _is_open(folder: Path) -> bool:
 
 
 def other_snapshots(connector: ConnectorConfig, state: State) -> dict[str, tuple[str, ...]]:
-    """Lists snapshots in the connector's folder that are not of its catalog, by topic, as far as the location answers."""
+    """Lists snapshots in the connector's folder that are not of its catalog, by topic, as far as it can be read."""
     if connector.snapshot_path is None:
         return {}
-    from compactor.snapshot import snapshot
+    from compactor.snapshot import listing
 
     shelf, found = open_storage(str(connector.snapshot_path)), dict[str, tuple[str, ...]]()
     with suppress(StorageError):
         for topic in sorted(state.topics):
-            found[topic] = snapshot.others(shelf, state, topic)
+            found[topic] = listing.list_others(shelf, state, topic)
     return found
 
 

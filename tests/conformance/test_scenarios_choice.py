@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from compactor.clean.decision import verdict
-from compactor.clean.log_to_clean import LogToClean, dirt
-from compactor.clean.schedule import choose, publishable, survey
-from compactor.clean.verdict import Kind, Reason
+from compactor.clean.decision import Queue, Reason, evaluate, quarantined
+from compactor.clean.log_to_clean import LogToClean
+from compactor.clean.schedule import choose, evaluate_all, publishable
 from compactor.model.log import PartitionLog
 from compactor.model.record import TopicPartition
 from compactor.policy import CompactionPolicy, FoldPolicy
@@ -49,11 +48,11 @@ def test_scenario_03_open_chunk_excluded(spark: SparkSession, tmp_path: Path) ->
     kept.ingest(rows, now_ms=T0 + HOUR)
     kept.publish({0: lag_end(kept, T0 + HOUR)})
     assert kept.log().published == 4
-    assert kept.cleaner.round(T0 + HOUR).folded == 1
+    assert kept.cleaner.round(T0 + HOUR).cleaned == 1
     assert kept.rows() == [(offset, b"k%d" % (offset % 2), b"v%d" % offset) for offset in range(2, 8)]
-    held = dirt(kept.log())
-    assert (held.base, held.head, held.ratio) == (8, 0, 0.0)
-    assert verdict(kept.log(), LAG, FOLD, T0 + HOUR).reason is Reason.HELD
+    held = LogToClean.of(kept.log())
+    assert (held.clean_bytes, held.cleanable_bytes, held.ratio) == (8, 0, 0.0)
+    assert evaluate(kept.log(), LAG, FOLD, T0 + HOUR).reason is Reason.HELD
 
 
 def test_scenario_07_min_lag(tmp_path: Path) -> None:
@@ -68,9 +67,9 @@ def test_scenario_08_max_lag_over_ratio() -> None:
     """With ratio 1.0 and a maximum of 6 h a log is not due at 3 h nor 6 h, and is 1 ms later, though it is idle."""
     policy = CompactionPolicy(min_cleanable_dirty_ratio=1.0, min_compaction_lag_ms=HOUR, max_compaction_lag_ms=6 * HOUR)
     idle = log(run(10, 20, 5, arrived=T0 + HOUR, oldest=T0), clean=base(10, 500), folded_ms=T0)
-    due = {hours: verdict(idle, policy, FOLD, T0 + hours * HOUR) for hours in (3, 6)}
+    due = {hours: evaluate(idle, policy, FOLD, T0 + hours * HOUR) for hours in (3, 6)}
     assert [found.reason for found in due.values()] == [Reason.CLEAN_ENOUGH] * 2
-    late = verdict(idle, policy, FOLD, T0 + 6 * HOUR + 1)
+    late = evaluate(idle, policy, FOLD, T0 + 6 * HOUR + 1)
     assert (late.reason, late.due_ms) == (Reason.OVERDUE, T0 + 6 * HOUR + 1)
     assert choose([late], None, FOLD.job_bytes).picked == (late,)
 
@@ -80,11 +79,13 @@ def test_scenario_09_ratio() -> None:
     runs = [run(20, 30, 31), run(30, 40, 32), run(40, 50, 500), run(50, 60, 600)]
     clean = replace(base(20, 62), files=(run(0, 10, 30).files[0], run(10, 20, 32).files[0]))
     kept = log(*runs, clean=clean, published=40, folded_ms=0)
-    assert replace(dirt(kept), records=0, oldest_ms=None) == LogToClean(base=62, head=63, held=1100)
-    assert dirt(kept).ratio == 63 / 125
+    assert replace(LogToClean.of(kept), cleanable_records=0, oldest_ms=None) == LogToClean(
+        clean_bytes=62, cleanable_bytes=63, uncleanable_bytes=1100
+    )
+    assert LogToClean.of(kept).ratio == 63 / 125
     for limit, reason in ((63 / 125, Reason.CLEAN_ENOUGH), (0.5039, Reason.DIRTY)):
         policy = CompactionPolicy(min_cleanable_dirty_ratio=limit)
-        assert verdict(kept, policy, FOLD, 0).reason is reason
+        assert evaluate(kept, policy, FOLD, 0).reason is reason
 
 
 def dirty(partition: int, head: int) -> PartitionLog:
@@ -106,16 +107,16 @@ def test_scenario_10_choice(hold: str) -> None:
             holds = {one.tp: Reason.BUSY for one in aside}
         else:
             found = [replace(one, quarantine=quarantine.set_aside(one, "broken", T0).found) for one in aside]
-            holds = quarantine.holds(found)
-        choice = choose(survey(logs, policy, FOLD, T0, holds), None, 1)
+            holds = quarantined(found)
+        choice = choose(evaluate_all(logs, policy, FOLD, T0, holds), None, 1)
         return [one.tp.partition for one in choice.picked]
 
     assert [picked(), picked(2), picked(1, 2)] == [[2], [1], []]
     overdue = log(run(20, 21, 1, arrived=0), clean=base(20, 999), tp=TopicPartition("t", 9), folded_ms=T0)
-    last: Kind | None = None
+    last: Queue | None = None
     served: list[int] = []
     for _ in range(4):
-        choice = choose(survey([*logs, overdue], policy, FOLD, T0, {}), last, 1)
+        choice = choose(evaluate_all([*logs, overdue], policy, FOLD, T0, {}), last, 1)
         last, served = choice.last, [*served, *(one.tp.partition for one in choice.picked)]
     assert served == [9, 2, 9, 2]
-    assert last is Kind.FILTHY
+    assert last is Queue.FILTHY

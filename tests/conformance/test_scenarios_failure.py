@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, TypeAlias
 import pytest
 
 from compactor.catalog.catalog import Catalog
-from compactor.clean.schedule import survey
-from compactor.clean.verdict import Reason
+from compactor.clean.decision import Reason, quarantined
+from compactor.clean.schedule import evaluate_all
 from compactor.errors import FencedError, QuarantinedError, StorageError
 from compactor.failpoints import STEPS, VARIABLE, FailpointError
 from compactor.maintenance import Maintenance
 from compactor.model.actions import CloseTopic
 from compactor.policy import CompactionPolicy, FoldPolicy
-from compactor.quarantine import quarantine
 from compactor.runs import writer as runfile
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from tests.conformance.reader import Rows, Shelf
@@ -84,7 +83,7 @@ def test_scenario_21_crash_at_every_step(spark: SparkSession, kept_of: KeptOf, t
         """As far as the step is one of: merges, then a full fold, then a snapshot."""
         kept.cleaner.round(0)
         if not step.startswith(("merge", "catalog")):
-            kept.cleaner.fold(0)
+            kept.cleaner.clean(0)
             shelf.take(kept)
 
     ingest(0, 2)
@@ -148,7 +147,7 @@ def test_scenario_22_rebalance(kept_of: KeptOf, monkeypatch: pytest.MonkeyPatch)
     before, old = kept.log(), kept.cleaner
     meanwhile(monkeypatch, kept.restart)
     with pytest.raises(FencedError):
-        old.fold(0)
+        old.clean(0)
     assert Catalog.open(kept.storage, "c").state.log(before.tp) == kept.log() == before
 
     def stop() -> None:
@@ -157,13 +156,13 @@ def test_scenario_22_rebalance(kept_of: KeptOf, monkeypatch: pytest.MonkeyPatch)
 
     meanwhile(monkeypatch, stop)
     with pytest.raises(InterruptedError):
-        kept.cleaner.fold(0)
-    assert kept.cleaner.fold(0) == ()
+        kept.cleaner.clean(0)
+    assert kept.cleaner.clean(0) == ()
     kept.restart()
     assert kept.log() == before
-    assert [one.end for one in kept.cleaner.fold(7)] == [10]
+    assert [one.end for one in kept.cleaner.clean(7)] == [10]
     with pytest.raises(FencedError):
-        old.fold(8)
+        old.clean(8)
     kept.restart()
     assert (kept.log().clean_end, kept.log().last_full_fold_ms, len(kept.rows())) == (10, 7, 5)
 
@@ -171,8 +170,8 @@ def test_scenario_22_rebalance(kept_of: KeptOf, monkeypatch: pytest.MonkeyPatch)
 def held(kept: Kept) -> dict[int, int]:
     """What `describe` shows as quarantined: partition → bytes that no fold takes."""
     logs, settings = kept.catalog.state.logs, kept.settings
-    found = survey(logs, settings.policy, settings.fold, 0, quarantine.holds(logs))
-    return {one.tp.partition: one.dirt.head for one in found if one.reason is Reason.QUARANTINED}
+    found = evaluate_all(logs, settings.policy, settings.fold, 0, quarantined(logs))
+    return {one.tp.partition: one.measured.cleanable_bytes for one in found if one.reason is Reason.QUARANTINED}
 
 
 def test_scenario_23_quarantine(kept_of: KeptOf, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,7 +182,7 @@ def test_scenario_23_quarantine(kept_of: KeptOf, monkeypatch: pytest.MonkeyPatch
     kept.publish()
     size = kept.log(1).runs[0].bytes
     restore = damage_page(kept, 1)
-    assert kept.cleaner.round(1000).folded == 2
+    assert kept.cleaner.round(1000).cleaned == 2
     assert [kept.log(p).clean_end for p in range(3)] == [20, 0, 20]
     waits = []
     for _ in range(3):
@@ -199,7 +198,7 @@ def test_scenario_23_quarantine(kept_of: KeptOf, monkeypatch: pytest.MonkeyPatch
         kept.isolation.release([kept.log(1)], 500_000)
     restore()
     assert kept.isolation.release([kept.log(1)], 500_000) == 1
-    assert (held(kept), kept.cleaner.round(500_000).folded) == ({}, 1)
+    assert (held(kept), kept.cleaner.round(500_000).cleaned) == ({}, 1)
 
 
 def test_scenario_23_quarantine_ends_with_what_was_damaged(kept_of: KeptOf) -> None:
@@ -209,7 +208,7 @@ def test_scenario_23_quarantine_ends_with_what_was_damaged(kept_of: KeptOf) -> N
     kept.ingest([{**one, "timestamp": 200_000} for one in some(20, 25)], now_ms=200_000)
     kept.publish()
     damage_page(kept, 0)
-    assert kept.cleaner.fold(100) == ()
+    assert kept.cleaner.clean(100) == ()
     assert [*held(kept)] == [0]
     assert kept.cleaner.round(200).expired == 1
     kept.cleaner.round(100 + 60_000)
@@ -222,13 +221,13 @@ def test_scenario_23_quarantine_of_a_topic_that_goes(kept_of: KeptOf, tmp_path: 
     kept.ingest(some(0, 20))
     kept.publish()
     damage_page(kept, 0)
-    kept.cleaner.fold(100)
-    upkeep = Maintenance(kept.cleaner, None, kept.counters, kept.isolation)  # type: ignore[arg-type]
+    kept.cleaner.clean(100)
+    upkeep = Maintenance(kept.cleaner, None, kept.catalog, kept.isolation, kept.counters)  # type: ignore[arg-type]
     with pytest.raises(QuarantinedError):
-        upkeep.check_whole()
+        upkeep.check_complete()
     kept.catalog.commit(lambda _: [CloseTopic(topic="t", reason="deleted")], 200)
     kept.cleaner.round(100 + 60_000)
-    upkeep.check_whole()
+    upkeep.check_complete()
 
 
 def test_scenario_24_compact_delete(kept_of: KeptOf, tmp_path: Path) -> None:
@@ -240,7 +239,7 @@ def test_scenario_24_compact_delete(kept_of: KeptOf, tmp_path: Path) -> None:
     kept.configure(BOTH, FoldPolicy(full_interval_ms=-1))
     assert [kept.cleaner.round(now).expired for now in (150, 151)] == [0, 1]
     assert kept.log().start == 2
-    kept.cleaner.fold(160)
+    kept.cleaner.clean(160)
     shelf.take(kept)
     assert kept.rows() == shelf.newest() == [(2, b"c", b"2"), (3, b"a", b"3")]
     assert [kept.cleaner.round(now).expired for now in (300, 301)] == [0, 1]
@@ -250,7 +249,7 @@ def test_scenario_24_compact_delete(kept_of: KeptOf, tmp_path: Path) -> None:
     assert shelf.newest() == []
     kept.ingest([row(0, 4, b"c", b"4", timestamp=400)], now_ms=400)
     kept.publish()
-    kept.cleaner.fold(400)
+    kept.cleaner.clean(400)
     assert kept.rows() == [(4, b"c", b"4")]
 
 
@@ -268,10 +267,10 @@ def test_scenario_24_policy_flip(kept_of: KeptOf, monkeypatch: pytest.MonkeyPatc
 
     meanwhile(monkeypatch, flip)
     with pytest.raises(FencedError):
-        kept.cleaner.fold(10**12)
+        kept.cleaner.clean(10**12)
     assert (kept.log().start, kept.log().base, kept.rows()) == (10, None, [])
     kept.configure(COMPACT, ON_COMMAND)
     kept.ingest(some(10, 20), now_ms=10)
     kept.publish()
-    kept.cleaner.fold(20)
+    kept.cleaner.clean(20)
     assert (kept.cleaner.round(10**13).expired, len(kept.rows())) == (0, 5)

@@ -58,7 +58,7 @@ def test_scenario_01_oracle(kept_of: KeptOf, follower_of: FollowerOf) -> None:
     reader = follower_of(kept)
     reader.publish()
     before = sum(one.bytes for one in kept.log().runs)
-    (done,) = kept.cleaner.fold(0)
+    (done,) = kept.cleaner.clean(0)
     assert kept.rows() == reader.rows == oracle(rows)
     assert (done.records_before, done.records) == (300, 100)
     assert done.bytes * 3 == done.bytes_before == before
@@ -72,13 +72,13 @@ def test_scenario_02_order_and_offset(kept_of: KeptOf, follower_of: FollowerOf) 
     reader.publish(37)
     kept.ingest(rows[75:])
     reader.publish(101)
-    kept.cleaner.fold(0)
+    kept.cleaner.clean(0)
     reader.publish()
     offsets = [offset for offset, _, _ in reader.rows]
     assert all(one < other for one, other in pairwise(offsets))
     assert all((key, value) == (rows[at]["key"], rows[at]["value"]) for at, key, value in reader.rows)
     assert {key: at for at, key, _ in reader.rows} == {key: at for at, key, _ in oracle(rows)}
-    kept.cleaner.fold(0)
+    kept.cleaner.clean(0)
     assert kept.rows() == oracle(rows)
 
 
@@ -92,14 +92,14 @@ def test_scenario_11_tombstone_grace(kept_of: KeptOf) -> None:
     kept = kept_of(policy=CompactionPolicy(delete_retention_ms=100))
     kept.ingest([row(0, 0, b"a", b"1"), row(0, 1, b"a", None, timestamp=1)], now_ms=2)
     kept.publish()
-    assert [len(kept.cleaner.fold(now)) for now in (1000, 1050)] == [1, 0]
+    assert [len(kept.cleaner.clean(now)) for now in (1000, 1050)] == [1, 0]
     kept.ingest([row(0, 2, b"b", None, timestamp=1)], now_ms=2)
     kept.publish()
-    assert len(kept.cleaner.fold(1099)) == 1
+    assert len(kept.cleaner.clean(1099)) == 1
     assert tombstones(kept) == [1, 2]
-    assert len(kept.cleaner.fold(1100)) == 1
+    assert len(kept.cleaner.clean(1100)) == 1
     assert tombstones(kept) == [2]
-    assert [len(kept.cleaner.fold(now)) for now in (1198, 1199)] == [0, 1]
+    assert [len(kept.cleaner.clean(now)) for now in (1198, 1199)] == [0, 1]
     assert kept.rows() == []
 
 
@@ -121,7 +121,7 @@ def test_scenario_12_tombstone_two_step(
     found = []
     for end in ends:
         reader.publish(end)
-        kept.cleaner.fold(10 + end)
+        kept.cleaner.clean(10 + end)
         found.append([offset for offset, key, _ in kept.rows() if key == b"a"])
     assert found == left
     assert [offset for offset, key, _ in reader.rows if key == b"a"] == sent
@@ -133,11 +133,11 @@ def test_scenario_13_idle_tombstone_expiry(kept_of: KeptOf) -> None:
     kept = kept_of()
     kept.ingest([row(0, 0, b"a", b"1"), row(0, 1, b"a", None)])
     kept.publish()
-    done = [kept.cleaner.round(now).folded for now in (5, 6, DAY, DAY + 4)]
+    done = [kept.cleaner.round(now).cleaned for now in (5, 6, DAY, DAY + 4)]
     assert (done, tombstones(kept)) == ([1, 0, 0, 0], [1])
-    assert kept.cleaner.round(DAY + 5).folded == 1
+    assert kept.cleaner.round(DAY + 5).cleaned == 1
     assert kept.rows() == []
-    assert kept.cleaner.round(9 * DAY).folded == 0
+    assert kept.cleaner.round(9 * DAY).cleaned == 0
 
 
 def test_scenario_14_tombstone_then_value(kept_of: KeptOf, follower_of: FollowerOf) -> None:
@@ -146,9 +146,9 @@ def test_scenario_14_tombstone_then_value(kept_of: KeptOf, follower_of: Follower
     reader = follower_of(kept)
     kept.ingest([row(0, 0, b"a", b"1"), row(0, 1, b"a", None), row(0, 2, b"unknown", None), row(0, 3, b"a", b"2")])
     reader.publish()
-    kept.cleaner.fold(1000)
+    kept.cleaner.clean(1000)
     assert kept.rows() == reader.rows == [(2, b"unknown", None), (3, b"a", b"2")]
-    assert [len(kept.cleaner.fold(now)) for now in (1099, 1100)] == [0, 1]
+    assert [len(kept.cleaner.clean(now)) for now in (1099, 1100)] == [0, 1]
     assert kept.rows() == [(3, b"a", b"2")]
     assert reader.table == {b"a": (3, b"2")}
 
@@ -192,18 +192,18 @@ def test_scenario_17_memory_cap(spark: SparkSession, kept_of: KeptOf, monkeypatc
         small.ingest([row(0, at, b"%d" % (at % 2), b"%d" % at) for at in range(5)])
         for end in (3, 4, 5):
             small.publish({0: end})
-            small.cleaner.fold(0)
+            small.cleaner.clean(0)
             passes.append([offset for offset, _, _ in small.rows()])
         assert passes == [[1, 2, 3, 4], [2, 3, 4], [3, 4]]
         wait_until(lambda: spilled(spark) > before, "Spark has told of what was spilled")
     with room_for_one_key(spark, 40):
         small.ingest([{**one, "offset": one["offset"] + 5} for one in rows])
         small.publish()
-        small.cleaner.fold(0)
+        small.cleaner.clean(0)
     monkeypatch.undo()
     large.ingest(rows)
     large.publish()
-    large.cleaner.fold(0)
+    large.cleaner.clean(0)
     assert large.rows() == oracle(rows)
     assert small.rows()[2:] == [(offset + 5, key, value) for offset, key, value in large.rows()]
 
@@ -216,13 +216,13 @@ def test_scenario_18_holes(kept_of: KeptOf, follower_of: FollowerOf) -> None:
     kept.ingest([row(0, 0, b"a", b"1"), row(0, 7_206_178, b"a", b"2"), row(0, far, b"b", b"1")], {0: far + 1})
     kept.ingest([], {0: end})
     reader.publish()
-    (done,) = kept.cleaner.fold(0)
+    (done,) = kept.cleaner.clean(0)
     log = kept.log()
     assert (done.end, log.clean_end, log.published, log.end) == (end, end, end, end)
     assert kept.rows() == reader.rows == [(7_206_178, b"a", b"2"), (far, b"b", b"1")]
     kept.ingest([row(0, end, b"b", b"2")])
     kept.publish()
-    kept.cleaner.fold(0)
+    kept.cleaner.clean(0)
     assert [offset for offset, _, _ in kept.rows()] == [7_206_178, end]
 
 
@@ -260,13 +260,13 @@ def test_scenario_25_collision_and_stats(spark: SparkSession, kept_of: KeptOf) -
     apart = kept_of("apart")
     apart.ingest([row(0, at, key, b"v%d" % at) for at, key in enumerate((*pairs, *pairs[::2]))])
     apart.publish()
-    apart.cleaner.fold(0)
+    apart.cleaner.clean(0)
     assert apart.rows() == [(at, pairs[key], b"v%d" % at) for at, key in ((1, 1), (3, 3), (4, 0), (5, 2))]
     kept = kept_of("counted")
     for lo, hi in ((0, 2), (2, 5)):
         kept.ingest([row(0, at, b"%d" % (at % 2), b"v") for at in range(lo, hi)])
         kept.publish()
-        done = kept.cleaner.fold(0)
+        done = kept.cleaner.clean(0)
     base = kept.log().base
     assert base is not None
     assert [(one.records_before, one.records, one.end) for one in done] == [(5, 2, 5)]

@@ -134,10 +134,9 @@ class Ran(NamedTuple):
 def once(place: Place, spark: SparkSession, ahead_ms: int = 0, **changes: Any) -> dict[str, int]:
     config = place.config(**changes)
     counts: dict[str, int] = {}
+    report = lambda report: counts.update(report.counters)  # noqa: E731
     worker = load_worker(place.folder / "worker.json")
-    pipeline.ConnectorTask(spark, worker, config, Ahead(ahead_ms), NullObserver(), counts.update).run(
-        StopToken(), once=True
-    )
+    pipeline.ConnectorTask(spark, worker, config, Ahead(ahead_ms), NullObserver(), report).run(StopToken(), once=True)
     return counts
 
 
@@ -233,7 +232,7 @@ def test_scenario_16_null_key_after_a_policy_switch(spark: SparkSession, tmp_pat
     kept.ingest([row(0, 0, None, b"keyless"), row(0, 1, b"k", b"v")])
     kept.publish()
     kept.configure(CompactionPolicy())
-    kept.cleaner.fold(0)
+    kept.cleaner.clean(0)
     assert kept.rows() == [(1, b"k", b"v")]
     assert kept.counters.values()["records_rejected"] == 1
 

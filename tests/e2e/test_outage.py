@@ -63,7 +63,7 @@ def test_a_killed_broker_is_waited_for(spark: SparkSession, tmp_path: Path) -> N
                 produce(place.bootstrap, topic, some_records(2, 100))
                 wait_until(place.caught_up, "it publishes what came later", 2 * PATIENCE_S)
             finally:
-                connector.ask_to_stop()
+                connector.stop()
                 connector.join()
         assert connector.error is None
         assert "below our position" not in str(logged)

@@ -17,11 +17,11 @@ from compactor.analyze.analyze import analyze
 from compactor.analyze.arrow_counts import LocalCounting
 from compactor.analyze.effect import Amount, Effect, Example, Outcome, SplitKeys
 from compactor.analyze.spark_counts import SparkCounting
-from compactor.clean import compaction as clean
-from compactor.clean.decision import verdict
-from compactor.clean.log_to_clean import across_bounds, dirt
-from compactor.clean.recount import restated
-from compactor.clean.retention import retained
+from compactor.clean import compaction
+from compactor.clean.decision import evaluate
+from compactor.clean.log_to_clean import LogToClean, straddling_runs
+from compactor.clean.recount import recount
+from compactor.clean.retention import evaluate_retention
 from compactor.clean.rewriter import Rewriter
 from compactor.clean.tombstones import Fate, fate
 from compactor.model import log_transitions as rewrite
@@ -61,9 +61,9 @@ def history(spark: SparkSession, storage: LocalStorage, chance: random.Random) -
             policy = CompactionPolicy(delete_retention_ms=chance.choice([0, 700, 5_000]))
             if chance.random() < 0.7:
                 logs = [log_of(state, p) for p in ends]
-                state = apply(state, [restated(storage, log, run) for log in logs for run in across_bounds(log)])
+                state = apply(state, [recount(storage, log, run) for log in logs for run in straddling_runs(log)])
             logs = [log_of(state, p) for p in ends]
-            folded = clean.full_fold(
+            folded = compaction.clean(
                 Rewriter(spark, storage), logs, target(storage, f"1-c{number}"), policy, now_ms + 100
             )
             state = apply(state, folded)
@@ -113,7 +113,7 @@ def fold_end(storage: LocalStorage, log: PartitionLog, settings: EngineSettings,
 def before_fold(storage: LocalStorage, log: PartitionLog, settings: EngineSettings, now_ms: int) -> PartitionLog:
     """`log` once all that is due is published and retention has taken its part."""
     sent = publish(log, fold_end(storage, log, settings, now_ms), None)
-    return rewrite.retain(sent, retained(sent, settings.policy, now_ms).start)
+    return rewrite.retain(sent, evaluate_retention(sent, settings.policy, now_ms).start)
 
 
 def effect_of(storage: LocalStorage, was: PartitionLog, log: PartitionLog, done: Clean, now_ms: int) -> Effect:
@@ -159,7 +159,7 @@ def test_what_is_told_is_what_a_full_fold_then_does(spark: SparkSession, storage
     assert analyze(storage, state, settings, now_ms, partial(LocalCounting, storage)) == told
     for case, one in enumerate(settings):
         logs = [before_fold(storage, log_of(state, partition), one, now_ms) for partition in PARTITIONS]
-        folded = clean.full_fold(Rewriter(spark, storage), logs, target(storage, f"1-f{case}"), one.policy, now_ms)
+        folded = compaction.clean(Rewriter(spark, storage), logs, target(storage, f"1-f{case}"), one.policy, now_ms)
         for partition, log, done in zip(PARTITIONS, logs, folded, strict=True):
             outcome = told.partitions[partition].outcomes[case]
             assert outcome.effect == effect_of(storage, log_of(state, partition), log, done, now_ms)
@@ -171,24 +171,24 @@ def assert_verdict(
     storage: LocalStorage, outcome: Outcome, log: PartitionLog, settings: EngineSettings, now_ms: int
 ) -> None:
     """As the cleaner decides it, once it has counted the runs across published."""
-    for run in across_bounds(log):
-        log = apply_one(log, restated(storage, log, run))
-    found = verdict(log, settings.policy, settings.fold, now_ms)
-    assert (outcome.dirty_ratio, outcome.due, outcome.why) == (dirt(log).ratio, found.due, found.text)
+    for run in straddling_runs(log):
+        log = apply_one(log, recount(storage, log, run))
+    found = evaluate(log, settings.policy, settings.fold, now_ms)
+    assert (outcome.dirty_ratio, outcome.due, outcome.why) == (LogToClean.of(log).ratio, found.due, found.text)
 
 
 def test_a_file_that_was_counted_in_parts_is_read_in_parts(spark: SparkSession, storage: LocalStorage) -> None:
     """What a full fold has replaced of a run that a `Restate` has cut does not come back: neither told nor folded."""
     rows = [row(0, offset, b"k%d" % (offset % 3), b"v") for offset in range(20)]
     state = published(ingested(storage, new_state({0: 0}), [read_all(rows, {0: (0, 20)})]), {0: 12})
-    state = apply(state, [restated(storage, log_of(state), run) for run in across_bounds(log_of(state))])
+    state = apply(state, [recount(storage, log_of(state), run) for run in straddling_runs(log_of(state))])
     settings = EngineSettings(connector="c", policy=CompactionPolicy())
-    first = clean.full_fold(Rewriter(spark, storage), [log_of(state)], target(storage, "1-a"), settings.policy, 5)
+    first = compaction.clean(Rewriter(spark, storage), [log_of(state)], target(storage, "1-a"), settings.policy, 5)
     state = published(apply(state, first), {0: 20})
     told = analyze(storage, state, [settings], 9, partial(SparkCounting, spark, storage))
     effect = told.partitions[0].outcomes[0].effect
     assert (effect.before.records, effect.superseded.records, effect.after.records) == (11, 8, 3)
-    (done,) = clean.full_fold(Rewriter(spark, storage), [log_of(state)], target(storage, "1-b"), settings.policy, 9)
+    (done,) = compaction.clean(Rewriter(spark, storage), [log_of(state)], target(storage, "1-b"), settings.policy, 9)
     assert (done.base.records, done.base.bytes) == (effect.after.records, effect.after.bytes)
 
 
@@ -201,7 +201,7 @@ def test_a_record_without_a_key_goes_as_a_rejected_one(spark: SparkSession, stor
     told = analyze(storage, state, [settings], 9, partial(SparkCounting, spark, storage))
     effect = told.partitions[0].outcomes[0].effect
     assert (effect.rejected, effect.live, effect.superseded) == (Amount(1, 3), Amount(1, 2), Amount())
-    (done,) = clean.full_fold(
+    (done,) = compaction.clean(
         Rewriter(spark, storage), [log_of(published(state, {0: 2}))], target(storage), CompactionPolicy(), 9
     )
     assert (done.base.records, done.base.bytes) == (1, 2)

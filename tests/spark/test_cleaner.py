@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from compactor.clean import recount
 from compactor.clean.cleaner import Cleaner
+from compactor.clean.recount import recount
 from compactor.errors import FoldFailedError, StorageError
 from compactor.failpoints import FailpointError
 from compactor.model.log import BASE
@@ -38,13 +38,13 @@ def test_a_log_is_folded_once_it_is_dirty_enough_and_not_before(kept_of: KeptOf)
     kept = kept_of()
     kept.ingest([row(0, 0, b"a", b"1"), row(0, 1, b"b", b"1")])
     kept.publish()
-    assert kept.cleaner.round(0).folded == 1
+    assert kept.cleaner.round(0).cleaned == 1
     kept.ingest([row(0, 2, b"a", b"2"), row(0, 3, b"b", b"2")])
     kept.publish()
     assert not kept.cleaner.round(0)
     kept.ingest([row(0, 4, b"a", b"3")])
     kept.publish()
-    assert kept.cleaner.round(0).folded == 1
+    assert kept.cleaner.round(0).cleaned == 1
     assert kept.rows() == [(3, b"b", b"2"), (4, b"a", b"3")]
 
 
@@ -54,7 +54,7 @@ def test_an_idle_log_is_folded_when_its_oldest_record_is_too_old(kept_of: KeptOf
     kept.ingest([row(0, 0, b"a", b"1", timestamp=1000), row(0, 1, b"a", b"2", timestamp=5 * HOUR)], now_ms=5 * HOUR)
     kept.publish()
     assert not kept.cleaner.round(6 * HOUR + 1000)
-    assert kept.cleaner.round(6 * HOUR + 1001).folded == 1
+    assert kept.cleaner.round(6 * HOUR + 1001).cleaned == 1
     assert kept.rows() == [(1, b"a", b"2")]
 
 
@@ -63,10 +63,10 @@ def test_tombstones_of_an_idle_log_go_when_their_time_is_over(kept_of: KeptOf) -
     kept = kept_of(policy=CompactionPolicy(delete_retention_ms=10), fold=FoldPolicy(full_interval_ms=20))
     kept.ingest([row(0, 0, b"a", b"1"), row(0, 1, b"a", None)])
     kept.publish()
-    assert kept.cleaner.round(100).folded == 1
+    assert kept.cleaner.round(100).cleaned == 1
     assert kept.rows() == [(1, b"a", None)]
     assert not kept.cleaner.round(119)
-    assert kept.cleaner.round(120).folded == 1
+    assert kept.cleaner.round(120).cleaned == 1
     assert kept.rows() == []
 
 
@@ -112,7 +112,7 @@ def test_the_ratio_counts_what_is_foldable_to_the_byte(kept_of: KeptOf) -> None:
     assert not kept.cleaner.round(0)
     assert [(run.start, run.end, run.bytes) for run in kept.log().runs] == [(1, 2, 10), (2, 3, 901)]
     kept.publish({0: 3})
-    assert kept.cleaner.round(0).folded == 1
+    assert kept.cleaner.round(0).cleaned == 1
 
 
 def test_retention_moves_the_start_by_whole_files(kept_of: KeptOf) -> None:
@@ -137,7 +137,7 @@ def test_a_raw_copy_is_merged_without_folding(kept_of: KeptOf) -> None:
     kept.ingest([row(0, 2, b"a", b"2")])
     kept.publish()
     assert kept.cleaner.round(0).merged == 1
-    assert kept.cleaner.fold(0) == ()
+    assert kept.cleaner.clean(0) == ()
     assert kept.rows() == [(0, b"a", b"1"), (1, None, b"n"), (2, b"a", b"2")]
     assert [run.level for run in kept.log().runs] == [1]
 
@@ -148,7 +148,7 @@ def test_what_was_kept_without_a_key_is_not_folded(kept_of: KeptOf) -> None:
     kept.ingest([row(0, 0, None, b"n"), row(0, 1, b"", b"empty key")])
     kept.publish()
     kept.configure(CompactionPolicy())
-    (done,) = kept.cleaner.fold(0)
+    (done,) = kept.cleaner.clean(0)
     assert (done.records_before, done.records) == (2, 1)
     assert kept.rows() == [(1, b"", b"empty key")]
 
@@ -167,7 +167,7 @@ def test_records_without_a_key_are_counted_once(kept_of: KeptOf) -> None:
     for end in (6, 7, 8):
         counted.append(kept.counters.values()["records_rejected"])
         kept.publish({0: end})
-        kept.cleaner.fold(0)
+        kept.cleaner.clean(0)
     assert [*counted, kept.counters.values()["records_rejected"]] == [2, 3, 3, 4]
     assert kept.rows() == [(3, b"k", b"v"), (4, b"a", b"v"), (6, b"b", b"v")]
 
@@ -176,16 +176,18 @@ def test_a_commit_has_its_own_time(kept_of: KeptOf) -> None:
     """What a fold of an hour replaced is dropped when it commits, not when its round began: the grace begins then."""
     kept = kept_of()
     times = iter([HOUR + 5, 3])
-    cleaner = Cleaner(kept.spark, kept.isolation, kept.settings, kept.counters, frozenset, lambda: next(times))
+    cleaner = Cleaner(
+        kept.spark, kept.catalog, kept.isolation, kept.settings, kept.counters, frozenset, lambda: next(times)
+    )
     kept.ingest(some(0, 6, keys=2))
     kept.publish()
     (old,) = kept.log().paths
-    cleaner.fold(5)
+    cleaner.clean(5)
     assert (kept.catalog.unreferenced_since(old), kept.log().last_full_fold_ms) == (HOUR + 5, 5)
     (old,) = kept.log().paths
     kept.ingest(some(6, 9, keys=2))
     kept.publish()
-    cleaner.fold(5)
+    cleaner.clean(5)
     assert kept.catalog.unreferenced_since(old) == 5
 
 
@@ -200,7 +202,7 @@ def test_a_fold_is_committed_on_what_came_meanwhile(kept_of: KeptOf, monkeypatch
         kept.publish()
 
     meanwhile(monkeypatch, more)
-    assert kept.cleaner.round(0).folded == 1
+    assert kept.cleaner.round(0).cleaned == 1
     log = kept.log()
     assert (log.clean_end, log.published, log.end, [(run.start, run.end) for run in log.runs]) == (6, 9, 9, [(6, 9)])
     assert log.base is not None
@@ -216,7 +218,7 @@ def test_a_limit_slows_reading_and_writing_together(kept_of: KeptOf) -> None:
     kept.ingest(rows)
     kept.publish()
     began = time.monotonic()
-    assert kept.cleaner.round(0).folded == 1
+    assert kept.cleaner.round(0).cleaned == 1
     assert time.monotonic() - began >= 400 * 1000 / 200_000
     assert len(kept.rows()) == 200
 
@@ -233,7 +235,7 @@ def test_an_interrupted_fold_leaves_the_old_runs(kept_of: KeptOf, monkeypatch: p
     monkeypatch.delenv("KEYFOLD_FAILPOINTS")
     kept.restart()
     assert kept.log() == before
-    assert kept.cleaner.round(0).folded == 1
+    assert kept.cleaner.round(0).cleaned == 1
     assert [one[0] for one in kept.rows()] == [5, 6, 7, 8, 9]
 
 
@@ -273,7 +275,7 @@ def test_a_damaged_page_sets_its_partition_aside_alone(kept_of: KeptOf, monkeypa
     kept.publish()
     assert len({kept.log(p).runs[0].files[0].path for p in range(3)}) == 1
     restore = damage_page(kept, 1)
-    assert kept.cleaner.round(1000).folded == 2
+    assert kept.cleaner.round(1000).cleaned == 2
     held = kept.log(1).quarantine
     assert held is not None
     assert (held.failures, held.since_ms, held.retry_ms) == (1, 1000, 61_000)
@@ -285,7 +287,7 @@ def test_a_damaged_page_sets_its_partition_aside_alone(kept_of: KeptOf, monkeypa
     assert again is not None
     assert (again.failures, again.since_ms, again.retry_ms) == (2, 1000, 61_000 + 120_000)
     restore()
-    assert kept.cleaner.round(61_000 + 120_000).folded == 1
+    assert kept.cleaner.round(61_000 + 120_000).cleaned == 1
     assert kept.log(1).quarantine is None
     assert [one[0] for one in kept.rows(1)] == [15, 16, 17, 18, 19]
 
@@ -316,7 +318,7 @@ def test_a_store_that_fails_is_no_damage(kept_of: KeptOf, monkeypatch: pytest.Mo
     def full(*_: object) -> object:
         raise StorageError("No space left on device.")
 
-    monkeypatch.setattr(Cleaner, "_fold_all", full)
+    monkeypatch.setattr(Cleaner, "_clean", full)
     with pytest.raises(StorageError, match="No space"):
         kept.cleaner.round(0)
     assert [kept.log(p).quarantine for p in range(2)] == [None, None]
@@ -331,11 +333,11 @@ def test_who_asks_for_a_fold_hears_that_it_failed(kept_of: KeptOf, monkeypatch: 
     def breaks(*_: object) -> object:
         raise RuntimeError("out of luck")
 
-    monkeypatch.setattr(Cleaner, "_fold_all", breaks)
+    monkeypatch.setattr(Cleaner, "_clean", breaks)
     assert not kept.cleaner.round(0)
-    assert kept.cleaner.fold(0, asked=False) == ()
+    assert kept.cleaner.clean(0, asked=False) == ()
     with pytest.raises(FoldFailedError, match="t-0 failed: out of luck"):
-        kept.cleaner.fold(0)
+        kept.cleaner.clean(0)
 
 
 @pytest.mark.parametrize("partitions", [1, 40])
@@ -346,10 +348,10 @@ def test_a_file_that_was_counted_in_parts_is_still_read_once(kept_of: KeptOf, pa
     kept.publish({0: 3})
     restated = kept.catalog.state.log(kept.log(0).tp)
     run = restated.runs[0]
-    kept.catalog.commit(lambda _: [recount.restated(kept.storage, restated, run)], 0)
+    kept.catalog.commit(lambda _: [recount(kept.storage, restated, run)], 0)
     assert [(one.start, one.end, one.records, one.bytes) for one in kept.log(0).runs] == [(0, 3, 3, 12), (3, 6, 3, 12)]
     kept.publish()
-    done = kept.cleaner.fold(0)
+    done = kept.cleaner.clean(0)
     assert {(one.records_before, one.records) for one in done} == {(6, 6)}
     assert [len(kept.rows(p)) for p in range(partitions)] == [6] * partitions
 
@@ -360,8 +362,8 @@ def test_nothing_is_folded_of_a_log_whose_position_is_not_known(kept_of: KeptOf)
     kept.ingest([one for p in range(2) for one in some(0, 20, partition=p)])
     kept.publish()
     unsure = frozenset({kept.log(1).tp})
-    cleaner = Cleaner(kept.spark, kept.isolation, kept.settings, kept.counters, lambda: unsure)
-    assert [one.partition for one in cleaner.fold(0)] == [0]
+    cleaner = Cleaner(kept.spark, kept.catalog, kept.isolation, kept.settings, kept.counters, lambda: unsure)
+    assert [one.partition for one in cleaner.clean(0)] == [0]
 
 
 def test_release_takes_up_what_is_whole_again_and_nothing_else(kept_of: KeptOf) -> None:
@@ -378,23 +380,23 @@ def test_release_takes_up_what_is_whole_again_and_nothing_else(kept_of: KeptOf) 
     aside.rename(path)
     assert kept.isolation.release([kept.log(1)], 1) == 1
     assert [kept.log(p).quarantine is None for p in range(2)] == [False, True]
-    assert kept.cleaner.round(1).folded == 1
+    assert kept.cleaner.round(1).cleaned == 1
 
 
 def test_a_fold_that_keeps_failing_sets_its_partition_aside(kept_of: KeptOf, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the files are sound and one log's fold fails for another reason, it is set aside after the third time."""
     kept = kept_of(partitions=2)
-    real = Cleaner._fold_all
+    real = Cleaner._clean
 
     def fails(self: Cleaner, logs: list[object], now_ms: int) -> object:
         if any(log.partition == 1 for log in logs):  # type: ignore[attr-defined]
             raise RuntimeError("of partition 1")
         return real(self, logs, now_ms)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Cleaner, "_fold_all", fails)
+    monkeypatch.setattr(Cleaner, "_clean", fails)
     kept.ingest([one for p in range(2) for one in some(0, 4, partition=p)])
     kept.publish()
-    assert [kept.cleaner.round(now).folded for now in (0, 1, 2)] == [1, 0, 0]
+    assert [kept.cleaner.round(now).cleaned for now in (0, 1, 2)] == [1, 0, 0]
     held = kept.log(1).quarantine
     assert held is not None
     assert held.error == "of partition 1"

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from compactor.analyze import spark_counts
-from compactor.clean import compaction as clean
+from compactor.clean import compaction
 from compactor.clean.rewriter import Rewriter
 from compactor.errors import StorageError
 from compactor.fold import on_spark
@@ -114,7 +114,7 @@ def test_a_missing_file_is_never_an_empty_one(spark: SparkSession, storage: Loca
     log = log_of(state)
     storage.delete(log.runs[0].files[0].path)
     with pytest.raises(StorageError):
-        clean.full_fold(
+        compaction.clean(
             Rewriter(spark, storage), [log_of(published(state, {0: 1}))], target(storage), CompactionPolicy(), now_ms=0
         )
 
@@ -143,7 +143,7 @@ def test_full_folds_equal_the_model(
         state = published(state, ends)
         logs = [log_of(state, p) for p in chosen]
         state = apply(
-            state, clean.full_fold(Rewriter(spark, storage), logs, target(storage, f"1-c{number}"), policy, now_ms=7)
+            state, compaction.clean(Rewriter(spark, storage), logs, target(storage, f"1-c{number}"), policy, now_ms=7)
         )
         for p in range(3):
             log = log_of(state, p)
@@ -163,7 +163,7 @@ def test_a_tombstone_is_stamped_by_one_fold_and_dropped_by_a_later(spark: SparkS
     seen = []
     for now in (1000, 1099, 1100):
         state = apply(
-            state, clean.full_fold(Rewriter(spark, storage), [log_of(state)], target(storage, f"1-{now}"), policy, now)
+            state, compaction.clean(Rewriter(spark, storage), [log_of(state)], target(storage, f"1-{now}"), policy, now)
         )
         base = log_of(state).base
         assert base is not None
@@ -175,7 +175,7 @@ def test_a_fold_that_leaves_nothing_is_an_empty_base(spark: SparkSession, storag
     """Rejected records are sent by then and not kept; a base run may have no file."""
     rows = [row(0, 0, None, b"x")]
     state = published(ingested(storage, new_state({0: 0}), [read_all(rows, {0: (0, 4)})]), {0: 4})
-    (done,) = clean.full_fold(
+    (done,) = compaction.clean(
         Rewriter(spark, storage), [log_of(state)], target(storage, "1-c"), CompactionPolicy(), now_ms=0
     )
     assert (done.end, done.base.start, done.base.end, done.base.files, done.base.records) == (4, 0, 4, (), 0)
@@ -192,7 +192,7 @@ def test_a_big_log_is_folded_into_rising_files(
     rows = [row(0, offset, b"%d" % offset, rng.randbytes(20_000)) for offset in range(3000)]
     state = published(ingested(storage, new_state({0: 0}), [read_all(rows, {0: (0, 3000)})]), {0: 3000})
     policy = CompactionPolicy(segment_bytes=4 << 20)
-    (done,) = clean.full_fold(Rewriter(spark, storage), [log_of(state)], target(storage, "1-c"), policy, now_ms=0)
+    (done,) = compaction.clean(Rewriter(spark, storage), [log_of(state)], target(storage, "1-c"), policy, now_ms=0)
     files = done.base.files
     assert len(files) > 2
     assert all(one.last < other.first for one, other in pairwise(files))

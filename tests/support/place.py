@@ -113,7 +113,7 @@ class Place:
         try:
             yield
         finally:
-            stop.ask()
+            stop.stop()
             thread.join()
         if errors:
             raise errors[0]

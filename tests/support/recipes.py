@@ -41,9 +41,9 @@ def snapshots(folder: Path) -> Path:
     rows = [(b"ann", b"before"), (b"bob", b"b"), (b"old", b"x"), (b"ann", b"a"), (b"old", None)]
     kept.ingest([row(0, offset, *pair) for offset, pair in enumerate(rows)])
     kept.publish()
-    kept.cleaner.fold(0)
+    kept.cleaner.clean(0)
     shelf, outside = LocalStorage(str(folder / "snapshots")), MemoryBroker(MemoryStorage())
-    assert Snapshots(kept.spark, kept.isolation, outside, kept.settings, shelf, frozenset).take(0)
+    assert Snapshots(kept.spark, kept.catalog, kept.isolation, outside, kept.settings, shelf, frozenset).take(0)
     (folder / "snapshots/c").rename(folder / "snapshots/customers")
     return (folder / "snapshots/customers/t").rename(folder / "snapshots/customers/customers")
 

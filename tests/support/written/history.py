@@ -157,7 +157,7 @@ class _History:
             snapshot_strings=frozenset({"key", "value"}),
         )
         isolation, uncertain = Isolation(world.storage, life.catalog), life.engine.uncertain
-        snapshots = Snapshots(world._spark, isolation, world.outside, settings, world.shelf, uncertain)
+        snapshots = Snapshots(world._spark, life.catalog, isolation, world.outside, settings, world.shelf, uncertain)
         with suppress(SnapshotError):
             snapshots.take(self._now)
 
@@ -200,7 +200,7 @@ class _History:
         return row(tp.partition, offset, key, value, **{"topic": tp.topic, "timestamp": self._now, **(more or {})})
 
     def _fold(self, tp: TopicPartition) -> None:
-        self._world.life.upkeep.fold(self._now, [tp])
+        self._world.life.upkeep.clean(self._now, [tp])
 
     @contextmanager
     def _damaged(self, tp: TopicPartition) -> Iterator[None]:

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from compactor.analyze.preview import Count, FoldPreview, Hold, RangeCounts, cuts, outlook, settled
-from compactor.clean.log_to_clean import dirt
+from compactor.clean.log_to_clean import LogToClean
 from compactor.model.log import PartitionLog
 from compactor.policy import CompactionPolicy
 from compactor.settings import EngineSettings
@@ -105,13 +105,14 @@ def test_a_run_across_published_is_counted_in_two() -> None:
     """Its dirt is that of the two parts, each by its own figures: not a byte is split in proportion."""
     one = log(run(5, 20, 100, arrived=50), clean=base(5, 40), published=15)
     census = RangeCounts((0, 5, 15, 20), (_count(4), _count(3, 7), _count(6, 60)))
-    found = dirt(settled(one, census))
-    assert (dirt(one).unsure, found.unsure) == (100, 0)
-    assert (found.base, found.head, found.records, found.held, found.oldest_ms) == (40, 30, 3, 60, 7)
+    found = LogToClean.of(settled(one, census))
+    assert (LogToClean.of(one).straddling_bytes, found.straddling_bytes) == (100, 0)
+    assert (found.clean_bytes, found.cleanable_bytes, found.cleanable_records) == (40, 30, 3)
+    assert (found.uncleanable_bytes, found.oldest_ms) == (60, 7)
 
 
 def test_a_part_without_records_is_no_file() -> None:
     """A run of which nothing lies below published has no dirt there."""
     one = log(run(0, 10, 100, arrived=50), published=5)
-    found = dirt(settled(one, RangeCounts((0, 5, 10), (Count(), _count(9)))))
-    assert (found.head, found.unsure, found.held, found.oldest_ms) == (0, 0, 90, None)
+    found = LogToClean.of(settled(one, RangeCounts((0, 5, 10), (Count(), _count(9)))))
+    assert (found.cleanable_bytes, found.straddling_bytes, found.uncleanable_bytes, found.oldest_ms) == (0, 0, 90, None)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from compactor.clean.decision import verdict, worthwhile
-from compactor.clean.log_to_clean import dirt
-from compactor.clean.verdict import CleaningDecision, Reason, moment
+from compactor.clean.decision import CleaningDecision, Reason, evaluate, moment, would_change
+from compactor.clean.log_to_clean import LogToClean
 from compactor.model.log import PartitionLog
 from compactor.policy import CompactionPolicy, FoldPolicy
 from tests.support.logs import DAY, HOUR, base, log, run
@@ -25,7 +24,7 @@ STAMPED = base(10, 9, tombstones=1, horizons=1, next_horizon=T0 + 2 * DAY)
 def judge(
     kept: PartitionLog, now_ms: int = T0, policy: CompactionPolicy = POLICY, fold: FoldPolicy = FOLD
 ) -> CleaningDecision:
-    return verdict(kept, policy, fold, now_ms)
+    return evaluate(kept, policy, fold, now_ms)
 
 
 @pytest.mark.parametrize(
@@ -177,7 +176,7 @@ def test_the_interval_can_be_switched_off() -> None:
 )  # fmt: skip
 def test_what_may_not_be_folded_is_not_due(hold: Reason | None, policy: CompactionPolicy, reason: Reason) -> None:
     """A busy or quarantined log, and one that is not compacted, is never due, however dirty."""
-    assert verdict(log(run(0, 10, 9, arrived=T0)), policy, FOLD, T0, hold).reason is reason
+    assert evaluate(log(run(0, 10, 9, arrived=T0)), policy, FOLD, T0, hold).reason is reason
 
 
 @pytest.mark.parametrize(
@@ -213,7 +212,7 @@ def test_a_log_that_is_not_sound_is_faulty_and_says_why(change: dict[str, object
 )
 def test_on_command_everything_is_folded_that_can_be(kept: PartitionLog, expected: bool) -> None:
     """A fold on command asks neither ratio nor interval, only whether anything would change."""
-    assert worthwhile(kept, T0) is expected
+    assert would_change(kept, T0) is expected
 
 
 TEXTS = [
@@ -223,7 +222,7 @@ TEXTS = [
     (judge(log(run(0, 9, 5, arrived=T0)), T0, NEVER_BY_RATIO), "due by time at 1970-04-12T00:00:00Z."),
     (judge(log(run(0, 9, 5, arrived=T0), published=0)), "Not due: 5 bytes are inside min.compaction.lag.ms or not"),
     (judge(log()), "Not due: nothing is dirty and there are no tombstones."),
-    (verdict(log(), POLICY, FOLD, T0, Reason.BUSY), "Not considered: a fold of it is running."),
+    (evaluate(log(), POLICY, FOLD, T0, Reason.BUSY), "Not considered: a fold of it is running."),
 ]
 
 
@@ -281,7 +280,7 @@ def test_an_overdue_log_waits_since_its_oldest_record_was_too_old() -> None:
 
 def test_a_log_that_may_not_be_folded_is_still_described() -> None:
     """Its dirt and the limit are shown beside why it is left alone."""
-    found = verdict(DIRTY, POLICY, FOLD, T0, Reason.BUSY)
-    assert found == CleaningDecision(tp=DIRTY.tp, reason=Reason.BUSY, dirt=dirt(DIRTY), limit=0.5)
+    found = evaluate(DIRTY, POLICY, FOLD, T0, Reason.BUSY)
+    assert found == CleaningDecision(tp=DIRTY.tp, reason=Reason.BUSY, measured=LogToClean.of(DIRTY), limit=0.5)
     broken = replace(DIRTY, clean_end=7)
     assert judge(broken).tp == broken.tp

@@ -7,17 +7,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec.structs import replace
 
-from compactor.clean.log_to_clean import across_bounds, dirt
-from compactor.clean.recount import restated
+from compactor.clean.log_to_clean import LogToClean, straddling_runs
+from compactor.clean.recount import recount
 from compactor.fold import in_memory, two_pass
 from compactor.fold.memory_budget import OffsetMapBudget
 from compactor.fold.two_pass import Logs
-from compactor.ingest.micro_batch import level0
 from compactor.model import record
 from compactor.model.actions import AddPartition, Append, Publish
 from compactor.model.log import empty
 from compactor.model.record import TopicPartition
 from compactor.model.state import State, apply
+from compactor.runs.file_stats import level0_run
 from compactor.runs.reader import read_ranges
 from compactor.runs.scan import OffsetRange, files_in_order, plan_wide_reads, whole
 from compactor.runs.writer import RunTarget, write
@@ -36,10 +36,10 @@ def test_records_without_a_key_are_counted_on_their_side() -> None:
     rows[2]["rejected"] = "null key"
     batch = pa.RecordBatch.from_pylist(rows, schema=record.RUN)
     target = RunTarget(storage=storage, prefix="1-job", max_bytes=1 << 20)
-    run = level0(0, 6, tuple(write([batch.slice(0, 3), batch.slice(3)], target, "ingest.write")), 0)
+    run = level0_run(0, 6, tuple(write([batch.slice(0, 3), batch.slice(3)], target, "ingest.write")), 0)
     assert (run.keyless, run.rejected) == (2, 1)
     log = replace(empty(TopicPartition("t", 0), 0, 0, None), end=6, folded_end=2, published=2, runs=(run,))
-    assert [one.keyless for one in restated(storage, log, run).runs] == [1, 1]
+    assert [one.keyless for one in recount(storage, log, run).runs] == [1, 1]
 
 
 def test_a_run_is_counted_again_where_nothing_lies_below() -> None:
@@ -52,9 +52,10 @@ def test_a_run_is_counted_again_where_nothing_lies_below() -> None:
     for published, head in ((4, 4), (5, 4), (6, 4), (8, 6)):
         state = apply(state, [Publish(topic="t", partition=0, end=published)])
         log = state.logs[0]
-        state = apply(state, [restated(storage, log, run) for run in across_bounds(log)])
-        found = dirt(state.logs[0])
-        assert (found.records, found.head, found.unsure, found.held) == (head, 2 * head, 0, 2 * (8 - head))
+        state = apply(state, [recount(storage, log, run) for run in straddling_runs(log)])
+        found = LogToClean.of(state.logs[0])
+        assert (found.cleanable_records, found.cleanable_bytes) == (head, 2 * head)
+        assert (found.straddling_bytes, found.uncleanable_bytes) == (0, 2 * (8 - head))
 
 
 def test_what_an_overlap_has_brought_twice_is_read_once_after_a_recount(tmp_path: Path) -> None:
@@ -64,9 +65,9 @@ def test_what_an_overlap_has_brought_twice_is_read_once_after_a_recount(tmp_path
         rows = [row(0, at, b"k%d" % at, b"v", rejected="odd" if at % 3 else None) for at in range(lo, hi)]
         state = ingested(storage, state, [read_all(rows, {0: (lo, hi)})])
     state = engine.published(state, {0: 8})
-    (across,) = across_bounds(log_of(state))
+    (across,) = straddling_runs(log_of(state))
     assert (across.start, across.end, across.files[0].first) == (4, 8, 2)
-    part = whole(log_of(apply(state, [restated(storage, log_of(state), across)])))
+    part = whole(log_of(apply(state, [recount(storage, log_of(state), across)])))
     logs = Logs(storage=storage, slices=[part], paths=files_in_order([part]) or ())
     files = in_memory.load(storage, [part])
     folded = two_pass.latest(storage, [part], OffsetMapBudget(100, 10_000))
@@ -97,7 +98,7 @@ def test_what_a_neighbour_holds_as_well_is_counted_in_neither_part() -> None:
     rows = rows_of("t", 0, 2, [{"key": b"%d" % offset, "value": b"v"} for offset in range(2, 8)])
     run = replace(run_of(storage, rows), start=4)
     log = replace(empty(TopicPartition("t", 0), 0, 0, None), end=8, folded_end=6, published=6, runs=(run,))
-    below, above = restated(storage, log, run).runs
+    below, above = recount(storage, log, run).runs
     assert [(one.start, one.end, one.records) for one in (below, above)] == [(4, 6, 2), (6, 8, 2)]
     assert [file.entire for one in (below, above) for file in one.files] == [False, False]
 
@@ -115,7 +116,7 @@ def test_what_is_counted_in_parts_is_the_whole() -> None:
     ]
     run = run_of(storage, rows_of("t", 0, 0, found))
     log = replace(empty(TopicPartition("t", 0), 0, 0, None), end=6, folded_end=3, published=3, runs=(run,))
-    below, above = restated(storage, log, run).runs
+    below, above = recount(storage, log, run).runs
     assert (below.start, below.end, above.start, above.end) == (0, 3, 3, 6)
     assert (below.records, below.bytes, below.tombstones, below.rejected) == (3, 7, 1, 1)
     assert (above.records, above.bytes, above.tombstones, above.rejected) == (3, 6, 2, 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from compactor.clean.retention import Cause, expiring, retained
+from compactor.clean.retention import Cause, evaluate_retention, expiring
 from compactor.model.actions import Retain
 from compactor.model.log import PartitionLog
 from compactor.model.log_transitions import retain
@@ -55,14 +55,14 @@ CLEANED = replace(log(clean=base(20, 0)), base=replace(base(20, 0), files=FILES,
 )
 def test_time_takes_whole_segments_from_the_old_end(kept: PartitionLog, start: int, policy: CompactionPolicy) -> None:
     """testLogsWithSegmentsToDeleteShouldConsiderCleanupPolicyCompactDeleteLogs, and the same for raw runs."""
-    found = retained(kept, policy, NOW)
+    found = evaluate_retention(kept, policy, NOW)
     assert (found.tp, found.start) == (kept.tp, start)
 
 
 def test_a_stamp_in_the_future_expires_by_its_arrival() -> None:
     """KAFKA-18929 does not happen here: what arrived long ago is old, whatever its timestamp says."""
     kept = log(replace(run(0, 10, 1, arrived=OLD), max_timestamp=10**15))
-    assert retained(kept, BOTH, NOW).start == 10
+    assert evaluate_retention(kept, BOTH, NOW).start == 10
 
 
 @pytest.mark.parametrize(
@@ -79,13 +79,13 @@ def test_a_stamp_in_the_future_expires_by_its_arrival() -> None:
 def test_size_takes_what_is_beyond_it(limit: int, start: int) -> None:
     """retention.bytes: the oldest segments go as long as the log without them has at least that many bytes."""
     kept = raw(YOUNG, YOUNG, YOUNG, YOUNG, published=35)
-    assert retained(kept, replace(BOTH, retention_ms=-1, retention_bytes=limit), NOW).start == start
+    assert evaluate_retention(kept, replace(BOTH, retention_ms=-1, retention_bytes=limit), NOW).start == start
 
 
 def test_a_file_that_is_half_in_the_base_run_is_not_counted_twice() -> None:
     """A file that a full fold has cut does not make the log look larger: in doubt more is kept."""
     kept = log(run(5, 10, [file(0, 9, 100)]), clean=base(5, 50))
-    assert retained(kept, replace(BOTH, retention_ms=-1, retention_bytes=1), NOW).start == 0
+    assert evaluate_retention(kept, replace(BOTH, retention_ms=-1, retention_bytes=1), NOW).start == 0
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_a_file_that_is_half_in_the_base_run_is_not_counted_twice() -> None:
 )
 def test_the_limit_that_takes_more_is_named(policy: CompactionPolicy, cause: Cause, start: int) -> None:
     """Who asks why records are gone is told by which limit, how many files and bytes."""
-    found = retained(raw(OLD, YOUNG, YOUNG), policy, NOW)
+    found = evaluate_retention(raw(OLD, YOUNG, YOUNG), policy, NOW)
     assert (found.cause, found.start) == (cause, start)
     assert (found.action is None) == (start == 0)
     assert found.text
@@ -119,6 +119,6 @@ def test_a_busy_log_waits_and_a_quarantined_one_goes_on() -> None:
 @pytest.mark.parametrize("kept", [raw(OLD, YOUNG), raw(OLD, OLD, published=15), CLEANED, raw(OLD)])
 def test_what_retention_decides_fits_and_is_final(kept: PartitionLog) -> None:
     """The start that is decided can be applied, keeps the log sound, and leaves nothing more to expire."""
-    after = retain(kept, retained(kept, BOTH, NOW).start)
+    after = retain(kept, evaluate_retention(kept, BOTH, NOW).start)
     assert after.start > kept.start
-    assert retained(after, BOTH, NOW).action is None
+    assert evaluate_retention(after, BOTH, NOW).action is None

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from compactor.clean.tiers import due_merge, due_merges
+from compactor.clean.tiers import pick_merge, pick_merges
 from compactor.model.log import PartitionLog
 from compactor.model.log_transitions import merge, sound
 from compactor.model.record import TopicPartition
@@ -53,14 +53,14 @@ def mixed(*runs: tuple[int, int]) -> PartitionLog:
 )  # fmt: skip
 def test_neighbours_are_merged_into_the_next_level(kept: PartitionLog, expected: tuple[int, int, int] | None) -> None:
     """Level 0 merges once enough runs wait, a tier once enough similar neighbours do; nothing above published."""
-    plan = due_merge(kept, FOLD)
+    plan = pick_merge(kept, FOLD)
     assert (plan and (plan.start, plan.end, plan.level)) == expected
 
 
 def test_a_merge_keeps_tombstones_and_stamps_nothing() -> None:
     """The merged run has the tombstones that its files hold, no horizon, and the age of its oldest record."""
     runs = (run(0, 10, 5, arrived=70, oldest=40), run(10, 20, 5, arrived=90), run(20, 30, 5, arrived=80, oldest=60))
-    plan = due_merge(log(*runs), FOLD)
+    plan = pick_merge(log(*runs), FOLD)
     assert plan is not None
     made = plan.result([file(7, 29, 9)], tombstones=4)
     assert (made.tombstones, made.horizons, made.next_horizon_ms) == (4, 0, None)
@@ -74,11 +74,11 @@ def test_merging_comes_to_an_end_and_keeps_the_log_sound(count: int) -> None:
     kept = row(*[3] * count, start=10)
     kept = replace(kept, base=base(10, 7), clean_end=10)
     for _ in range(count):
-        plan = due_merge(kept, FOLD)
+        plan = pick_merge(kept, FOLD)
         if plan is None:
             break
         kept = sound(merge(kept, plan.result([file(plan.start, plan.end - 1, plan.bytes)], tombstones=0)))
-    assert due_merge(kept, FOLD) is None
+    assert pick_merge(kept, FOLD) is None
     assert (kept.runs[0].start, kept.runs[-1].end) == (10, 10 + 10 * count)
     assert len(kept.runs) <= 8
 
@@ -91,12 +91,12 @@ def test_a_job_takes_many_logs_up_to_its_budget() -> None:
     held = {TopicPartition("t", 3)}
 
     def picked(budget: int) -> list[int]:
-        return [plan.tp.partition for plan in due_merges(logs, FOLD, held, budget)]
+        return [plan.tp.partition for plan in pick_merges(logs, FOLD, held, budget)]
 
     assert picked(110) == [1, 0, 2]
     assert picked(109) == [1, 0]
     assert picked(0) == [1]
-    assert due_merges([], FOLD, held, 9) == ()
+    assert pick_merges([], FOLD, held, 9) == ()
 
 
 @pytest.mark.parametrize(
@@ -105,5 +105,5 @@ def test_a_job_takes_many_logs_up_to_its_budget() -> None:
 @pytest.mark.parametrize("least", [1, 2])
 def test_two_runs_are_the_fewest_that_are_merged(kept: PartitionLog, end: int | None, least: int) -> None:
     """Also where fewer are allowed: one run alone would be rewritten as itself for ever."""
-    found = due_merge(kept, FoldPolicy(level0_files=least, tier_runs=least))
+    found = pick_merge(kept, FoldPolicy(level0_files=least, tier_runs=least))
     assert (found.runs[-1].end if found else None) == end

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 
-from compactor.fold import keyclasses, offset_map
+from compactor.fold import offset_map
 from compactor.policy import CompactionPolicy
 from compactor.runs.reader import read
 from compactor.runs.scan import whole
@@ -51,16 +51,16 @@ def test_a_changed_retention_moves_no_horizon(new_kept: NewKept, later: int) -> 
     kept = new_kept(policy=CompactionPolicy(delete_retention_ms=100))
     kept.ingest([row(0, 0, b"a", b"1"), row(0, 1, b"a", None)])
     kept.publish()
-    kept.cleaner.fold(1_000)
+    kept.cleaner.clean(1_000)
     assert horizons(kept) == {1: 1_100}
     kept.configure(CompactionPolicy(delete_retention_ms=later))
     kept.ingest([row(0, 2, b"b", b"1"), row(0, 3, b"c", None)])
     kept.publish()
-    kept.cleaner.fold(1_099)
+    kept.cleaner.clean(1_099)
     assert horizons(kept) == {1: 1_100, 3: 1_099 + later}
     kept.ingest([row(0, 4, b"b", b"2")])
     kept.publish()
-    kept.cleaner.fold(1_100)
+    kept.cleaner.clean(1_100)
     assert [offset for offset, _, _ in kept.rows()] == ([4] if later == 0 else [3, 4])
 
 
@@ -70,29 +70,28 @@ def test_what_a_fold_says_is_exact_to_the_byte(new_kept: NewKept) -> None:
     kept.ingest([row(0, 0, b"a", b"12345"), row(0, 1, b"bb", b"1", headers=[{"key": "né", "value": b"xyz"}])])
     kept.ingest([row(0, 2, b"a", None), row(0, 3, b"", b""), row(0, 4, b"bb", b"22"), row(0, 5, b"a", b"a lot of it")])
     kept.publish({0: 4})
-    (first,) = kept.cleaner.fold(1_000)
+    (first,) = kept.cleaner.clean(1_000)
     assert (first.end, first.records_before, first.bytes_before) == (4, 4, 6 + 9 + 1 + 0)
     assert (first.records, first.bytes, first.tombstones) == (3, 9 + 1 + 0, 1)
     kept.publish()
-    (second,) = kept.cleaner.fold(2_000)
+    (second,) = kept.cleaner.clean(2_000)
     assert (second.end, second.records_before, second.bytes_before) == (6, 5, 9 + 1 + 0 + 4 + 12)
     assert (second.records, second.bytes, second.tombstones) == (3, 0 + 4 + 12, 0)
 
 
 def test_keys_with_one_hash_stay_apart(new_kept: NewKept, way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where keys are told apart by classes of their hash, those of one class are compared byte by byte."""
+    """Where rows are found by the hashes of their keys, those with one hash are compared byte by byte."""
     keys = [b"", b"\x00", b"\x00\x00", b"a", b"A", b"ab", b"a\x00", b"\xff\xfe"]
     hashed: list[bytes] = []
 
-    def four(found: pa.Array) -> NDArray[np.uint32]:
+    def four(found: pa.Array, _logs: pa.Array) -> NDArray[np.uint64]:
         hashed.extend(found.to_pylist())
-        return np.array([keys.index(key) % 4 for key in found.to_pylist()], np.uint32)
+        return np.array([keys.index(key) % 4 for key in found.to_pylist()], np.uint64)
 
-    for module in (keyclasses, offset_map):
-        monkeypatch.setattr(module, "hashes_of", four)
+    monkeypatch.setattr(offset_map, "hashes_of", four)
     kept = new_kept()
     kept.ingest([row(0, at, keys[at % 8], b"%d" % at) for at in range(20)])
     kept.publish()
-    kept.cleaner.fold(0)
+    kept.cleaner.clean(0)
     assert kept.rows() == [(at, keys[at % 8], b"%d" % at) for at in range(12, 20)]
     assert bool(hashed) is (way is Way.CLASSES)

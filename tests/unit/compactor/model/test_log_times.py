@@ -1,9 +1,11 @@
-"""From when on a follower of the output may be past what a log has published, or folded."""
+"""From when on a follower of the output may be past what a log has published, or folded; from when records age."""
 
 from __future__ import annotations
 
+import pytest
+
 from compactor.model import log as logs
-from compactor.model.log import BASE, OutputPoint, PartitionLog, Run, empty
+from compactor.model.log import BASE, OutputPoint, PartitionLog, Run, aged_from, empty
 from compactor.model.record import TopicPartition
 
 
@@ -34,3 +36,16 @@ def test_a_full_fold_begins_anew() -> None:
     further = logs.plan(sent, 8, 350)
     assert _times(logs.clean(further, 4, _base(4), 300, None, 300)) == (350, 300)
     assert _times(logs.clean(further, 4, _base(4), 300)) == (350, 100)
+
+
+@pytest.mark.parametrize(
+    ("smallest", "expected"),
+    [
+        pytest.param(40, 40, id="rule 19: by its timestamp"),
+        pytest.param(None, 100, id="rule 19: timestamps of 0 and -1 say nothing: by arrival"),
+        pytest.param(10**15, 100, id="rule 10: a stamp in the future ages from its arrival"),
+    ],
+)
+def test_a_record_ages_from_its_timestamp_at_the_latest_from_its_arrival(smallest: int | None, expected: int) -> None:
+    """The clock of max.compaction.lag.ms starts at min(timestamp, arrived)."""
+    assert aged_from(smallest, 100) == expected

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from compactor.clean.log_to_clean import across_bounds, dirt
+from compactor.clean.log_to_clean import LogToClean, straddling_runs
 from compactor.errors import CatalogError
 from compactor.model.actions import AddPartition, AnyAction, Append, Clean, Merge, Publish, Restate, Retain
 from compactor.model.log import OutputPoint, PartitionLog, Run, clean
@@ -45,8 +45,10 @@ def test_a_run_is_restated_in_exact_pieces() -> None:
     pieces = (run(30, 35, [file(30, 34, 1, path="f")]), run(35, 40, [file(35, 39, 4, path="f")]))
     before = replace(THREE, runs=(*THREE.runs[:2], run(30, 40, [file(30, 39, 5, path="f")])))
     after = restate(before, pieces)
-    assert (dirt(before).head, dirt(before).unsure, dirt(after).head, dirt(after).unsure) == (10, 5, 11, 0)
-    assert (dirt(after).held, across_bounds(after)) == (4, ())
+    was, found = LogToClean.of(before), LogToClean.of(after)
+    assert (was.cleanable_bytes, was.straddling_bytes) == (10, 5)
+    assert (found.cleanable_bytes, found.straddling_bytes) == (11, 0)
+    assert (found.uncleanable_bytes, straddling_runs(after)) == (4, ())
 
 
 def test_a_folded_run_is_never_cut() -> None:

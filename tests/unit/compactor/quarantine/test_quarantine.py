@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from compactor.clean.verdict import Reason
+from compactor.clean.decision import Reason, quarantined
 from compactor.model.log import PartitionLog, Quarantined, empty
 from compactor.model.record import TopicPartition
 from compactor.model.state import apply
@@ -43,7 +43,7 @@ def test_a_log_that_is_set_aside_is_held_until_it_is_released() -> None:
     state = new_state({0: 0, 1: 0})
     set_aside = quarantine.set_aside(state.logs[1], "gone", 100)
     held = apply(state, [set_aside])
-    assert quarantine.holds(held.logs) == {TopicPartition("t", 1): Reason.QUARANTINED}
+    assert quarantined(held.logs) == {TopicPartition("t", 1): Reason.QUARANTINED}
     assert quarantine.due(held.logs, 100 + MINUTE - 1) == ()
     assert quarantine.due(held.logs, 100 + MINUTE) == (held.logs[1],)
     assert quarantine.due(held.logs, 100 - 60 * MINUTE) == (held.logs[1],)  # set aside by a clock that was ahead

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from compactor.clean.cleaner import Folded
+from compactor.clean.cleaner import CleanedLog
 from connectors.runtime import commands as operations
 from tests.support.cli import connector_file, invoke, keep, row, worker_file
 
-DONE = Folded(
+DONE = CleanedLog(
     topic="orders",
     partition=1,
     end=1_200,
@@ -32,7 +32,7 @@ def test_clean_shows_what_each_fold_left(tmp_path: Path, monkeypatch: pytest.Mon
     """Records and bytes before and after, by partition; the same as JSON."""
     asked: list[tuple[str | None, int | None]] = []
 
-    def fold(worker: Any, connector: Any, topic: str | None, partition: int | None, _: Any) -> tuple[Folded, ...]:
+    def fold(worker: Any, connector: Any, topic: str | None, partition: int | None, _: Any) -> tuple[CleanedLog, ...]:
         asked.append((topic, partition))
         return (DONE,)
 
