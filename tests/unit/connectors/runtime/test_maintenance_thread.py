@@ -22,7 +22,7 @@ from connectors.runtime.maintenance_thread import (
     MaintenanceSchedule,
     MaintenanceThread,
 )
-from tests.support.memory.storage import Clock
+from tests.support.clocks import ManualClock
 
 RHYTHM = MaintenanceSchedule(initial_delay_ms=60_000, backoff_ms=15_000)
 
@@ -75,7 +75,7 @@ def background(upkeep: Upkeep, clock: Any, rhythm: MaintenanceSchedule = RHYTHM)
     return MaintenanceThread(spark, "c", cast("Any", upkeep), answers, tuple, clock, rhythm), context
 
 
-def after(thread: MaintenanceThread, clock: Clock, upkeep: Upkeep, ms: int) -> list[str]:
+def after(thread: MaintenanceThread, clock: ManualClock, upkeep: Upkeep, ms: int) -> list[str]:
     """What a turn does once `ms` have passed."""
     clock.advance(ms)
     upkeep.did.clear()
@@ -85,7 +85,7 @@ def after(thread: MaintenanceThread, clock: Clock, upkeep: Upkeep, ms: int) -> l
 
 def test_the_first_round_waits_and_an_idle_one_is_followed_by_a_pause() -> None:
     """log.cleaner.initial.delay.ms after the start; log.cleaner.backoff.ms after a round in which nothing was due."""
-    upkeep, clock = Upkeep(), Clock()
+    upkeep, clock = Upkeep(), ManualClock()
     thread, _ = background(upkeep, clock)
     upkeep.rounds = 2
     thread._next_vacuum = math.inf
@@ -95,7 +95,7 @@ def test_the_first_round_waits_and_an_idle_one_is_followed_by_a_pause() -> None:
 
 def test_a_snapshot_without_anything_to_take_is_tried_again_later() -> None:
     """Where all topics are set aside, or nothing is published, the next try comes a minute later; else when due."""
-    upkeep, clock = Upkeep(), Clock()
+    upkeep, clock = Upkeep(), ManualClock()
     thread, _ = background(upkeep, clock, MaintenanceSchedule(initial_delay_ms=10**9, backoff_ms=0))
     thread._next_vacuum = math.inf
     upkeep.snapshots_due = True
@@ -107,7 +107,7 @@ def test_a_snapshot_without_anything_to_take_is_tried_again_later() -> None:
 
 def test_once_takes_no_snapshot_by_the_clock() -> None:
     """`run --once` takes its one at its end: two of the same state would push older ones out."""
-    upkeep, clock = Upkeep(), Clock()
+    upkeep, clock = Upkeep(), ManualClock()
     upkeep.snapshots_due = True
     thread, _ = background(upkeep, clock, replace(RHYTHM, snapshots=False))
     thread._turn()
@@ -117,7 +117,7 @@ def test_once_takes_no_snapshot_by_the_clock() -> None:
 @pytest.mark.parametrize("error", [SnapshotStorageError("No space left."), SnapshotError("Another catalog's.")])
 def test_a_snapshot_that_fails_ends_nothing(error: Exception) -> None:
     """It is noted and waited for; rounds and vacuum go on in the same turn."""
-    upkeep, clock = Upkeep(), Clock()
+    upkeep, clock = Upkeep(), ManualClock()
     thread, _ = background(upkeep, clock, MaintenanceSchedule(initial_delay_ms=0, backoff_ms=0))
     upkeep.snapshots_due = True
     upkeep.shelf_fails = error
@@ -128,7 +128,7 @@ def test_a_snapshot_that_fails_ends_nothing(error: Exception) -> None:
 
 def test_files_are_vacuumed_every_ten_minutes() -> None:
     """The first time after a minute: lives that are all short leave files behind too."""
-    upkeep, clock = Upkeep(), Clock()
+    upkeep, clock = Upkeep(), ManualClock()
     thread, _ = background(upkeep, clock, MaintenanceSchedule(initial_delay_ms=10**9, backoff_ms=0))
     found = [after(thread, clock, upkeep, ms) for ms in (FIRST_VACUUM_MS - 1, 1, 1, VACUUM_EVERY_MS)]
     assert found == [[], ["vacuum"], [], ["vacuum"]]

@@ -12,8 +12,8 @@ from compactor.clean import foldjob, foldtasks
 from compactor.clean.rewriteplan import RewritePlan
 from compactor.fold.memory_budget import MemoryBudget, OffsetMapBudget
 from compactor.publish import publishjob, publishtasks
-from tests.support import localspark
-from tests.support.oracle.steps import Way
+from tests.support import local_spark
+from tests.support.oracle.steps import FoldMethod
 
 NOTHING: Final = MemoryBudget(0, 0)
 ONE_KEY_EACH: Final = OffsetMapBudget(2, 1 << 20, classes=256)
@@ -26,14 +26,14 @@ def _left(_spark: object, _storage: object, what: RewritePlan) -> tuple[None, ..
 
 
 LIMITS: Final = {
-    Way.MEMORY: (),
-    Way.PASSES: ((publishtasks, "TASKS", NOTHING),),
-    Way.CLASSES: (
+    FoldMethod.MEMORY: (),
+    FoldMethod.PASSES: ((publishtasks, "TASKS", NOTHING),),
+    FoldMethod.CLASSES: (
         (publishtasks, "TASKS", NOTHING),
         (publishtasks, "KEYS", ONE_KEY_EACH),
         (foldtasks, "KEYS", ONE_KEY_EACH),
     ),
-    Way.SPARK: ((publishtasks, "READ", NOTHING), (foldtasks, "rewrite", _left)),
+    FoldMethod.SPARK: ((publishtasks, "READ", NOTHING), (foldtasks, "rewrite", _left)),
 }
 
 
@@ -42,13 +42,13 @@ def _end(_code: int) -> None:
 
 
 @contextmanager
-def taken(way: Way, *, local: bool) -> Iterator[None]:
+def forced(fold_method: FoldMethod, *, local: bool) -> Iterator[None]:
     """Folds go this way; with `local` without Spark."""
     with ExitStack() as stack:
-        for module, name, limit in LIMITS[way]:
+        for module, name, limit in LIMITS[fold_method]:
             stack.enter_context(mock.patch.object(module, name, limit))
         if local:
-            stack.enter_context(mock.patch.object(foldjob, "rewrite", localspark.rewrite))
-            stack.enter_context(mock.patch.object(publishjob, "send", localspark.send))
+            stack.enter_context(mock.patch.object(foldjob, "rewrite", local_spark.rewrite))
+            stack.enter_context(mock.patch.object(publishjob, "send", local_spark.send))
             stack.enter_context(mock.patch.object(os, "_exit", _end))
         yield
