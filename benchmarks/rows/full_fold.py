@@ -103,7 +103,7 @@ def _warm_up(spark: SparkSession, folder: Path, records: int) -> None:
 
 def _cleaner(spark: SparkSession, storage: Storage, catalog: Catalog, name: str) -> Cleaner:
     settings = EngineSettings(connector=name, policy=CompactionPolicy())
-    return Cleaner(spark, Isolation(storage, catalog), settings, Counters(), frozenset)
+    return Cleaner(spark, catalog, Isolation(storage, catalog), settings, Counters(), frozenset)
 
 
 FULL_FOLD: Final = Measurement(

@@ -46,7 +46,9 @@ def measure(spark: SparkSession, folder: Path, minutes: int) -> dict[str, float]
     policy = CompactionPolicy()
     connector = BrokerlessConnector(folder, LOAD.partitions, 0)
     counters, isolation = Counters(), Isolation(connector.storage, connector.catalog)
-    cleaner = Cleaner(spark, isolation, EngineSettings(connector="bench", policy=policy), counters, frozenset)
+    cleaner = Cleaner(
+        spark, connector.catalog, isolation, EngineSettings(connector="bench", policy=policy), counters, frozenset
+    )
     ingested = 0
     for number, tables in enumerate(LOAD.tables(minutes)):
         now_ms = (number + 1) * MINUTE_MS

@@ -48,15 +48,15 @@ def test_overlapping_batches_are_taken_by_offset(spark: SparkSession, deployment
     """The same batch twice changes nothing, one that overlaps adds its suffix, one that leaves a gap is refused."""
     produce(deployment.bootstrap, deployment.topic, random_records(1, 120))
     with ExitStack() as stack:
-        owned, engine, *_ = deployment.pipeline(spark, bootstrap_fold_enable="false").begin(stack)
-        topic_id = owned.catalog.state.topics[deployment.topic].topic_id
+        catalog, _, engine, *_ = deployment.pipeline(spark, bootstrap_fold_enable="false").take_over(stack)
+        topic_id = catalog.state.topics[deployment.topic].topic_id
         engine.take(batch(spark, deployment, topic_id, {0: 0, 1: 0}, engine.intake), NOW_MS)
-        taken = owned.catalog.state
+        taken = catalog.state
         engine.take(batch(spark, deployment, topic_id, {0: 0, 1: 0}, engine.intake), NOW_MS)
-        assert [log.runs for log in owned.catalog.state.logs] == [log.runs for log in taken.logs]
+        assert [log.runs for log in catalog.state.logs] == [log.runs for log in taken.logs]
         produce(deployment.bootstrap, deployment.topic, random_records(2, 80))
         engine.take(batch(spark, deployment, topic_id, {0: 7, 1: 9}, engine.intake), NOW_MS)
-        assert {log.partition: log.end for log in owned.catalog.state.logs} == end_offsets(
+        assert {log.partition: log.end for log in catalog.state.logs} == end_offsets(
             deployment.bootstrap, deployment.topic
         )
         assert deployment.breaches() == []

@@ -1,6 +1,7 @@
-"""The one checker of every case: what source, output, positions, catalog and newest snapshot say, held together.
+"""The checks of a fault case: the promises of docs/protocol.md, positions, the catalog's order, the snapshot.
 
-Pure: `observe.observe` reads the broker and the files; tests/faults/test_checks.py shows that each kind of breach is seen.
+They are pure functions: `observe.observe` reads the broker and the files, and tests/faults/test_checks.py shows that
+each kind of violation is found.
 """
 
 from __future__ import annotations

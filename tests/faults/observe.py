@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from compactor.model.state import State
 from compactor.snapshot import manifest
-from compactor.snapshot.snapshot import LATEST
+from compactor.snapshot.listing import LATEST
 from tests.faults.checks import Observation, Row, SnapshotFiles
 from tests.faults.load import Load
 from tests.support.deployment import Deployment

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from compactor.clean.cleaner import Cleaner
-from compactor.clean.log_to_clean import recount
+from compactor.clean.recount import recount
 from compactor.errors import FoldFailedError, StorageError
 from compactor.failpoints import FailpointError
 from compactor.model.log import BASE
@@ -181,7 +181,13 @@ def test_a_commit_has_its_own_time(kept_of: KeptOf) -> None:
     connector = kept_of()
     times = iter([HOUR + 5, 3])
     cleaner = Cleaner(
-        connector.spark, connector.isolation, connector.settings, connector.counters, frozenset, lambda: next(times)
+        connector.spark,
+        connector.catalog,
+        connector.isolation,
+        connector.settings,
+        connector.counters,
+        frozenset,
+        lambda: next(times),
     )
     connector.ingest(some(0, 6, keys=2))
     connector.publish()
@@ -369,7 +375,9 @@ def test_nothing_is_folded_of_a_log_whose_position_is_not_known(kept_of: KeptOf)
     connector.ingest([one for p in range(2) for one in some(0, 20, partition=p)])
     connector.publish()
     unsure = frozenset({connector.log(1).tp})
-    cleaner = Cleaner(connector.spark, connector.isolation, connector.settings, connector.counters, lambda: unsure)
+    cleaner = Cleaner(
+        connector.spark, connector.catalog, connector.isolation, connector.settings, connector.counters, lambda: unsure
+    )
     assert [one.partition for one in cleaner.clean(0)] == [0]
 
 

@@ -43,7 +43,9 @@ def snapshots(folder: Path) -> Path:
     connector.publish()
     connector.cleaner.clean(0)
     shelf, outside = LocalStorage(str(folder / "snapshots")), MemoryBroker(MemoryStorage())
-    assert Snapshots(connector.spark, connector.isolation, outside, connector.settings, shelf, frozenset).take(0)
+    assert Snapshots(
+        connector.spark, connector.catalog, connector.isolation, outside, connector.settings, shelf, frozenset
+    ).take(0)
     (folder / "snapshots/c").rename(folder / "snapshots/customers")
     return (folder / "snapshots/customers/t").rename(folder / "snapshots/customers/customers")
 

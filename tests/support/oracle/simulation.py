@@ -203,10 +203,10 @@ class Simulation:
         )
         isolation = _Strict(self.storage, catalog)
         engine = Engine(self._spark, self.storage, catalog, self.broker, told, isolation)
-        snapshots = Snapshots(self._spark, isolation, self.broker, told, self.shelf, engine.uncertain)
-        cleaner = Cleaner(self._spark, isolation, told, engine.counters, engine.uncertain)
-        maintenance = Maintenance(cleaner, snapshots, engine.counters, isolation)
-        maintenance.settle()
+        snapshots = Snapshots(self._spark, catalog, isolation, self.broker, told, self.shelf, engine.uncertain)
+        cleaner = Cleaner(self._spark, catalog, isolation, told, engine.counters, engine.uncertain)
+        maintenance = Maintenance(cleaner, snapshots, catalog, isolation, engine.counters)
+        maintenance.begin()
         return Components(settings, catalog, engine, maintenance)
 
     @contextmanager

@@ -159,7 +159,9 @@ class _History:
             snapshot_strings=frozenset({"key", "value"}),
         )
         isolation, uncertain = Isolation(simulation.storage, components.catalog), components.engine.uncertain
-        snapshots = Snapshots(simulation._spark, isolation, simulation.broker, settings, simulation.shelf, uncertain)
+        snapshots = Snapshots(
+            simulation._spark, components.catalog, isolation, simulation.broker, settings, simulation.shelf, uncertain
+        )
         with suppress(SnapshotError):
             snapshots.take(self._now)
 

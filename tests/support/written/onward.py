@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pyarrow.parquet as pq
 
+from compactor.catalog import commits
 from compactor.catalog.catalog import Catalog
-from compactor.catalog.commits import listing
 from compactor.model.log import PartitionLog
-from compactor.snapshot import manifest, snapshot
+from compactor.snapshot import listing, manifest
 from tests.support.dict_model import DictModel
 from tests.support.engine import Row
 from tests.support.oracle.log_contents import LogContents
@@ -84,8 +84,8 @@ def breaches(simulation: Simulation) -> Iterator[str]:
     state = simulation.components.catalog.state
     if Catalog.open(simulation.storage, CONNECTOR).state != state:
         yield "the catalog is not what its owner has committed"
-    if listing(simulation.storage).checkpoints != (50, 100):
-        yield f"there are the checkpoints {listing(simulation.storage).checkpoints}"
+    if commits.listing(simulation.storage).checkpoints != (50, 100):
+        yield f"there are the checkpoints {commits.listing(simulation.storage).checkpoints}"
     if {info.path for info in simulation.storage.walk("runs")} != state.paths:
         yield "the run files are not those that the catalog names"
     for log in state.logs:
@@ -116,15 +116,15 @@ def _wrong_snapshot(simulation: Simulation, topic: str) -> Iterator[str]:
     state, shelf = simulation.components.catalog.state, simulation.shelf
     ours = [one for one in state.snapshots if one.topic == topic]
     others = [OLDER, STRANGER] if topic == "t" else []
-    standing = snapshot.standing(shelf, state, topic)
+    standing = listing.list_ids(shelf, state, topic)
     if sorted(standing) != sorted([*others, *(one.id for one in ours)]) or len(ours) != 2:
         yield f"the snapshots {standing} are there, the catalog names {[one.id for one in ours]}"
     folder = f"{CONNECTOR}/{topic}"
-    if shelf.read(f"{folder}/{snapshot.LATEST}").decode().strip() != ours[-1].id:
+    if shelf.read(f"{folder}/{listing.LATEST}").decode().strip() != ours[-1].id:
         yield "LATEST names another one"
     found: list[Row] = []
-    for name in shelf.list(f"{folder}/{snapshot.CURRENT}"):
-        with shelf.open_input(f"{folder}/{snapshot.CURRENT}/{name}") as data:
+    for name in shelf.list(f"{folder}/{listing.CURRENT}"):
+        with shelf.open_input(f"{folder}/{listing.CURRENT}/{name}") as data:
             found += pq.read_table(data).to_pylist()
     starts = {log.partition: log.start for log in state.logs if log.topic == topic}
     rows = [row for tp, rows in simulation.source.rows.items() if tp.topic == topic for row in rows]

@@ -107,8 +107,8 @@ def test_a_stop_ends_the_reading_of_files_between_two(isolation: Isolation, monk
         read.append(str(path))
         isolation.stopping.set()
 
-    monkeypatch.setattr(footers, "check", counted)
-    monkeypatch.setattr(footers, "whole", lambda *_: True)
+    monkeypatch.setattr(footers, "verify_footer", counted)
+    monkeypatch.setattr(footers, "verify_file", lambda *_: True)
     runs = [Append(topic="t", partition=one, start=0, end=2, run=run(0, 2, 10)) for one in range(3)]
     isolation.catalog.commit(lambda _: runs, 0)
     with pytest.raises(StoppedError):

@@ -11,9 +11,9 @@ import pytest
 from msgspec.structs import replace
 
 from compactor.errors import SnapshotError
-from compactor.snapshot import manifest, shelfowner, snapshot
-from compactor.snapshot.snapshot import Extra
-from compactor.snapshot.snapshots import Snapshots
+from compactor.snapshot import listing, location, manifest
+from compactor.snapshot.manifest import SnapshotInputs
+from compactor.snapshot.snapshots import Snapshots, write_snapshot
 from compactor.storage.local import LocalStorage
 from tests.support.brokerless import BrokerlessConnector
 from tests.support.engine import Row, row
@@ -39,11 +39,11 @@ def _kept(folder: Path, rows: list[Row]) -> BrokerlessConnector:
 
 def _taken(connector: BrokerlessConnector, shelf: LocalStorage, *strings: str) -> str:
     """A snapshot of topic t, whose columns `strings` are text; its folder."""
-    extra = Extra(
+    inputs = SnapshotInputs(
         output_starts={0: 0}, resume_safe_ms=None, policy=connector.settings.policy, strings=frozenset(strings)
     )
     state = connector.catalog.state
-    return snapshot.write_snapshot(connector.spark, connector.storage, shelf, state, "t", NAME, NOW, extra).path
+    return write_snapshot(connector.spark, connector.storage, shelf, state, "t", NAME, NOW, inputs).path
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_a_manifest_and_a_mark_say_whose_a_snapshot_is(tmp_path: Path, shelf: Lo
     connector = _kept(tmp_path, [row(0, 0, b"a", b"1")])
     path = _taken(connector, shelf)
     catalog_id = connector.catalog.state.catalog_id
-    assert manifest.read(shelf, path).catalog_id == shelfowner.catalog_of(shelf, path) == catalog_id
+    assert manifest.read(shelf, path).catalog_id == location.catalog_of(shelf, path) == catalog_id
 
 
 @pytest.mark.parametrize("strings", [("key",), ("value",), ("key", "value")])
@@ -101,7 +101,7 @@ def test_a_snapshot_that_is_no_text_leaves_nothing_behind(tmp_path: Path, shelf:
     connector = _kept(tmp_path, [row(0, 0, b"a", b"1")])
     outside = MemoryBroker(MemoryStorage())
     strict = replace(connector.settings, snapshot_strings=frozenset({"value"}))
-    snapshots = Snapshots(connector.spark, connector.isolation, outside, strict, shelf, frozenset)
+    snapshots = Snapshots(connector.spark, connector.catalog, connector.isolation, outside, strict, shelf, frozenset)
     (taken,) = snapshots.take(NOW)
     connector.ingest([row(0, 1, b"a", b"\xff")])
     connector.publish()
@@ -109,7 +109,7 @@ def test_a_snapshot_that_is_no_text_leaves_nothing_behind(tmp_path: Path, shelf:
     with pytest.raises(SnapshotError, match="partition 0 at offset 1") as caught:
         snapshots.take(NOW)
     assert caught.value.topics == frozenset({"t"})
-    assert snapshot.standing(shelf, connector.catalog.state, "t") == (taken.id,)
+    assert listing.list_ids(shelf, connector.catalog.state, "t") == (taken.id,)
     assert shelf.read("c/t/LATEST").decode().strip() == taken.id
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from connectors.config.client_translate import in_lines, settings_of
+from connectors.config.client_translate import in_lines, to_librdkafka
 
 BODY = "MIIB" + "a" * 80 + "=="
 IN_LINES = f"-----BEGIN CERTIFICATE-----\n{BODY[:64]}\n{BODY[64:]}\n-----END CERTIFICATE-----"
@@ -41,5 +41,5 @@ def test_what_is_no_plain_pem_stays(text: str) -> None:
 def test_javas_settings_are_brought_into_lines() -> None:
     """The three of Java's settings that hold PEM texts."""
     for name in ("ssl.truststore.certificates", "ssl.keystore.certificate.chain", "ssl.keystore.key"):
-        (found,) = settings_of("admin", name, IN_LINES.replace("\n", " ")).values()
+        (found,) = to_librdkafka("admin", name, IN_LINES.replace("\n", " ")).values()
         assert IN_LINES in found

@@ -9,7 +9,7 @@ from pathlib import Path
 import javaproperties
 import pytest
 
-from connectors.spark.handover import Handover, properties, submit_arguments
+from connectors.spark.settings_file import SettingsFile, properties, submit_arguments
 
 AWKWARD = {
     "spark.a": "plain",
@@ -28,18 +28,18 @@ def test_the_file_says_what_the_settings_say() -> None:
 def test_only_the_account_can_read_the_file_and_it_is_removed() -> None:
     """The file has mode 0600 in a folder of mode 0700, and neither is left after the start."""
     environment: dict[str, str] = {}
-    handover = Handover(AWKWARD, environment)
-    assert [stat.S_IMODE(path.stat().st_mode) for path in (handover.file, handover.file.parent)] == [0o600, 0o700]
-    handover.end()
-    assert not handover.file.parent.exists()
+    written = SettingsFile(AWKWARD, environment)
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (written.file, written.file.parent)] == [0o600, 0o700]
+    written.remove()
+    assert not written.file.parent.exists()
 
 
 def test_the_environment_names_the_file_only() -> None:
     """Children inherit the environment: it holds no setting, and names the file of the latest start."""
     environment: dict[str, str] = {}
-    Handover({"spark.x": "marker"}, environment).end()
-    again = Handover({"spark.x": "marker"}, environment)
-    again.end()
+    SettingsFile({"spark.x": "marker"}, environment).remove()
+    again = SettingsFile({"spark.x": "marker"}, environment)
+    again.remove()
     assert "marker" not in str(environment)
     assert shlex.split(environment["PYSPARK_SUBMIT_ARGS"]).count("--properties-file") == 1
     assert str(again.file) in environment["PYSPARK_SUBMIT_ARGS"]

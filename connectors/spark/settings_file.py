@@ -1,4 +1,4 @@
-"""Spark's settings for the JVM that is about to start: in a file, as everyone can read a command line.
+"""Spark's settings for the JVM that is about to start, in a file: every user can read a command line.
 
 PySpark would give each setting to `spark-submit` as `--conf NAME=VALUE`, where `ps` shows it, secrets resolved.
 """
@@ -16,13 +16,13 @@ from typing import Final
 
 _ARGUMENTS: Final = "PYSPARK_SUBMIT_ARGS"
 _USERS: Final = "SPARK_KEYFOLD_USERS_SUBMIT_ARGS"
-"""What the user himself has set in the variable above: it is set anew for each start of a JVM."""
+"""What the user has set in the variable above, which is set again for each start of a JVM."""
 _SHELL: Final = "pyspark-shell"
 _ESCAPED: Final = re.compile(r"[^A-Za-z0-9._/-]")
 
 
-class Handover:
-    """The settings in a file that only this account can read, named in `environment` for PySpark until `end`."""
+class SettingsFile:
+    """Writes settings to a file that only this account can read, and names it in `environment` for PySpark."""
 
     def __init__(self, settings: Mapping[str, str], environment: MutableMapping[str, str]) -> None:
         folder = tempfile.mkdtemp(prefix="keyfold-spark-")  # of mode 0700
@@ -32,15 +32,15 @@ class Handover:
         users = environment.setdefault(_USERS, environment.get(_ARGUMENTS, _SHELL))
         environment[_ARGUMENTS] = submit_arguments(users, self.file)
 
-    def end(self) -> None:
+    def remove(self) -> None:
         """Removes the file: the JVM has read it once PySpark is connected to it."""
         shutil.rmtree(self.file.parent, ignore_errors=True)
 
 
 def submit_arguments(users: str, file: Path) -> str:
-    """`users`, the arguments for spark-submit that the user has set, with `file` behind them.
+    """Returns the arguments for spark-submit: `users`, which the user has set, and `file` behind them.
 
-    What he gives there as --conf weighs more than the file, and spark-defaults.conf less, as without it.
+    What the user gives there as --conf wins over the file, and the file over spark-defaults.conf, as without it.
     """
     words = shlex.split(users)
     options, application = (words[:-1], words[-1:]) if words[-1:] == [_SHELL] else (words, [])
@@ -48,7 +48,7 @@ def submit_arguments(users: str, file: Path) -> str:
 
 
 def properties(settings: Mapping[str, str]) -> str:
-    """`settings` as a properties file of Java's, in ASCII."""
+    """Returns `settings` as a properties file of Java's, in ASCII."""
     return "".join(f"{_escaped(name)}={_escaped(value)}\n" for name, value in settings.items())
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from connectors.config.stores import connector_storage, warn_of_readers
+from connectors.config.engine import connector_storage, warn_of_readers
 from connectors.config.worker import WorkerConfig
 
 

@@ -16,9 +16,9 @@ from compactor.catalog.owner import OwnerLock, here
 from compactor.catalog.requests import Answer, Request
 from compactor.errors import KeyfoldError
 from connectors.errors import UnreachableError
-from connectors.runtime.asking import POLL_SECONDS, ask
-from connectors.runtime.patience import Patience
+from connectors.runtime.commands import POLL_SECONDS, ask
 from connectors.runtime.request_handler import CLEAN
+from connectors.runtime.request_timeout import RequestTimeout
 from tests.support.cli import connector_file, invoke, storage_of, worker_file
 from tests.support.clocks import ManualClock
 from tests.support.memory.storage import MemoryStorage
@@ -46,7 +46,7 @@ class Asker:
 
         self.clock.wait = noted  # type: ignore[method-assign, assignment]
         wanted = Request(id="", kind=CLEAN, asked_ms=NOW, topic="t", partition=1)
-        return ask(self.storage, "c", wanted, Patience(seconds, self.told.append), self.clock)
+        return ask(self.storage, "c", wanted, RequestTimeout(seconds, self.told.append), self.clock)
 
     def left(self) -> tuple[Request, ...]:
         """What a worker would still carry out."""

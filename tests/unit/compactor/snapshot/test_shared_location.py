@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from compactor.errors import SnapshotError, StorageError
-from compactor.snapshot import location as shelf
-from compactor.snapshot import manifest, shelfowner, snapshot
+from compactor.snapshot import listing, location, manifest
 from compactor.snapshot.location import SnapshotStorage
 from compactor.storage.local import LocalStorage
 from tests.support.memory.storage import MemoryStorage
@@ -35,10 +34,10 @@ def test_a_second_catalog_takes_no_snapshots_in_the_folder_of_the_first(monkeypa
     kept = first.complete()
     assert not second.take(HOUR)
     assert (first.complete(), first.latest()) == (kept, kept[0])
-    trouble = shelf.noted(second.storage)
+    trouble = location.read_note(second.storage)
     assert trouble is not None
     assert all(text in trouble.error for text in (first.catalog_id, second.catalog_id, "snapshot.location"))
-    assert shelfowner.NAME in trouble.error
+    assert location.MARK in trouble.error
     with pytest.raises(SnapshotError, match="takes no snapshots in"):
         second.snapshots.take(HOUR)
     second.begin()
@@ -52,13 +51,13 @@ def test_a_new_catalog_goes_on_once_the_folder_is_nobodys(monkeypatch: pytest.Mo
     first, second = _pair(monkeypatch)
     assert first.take(0)
     kept = first.latest()
-    first.place.delete(f"c/{shelfowner.NAME}")
+    first.place.delete(f"c/{location.MARK}")
     with capture_logs() as logs:
         assert second.take(HOUR)
         assert second.take(2 * HOUR)
     assert _said(logs, "snapshot of another catalog is left as it is") == [(kept, None)]
     assert second.complete() == [kept, second.latest()]
-    assert snapshot.others(second.place, second.catalog.state, "t") == (kept,)
+    assert listing.list_others(second.place, second.catalog.state, "t") == (kept,)
     newest = second.latest()
     first.begin()
     assert not first.take(3 * HOUR)
@@ -71,7 +70,7 @@ def test_a_folder_that_is_given_away_meanwhile_keeps_its_latest(monkeypatch: pyt
     assert first.take(0)
 
     def give_away() -> None:
-        first.place.delete(f"c/{shelfowner.NAME}")
+        first.place.delete(f"c/{location.MARK}")
         assert second.take(HOUR)
 
     first.place.before("list", give_away, "c/t")
@@ -105,12 +104,12 @@ def test_only_what_is_provably_ours_goes(monkeypatch: pytest.MonkeyPatch, what: 
         text = first.place.read(f"c/t/{first.latest()}/{manifest.NAME}")
         old = replace(manifest.decode(text), catalog_id=None if "older" in what else first.catalog_id)
         first.place.write(f"{path}/{manifest.NAMES[1]}", manifest.encode(old))
-        first.place.delete(f"{path}/{shelfowner.NAME}")
+        first.place.delete(f"{path}/{location.MARK}")
     if what == "damaged":
-        first.place.write(f"{path}/{shelfowner.NAME}", b"{")
+        first.place.write(f"{path}/{location.MARK}", b"{")
         first.place.write(f"{path}/{manifest.NAME}", b"{")
     if what == "not even begun":
-        first.place.delete(f"{path}/{shelfowner.NAME}")
+        first.place.delete(f"{path}/{location.MARK}")
     with capture_logs() as logs:
         assert first.take(HOUR)
     assert ((name, why) in _said(logs, "snapshot removed")) is (why is not None)
@@ -168,9 +167,9 @@ def test_every_snapshot_that_is_taken_or_removed_is_logged(monkeypatch: pytest.M
 def test_a_mark_that_cannot_be_read_is_nobodys_leave(monkeypatch: pytest.MonkeyPatch) -> None:
     """A damaged mark may be another's: nothing is written there until a person has looked."""
     (world, _) = _pair(monkeypatch)
-    world.place.write(f"c/{shelfowner.NAME}", b"\xff{")
+    world.place.write(f"c/{location.MARK}", b"\xff{")
     assert not world.take(0)
-    assert [info.path for info in world.place.walk("")] == [f"c/{shelfowner.NAME}"]
+    assert [info.path for info in world.place.walk("")] == [f"c/{location.MARK}"]
 
 
 def test_a_topic_whose_snapshot_fails_alone_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,12 +187,12 @@ def test_a_topic_whose_snapshot_fails_alone_holds_up_no_other(monkeypatch: pytes
         (60, "u"),
         (63, "t"),
     ]
-    found = shelf.noted(world.storage)
+    found = location.read_note(world.storage)
     assert found is not None
     assert (found.failures, found.error) == (7, "Not UTF-8.")
     world.refused.clear()
     assert world.take(63 * 60_000 + HOUR)
-    assert shelf.noted(world.storage) is None
+    assert location.read_note(world.storage) is None
 
 
 def test_two_topics_that_fail_wait_together(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,7 +208,7 @@ def test_two_topics_that_fail_wait_together(monkeypatch: pytest.MonkeyPatch) -> 
     world.refused.clear()
     assert world.take(4 * 60_000)
     assert world.tried[5:] == ["u"]
-    assert shelf.noted(world.storage) is None
+    assert location.read_note(world.storage) is None
 
 
 def test_current_leads_to_the_newest_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -225,7 +224,7 @@ def test_current_leads_to_the_newest_data(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert world.take(HOUR)
     assert world.latest() != first == current.resolve().parent.name
     world.place._plan.clear()
-    world.snapshots.settle()
+    world.snapshots.repair()
     assert current.resolve().parent.name == world.latest()
     assert (current / "1.parquet").read_bytes() == b"data"
 
@@ -246,12 +245,12 @@ def test_the_mark_of_a_folder_is_no_topics_name() -> None:
     from connectors.config.fields import check_topic
 
     with pytest.raises(ValueError, match="no topic name"):
-        check_topic(shelfowner.NAME)
+        check_topic(location.MARK)
 
 
 def test_the_location_itself_is_a_shelf(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whose a snapshot is, is asked of the location: what that refuses is its own error."""
     (world, _) = _pair(monkeypatch)
     world.place.before("exists", lambda: (_ for _ in ()).throw(StorageError("Away.")))
-    with pytest.raises(shelf.SnapshotStorageError, match="Away"):
-        shelfowner.claim(SnapshotStorage(world.place), world.catalog.state, world.storage)
+    with pytest.raises(location.SnapshotStorageError, match="Away"):
+        location.claim(SnapshotStorage(world.place), world.catalog.state, world.storage)

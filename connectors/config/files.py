@@ -1,4 +1,4 @@
-"""Worker and connector files as values; every fault is told with its file."""
+"""Reads worker and connector files, each by itself and together with the others; every fault names its file."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from connectors.config.connector import ConnectorConfig
 from connectors.config.definitions import definitions
 from connectors.config.errors import Fault, FaultyConfigError, raise_all
 from connectors.config.json_file import read_object
-from connectors.config.outputs import output_faults
 from connectors.config.relative import anchored, folder_of
+from connectors.config.topics import matches
 from connectors.config.worker import WorkerConfig
 
 STORAGE: Final = "storage.location"
@@ -29,7 +29,7 @@ class ConnectorFile(msgspec.Struct, frozen=True):
 
 
 def load_worker(path: Path | None) -> WorkerConfig:
-    """The worker's settings: the file's, with those of the environment over them; without a file only these.
+    """Reads the worker's settings: the file's, under those of the environment; without a file only these.
 
     Relative paths of the file count from its folder, those of the environment from the current folder.
     Raises ConfigError with all faults.
@@ -53,7 +53,7 @@ def _worker_settings(path: Path) -> dict[str, Any]:
 
 
 def load_connector(path: Path, worker: WorkerConfig | None = None) -> ConnectorFile:
-    """The connector of a file; with `worker` what the two mean together is checked too.
+    """Reads the connector of a file; with `worker` what the two mean together is checked too.
 
     Relative paths count from the file's folder. Raises ConfigError with all faults.
     """
@@ -69,7 +69,7 @@ def load_connector(path: Path, worker: WorkerConfig | None = None) -> ConnectorF
 
 
 def load_connectors(paths: Sequence[Path], worker: WorkerConfig | None = None) -> tuple[ConnectorFile, ...]:
-    """The connectors of several files, in their order; two of one name or with one output topic are refused.
+    """Reads the connectors of several files, in their order; two of one name or with one output topic are refused.
 
     Raises ConfigError with all faults of all files.
     """
@@ -89,7 +89,7 @@ def load_connectors(paths: Sequence[Path], worker: WorkerConfig | None = None) -
 
 
 def clashes(config: ConnectorConfig, others: Iterable[Path]) -> tuple[Fault, ...]:
-    """A fault for each of the files `others` whose connector has the name of `config`, or an output topic of it.
+    """Returns a fault for each file of `others` whose connector has the name of `config`, or an output topic of it.
 
     Of faulty files only the name is looked at.
     """
@@ -100,7 +100,7 @@ def _clash(config: ConnectorConfig, path: Path) -> tuple[Fault, ...]:
     if _name(path) == config.name:
         return (Fault("name", f'"{config.name}" is also in {path}; rename one.'),)
     try:
-        return output_faults(config, load_connector(path).config, path)
+        return _output_faults(config, load_connector(path).config, path)
     except FaultyConfigError:
         return ()
 
@@ -113,7 +113,7 @@ def _name(path: Path) -> str | None:
 
 
 def unwrapped(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """The flat settings of `{"name": …, "config": {…}}`; a flat mapping as it is. Raises ConfigError."""
+    """Flattens `{"name": …, "config": {…}}`; a flat mapping stays as it is. Raises ConfigError."""
     inner = raw.get("config")
     if not isinstance(inner, Mapping):
         return dict(raw)
@@ -136,3 +136,41 @@ def _together(config: ConnectorConfig, worker: WorkerConfig) -> tuple[Fault, ...
         text = "is the worker's storage.location; snapshots need a folder of their own."
         faults = (*faults, Fault("snapshot.location", text))
     return faults
+
+
+def _shared_output(one: ConnectorConfig, other: ConnectorConfig) -> str | None:
+    """Returns an output topic that both publish to, as a name or a template; None where nothing says that there is one.
+
+    Of two patterns only equal ones are known to match the same topics; what they come to share is found when it is
+    published (`connectors.sinks.others`).
+    """
+    if not one.publishes or not other.publishes:
+        return None
+    return _named(one, other) or _named(other, one) or _both_patterns(one, other)
+
+
+def _output_faults(one: ConnectorConfig, other: ConnectorConfig, where: object) -> tuple[Fault, ...]:
+    """Returns the fault of `one` where it would share an output topic with `other`, of the file `where`."""
+    name = _shared_output(one, other)
+    if name is None:
+        return ()
+    text = f'"{name}" is also the output topic of connector "{other.name}" in {where}; each needs one of its own.'
+    return (Fault("output.topic", text),)
+
+
+def _named(one: ConnectorConfig, other: ConnectorConfig) -> str | None:
+    """Returns an output of `one`'s named topics where `other` reads the same topic, or names one with that output."""
+    theirs = {other.output_topic(topic) for topic in other.topics or ()}
+    for topic in one.topics or ():
+        name = one.output_topic(topic)
+        if name in theirs or (matches(other, topic) and other.output_topic(topic) == name):
+            return name
+    return None
+
+
+def _both_patterns(one: ConnectorConfig, other: ConnectorConfig) -> str | None:
+    same = one.topics_regex is not None and (one.topics_regex, one.output_topic_template) == (
+        other.topics_regex,
+        other.output_topic_template,
+    )
+    return one.output_topic_template if same else None

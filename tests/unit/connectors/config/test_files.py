@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from connectors.config.load import load_connector, load_connectors, load_worker
+from connectors.config.files import load_connector, load_connectors, load_worker
 from connectors.errors import ConfigError
 
 LEAST = {"name": "c", "connector.class": "keyfold.CompactedTopic", "topics": "t"}

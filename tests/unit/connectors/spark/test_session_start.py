@@ -10,7 +10,7 @@ from tests.support.cli import ROOT, environment
 # What happens by chance, once in many starts: the imports come between what Python does before a fork and after it.
 _START = """
 import os, subprocess
-import connectors.cli.main, connectors.spark.start
+import connectors.cli.main, connectors.spark.session
 os.register_at_fork(before=lambda: __import__("connectors.runtime.worker"))
 subprocess.run(["true"], preexec_fn=lambda: None, check=True)
 """
