@@ -29,7 +29,7 @@ SETTINGS = EngineSettings(
 )
 
 
-class World:
+class SnapshotConnector:
     """A connector `c` with a catalog of its own; snapshots of the topics in `refused` fail with what that says."""
 
     def __init__(
@@ -85,10 +85,10 @@ class _Snapshots(Snapshots):
     """What Spark would be is the world, which says what is refused."""
 
     def _take(self, place: Any, topic: str, now_ms: int) -> AddSnapshot:
-        world = cast("World", self._spark)
-        world.tried.append(topic)
-        if topic in world.refused:
-            raise world.refused[topic]
+        connector = cast("SnapshotConnector", self._spark)
+        connector.tried.append(topic)
+        if topic in connector.refused:
+            raise connector.refused[topic]
         return super()._take(place, topic, now_ms)
 
 
@@ -107,7 +107,7 @@ def _filled(topic: str) -> list[AnyAction]:
     ]
 
 
-def began(state: State, place: Storage, storage: Storage, name: str) -> str:
+def begin_snapshot(state: State, place: Storage, storage: Storage, name: str) -> str:
     """A snapshot of topic t that a life of this catalog has begun and not completed; its folder."""
     location.write_mark(place, f"c/t/{name}", state, storage)
     place.write(f"c/t/{name}/data/1.parquet", b"half")

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from compactor.snapshot.snapshots import Snapshots
 from compactor.storage.local import LocalStorage
-from tests.support.cleaning import Kept
+from tests.support.brokerless import BrokerlessConnector
 from tests.support.engine import row
-from tests.support.localspark import LocalSpark
+from tests.support.local_spark import LocalSpark
 from tests.support.memory.broker import MemoryBroker
 from tests.support.memory.storage import MemoryStorage
 
@@ -37,13 +37,15 @@ def recipes() -> dict[str, list[str]]:
 
 def snapshots(folder: Path) -> Path:
     """The folder of topic `customers` that the page shows, below `folder`: ann is a, bob is b, old is deleted."""
-    kept = Kept(cast("SparkSession", LocalSpark()), folder / "store")
+    connector = BrokerlessConnector(cast("SparkSession", LocalSpark()), folder / "store")
     rows = [(b"ann", b"before"), (b"bob", b"b"), (b"old", b"x"), (b"ann", b"a"), (b"old", None)]
-    kept.ingest([row(0, offset, *pair) for offset, pair in enumerate(rows)])
-    kept.publish()
-    kept.cleaner.clean(0)
+    connector.ingest([row(0, offset, *pair) for offset, pair in enumerate(rows)])
+    connector.publish()
+    connector.cleaner.clean(0)
     shelf, outside = LocalStorage(str(folder / "snapshots")), MemoryBroker(MemoryStorage())
-    assert Snapshots(kept.spark, kept.catalog, kept.isolation, outside, kept.settings, shelf, frozenset).take(0)
+    assert Snapshots(
+        connector.spark, connector.catalog, connector.isolation, outside, connector.settings, shelf, frozenset
+    ).take(0)
     (folder / "snapshots/c").rename(folder / "snapshots/customers")
     return (folder / "snapshots/customers/t").rename(folder / "snapshots/customers/customers")
 

@@ -18,32 +18,32 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class Ran(NamedTuple):
+class Outcome(NamedTuple):
     """How the history of a seed went; `failure` is None where every promise held."""
 
     seed: int
     failure: str | None
 
 
-def ran(work: tuple[int, int]) -> Ran:
+def run_seed(work: tuple[int, int]) -> Outcome:
     """Runs the history of a seed and a length, in silence. It stands here for spawned processes to import it."""
-    quiet()
+    silence_logs()
     seed, length = work
-    return Ran(seed, failure(made(seed, length)))
+    return Outcome(seed, failure(made(seed, length)))
 
 
-def quiet() -> None:
+def silence_logs() -> None:
     """What the engine logs of steps that fail on purpose is no news here."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
 
-def run(history: Sequence[steps.Any], spark: SparkSession | None = None) -> None:
+def run(history: Sequence[steps.AnyStep], spark: SparkSession | None = None) -> None:
     """Does all steps; raises after the first that breaks a promise, or what a step raises. None: without Spark."""
     with TemporaryDirectory(prefix="keyfold-") as folder:
         Oracle(spark, Path(folder)).run(history)
 
 
-def failure(history: Sequence[steps.Any]) -> str | None:
+def failure(history: Sequence[steps.AnyStep]) -> str | None:
     """What is wrong in the first step of `history`, run without Spark, in which anything is; None where nothing is."""
     try:
         run(history)
@@ -52,7 +52,7 @@ def failure(history: Sequence[steps.Any]) -> str | None:
     return None
 
 
-def shortened(history: Sequence[steps.Any]) -> list[steps.Any]:
+def shrink(history: Sequence[steps.AnyStep]) -> list[steps.AnyStep]:
     """Steps of `history`, which fails, that still fail, though none of them can be left out alone."""
     found = list(history)
     size = len(found)

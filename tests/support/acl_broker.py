@@ -18,7 +18,7 @@ from confluent_kafka.admin import (
 from connectors.dev.embedded_kafka import EmbeddedKafka, free_port
 from connectors.kafka.consumers import Setting
 from tests.support.kafka import TIMEOUT_S, admin, wait_until
-from tests.support.secured import PLAIN
+from tests.support.secured_broker import PLAIN
 
 USER: Final = "keyfold"
 _PASSWORD: Final = "only-for-this-test"
@@ -26,7 +26,7 @@ Right = tuple[str, str, str]
 """Kind of resource, its name, operation: `("TOPIC", "t", "READ")`."""
 
 
-class GuardedKafka(EmbeddedKafka):
+class AclKafka(EmbeddedKafka):
     """Whoever comes by `bootstrap` may do anything."""
 
     def __init__(self, folder: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from compactor.failpoints import STEPS
-from tests.faults.field import BUSY, CALM, RETAINING, TASKS
+from tests.faults.scenario import BUSY, CALM, RETAINING, TASKS
 
 AT_START: Final = tuple(step for step in STEPS if step.startswith("takeover."))
 """Steps of a take-over: met by a worker, or a life of a connector, that begins."""

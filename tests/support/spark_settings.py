@@ -7,7 +7,7 @@ from typing import Final
 from connectors.spark.session import JAVA_OPTIONS, LOGGING
 
 _QUICK_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-QUICK_START: Final = {
+FAST_START: Final = {
     JAVA_OPTIONS: f"{LOGGING} {_QUICK_JAVA}",
     "spark.executor.extraJavaOptions": _QUICK_JAVA,
     "spark.sql.codegen.wholeStage": "false",

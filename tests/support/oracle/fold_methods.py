@@ -12,8 +12,8 @@ from compactor.clean import rewriter
 from compactor.fold.memory_budget import MemoryBudget, OffsetMapBudget
 from compactor.fold.on_spark import OnSpark
 from compactor.publish import executors
-from tests.support import localspark
-from tests.support.oracle.steps import Way
+from tests.support import local_spark
+from tests.support.oracle.steps import FoldMethod
 
 NOTHING: Final = MemoryBudget(0, 0)
 ONE_KEY_EACH: Final = OffsetMapBudget(2, 1 << 20, classes=256)
@@ -21,14 +21,14 @@ ONE_KEY_EACH: Final = OffsetMapBudget(2, 1 << 20, classes=256)
 
 
 LIMITS: Final = {
-    Way.MEMORY: (),
-    Way.PASSES: ((executors, "TASKS", NOTHING),),
-    Way.CLASSES: (
+    FoldMethod.MEMORY: (),
+    FoldMethod.PASSES: ((executors, "TASKS", NOTHING),),
+    FoldMethod.CLASSES: (
         (executors, "TASKS", NOTHING),
         (executors, "KEYS", ONE_KEY_EACH),
         (rewriter, "KEYS", ONE_KEY_EACH),
     ),
-    Way.SPARK: ((executors, "READ", NOTHING), (rewriter, "READ", NOTHING)),
+    FoldMethod.SPARK: ((executors, "READ", NOTHING), (rewriter, "READ", NOTHING)),
 }
 
 
@@ -37,12 +37,12 @@ def _end(_code: int) -> None:
 
 
 @contextmanager
-def taken(way: Way, *, local: bool) -> Iterator[None]:
+def forced(fold_method: FoldMethod, *, local: bool) -> Iterator[None]:
     """Folds go this way; with `local` without Spark."""
     with ExitStack() as stack:
-        for module, name, limit in LIMITS[way]:
+        for module, name, limit in LIMITS[fold_method]:
             stack.enter_context(mock.patch.object(module, name, limit))
         if local:
-            stack.enter_context(mock.patch.object(OnSpark, "run", localspark.run))
+            stack.enter_context(mock.patch.object(OnSpark, "run", local_spark.run))
             stack.enter_context(mock.patch.object(os, "_exit", _end))
         yield

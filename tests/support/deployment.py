@@ -24,17 +24,17 @@ from connectors.progress.observer import NullObserver
 from connectors.runtime.cancellation import StopToken
 from connectors.runtime.connector_task import ConnectorTask
 from tests.support.kafka import consume_all, end_offsets, wait_until
-from tests.support.promises import check
-from tests.support.quick import QUICK_START
+from tests.support.promises import broken_promises
+from tests.support.spark_settings import FAST_START
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parent.parent.parent
-PATIENCE_S = 120.0
+PROCESS_TIMEOUT_S = 120.0
 
 
-class Place:
+class Deployment:
     """One connector's files in a folder of their own."""
 
     def __init__(self, folder: Path, bootstrap: str, topic: str) -> None:
@@ -55,7 +55,7 @@ class Place:
             "storage.location": str(folder / "storage"),
             "spark.master": "local[2]",
             "spark.sql.shuffle.partitions": "2",
-            **QUICK_START,
+            **FAST_START,
         }
 
     @property
@@ -137,7 +137,7 @@ class Place:
     def breaches(self) -> list[str]:
         """Every promise that source and output, as they are now, show broken."""
         source = consume_all(self.bootstrap, self.topic)
-        return check(source, consume_all(self.bootstrap, self.output), self.published())
+        return broken_promises(source, consume_all(self.bootstrap, self.output), self.published())
 
     def process(self, *args: str, failpoints: str = "", **environment: str) -> Process:
         """`keyfold run` of this connector as a process of its own."""
@@ -171,10 +171,10 @@ class Process:
     def __exit__(self, *exc: object) -> None:
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(PATIENCE_S)
+        self.process.wait(PROCESS_TIMEOUT_S)
         self._file.close()
 
-    def wait(self, timeout_s: float = PATIENCE_S) -> int:
+    def wait(self, timeout_s: float = PROCESS_TIMEOUT_S) -> int:
         """Its exit code."""
         try:
             return self.process.wait(timeout_s)
@@ -191,7 +191,7 @@ class Process:
 
     def until_logged(self, text: str) -> None:
         """Waits until `text` is in what it printed."""
-        wait_until(lambda: text in self.printed() or self._ended(), f"the worker logs {text!r}", PATIENCE_S)
+        wait_until(lambda: text in self.printed() or self._ended(), f"the worker logs {text!r}", PROCESS_TIMEOUT_S)
         assert text in self.printed(), f"ended without {text!r}:\n{self.tail()}"
 
     def printed(self) -> str:

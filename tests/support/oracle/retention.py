@@ -43,7 +43,7 @@ def segments(log: PartitionLog) -> list[Segment]:
     return sorted(found)
 
 
-def wrong(
+def violations(
     before: PartitionLog,
     start: int,
     now_ms: int,
@@ -64,13 +64,13 @@ def wrong(
         inside = [row for row in kept if one.first <= row["offset"] <= one.last]
         if any(row["timestamp"] > one.newest_ms or arrived_ms[row["offset"]] > one.arrived_ms for row in inside):
             yield f"{one} is said to be older than its records, {inside}"
-    left = sum(one.bytes for one in found if one.first >= start)
-    too_large = 0 <= settings.retention_bytes <= left
+    missed = sum(one.bytes for one in found if one.first >= start)
+    too_large = 0 <= settings.retention_bytes <= missed
     if not too_large and not all(one.old(now_ms, settings) for one in gone):
-        yield f"of {gone} not all are older than retention.ms, and {left} bytes are left"
+        yield f"of {gone} not all are older than retention.ms, and {missed} bytes are left"
 
 
-def left(before: Iterable[PartitionLog], after: State, now_ms: int, settings: Settings) -> Iterator[str]:
+def missed(before: Iterable[PartitionLog], after: State, now_ms: int, settings: Settings) -> Iterator[str]:
     """Logs whose oldest file had to go by its age, and did not."""
     for log in before:
         found = segments(log)

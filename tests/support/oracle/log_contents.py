@@ -12,11 +12,11 @@ from compactor.runs.reader import read
 from compactor.runs.scan import whole
 from compactor.storage.base import Storage
 from tests.support.engine import Row
-from tests.support.oracle.model import Kept, LogModel, Model
+from tests.support.oracle.model import KeptRecord, LogModel, Model
 from tests.support.oracle.steps import Settings
 
 
-class Dumps:
+class LogContents:
     """The kept records of each log; what has not changed is not read again."""
 
     def __init__(self, storage: Storage) -> None:
@@ -32,7 +32,7 @@ class Dumps:
         return known[1]
 
 
-def breaches(state: State, model: Model, dumps: Dumps) -> Iterator[str]:
+def violations(state: State, model: Model, dumps: LogContents) -> Iterator[str]:
     """Everything in `state`, the catalog's, that is not as the model says."""
     for log in state.logs:
         mine = model.logs[log.tp]
@@ -56,7 +56,7 @@ def _offsets(log: PartitionLog, mine: LogModel) -> Iterator[str]:
 
 
 def _records(log: PartitionLog, mine: LogModel, dump: Sequence[Row]) -> Iterator[str]:
-    found = [Kept({name: row[name] for name in RECORDS.names}, row["delete_horizon"]) for row in dump]
+    found = [KeptRecord({name: row[name] for name in RECORDS.names}, row["delete_horizon"]) for row in dump]
     expected = [one for one in mine.kept(log) if one in found or not mine.may_miss(one.row)]
     if found != expected:
         yield from (f"is kept, and should not be: {one}" for one in found if one not in expected)
@@ -94,7 +94,9 @@ def size(row: Row) -> int:
     return len(row["key"] or b"") + len(row["value"] or b"") + headers
 
 
-def undone(logs: Iterable[PartitionLog], model: Model, dumps: Dumps, now_ms: int, settings: Settings) -> Iterator[str]:
+def missed_cleaning(
+    logs: Iterable[PartitionLog], model: Model, dumps: LogContents, now_ms: int, settings: Settings
+) -> Iterator[str]:
     """What a round of the cleaner at `now_ms` must not have left in `logs`."""
     for log in logs:
         mine, dump = model.logs[log.tp], dumps.of(log)

@@ -16,7 +16,7 @@ from compactor.storage.base import Storage
 Row = dict[str, Any]
 
 
-def rows_of(topic: str, partition: int, first: int, records: Sequence[Mapping[str, Any]]) -> list[Row]:
+def run_rows(topic: str, partition: int, first: int, records: Sequence[Mapping[str, Any]]) -> list[Row]:
     """`records` as a run holds them, at offsets from `first` on; those without a key were rejected."""
     plain = {"topic": topic, "partition": partition, "timestamp": 1, "timestamp_type": 0, "headers": []}
     return [
@@ -31,7 +31,7 @@ def rows_of(topic: str, partition: int, first: int, records: Sequence[Mapping[st
     ]
 
 
-def run_of(storage: Storage, rows: Sequence[Row], *, arrived_ms: int = 0, level: int = 0) -> Run:
+def write_run(storage: Storage, rows: Sequence[Row], *, arrived_ms: int = 0, level: int = 0) -> Run:
     """A run of `rows` in a file of its own, with the figures that it would have been written with."""
     table = pa.Table.from_pylist(list(rows), schema=record.RUN)
     first, last, size = rows[0]["offset"], rows[-1]["offset"], record.measure(table)

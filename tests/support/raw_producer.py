@@ -15,11 +15,11 @@ _COPY: Final = c_int(2)
 _PRODUCER: Final = 0
 _TIMEOUT_MS: Final = 30_000
 
-Bytes = tuple[bytes, bytes, list[tuple[bytes, bytes]]]
+RawRecord = tuple[bytes, bytes, list[tuple[bytes, bytes]]]
 """Key, value, headers."""
 
 
-def produce_bytes(bootstrap: str, topic: str, records: Iterable[Bytes]) -> None:
+def produce_bytes(bootstrap: str, topic: str, records: Iterable[RawRecord]) -> None:
     """Writes `records` to partition 0, header names as they are."""
     library = _library()
     settings = c_void_p(library.rd_kafka_conf_new())

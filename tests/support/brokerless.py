@@ -30,7 +30,7 @@ import pyarrow as pa
 import pytest
 
 
-class Kept:
+class BrokerlessConnector:
     """The kept side of a connector without Kafka: partitions of topic t, published as far as a test says."""
 
     def __init__(
@@ -118,7 +118,7 @@ def _partitions(rows: Sequence[Row]) -> list[int]:
     return sorted({row["partition"] for row in rows})
 
 
-def meanwhile(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) -> None:
+def before_next_rewrite(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) -> None:
     """After the next fold is planned, and before it reads anything, something else happens, once."""
     real = InTasks.run
 
@@ -130,6 +130,6 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) ->
     monkeypatch.setattr(InTasks, "run", run)
 
 
-def by_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+def rewrite_with_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """No task can fold anything from now on: all is left to Spark's plan."""
     monkeypatch.setattr(InTasks, "run", lambda _, job: Folded([], job))

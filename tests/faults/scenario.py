@@ -13,19 +13,19 @@ from types import TracebackType
 from typing import Any, Final, Self
 from uuid import uuid4
 
-from tests.faults.facts import gather
+from tests.faults.checks import violations
 from tests.faults.load import RATE, Load
-from tests.faults.verdict import breaches
-from tests.faults.victim import Control, Victim
+from tests.faults.observe import observe
+from tests.faults.worker_process import Control, WorkerProcess
+from tests.support.deployment import Deployment
 from tests.support.kafka import create_topic, wait_until
-from tests.support.place import Place
 
-RECOVERS_S: Final = 180.0 * float(os.environ.get("FAULT_PATIENCE", "1"))
+RECOVERY_S: Final = 180.0 * float(os.environ.get("FAULT_PATIENCE", "1"))
 """A case in which what was acknowledged at its fault is not published after this long has failed.
 
 FAULT_PATIENCE multiplies it, for a machine that has other things to do.
 """
-CLUSTER_S: Final = 3 * RECOVERS_S
+CLUSTER_S: Final = 3 * RECOVERY_S
 """The same where each start takes three JVMs more."""
 
 _OF_THE_WORKER: Final = ("spark.", "log.cleaner.")
@@ -57,7 +57,7 @@ VACUUM_MS: Final = (4_000, 20_000)
 """How often the vacuum comes, and its grace."""
 
 
-class Field:
+class Scenario:
     """One connector under load, in a `with`; at most one worker is the present one."""
 
     def __init__(
@@ -65,14 +65,14 @@ class Field:
     ) -> None:
         topic = create_topic(bootstrap, f"f-{uuid4().hex[:10]}", 2, cleanup_policy="delete")
         folder.mkdir(parents=True, exist_ok=True)
-        self.place = Place(folder, bootstrap, topic)
+        self.deployment = Deployment(folder, bootstrap, topic)
         ours = {key: value for key, value in settings.items() if key.startswith(_OF_THE_WORKER)}
-        self.place.settings |= {key: value for key, value in settings.items() if key not in ours}
-        self.place.worker |= {**QUICK_WORKER, **ours}
+        self.deployment.settings |= {key: value for key, value in settings.items() if key not in ours}
+        self.deployment.worker |= {**QUICK_WORKER, **ours}
         self.control = Control(folder / "control")
         self.load = Load(bootstrap, topic, seed, rate)
         self.seed = seed
-        self.worker: Victim | None = None
+        self.worker: WorkerProcess | None = None
         self._workers = 0
         self._stack = ExitStack()
 
@@ -85,14 +85,14 @@ class Field:
     ) -> None:
         self._stack.close()
 
-    def start(self, *args: str) -> Victim:
+    def start(self, *args: str) -> WorkerProcess:
         """A new worker, which is the present one from now on; an older one is left as it is."""
         self._workers += 1
-        victim = Victim(self.place, self.control, self._workers, *args, vacuum_ms=VACUUM_MS)
-        self.worker = self._stack.enter_context(victim)
-        return victim
+        worker = WorkerProcess(self.deployment, self.control, self._workers, *args, vacuum_ms=VACUUM_MS)
+        self.worker = self._stack.enter_context(worker)
+        return worker
 
-    def running(self) -> Victim:
+    def running(self) -> WorkerProcess:
         """The present worker; a new one where there is none. It has published something of its own."""
         if self.worker is None or not self.worker.alive:
             self.start()
@@ -100,7 +100,7 @@ class Field:
         assert self.worker is not None
         return self.worker
 
-    def until_publishing(self, timeout_s: float = RECOVERS_S) -> float:
+    def until_publishing(self, timeout_s: float = RECOVERY_S) -> float:
         """Waits until all that is acknowledged now is published; the seconds that it took."""
         began = time.monotonic()
         wait_until(self.load.ends, "anything is acknowledged")
@@ -108,7 +108,7 @@ class Field:
         self.until(lambda: self._reached(wanted), f"published is at {wanted}", timeout_s)
         return time.monotonic() - began
 
-    def until(self, condition: Any, what: str, timeout_s: float = RECOVERS_S) -> None:
+    def until(self, condition: Any, what: str, timeout_s: float = RECOVERY_S) -> None:
         """Waits for `condition`; fails, with the end of the worker's log, when it does not come or the worker ends."""
         worker = self.worker
         assert worker is not None
@@ -122,7 +122,7 @@ class Field:
         """Lets `seconds` pass, where the time itself is the fault."""
         threading.Event().wait(seconds)
 
-    def meet(self, step: str, action: str) -> Victim:
+    def meet(self, step: str, action: str) -> WorkerProcess:
         """Arms `step` in the present worker and waits until a process of it is there."""
         worker = self.running()
         self.control.arm(step, action)
@@ -133,8 +133,8 @@ class Field:
         """Every breach, once the load rests and all that it had acknowledged is published; the load goes on then."""
         self.load.pause()
         try:
-            self.until(self.place.caught_up, "everything acknowledged is published", RECOVERS_S)
-            return breaches(gather(self.place, self.load))
+            self.until(self.deployment.caught_up, "everything acknowledged is published", RECOVERY_S)
+            return violations(observe(self.deployment, self.load))
         finally:
             self.load.resume()
 
@@ -147,7 +147,7 @@ class Field:
         self.worker = None
 
     def _reached(self, wanted: Mapping[int, int]) -> bool:
-        if not self.place.taken_over():
+        if not self.deployment.taken_over():
             return False
-        published = self.place.published()
+        published = self.deployment.published()
         return all(published.get(partition, 0) >= end for partition, end in wanted.items())

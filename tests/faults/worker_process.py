@@ -12,11 +12,11 @@ from typing import Final
 
 import psutil
 
-from tests.faults.entry import CLOCK, VACUUM_EVERY_MS, VACUUM_GRACE_MS
+from tests.faults.worker_main import CLOCK, VACUUM_EVERY_MS, VACUUM_GRACE_MS
+from tests.support.deployment import ROOT, Deployment, Process
 from tests.support.kafka import wait_until
-from tests.support.place import ROOT, Place, Process
 
-PATIENCE_S: Final = 120.0
+TIMEOUT_S: Final = 120.0
 INJECT: Final = Path(__file__).parent / "inject"
 GRACE_S: Final = 10.0
 """task.shutdown.graceful.timeout.ms, as it is by default."""
@@ -56,13 +56,15 @@ class Control:
         waiting.rename(self.clock)
 
 
-class Victim(Process):
+class WorkerProcess(Process):
     """`keyfold run` of a place's connector, with armed failpoints, in a process group of its own."""
 
-    def __init__(self, place: Place, control: Control, number: int, *args: str, vacuum_ms: tuple[int, int]) -> None:
-        connector, worker = place.write()
+    def __init__(
+        self, deployment: Deployment, control: Control, number: int, *args: str, vacuum_ms: tuple[int, int]
+    ) -> None:
+        connector, worker = deployment.write()
         self._control = control
-        self.log = place.folder / f"worker-{number}.log"
+        self.log = deployment.folder / f"worker-{number}.log"
         self._file = self.log.open("ab")
         every, grace = vacuum_ms
         environment = {
@@ -73,13 +75,13 @@ class Victim(Process):
             VACUUM_GRACE_MS: str(grace),
         }
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.faults.entry", "run", str(connector), "--worker", str(worker), *args],
+            [sys.executable, "-m", "tests.faults.worker_main", "run", str(connector), "--worker", str(worker), *args],
             stdout=self._file,
             stderr=self._file,
             stdin=subprocess.DEVNULL,
             env={**os.environ, **environment},
             start_new_session=True,
-            cwd=place.folder,
+            cwd=deployment.folder,
         )
 
     @property
@@ -87,7 +89,7 @@ class Victim(Process):
         """Whether the command still runs."""
         return self.process.poll() is None
 
-    def until_met(self, step: str, timeout_s: float = PATIENCE_S) -> None:
+    def until_met(self, step: str, timeout_s: float = TIMEOUT_S) -> None:
         """Waits until a process of this worker is at the armed `step`."""
         try:
             wait_until(lambda: self._control.met(step) or not self.alive, f"the worker is at {step}", timeout_s)
@@ -98,13 +100,13 @@ class Victim(Process):
     def kill(self) -> None:
         """SIGKILL to the command and to all that it started."""
         self.signal_all(signal.SIGKILL)
-        self.wait(PATIENCE_S)
+        self.wait(TIMEOUT_S)
 
     def terminate(self) -> tuple[int, float]:
         """SIGTERM to the command alone, as an orchestrator does: its exit code, and the seconds that it took."""
         began = time.monotonic()
         self.send(signal.SIGTERM)
-        code = self.wait(PATIENCE_S)
+        code = self.wait(TIMEOUT_S)
         return code, time.monotonic() - began
 
     def processes(self, part: str) -> list[psutil.Process]:

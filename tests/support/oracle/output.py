@@ -9,14 +9,14 @@ from compactor.model.log import OutputPoint, PartitionLog
 from compactor.model.record import TopicPartition
 from compactor.model.state import State
 from tests.support.engine import Row
-from tests.support.memory.journal import Output, OutputRecord, output_record
+from tests.support.memory.journal import OutputRecord, OutputTopic, output_record
 from tests.support.oracle.model import LogModel, Model
 from tests.support.oracle.steps import Settings
 
 Table = dict[bytes | None, bytes | None]
 
 
-def follow(records: Iterable[OutputRecord], table: Mapping[bytes | None, bytes | None] | None = None) -> Table:
+def apply_records(records: Iterable[OutputRecord], table: Mapping[bytes | None, bytes | None] | None = None) -> Table:
     """The table of who applies `records` to `table`: replacing by key, deleting on null."""
     found = dict(table or {})
     for record in records:
@@ -26,7 +26,7 @@ def follow(records: Iterable[OutputRecord], table: Mapping[bytes | None, bytes |
     return found
 
 
-def breaches(state: State, model: Model, output: Output, tampered: Collection[TopicPartition]) -> Iterator[str]:
+def violations(state: State, model: Model, output: OutputTopic, tampered: Collection[TopicPartition]) -> Iterator[str]:
     """Everything that a reader of `output` may not see.
 
     Of the `tampered` partitions dead letters may come again, and a pair of offsets may lie before what it stands for:
@@ -67,8 +67,8 @@ def _last(mine: LogModel, records: Sequence[OutputRecord]) -> Iterator[str]:
     if last != {row["key"]: row["offset"] for row in expected}:
         yield f"below {mine.published} the last of each key are {last}, in the source {_places(expected)}"
     table = {row["key"]: row["value"] for row in expected if row["value"] is not None}
-    if follow(seen) != table:
-        yield f"a follower has {follow(seen)}, the source {table}"
+    if apply_records(seen) != table:
+        yield f"a follower has {apply_records(seen)}, the source {table}"
 
 
 def _places(rows: Iterable[Row]) -> dict[bytes | None, int]:
@@ -95,7 +95,7 @@ def _letters(mine: LogModel, letters: Sequence[int], tampered: bool) -> Iterator
         yield f"dead letters are {found}, without a key are {expected}"
 
 
-def waiting(model: Model, under_way: Collection[TopicPartition], now_ms: int, settings: Settings) -> Iterator[str]:
+def unpublished(model: Model, under_way: Collection[TopicPartition], now_ms: int, settings: Settings) -> Iterator[str]:
     """What should have been published at `now_ms`. For the logs `under_way` it is enough to end a fold."""
     for tp, log in model.logs.items():
         if log.published != log.folded_end:
