@@ -17,10 +17,10 @@ from compactor.clean.rewriter import CompactionTask, Rewriter
 from compactor.clean.tiers import MergePick
 from compactor.model.actions import Clean, Merge
 from compactor.model.log import BASE, PartitionLog
-from compactor.policy import CompactionPolicy
 from compactor.runs.file_stats import FileStats, run_of
 from compactor.runs.scan import OffsetRange, between
 from compactor.runs.writer import RunTarget
+from compactor.settings import CompactionPolicy
 
 
 def clean(

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from compactor.bin_packing import AtMost, pack
 from compactor.model.log import PartitionLog, Run
 from compactor.model.record import TopicPartition
-from compactor.policy import FoldPolicy
 from compactor.runs.file_stats import FileStats, run_of
+from compactor.settings import FoldPolicy
 
 
 class MergePick(Struct, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compactor.model.log import PartitionLog, Run
-from compactor.policy import FOREVER, CompactionPolicy
+from compactor.settings import FOREVER, CompactionPolicy
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

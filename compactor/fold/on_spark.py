@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compactor.errors import DEFECT, FoldError
+from compactor.errors import DEFECT, FoldError, MissingFileError
 from compactor.fold.latest_per_key import Folded, FoldJob, Work, foldable_column, rejected_column
 from compactor.fold.task_split import RangeSplit, split_by_offset
 from compactor.fold.throttler import Throttler
@@ -26,7 +26,7 @@ from compactor.model.record import TopicPartition
 from compactor.runs import checksums
 from compactor.runs.scan import LOG, SCAN, FileRange, OffsetRange, files_of, plan_wide_reads
 from compactor.spark.errors import tagging, unwrapping
-from compactor.storage.base import MissingFileError, Storage
+from compactor.storage.base import Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

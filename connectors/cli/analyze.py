@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from compactor.catalog.catalog import Catalog
     from compactor.settings import EngineSettings
     from compactor.storage.base import Storage
-    from connectors.cli.analyze_report import Report
+    from connectors.cli.analyze_view import AnalyzeReport
     from connectors.config.connector import ConnectorConfig
     from connectors.config.worker import WorkerConfig
 
@@ -45,7 +45,7 @@ def analyze(
     Reads beside a live worker, or without one; writes nothing and takes nothing over.
     """
     config = worker_of(worker)
-    from connectors.cli.analyze_text import text
+    from connectors.cli.analyze_view import text
     from connectors.config.files import load_connector
 
     present = load_connector(connector, config).config
@@ -97,9 +97,9 @@ def _listed(changes: Mapping[str, str]) -> str:
 
 def _report(
     worker: WorkerConfig, present: ConnectorConfig, changed: ConnectorConfig | None, changes: Mapping[str, str]
-) -> Report:
+) -> AnalyzeReport:
     from compactor.catalog import owner
-    from connectors.cli.analyze_report import report
+    from connectors.cli.analyze_view import report
     from connectors.config.engine import connector_storage, engine_settings, kept_catalog
 
     storage = connector_storage(worker, present.name)

@@ -18,17 +18,17 @@ from compactor.fold.on_spark import OnSpark
 from compactor.model.actions import AddPartition, AddTopic, Append, CloseTopic, Publish, SetBuckets
 from compactor.model.publish_plan import PublishPlan, PublishResult
 from compactor.model.record import TopicPartition
-from compactor.policy import CompactionPolicy
 from compactor.publish import executors
 from compactor.publish.changelog import CAREFUL, Changelog
 from compactor.publish.plan import SENT, sent_rows
 from compactor.quarantine import verify as inspection
 from compactor.quarantine.isolation import Isolation
 from compactor.quarantine.quarantine import set_aside
-from compactor.settings import EngineSettings
+from compactor.settings import CompactionPolicy, EngineSettings
+from tests.support.clocks import ManualClock
 from tests.support.logs import run
 from tests.support.memory.broker import MemoryBroker
-from tests.support.memory.storage import Clock, MemoryStorage
+from tests.support.memory.storage import MemoryStorage
 
 SETTINGS = EngineSettings(connector="c", policy=CompactionPolicy())
 PARTITIONS = CAREFUL + 8
@@ -48,7 +48,7 @@ class World:
         self.catalog.commit(lambda _: [SetBuckets(count=1), *topics, *adds, one_more], 0)
         self.isolation = Isolation(storage, self.catalog)
         self.outside = MemoryBroker(storage)
-        self.clock = Clock(1_000)
+        self.clock = ManualClock(1_000)
         self.changelog = Changelog(
             cast("Any", None), storage, self.catalog, self.outside, self.isolation, lambda: self.clock.advance(7)
         )
