@@ -63,7 +63,7 @@ class Case:
 
     def judge(self) -> None:
         """Fails with every breach that there is."""
-        found = self.scenario.verdict()
+        found = self.scenario.violations()
         assert found == [], "\n".join(found[:40])
 
 

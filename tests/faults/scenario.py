@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 from uuid import uuid4
 
-from tests.faults.checks import violations
+from tests.faults import checks
 from tests.faults.load import RATE, Load
 from tests.faults.observe import observe
 from tests.faults.worker_process import Control, WorkerProcess
@@ -129,12 +129,12 @@ class Scenario:
         worker.until_met(step)
         return worker
 
-    def verdict(self) -> list[str]:
+    def violations(self) -> list[str]:
         """Every breach, once the load rests and all that it had acknowledged is published; the load goes on then."""
         self.load.pause()
         try:
             self.until(self.deployment.caught_up, "everything acknowledged is published", RECOVERY_S)
-            return violations(observe(self.deployment, self.load))
+            return checks.violations(observe(self.deployment, self.load))
         finally:
             self.load.resume()
 

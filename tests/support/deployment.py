@@ -63,13 +63,13 @@ class Deployment:
         """The output topic."""
         return f"{self.topic}.compacted"
 
-    def beside(self, topic: str) -> Self:
+    def for_topic(self, topic: str) -> Self:
         """The same connector, seen from another of its topics."""
         other = copy(self)
         other.topic = topic
         return other
 
-    def plain(self) -> Self:
+    def publishing_only(self) -> Self:
         """Itself, without snapshots and with no fold: for a test that looks at output and positions only."""
         self.settings |= {"snapshot.location": "none", "min.cleanable.dirty.ratio": 1}
         return self
@@ -86,25 +86,25 @@ class Deployment:
         """The connector's configuration as the commands read it."""
         return load_connector(self.write(**changes)[0]).config
 
-    def pipeline(self, spark: SparkSession, **changes: object) -> ConnectorTask:
+    def task(self, spark: SparkSession, **changes: object) -> ConnectorTask:
         """A pipeline in this process."""
         config = self.config(**changes)
         worker = load_worker(self.folder / "worker.json")
         return ConnectorTask(spark, worker, config, SystemClock(), NullObserver(), lambda _: None)
 
-    def once(self, spark: SparkSession, **changes: object) -> State:
+    def run_once(self, spark: SparkSession, **changes: object) -> State:
         """`run --once` in this process; the catalog afterwards."""
-        self.pipeline(spark, **changes).run(StopToken(), once=True)
+        self.task(spark, **changes).run(StopToken(), once=True)
         return self.state()
 
     @contextmanager
     def running(self, spark: SparkSession, **changes: object) -> Iterator[None]:
         """`run` in this process, stopped at the end; what ended it before is raised then."""
-        pipeline, stop, errors = self.pipeline(spark, **changes), StopToken(), list[Exception]()
+        task, stop, errors = self.task(spark, **changes), StopToken(), list[Exception]()
 
         def run() -> None:
             try:
-                pipeline.run(stop, once=False)
+                task.run(stop, once=False)
             except Exception as error:  # noqa: BLE001 - raised below
                 errors.append(error)
 
@@ -134,7 +134,7 @@ class Deployment:
         """Whether everything in the source is published."""
         return self.taken_over() and self.published() == end_offsets(self.bootstrap, self.topic)
 
-    def breaches(self) -> list[str]:
+    def violations(self) -> list[str]:
         """Every promise that source and output, as they are now, show broken."""
         source = consume_all(self.bootstrap, self.topic)
         return broken_promises(source, consume_all(self.bootstrap, self.output), self.published())
