@@ -45,7 +45,7 @@ def ran(spark: SparkSession, broker: EmbeddedKafka, tmp_path_factory: pytest.Tem
     names = [create_topic(bootstrap, f"{stem}-{each}", 2, cleanup_policy="delete") for each in Ran._fields[1:]]
     connector = Deployment(tmp_path_factory.mktemp("once"), bootstrap, names[0])
     connector.settings["topics"] = ",".join(names)
-    one = Ran([], *map(connector.beside, names))
+    one = Ran([], *map(connector.for_topic, names))
 
     def run() -> None:
         connector.run_once(spark)
