@@ -10,7 +10,7 @@ from compactor.clean.decision import Reason
 from connectors.cli.description import Description, PartitionDescription, TopicDescription, WorkerStatus
 from connectors.cli.output import table
 from connectors.runtime.state import ConnectorState
-from connectors.source import aside
+from connectors.source.source_errors import FAULTS, advice
 
 _PARTITIONS: Final = (
     *("TOPIC", "PARTITION", "SOURCE END", "INGESTED", "PUBLISHED", "LAG", "CLEAN END"),
@@ -29,7 +29,7 @@ def text(description: Description, now_ms: int, location: str) -> str:
         sections.append([_topics(description.topics)])
     if description.partitions:
         sections.append([_partitions(description.partitions)])
-    if held := [*_topics_aside(description.topics), *_aside(description.partitions)]:
+    if held := [*_closed_topics(description.topics), *_aside(description.partitions)]:
         sections.append(held)
     return "\n\n".join("\n".join(section) for section in sections)
 
@@ -100,12 +100,12 @@ def _fold(one: PartitionDescription) -> str:
     return _UNPUBLISHED if one.fold.reason in _IDLE and one.lag else one.fold.reason
 
 
-def _topics_aside(topics: tuple[TopicDescription, ...]) -> Iterator[str]:
-    """The topics that are set aside, each with what can be done about it."""
+def _closed_topics(topics: tuple[TopicDescription, ...]) -> Iterator[str]:
+    """The topics that are closed as they cannot be read on, each with what can be done about it."""
     for one in topics:
-        if one.closed is not None and one.closed in aside.KINDS:
-            yield f"Set aside: topic {one.topic}, {aside.KINDS[one.closed]}; neither read nor published any more."
-            yield f"  {aside.advice(one.closed)}"
+        if one.closed is not None and one.closed in FAULTS:
+            yield f"Set aside: topic {one.topic}, {FAULTS[one.closed]}; neither read nor published any more."
+            yield f"  {advice(one.closed)}"
 
 
 def _aside(partitions: tuple[PartitionDescription, ...]) -> Iterator[str]:

@@ -41,8 +41,8 @@ from connectors.runtime.maintenance_thread import VACUUM_GRACE_MS, MaintenanceSc
 from connectors.runtime.request_handler import RequestHandler
 from connectors.runtime.shutdown import Shutdown
 from connectors.runtime.takeover import Owned, take_over
-from connectors.source import aside, stream
-from connectors.source.topic_fault import setting_aside
+from connectors.source import stream
+from connectors.source.source_errors import check_none_closed, closing_topic
 from connectors.spark import session as sparks
 
 if TYPE_CHECKING:
@@ -107,7 +107,8 @@ class ConnectorTask:
             return
         with ExitStack() as stack:
             life = self.begin(stack, known)
-            with _fenced_first(life.owned.catalog, stop), setting_aside(life.owned, self._clock.now_ms):
+            close = partial(life.owned.close_topics, self._clock.now_ms)
+            with _fenced_first(life.owned.catalog, stop), closing_topic(close):
                 self._live(life, stack, stop, once=once)
 
     def _live(self, life: TaskComponents, stack: ExitStack, stop: StopToken, *, once: bool) -> None:
@@ -307,7 +308,7 @@ class ConnectorTask:
                 return
         self._show(life.engine)
         life.upkeep.check_whole()
-        aside.check(name, life.owned.catalog.state, partial(matches, self._connector))
+        check_none_closed(name, life.owned.catalog.state, partial(matches, self._connector))
 
     def _breakable(self, what: str, step: Callable[[], object]) -> CancellableJob:
         return CancellableJob(self._spark, f"{what}-{self._connector.name}", lambda _: step())

@@ -11,7 +11,7 @@ from connectors.config.connector import ConnectorConfig
 from connectors.config.worker import WorkerConfig
 from connectors.errors import NoConnectionError
 from connectors.kafka.client_settings import ClientSettings
-from connectors.kafka.probe import reach_all
+from connectors.kafka.probe import probe_all
 
 ASK_S: Final = 2.0
 """How long one question to the brokers waits; those that need longer count as silent."""
@@ -43,7 +43,7 @@ class Outage:
 def brokers_answer(worker: WorkerConfig, connector: ConnectorConfig) -> bool:
     """Whether the brokers let every client of `connector` in: what its next life would ask first."""
     try:
-        reach_all(connector.name, ClientSettings.of(worker, connector), ASK_S)
+        probe_all(connector.name, ClientSettings.of(worker, connector), ASK_S)
     except NoConnectionError:
         return False
     except Exception as error:  # noqa: BLE001  # the next life fails with it, and says so

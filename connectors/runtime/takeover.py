@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 import structlog
 
 from compactor.catalog import owner
 from compactor.catalog.catalog import Catalog
-from compactor.errors import CatalogError, StorageError
+from compactor.errors import CatalogError, KeyfoldError, StorageError
 from compactor.failpoints import hit
 from compactor.model.actions import SetBuckets
+from compactor.model.state import State
 from compactor.storage.base import Storage
 from connectors.clock import SystemClock
 from connectors.config.connector import ConnectorConfig
 from connectors.kafka.admin import Admin
 from connectors.kafka.client_settings import ClientSettings
-from connectors.kafka.probe import reach_all
+from connectors.kafka.probe import probe_all
+from connectors.kafka.producers import fence_all
 from connectors.runtime import deletion as removal
 from connectors.runtime.broker import KafkaBroker
-from connectors.sinks.publisher import fence_all
 
 _log = structlog.get_logger()
 
@@ -37,6 +40,16 @@ class Owned(NamedTuple):
     catalog: Catalog
     gateway: KafkaBroker
 
+    def close_topics(self, now_ms: Callable[[], int]) -> State:
+        """Looks at all source topics and closes those that cannot be read on; returns the catalog's state.
+
+        A look or a commit that fails changes nothing here: the error that asked for it counts.
+        """
+        with suppress(KeyfoldError):
+            found = self.gateway.look_into(self.catalog.refresh())
+            self.catalog.commit(lambda _: found, now_ms())
+        return self.catalog.state
+
 
 def take_over(
     storage: Storage,
@@ -52,7 +65,7 @@ def take_over(
     FencedError where another took over at the same time, OutputError, SourceChangedError and DataLossError where
     topics are not what the catalog knows, SourceMissingError, UnreachableError, StorageError, CatalogError.
     """
-    reach_all(connector.name, clients, REACH_S)  # nobody is fenced for a broker that is away
+    probe_all(connector.name, clients, REACH_S)  # nobody is fenced for a broker that is away
     removal.refuse_begun(storage, connector.name)
     catalog = Catalog.open(storage, connector.name)
     _refuse_other(catalog, storage, known)
@@ -65,8 +78,8 @@ def take_over(
     found = gateway.discover(catalog.state)
     hit("takeover.topics")
     catalog.commit(lambda _: found, now_ms)
-    aside = gateway.look_into(catalog.state)
-    catalog.commit(lambda _: aside, now_ms)
+    closed = gateway.look_into(catalog.state)
+    catalog.commit(lambda _: closed, now_ms)
     _log.info("taken over", epoch=catalog.epoch, topics=sorted(catalog.state.topics))
     return Owned(catalog, gateway)
 
@@ -96,7 +109,7 @@ def _refuse_other(catalog: Catalog, storage: Storage, known: str | None) -> None
 def _fence(catalog: Catalog, connector: ConnectorConfig, clients: ClientSettings, tasks_max: int, now_ms: int) -> None:
     """Step T2: nobody else can finish a transaction of ours; only then may partitions change buckets."""
     stored = catalog.state.buckets
-    fence_all(clients, [connector.transactional_id(bucket) for bucket in range(max(tasks_max, stored))])
+    fence_all(clients.producer(), [connector.transactional_id(bucket) for bucket in range(max(tasks_max, stored))])
     hit("takeover.fence")
     if tasks_max != stored:
         catalog.commit(lambda _: [SetBuckets(count=tasks_max)], now_ms)

@@ -23,7 +23,7 @@ from tests.conformance.reader import Rows, Shelf
 from tests.spark.test_cleaner import damage_page, some
 from tests.support.cleaning import Kept, meanwhile
 from tests.support.engine import row
-from tests.support.publishing import ONE_PIECE_EACH, Changelog, Rec, source_offsets
+from tests.support.publishing import ONE_BATCH_EACH, Changelog, Rec, source_offsets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -112,7 +112,7 @@ def test_scenario_21_crash_at_every_step_of_the_changelog(
 ) -> None:
     """Wherever a publish ends, a reader finds whole transactions, and going on sends what is missing, once."""
     changelog = Changelog(broker.bootstrap, tmp_path, topic_name)
-    publisher = changelog.publisher(limits=ONE_PIECE_EACH)
+    publisher = changelog.publisher(limits=ONE_BATCH_EACH)
     seen: list[int] = []
     steps = [
         "publish.fence",

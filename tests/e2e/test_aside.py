@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from connectors.errors import SourceAsideError, SourceChangedError
-from connectors.kafka import gone
+from connectors.errors import SourceChangedError, SourceClosedError
+from connectors.kafka import admin
 from connectors.runtime import connector_task as pipeline
-from connectors.source import aside
+from connectors.source.source_errors import RECREATED
 from tests.support.kafka import create_topic, delete_topic, produce, wait_until
 from tests.support.place import Place
 from tests.support.records import some_records
@@ -31,7 +31,7 @@ def test_one_recreated_topic_among_several(spark: SparkSession, place: Place, mo
 
     With no other topic left the connector is FAILED.
     """
-    monkeypatch.setattr(gone, "SURE_S", 1.0)
+    monkeypatch.setattr(admin, "GONE_AFTER_S", 1.0)
     monkeypatch.setattr(pipeline, "TOPICS_CHECK_MS", 500)
     names = [place.topic, f"{place.topic}-b", f"{place.topic}-c"]
     for name in names[1:]:
@@ -46,20 +46,20 @@ def test_one_recreated_topic_among_several(spark: SparkSession, place: Place, mo
 
     made_anew(place, names[1])
     produce(place.bootstrap, names[0], some_records(2, 100))
-    with pytest.raises(SourceAsideError, match=rf"{names[1]} \(recreated"):
+    with pytest.raises(SourceClosedError, match=rf"{names[1]} \(recreated"):
         place.once(spark)
     state = place.state()
-    assert [state.topics[name].closed for name in names] == [None, aside.RECREATED, None]
+    assert [state.topics[name].closed for name in names] == [None, RECREATED, None]
     assert (second.published(), first.caught_up(), first.breaches()) == (before, True, [])
 
     # Where the planner hears of it before anything is read, the life goes on; else the next one does.
-    with suppress(SourceAsideError), place.running(spark):
+    with suppress(SourceClosedError), place.running(spark):
         produce(place.bootstrap, names[0], some_records(3, 100))
         wait_until(first.caught_up, "the first topic is published", 60)
         made_anew(place, names[2])
-        wait_until(lambda: place.state().topics[names[2]].closed == aside.RECREATED, "the third is set aside", 60)
+        wait_until(lambda: place.state().topics[names[2]].closed == RECREATED, "the third is set aside", 60)
     produce(place.bootstrap, names[0], some_records(4, 100))
-    with pytest.raises(SourceAsideError, match=rf"{names[1]} \(recreated.*{names[2]} \(recreated"):
+    with pytest.raises(SourceClosedError, match=rf"{names[1]} \(recreated.*{names[2]} \(recreated"):
         place.once(spark)
     assert first.caught_up()
     assert first.breaches() == []

@@ -7,12 +7,19 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 from compactor.errors import GapError
-from compactor.ingest.ingest import Intake
-from connectors.source.datasource import KafkaSource
-from connectors.source.intake import encode
+from compactor.ingest.ingest import WRITTEN, Intake, written
+from connectors.clock import SystemClock
+from connectors.kafka.admin import Admin
+from connectors.source import plan
+from connectors.source.options import parse
+from connectors.source.planner import Planner
+from connectors.source.reader import read
+from connectors.source.source_topics import AdminTopics
+from tests.support.clients import source_clients
 from tests.support.kafka import end_offsets, produce
 from tests.support.place import Place
 from tests.support.records import some_records
@@ -25,21 +32,17 @@ NOW_MS = 1_800_000_000_000
 
 def batch(spark: SparkSession, place: Place, topic_id: str, starts: Mapping[int, int], intake: Intake) -> DataFrame:
     """Everything from `starts` to the partitions' ends, as the streaming query would bring it."""
-    spark.dataSource.register(KafkaSource)
     document = {place.topic: {"id": topic_id, "partitions": dict(starts)}}
-    return (
-        spark.read.format("keyfold")
-        .options(
-            **{
-                "connector": place.name,
-                "consumer.config": json.dumps({"bootstrap.servers": place.bootstrap}),
-                "topics": json.dumps([place.topic]),
-                "starts": json.dumps(document),
-                "intake": encode(intake),
-            }
-        )
-        .load()
-    )
+    named = {"topics": json.dumps([place.topic]), "starts": json.dumps(document)}
+    options = parse({"connector": place.name, **named, **source_clients({"bootstrap.servers": place.bootstrap})})
+    topics = AdminTopics(place.name, Admin(options.clients.admin()))
+    planner = Planner(options, topics)
+    planner.pin()
+    start = planner.initial()
+    splits = plan.splits(plan.ranges(place.name, start, planner.latest(start, None)), 2)
+    of_batch = intake.of_batch(1, SystemClock().now_ms())
+    rows = [found for split in splits for found in written(read(split, options), of_batch)]
+    return spark.createDataFrame(pa.Table.from_batches(rows, WRITTEN))
 
 
 def test_overlapping_batches_are_taken_by_offset(spark: SparkSession, place: Place) -> None:

@@ -11,7 +11,7 @@ from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.kafka import admin
 from connectors.sinks.settings import TransactionLimits, WriteRules
 from tests.support.kafka import open_transaction, wait_until
-from tests.support.publishing import CATALOG_ID, NOW_MS, ONE_PIECE_EACH, Changelog, Rec, source_offsets
+from tests.support.publishing import CATALOG_ID, NOW_MS, ONE_BATCH_EACH, Changelog, Rec, source_offsets
 
 
 @pytest.fixture
@@ -137,8 +137,8 @@ def test_many_positions_go_in_several_calls_of_one_transaction(
     [
         (TransactionLimits(), 1),
         (TransactionLimits(transaction_bytes=4), 3),
-        (ONE_PIECE_EACH, 6),
-        (TransactionLimits(piece_records=1, transaction_s=0), 6),
+        (ONE_BATCH_EACH, 6),
+        (TransactionLimits(batch_records=1, transaction_s=0), 6),
     ],
     ids=["one", "by bytes", "a record each", "by time"],
 )

@@ -26,14 +26,14 @@ from compactor.model.position import Position, encode
 from compactor.model.publish_plan import PublishPlan
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.errors import OutputError, UnreachableError
-from connectors.kafka import gone
+from connectors.kafka import admin
 from connectors.kafka.producers import fence_all, initialised, transactional_id
 from connectors.kafka.retry import Retry
 from connectors.sinks.publisher import ChangelogPublisher
 from connectors.sinks.settings import TransactionLimits
 from connectors.sinks.transaction import Transaction
 from tests.support.kafka import create_topic, delete_topic, open_transaction, wait_until
-from tests.support.publishing import CATALOG_ID, ONE_PIECE_EACH, Changelog, Rec, batch, source_offsets
+from tests.support.publishing import CATALOG_ID, ONE_BATCH_EACH, Changelog, Rec, batch, source_offsets
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def test_a_position_that_is_gone_ends_the_plan(changelog: Changelog) -> None:
 
 def test_a_recreated_output_is_not_written_to(changelog: Changelog, monkeypatch: pytest.MonkeyPatch) -> None:
     """The output topic is known by its id: one of the same name is another topic; that it is gone, only T3 decides."""
-    monkeypatch.setattr(gone, "SURE_S", 1.0)
+    monkeypatch.setattr(admin, "GONE_AFTER_S", 1.0)
     publisher = changelog.publisher()
     delete_topic(changelog.bootstrap, changelog.output)
     with pytest.raises(UnreachableError, match=f"no broker knows output topic {changelog.output}"):
@@ -189,7 +189,7 @@ def test_a_newer_producer_of_the_same_owner_interrupts(changelog: Changelog) -> 
         yield batch(changelog.topic, [Rec(1)])
 
     with pytest.raises(PublishInterruptedError) as raised:
-        changelog.publisher(limits=ONE_PIECE_EACH).publish(changelog.plan(target), overtaken())
+        changelog.publisher(limits=ONE_BATCH_EACH).publish(changelog.plan(target), overtaken())
     assert raised.value.retriable
     assert seen(changelog) in ([], [0])
     held = changelog.position()
@@ -208,7 +208,7 @@ def test_a_newer_owner_fences(changelog: Changelog) -> None:
 
     plan = changelog.plan(changelog.target(0, 9))
     with pytest.raises(FencedError):
-        changelog.publisher(limits=ONE_PIECE_EACH).publish(plan, overtaken())
+        changelog.publisher(limits=ONE_BATCH_EACH).publish(plan, overtaken())
     assert 1 not in seen(changelog)
 
 
@@ -310,7 +310,7 @@ def test_a_position_held_by_an_open_transaction_is_waited_for(changelog: Changel
         where = [Partition(changelog.topic, 0, 5)]
         producer.send_offsets_to_transaction(where, consumer.consumer_group_metadata(), 10)
         with pytest.raises(UnreachableError, match="still open"):
-            changelog.admin.committed(group, [tp], patience_s=0.5)
+            changelog.admin.committed(group, [tp], pending_s=0.5)
         producer.commit_transaction(10)
     assert changelog.admin.committed(group, [tp]) == {tp: (5, "")}
     consumer.close()

@@ -27,8 +27,7 @@ from compactor.snapshot import location, manifest, shelfowner, snapshot
 from connectors.cli import description
 from connectors.runtime import status
 from connectors.runtime.deletion import Plan
-from connectors.sinks.others import connectors_source
-from connectors.sinks.output_reader import source_offset
+from connectors.sinks.output_reader import connectors_source, source_offset
 from connectors.source import offsets
 from tests.support.oracle.world import CONNECTOR
 from tests.support.written.folder import Copy
