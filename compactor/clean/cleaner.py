@@ -20,9 +20,11 @@ from typing import TYPE_CHECKING
 import structlog
 from msgspec import Struct
 
+from compactor.catalog.catalog import Catalog
 from compactor.clean import compaction, retention, schedule, tiers
 from compactor.clean.decision import CleaningDecision, Queue, Reason, quarantined, would_change
-from compactor.clean.log_to_clean import LogToClean, recount, straddling_runs
+from compactor.clean.log_to_clean import LogToClean, straddling_runs
+from compactor.clean.recount import recount
 from compactor.clean.rewriter import Rewriter
 from compactor.failpoints import hit
 from compactor.metrics import Counters
@@ -91,6 +93,7 @@ class Cleaner:
     def __init__(
         self,
         spark: SparkSession,
+        catalog: Catalog,
         isolation: Isolation,
         settings: EngineSettings,
         counters: Counters,
@@ -98,9 +101,9 @@ class Cleaner:
         clock: Callable[[], int] | None = None,
     ) -> None:
         self._clock = clock
-        self._rewriter = Rewriter(spark, isolation.storage, isolation.stopping.is_set)
-        self._storage = isolation.storage
-        self._catalog = isolation.catalog
+        self._rewriter = Rewriter(spark, catalog.storage, isolation.stopping.is_set)
+        self._storage = catalog.storage
+        self._catalog = catalog
         self._settings = settings
         self._counters = counters
         self._isolation = isolation

@@ -46,7 +46,7 @@ def analyze(
     """
     config = worker_of(worker)
     from connectors.cli.analyze_text import text
-    from connectors.config.load import load_connector
+    from connectors.config.files import load_connector
 
     present = load_connector(connector, config).config
     wanted = parsed(changes or ())
@@ -100,8 +100,7 @@ def _report(
 ) -> Report:
     from compactor.catalog import owner
     from connectors.cli.analyze_report import report
-    from connectors.config.engine import engine_settings
-    from connectors.config.stores import connector_storage, kept_catalog
+    from connectors.config.engine import connector_storage, engine_settings, kept_catalog
 
     storage = connector_storage(worker, present.name)
     catalog = kept_catalog(storage, present.name)

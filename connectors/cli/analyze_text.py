@@ -11,7 +11,7 @@ from msgspec import Struct
 from compactor.analyze.effect import Amount, Effect, Outcome
 from compactor.clean.decision import moment
 from connectors.cli.analyze_report import PartitionReport, Report, TopicReport, outcomes
-from connectors.cli.output import table
+from connectors.progress.terminal import table
 
 _WITH: Final = "WITH"
 _PUBLISHED: Final = "PUBLISHED"

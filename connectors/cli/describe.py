@@ -22,8 +22,8 @@ def describe(connector: ConnectorArgument, as_json: JsonOption = False, worker: 
     from compactor.catalog.catalog import Catalog
     from connectors.cli.describe_text import text
     from connectors.cli.source_ends import source_ends
-    from connectors.config.load import load_connector
-    from connectors.config.stores import connector_storage
+    from connectors.config.engine import connector_storage
+    from connectors.config.files import load_connector
     from connectors.source.source_errors import left_out
 
     settings = load_connector(connector, config).config
@@ -41,11 +41,10 @@ def describe(connector: ConnectorArgument, as_json: JsonOption = False, worker: 
 
 def describing(catalog: Catalog, storage: Storage, connector: ConnectorConfig, ends: Ends, now_ms: int) -> Description:
     """The description of `connector` from its catalog, its folder and the broker's answer."""
-    from compactor.snapshot import location as shelf
+    from compactor.snapshot import location
     from connectors.cli import description
-    from connectors.config.engine import engine_settings
+    from connectors.config.engine import engine_settings, other_snapshots
     from connectors.config.secrets import printable_text
-    from connectors.config.stores import other_snapshots
     from connectors.runtime import status
 
     return description.Description(
@@ -56,7 +55,7 @@ def describing(catalog: Catalog, storage: Storage, connector: ConnectorConfig, e
         owner=_owner(catalog, storage),
         status=description.status(status.read(storage), now_ms),
         broker_error=printable_text(ends.error) if ends.error else None,
-        snapshots=shelf.noted(storage),
+        snapshots=location.read_note(storage),
         topics=description.topics(catalog.state, other_snapshots(connector, catalog.state)),
         partitions=description.partitions(catalog.state, ends.offsets, engine_settings(connector), now_ms),
     )

@@ -6,10 +6,12 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+import humanize
+
 from compactor.clean.decision import Reason
 from connectors.cli.description import Description, PartitionDescription, TopicDescription, WorkerStatus
-from connectors.cli.output import table
-from connectors.runtime.state import ConnectorState
+from connectors.progress.terminal import table
+from connectors.runtime.status import ConnectorState
 from connectors.source.source_errors import FAULTS, advice
 
 _PARTITIONS: Final = (
@@ -122,4 +124,4 @@ def _time(ms: int) -> str:
 
 
 def _ago(ms: int) -> str:
-    return str(timedelta(seconds=max(0, ms) // 1000))
+    return humanize.precisedelta(timedelta(seconds=max(0, ms) // 1000))

@@ -53,8 +53,8 @@ def dump(
     from compactor.model.record import TopicPartition
     from compactor.runs import reader as reading
     from compactor.runs.scan import whole
-    from connectors.config.load import load_connector
-    from connectors.config.stores import connector_storage
+    from connectors.config.engine import connector_storage
+    from connectors.config.files import load_connector
 
     name = load_connector(connector, config).config.name
     storage = connector_storage(config, name)

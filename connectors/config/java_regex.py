@@ -56,7 +56,7 @@ _REWRITTEN: Final[dict[str, Callable[[str], str]]] = {
 
 @lru_cache(maxsize=64)
 def translate(pattern: str) -> regex.Pattern[str]:
-    """The compiled pattern; use `fullmatch`. Raises ValueError naming the position of what cannot be had."""
+    """Compiles a pattern, for `fullmatch`. Raises ValueError naming the position of what is refused."""
     import regex  # takes a while, and only patterns need it
 
     text = _Translation(pattern).run()
@@ -131,7 +131,7 @@ class _Translation:
         return "\\Z" if pair[1] == "z" else self._member(pair)
 
     def _member(self, escape: str) -> str:
-        """`escape`; in a negated class not beside its opposite: `regex` forgets the negation of all that there is."""
+        """Notes a member of the open class; refuses it beside its opposite, where `regex` would lose the negation."""
         opposite = escape.swapcase()
         if any(self.classes) and escape[1].isalpha() and opposite in self.members:
             raise self._refusal(f'"{escape}" and "{opposite}" in one class leave nothing over')

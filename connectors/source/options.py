@@ -32,7 +32,7 @@ from compactor.errors import StorageError
 from compactor.ingest.ingest import Intake
 from compactor.runs.writer import RunTarget
 from compactor.storage.location import open_storage
-from connectors.config.pattern import TopicPattern
+from connectors.config.topics import TopicPattern
 from connectors.errors import ConfigError
 from connectors.kafka.client_settings import ClientSettings, Setting
 from connectors.source.offsets import TopicOffsets, decode

@@ -9,13 +9,15 @@ A closed topic is neither read nor published, and what is kept of it stays; the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from enum import Enum, auto
-from typing import Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import msgspec
 
+from compactor.errors import KeyfoldError
+from compactor.model.actions import AnyAction
 from compactor.model.log import PartitionLog
 from compactor.model.record import TopicPartition
 from compactor.model.state import State, Topic
@@ -29,6 +31,9 @@ from connectors.errors import (
     SourceClosedError,
     UnreachableError,
 )
+
+if TYPE_CHECKING:
+    from compactor.catalog.catalog import Catalog
 
 START_OVER: Final = (
     "Start over: keyfold delete CONNECTOR.json --outputs removes what was kept and published, and the next run begins "
@@ -283,11 +288,13 @@ def check_none_closed(connector: str, state: State, named: Callable[[str], bool]
 
 
 @contextmanager
-def closing_topic(close: Callable[[], State]) -> Iterator[None]:
+def closing_topic(
+    catalog: Catalog, look_into: Callable[[State], Sequence[AnyAction]], now_ms: Callable[[], int]
+) -> Iterator[None]:
     """Closes the source topic because of which the block fails, if the connector has others.
 
-    `close` looks at all topics, closes those that cannot be read on, and returns the catalog's state. Where the topic
-    of the error is closed then, raises SourceClosedError: the connector begins again without it. Where the look finds
+    `look_into` looks at all topics and returns the actions that close those which cannot be read on. Where the topic of
+    the error is closed then, raises SourceClosedError: the connector begins again without it. Where the look finds
     nothing wrong with it any more (a log that was cut has grown again), the block's error stays what it is, and an
     operator decides; that other topics are closed does not count.
     """
@@ -297,6 +304,9 @@ def closing_topic(close: Callable[[], State]) -> Iterator[None]:
         found = unwrap(failed)
         if not isinstance(found, SourceChangedError | DataLossError):
             raise
-        if found.topic not in left_out(close()):
+        with suppress(KeyfoldError):  # then the block's error is the one that counts
+            actions = look_into(catalog.refresh())
+            catalog.commit(lambda _: actions, now_ms())
+        if found.topic not in left_out(catalog.state):
             raise
         raise SourceClosedError(found.message, NEXT) from failed

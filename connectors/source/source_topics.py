@@ -11,7 +11,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from compactor.errors import KeyfoldError
 from compactor.model.record import TopicPartition
-from connectors.config.pattern import TopicPattern
+from connectors.config.topics import TopicPattern
 from connectors.kafka.admin import Admin, TopicInfo
 from connectors.kafka.errors import cause
 from connectors.source import source_errors

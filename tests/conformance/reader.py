@@ -16,7 +16,7 @@ from compactor.model.record import TopicPartition
 from compactor.publish import publishlocal
 from compactor.publish.plan import due_of
 from compactor.snapshot import manifest
-from compactor.snapshot.snapshot import LATEST
+from compactor.snapshot.listing import LATEST
 from compactor.snapshot.snapshots import Snapshots
 from compactor.storage.local import LocalStorage
 from tests.support.cleaning import Kept
@@ -82,7 +82,9 @@ class Shelf:
     def take(self, kept: Kept, now_ms: int = 0) -> tuple[AddSnapshot, ...]:
         """A new one."""
         outside = MemoryBroker(MemoryStorage())  # a world without Kafka
-        return Snapshots(kept.spark, kept.isolation, outside, kept.settings, self._store, frozenset).take(now_ms)
+        return Snapshots(kept.spark, kept.catalog, kept.isolation, outside, kept.settings, self._store, frozenset).take(
+            now_ms
+        )
 
     def newest(self) -> Rows:
         """The records of the snapshot that LATEST names; it is complete, or this fails."""

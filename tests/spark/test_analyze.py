@@ -19,7 +19,8 @@ from compactor.analyze.effect import Amount, Effect, Example, Outcome, SplitKeys
 from compactor.analyze.spark_counts import SparkCounting
 from compactor.clean import compaction
 from compactor.clean.decision import evaluate
-from compactor.clean.log_to_clean import LogToClean, recount, straddling_runs
+from compactor.clean.log_to_clean import LogToClean, straddling_runs
+from compactor.clean.recount import recount
 from compactor.clean.retention import evaluate_retention
 from compactor.clean.rewriter import Rewriter
 from compactor.clean.tombstones import Fate, fate

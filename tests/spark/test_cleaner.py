@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from compactor.clean.cleaner import Cleaner
-from compactor.clean.log_to_clean import recount
+from compactor.clean.recount import recount
 from compactor.errors import FoldFailedError, StorageError
 from compactor.failpoints import FailpointError
 from compactor.model.log import BASE
@@ -176,7 +176,9 @@ def test_a_commit_has_its_own_time(kept_of: KeptOf) -> None:
     """What a fold of an hour replaced is dropped when it commits, not when its round began: the grace begins then."""
     kept = kept_of()
     times = iter([HOUR + 5, 3])
-    cleaner = Cleaner(kept.spark, kept.isolation, kept.settings, kept.counters, frozenset, lambda: next(times))
+    cleaner = Cleaner(
+        kept.spark, kept.catalog, kept.isolation, kept.settings, kept.counters, frozenset, lambda: next(times)
+    )
     kept.ingest(some(0, 6, keys=2))
     kept.publish()
     (old,) = kept.log().paths
@@ -360,7 +362,7 @@ def test_nothing_is_folded_of_a_log_whose_position_is_not_known(kept_of: KeptOf)
     kept.ingest([one for p in range(2) for one in some(0, 20, partition=p)])
     kept.publish()
     unsure = frozenset({kept.log(1).tp})
-    cleaner = Cleaner(kept.spark, kept.isolation, kept.settings, kept.counters, lambda: unsure)
+    cleaner = Cleaner(kept.spark, kept.catalog, kept.isolation, kept.settings, kept.counters, lambda: unsure)
     assert [one.partition for one in cleaner.clean(0)] == [0]
 
 

@@ -63,7 +63,7 @@ class Kept:
             connector="c", policy=policy, fold=fold or FoldPolicy(), fold_bytes_per_second=limit
         )
         self.isolation = Isolation(self.storage, self.catalog)
-        self.cleaner = Cleaner(self.spark, self.isolation, self.settings, self.counters, frozenset)
+        self.cleaner = Cleaner(self.spark, self.catalog, self.isolation, self.settings, self.counters, frozenset)
 
     def restart(self) -> None:
         """Another life takes the connector over."""

@@ -204,10 +204,10 @@ class World:
         )
         isolation = _Strict(self.storage, catalog)
         engine = Engine(self._spark, self.storage, catalog, self.outside, told, isolation)
-        snapshots = Snapshots(self._spark, isolation, self.outside, told, self.shelf, engine.uncertain)
-        cleaner = Cleaner(self._spark, isolation, told, engine.counters, engine.uncertain)
-        upkeep = Maintenance(cleaner, snapshots, engine.counters, isolation)
-        upkeep.settle()
+        snapshots = Snapshots(self._spark, catalog, isolation, self.outside, told, self.shelf, engine.uncertain)
+        cleaner = Cleaner(self._spark, catalog, isolation, told, engine.counters, engine.uncertain)
+        upkeep = Maintenance(cleaner, snapshots, catalog, isolation, engine.counters)
+        upkeep.begin()
         return Life(settings, catalog, engine, upkeep)
 
     @contextmanager

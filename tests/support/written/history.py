@@ -157,7 +157,7 @@ class _History:
             snapshot_strings=frozenset({"key", "value"}),
         )
         isolation, uncertain = Isolation(world.storage, life.catalog), life.engine.uncertain
-        snapshots = Snapshots(world._spark, isolation, world.outside, settings, world.shelf, uncertain)
+        snapshots = Snapshots(world._spark, life.catalog, isolation, world.outside, settings, world.shelf, uncertain)
         with suppress(SnapshotError):
             snapshots.take(self._now)
 

@@ -23,10 +23,10 @@ from compactor.model.record import TopicPartition
 from compactor.model.state import State
 from compactor.runs.reader import read
 from compactor.runs.scan import whole
-from compactor.snapshot import location, manifest, shelfowner, snapshot
+from compactor.snapshot import listing, location, manifest
 from connectors.cli import description
 from connectors.runtime import status
-from connectors.runtime.deletion import Plan
+from connectors.runtime.deletion import DeletionPlan
 from connectors.sinks.output_reader import connectors_source, source_offset
 from connectors.source import offsets
 from tests.support.oracle.world import CONNECTOR
@@ -74,9 +74,9 @@ def snapshots(copy: Copy) -> Any:
     """All snapshots by path: manifest, whose it is, rows; and by topic what LATEST, `current` and listings say."""
     catalog, place = Catalog.open(copy.storage, CONNECTOR).state, copy.shelf
     topics = [name for name in place.list(CONNECTOR) if name in catalog.topics]
-    paths = [f"{CONNECTOR}/{topic}/{name}" for topic in topics for name in snapshot.standing(place, catalog, topic)]
+    paths = [f"{CONNECTOR}/{topic}/{name}" for topic in topics for name in listing.list_ids(place, catalog, topic)]
     return {
-        "ours": shelfowner.owns(place, catalog),
+        "ours": location.owns(place, catalog),
         "snapshots": {path: _snapshot(copy, path) for path in paths},
         "topics": {topic: _topic(copy, catalog, topic) for topic in topics},
     }
@@ -84,7 +84,7 @@ def snapshots(copy: Copy) -> Any:
 
 def trouble(copy: Copy) -> Any:
     """Why no snapshot can be written."""
-    return location.noted(copy.storage)
+    return location.read_note(copy.storage)
 
 
 def asked(copy: Copy) -> Any:
@@ -106,7 +106,7 @@ def worker(copy: Copy) -> Any:
 
 def deleting(copy: Copy) -> Any:
     """What an unfinished `keyfold delete` removes."""
-    return msgspec.json.decode(copy.other("deleting.json"), type=Plan)
+    return msgspec.json.decode(copy.other("deleting.json"), type=DeletionPlan)
 
 
 def headers(copy: Copy) -> Any:
@@ -178,7 +178,7 @@ def _resolved(on: Resolved) -> dict[str, object]:
 def _snapshot(copy: Copy, path: str) -> dict[str, object]:
     found = manifest.read(copy.shelf, path)
     return {
-        "catalog": shelfowner.catalog_of(copy.shelf, path),
+        "catalog": location.catalog_of(copy.shelf, path),
         "manifest": found,
         "rows": [row for file in found.files for row in _rows(copy, f"{path}/{file.path}")],
     }
@@ -192,8 +192,8 @@ def _rows(copy: Copy, path: str) -> Iterator[dict[str, Any]]:
 def _topic(copy: Copy, catalog: State, topic: str) -> dict[str, object]:
     folder = f"{CONNECTOR}/{topic}"
     return {
-        "standing": snapshot.standing(copy.shelf, catalog, topic),
-        "others": snapshot.others(copy.shelf, catalog, topic),
-        "LATEST": copy.shelf.read(f"{folder}/{snapshot.LATEST}").decode().strip(),
-        "current": [info.path for info in copy.shelf.walk(f"{folder}/{snapshot.CURRENT}")],
+        "standing": listing.list_ids(copy.shelf, catalog, topic),
+        "others": listing.list_others(copy.shelf, catalog, topic),
+        "LATEST": copy.shelf.read(f"{folder}/{listing.LATEST}").decode().strip(),
+        "current": [info.path for info in copy.shelf.walk(f"{folder}/{listing.CURRENT}")],
     }

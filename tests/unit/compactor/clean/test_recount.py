@@ -7,7 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec.structs import replace
 
-from compactor.clean.log_to_clean import LogToClean, recount, straddling_runs
+from compactor.clean.log_to_clean import LogToClean, straddling_runs
+from compactor.clean.recount import recount
 from compactor.fold import in_memory, two_pass
 from compactor.fold.memory_budget import OffsetMapBudget
 from compactor.fold.two_pass import Logs

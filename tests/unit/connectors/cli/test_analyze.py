@@ -285,7 +285,7 @@ def test_a_setting_is_changed_once() -> None:
 
 def test_every_bearing_setting_may_be_changed(tmp_path: Path) -> None:
     """Each is a key of the connector file, and stands in it as --with gives it."""
-    from connectors.config.load import load_connector
+    from connectors.config.files import load_connector
 
     present = load_connector(connector_file(tmp_path)).config
     for key in analyze.BEARING:

@@ -14,18 +14,18 @@ from compactor.model.record import TopicPartition
 from compactor.model.state import State, apply
 from compactor.policy import CompactionPolicy
 from compactor.settings import EngineSettings
-from compactor.snapshot import location as shelf
+from compactor.snapshot import location
 from compactor.snapshot.location import SnapshotFailure
 from compactor.storage.location import open_storage
 from connectors.cli import describe_text, description, source_ends
 from connectors.cli.describe import describing
 from connectors.cli.describe_text import text
 from connectors.cli.source_ends import Ends
-from connectors.config.load import load_connector
-from connectors.runtime.state import Status, running
+from connectors.config.files import load_connector
 from connectors.runtime.status import StatusFile
 from connectors.source.source_errors import RECREATED
 from tests.support.cli import NAME, connector_file, invoke, keep, row, storage_of, worker_file
+from tests.support.memory.storage import Clock
 
 SETTINGS = EngineSettings(connector="c", policy=CompactionPolicy())
 ROWS = [row(0, b"a", b"1"), row(1, b"b", None), row(3, None, b"x", rejected="null key"), row(4, b"a", b"22")]
@@ -187,8 +187,11 @@ def test_describe_works_beside_a_live_owner(tmp_path: Path) -> None:
 
 def test_describe_shows_what_the_worker_said(tmp_path: Path) -> None:
     """State, counters and error of status.json, as the worker wrote it."""
-    status = running(Status(), worked=False)
-    StatusFile(open_storage(str(tmp_path / "store")).sub(NAME)).write(status, 1_000, {"records_read": 7}, 500)
+    clock = Clock(500)
+    status = StatusFile(open_storage(str(tmp_path / "store")).sub(NAME), clock)
+    status.start()
+    clock.advance(500)
+    status.report({"records_read": 7}, worked=False)
     found = _described(tmp_path)["status"]
     assert (found["state"], found["counters"], found["stale"]) == ("RUNNING", {"records_read": 7}, True)
     assert found["counted_since_ms"] == 500
@@ -213,7 +216,7 @@ def test_describe_shows_why_there_is_no_snapshot(tmp_path: Path) -> None:
     """As the worker noted it in the connector's folder; nothing where snapshots can be written."""
     assert _described(tmp_path)["snapshots"] is None
     trouble = SnapshotFailure(since_ms=0, retry_ms=60_000, failures=2, error="No space left.")
-    shelf.note(open_storage(str(tmp_path / "store")).sub(NAME), trouble)
+    location.write_note(open_storage(str(tmp_path / "store")).sub(NAME), trouble)
     found = json.loads(invoke("describe", connector_file(tmp_path), "--worker", worker_file(tmp_path), "--json").stdout)
     assert found["snapshots"] == {"since_ms": 0, "retry_ms": 60_000, "failures": 2, "error": "No space left."}
 
@@ -297,7 +300,7 @@ def test_a_failed_connector_shows_error_and_restart(said: dict[str, object], lin
         partitions=(),
     )
     assert text(shown, 5_000, "store").splitlines()[1:] == [
-        f"State: {said['state']}, said 0:00:05 ago",
+        f"State: {said['state']}, said 5 seconds ago",
         *lines,
         "No snapshot since 1970-01-01T00:00:00Z, 2 failed: No space left.",
         "  tried again at 1970-01-01T00:01:00Z; everything else goes on",

@@ -27,7 +27,7 @@ class _Worker:
 
 def test_the_folder_of_the_storage_is_said_at_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One line names the folder that storage.location means, and the connectors."""
-    monkeypatch.setattr("connectors.spark.start.SparkStart", lambda *_: None)
+    monkeypatch.setattr("connectors.spark.session.SparkStart", lambda *_: None)
     monkeypatch.setattr("connectors.runtime.worker.Worker", _Worker)
     worker = write_json(tmp_path / "worker.json", {"bootstrap.servers": NOBODY, "storage.location": "here"})
     result = invoke("run", connector_file(tmp_path), "--once", "--worker", worker)
@@ -41,7 +41,7 @@ def test_a_storage_that_cannot_be_made_is_told_before_anything_begins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Exit code 4, with the key and the folder; Spark is not started for it."""
-    monkeypatch.setattr("connectors.spark.start.SparkStart", lambda *_: pytest.fail("Spark was started"))
+    monkeypatch.setattr("connectors.spark.session.SparkStart", lambda *_: pytest.fail("Spark was started"))
     worker = write_json(tmp_path / "worker.json", {"bootstrap.servers": NOBODY, "storage.location": "/proc/nope"})
     result = invoke("run", connector_file(tmp_path), "--worker", worker)
     assert result.exit_code == 4
