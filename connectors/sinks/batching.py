@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 from msgspec import Struct
 from msgspec.structs import replace
 
+from compactor.bin_packing import AtMost, pack
 from compactor.model.partitioned import spans
 from compactor.model.record import TopicPartition, sizes
 from connectors.sinks.settings import TransactionLimits
@@ -72,27 +73,12 @@ def partition_batches(
 def produce_groups(found: Iterable[PartitionBatch], most_records: int) -> Iterator[list[PartitionBatch]]:
     """Packs consecutive batches of one topic with up to `most_records` together; a larger one is alone."""
     for _, of_topic in groupby(found, key=lambda batch: batch.tp.topic):
-        yield from _packed(of_topic, most_records, lambda batch: batch.records)
+        yield from pack(of_topic, AtMost(most_records, lambda batch: batch.records))
 
 
 def transactions(found: Iterable[PartitionBatch], most_bytes: int) -> Iterator[list[PartitionBatch]]:
     """Packs consecutive batches of up to `most_bytes` together; a larger one is alone."""
-    return _packed(found, most_bytes, lambda batch: batch.bytes)
-
-
-def _packed(
-    found: Iterable[PartitionBatch], most: int, weight: Callable[[PartitionBatch], int]
-) -> Iterator[list[PartitionBatch]]:
-    group: list[PartitionBatch] = []
-    left = most
-    for batch in found:
-        if group and weight(batch) > left:
-            yield group
-            group, left = [], most
-        group.append(batch)
-        left -= weight(batch)
-    if group:
-        yield group
+    return pack(found, AtMost(most_bytes, lambda batch: batch.bytes))
 
 
 _EMPTY = pa.RecordBatch.from_pylist([], schema=pa.schema([pa.field("offset", pa.int64())]))

@@ -20,9 +20,9 @@ from connectors.source.planner import Planner
 from connectors.source.reader import read
 from connectors.source.source_topics import AdminTopics
 from tests.support.clients import source_clients
+from tests.support.deployment import Deployment
 from tests.support.kafka import end_offsets, produce
-from tests.support.place import Place
-from tests.support.records import some_records
+from tests.support.records import random_records
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,36 +30,41 @@ if TYPE_CHECKING:
 NOW_MS = 1_800_000_000_000
 
 
-def batch(spark: SparkSession, place: Place, topic_id: str, starts: Mapping[int, int], intake: Intake) -> DataFrame:
+def batch(
+    spark: SparkSession, deployment: Deployment, topic_id: str, starts: Mapping[int, int], intake: Intake
+) -> DataFrame:
     """Everything from `starts` to the partitions' ends, as the streaming query would bring it."""
-    document = {place.topic: {"id": topic_id, "partitions": dict(starts)}}
-    named = {"topics": json.dumps([place.topic]), "starts": json.dumps(document)}
-    options = parse({"connector": place.name, **named, **source_clients({"bootstrap.servers": place.bootstrap})})
-    topics = AdminTopics(place.name, Admin(options.clients.admin()))
+    document = {deployment.topic: {"id": topic_id, "partitions": dict(starts)}}
+    named = {"topics": json.dumps([deployment.topic]), "starts": json.dumps(document)}
+    clients = source_clients({"bootstrap.servers": deployment.bootstrap})
+    options = parse({"connector": deployment.name, **named, **clients})
+    topics = AdminTopics(deployment.name, Admin(options.clients.admin()))
     planner = Planner(options, topics)
     planner.pin()
     start = planner.initial()
-    splits = plan.splits(plan.ranges(place.name, start, planner.latest(start, None)), 2)
+    splits = plan.splits(plan.ranges(deployment.name, start, planner.latest(start, None)), 2)
     of_batch = intake.of_batch(1, SystemClock().now_ms())
     rows = [found for split in splits for found in written(read(split, options), of_batch)]
     return spark.createDataFrame(pa.Table.from_batches(rows, WRITTEN))
 
 
-def test_overlapping_batches_are_taken_by_offset(spark: SparkSession, place: Place) -> None:
+def test_overlapping_batches_are_taken_by_offset(spark: SparkSession, deployment: Deployment) -> None:
     """The same batch twice changes nothing, one that overlaps adds its suffix, one that leaves a gap is refused."""
-    produce(place.bootstrap, place.topic, some_records(1, 120))
+    produce(deployment.bootstrap, deployment.topic, random_records(1, 120))
     with ExitStack() as stack:
-        catalog, _, engine, *_ = place.pipeline(spark, bootstrap_fold_enable="false").take_over(stack)
-        topic_id = catalog.state.topics[place.topic].topic_id
-        engine.take(batch(spark, place, topic_id, {0: 0, 1: 0}, engine.intake), NOW_MS)
+        catalog, _, engine, *_ = deployment.pipeline(spark, bootstrap_fold_enable="false").take_over(stack)
+        topic_id = catalog.state.topics[deployment.topic].topic_id
+        engine.take(batch(spark, deployment, topic_id, {0: 0, 1: 0}, engine.intake), NOW_MS)
         taken = catalog.state
-        engine.take(batch(spark, place, topic_id, {0: 0, 1: 0}, engine.intake), NOW_MS)
+        engine.take(batch(spark, deployment, topic_id, {0: 0, 1: 0}, engine.intake), NOW_MS)
         assert [log.runs for log in catalog.state.logs] == [log.runs for log in taken.logs]
-        produce(place.bootstrap, place.topic, some_records(2, 80))
-        engine.take(batch(spark, place, topic_id, {0: 7, 1: 9}, engine.intake), NOW_MS)
-        assert {log.partition: log.end for log in catalog.state.logs} == end_offsets(place.bootstrap, place.topic)
-        assert place.breaches() == []
-        produce(place.bootstrap, place.topic, some_records(3, 80))
-        beyond = {partition: end - 5 for partition, end in end_offsets(place.bootstrap, place.topic).items()}
+        produce(deployment.bootstrap, deployment.topic, random_records(2, 80))
+        engine.take(batch(spark, deployment, topic_id, {0: 7, 1: 9}, engine.intake), NOW_MS)
+        assert {log.partition: log.end for log in catalog.state.logs} == end_offsets(
+            deployment.bootstrap, deployment.topic
+        )
+        assert deployment.breaches() == []
+        produce(deployment.bootstrap, deployment.topic, random_records(3, 80))
+        beyond = {partition: end - 5 for partition, end in end_offsets(deployment.bootstrap, deployment.topic).items()}
         with pytest.raises(GapError, match="missing"):
-            engine.take(batch(spark, place, topic_id, beyond, engine.intake), NOW_MS)
+            engine.take(batch(spark, deployment, topic_id, beyond, engine.intake), NOW_MS)

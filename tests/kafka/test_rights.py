@@ -21,17 +21,17 @@ from connectors.kafka.producers import fence_all, transactional_id
 from connectors.runtime.broker import KafkaBroker
 from connectors.source.planner import Planner
 from connectors.source.source_topics import AdminTopics
+from tests.support.acl_broker import AclKafka, Right
+from tests.support.broker_source import BrokerSource, numbered_records
 from tests.support.clients import client_settings, source_clients
-from tests.support.guarded import GuardedKafka, Right
 from tests.support.kafka import produce
-from tests.support.publishing import Changelog, Rec
-from tests.support.source import Source, numbered
+from tests.support.publishing import Changelog, RunRecord
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedKafka]:
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AclKafka]:
     """The broker."""
-    with GuardedKafka(tmp_path_factory.mktemp("guarded")) as running:
+    with AclKafka(tmp_path_factory.mktemp("guarded")) as running:
         yield running
 
 
@@ -44,7 +44,7 @@ def _no_idle_consumers() -> Iterator[None]:
 class Life:
     """What a connector asks of the brokers in one life, by the listener that asks who it is."""
 
-    def __init__(self, guarded: GuardedKafka, folder: Path, topic: str) -> None:
+    def __init__(self, guarded: AclKafka, folder: Path, topic: str) -> None:
         self.guarded = guarded
         self.login = dict(guarded.login())
         self.changelog = Changelog(guarded.bootstrap, folder, topic, output_config={"cleanup.policy": "compact"})
@@ -76,7 +76,7 @@ class Life:
     def read(self) -> None:
         """Steps 1 and 2."""
         clients = source_clients({**self.login, "log_level": 0})
-        source = Source(self.guarded.bootstrap, self.changelog.topic, **clients)
+        source = BrokerSource(self.guarded.bootstrap, self.changelog.topic, **clients)
         topics = AdminTopics(self.changelog.connector, Admin(source.options.clients.admin(), 10))
         Planner(source.options, topics).initial()
         source.read(source.range(self.changelog.topic, 0, 5))
@@ -85,7 +85,7 @@ class Life:
         """Steps 6 to 11."""
         publisher = replace(self.changelog.publisher(), clients=client_settings(self.login))
         target = self.changelog.target(start, start + 5, output_offset=start and 1)
-        self.changelog.publish(target, [Rec(start + 3)], publisher)
+        self.changelog.publish(target, [RunRecord(start + 3)], publisher)
 
     def everything(self) -> bool:
         """All of it."""
@@ -102,10 +102,10 @@ class Life:
 
 
 @pytest.fixture
-def life(guarded: GuardedKafka, tmp_path: Path, topic_name: str) -> Life:
+def life(guarded: AclKafka, tmp_path: Path, topic_name: str) -> Life:
     """A connector whose source has records, and which may do nothing."""
     found = Life(guarded, tmp_path, topic_name)
-    produce(guarded.bootstrap, topic_name, numbered(5))
+    produce(guarded.bootstrap, topic_name, numbered_records(5))
     return found
 
 

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from compactor.errors import FencedError, KeyfoldError, OutcomeUnknownError, PositionMovedError
 from connectors.errors import NotAllowedError, OutputError, UnreachableError
 from connectors.kafka.retry import FOREVER, NEVER, Retry, call_again, poll_until
-from tests.support.clocks import Clock
+from tests.support.clocks import SleepingClock
 
 GONE = UnreachableError("away")
 
@@ -31,7 +31,7 @@ def fails(times: int, error: KeyfoldError = GONE) -> Callable[[], str]:
 
 
 def run(retry: Retry, work: Callable[[], str], stopped: Callable[[], bool] = lambda: False) -> tuple[str, float]:
-    clock = Clock()
+    clock = SleepingClock()
     return retry.run(work, "test", stopped=stopped, clock=clock, sleep=clock.sleep), clock.now
 
 
@@ -68,7 +68,7 @@ def test_a_wait_keeps_both_limits(retry: Retry, tries: int, passed_ms: int, expe
 
 def test_the_last_error_comes_out_when_the_time_is_up() -> None:
     """After errors.retry.timeout the connector is started again with its own back-off."""
-    clock = Clock()
+    clock = SleepingClock()
     with pytest.raises(UnreachableError):
         Retry(1_000).run(fails(10**6), "test", clock=clock, sleep=clock.sleep)
     assert round(clock.now, 3) == 1.0
@@ -131,7 +131,7 @@ def test_an_error_that_comes_out_holds_no_client_beyond_its_handler(error: type[
 @pytest.mark.parametrize(("times", "passed"), [(0, 0.0), (3, 1.5), (9, 2.0)])
 def test_what_settles_by_itself_is_asked_again_after_a_pause(times: int, passed: float) -> None:
     """Until there is an answer, or the deadline is over; then the last error comes out."""
-    clock, work = Clock(), fails(times)
+    clock, work = SleepingClock(), fails(times)
     try:
         found = call_again(
             work, lambda error: isinstance(error, UnreachableError), 2.0, 0.5, clock=clock, sleep=clock.sleep

@@ -1,0 +1,58 @@
+"""Plans and reads ranges of the test broker without Spark."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+
+from connectors.kafka.admin import Admin
+from connectors.source.options import SourceOptions, parse
+from connectors.source.plan import ReadSplit, SourceRange
+from connectors.source.planner import Planner
+from connectors.source.reader import read
+from connectors.source.source_topics import AdminTopics
+from tests.support.clients import source_clients
+
+Row = dict[str, Any]
+
+
+class BrokerSource:
+    """Plans and reads topics of the broker; options by keyword with `_` for `.`."""
+
+    def __init__(self, bootstrap: str, *topics: str, **extra: str) -> None:
+        clients = source_clients({"bootstrap.servers": bootstrap, "log_level": 0})
+        names = {} if "topics_regex" in extra else {"topics": json.dumps(topics)}
+        given = {name.replace("_", "."): value for name, value in extra.items()}
+        patience = {"metadata.max.age.ms": "1", "poll.interval.ms": "20", "read.timeout.ms": "20000"}
+        self.options: SourceOptions = parse({**clients, **patience, **names, **given})
+        own = Admin({"bootstrap.servers": bootstrap, "log_level": 0}, self.options.timeouts.request)
+        self.topics = AdminTopics(self.options.connector, own)
+        self.planner = Planner(self.options, self.topics)
+
+    def range(self, topic: str, lo: int, hi: int, partition: int = 0) -> SourceRange:
+        return SourceRange(topic, self.topics.named([topic])[topic].id, partition, lo, hi)
+
+    def batches(self, *ranges: SourceRange) -> list[pa.RecordBatch]:
+        return list(read(ReadSplit(ranges), self.options))
+
+    def read(self, *ranges: SourceRange) -> list[Row]:
+        return [row for batch in self.batches(*ranges) for row in batch.to_pylist()]
+
+
+def records(rows: list[Row]) -> list[Row]:
+    return [row for row in rows if row["range"] is None]
+
+
+def offsets(rows: list[Row], partition: int = 0) -> list[int]:
+    return [row["offset"] for row in records(rows) if row["partition"] == partition]
+
+
+def range_reports(rows: list[Row]) -> list[tuple[int, int, int, int]]:
+    found = [row["range"] for row in rows if row["range"] is not None]
+    return [(each["lo"], each["hi"], each["start"], each["records"]) for each in found]
+
+
+def numbered_records(count: int, partition: int = 0) -> list[tuple[object, ...]]:
+    return [(partition, b"k%d" % number, b"v%d" % number) for number in range(count)]
