@@ -1,4 +1,4 @@
-"""What the source decides: positions as text, admission, bundles, verdicts, and the planner over brokers in memory."""
+"""What the source decides: positions as text, admission, splits, outcomes, and the planner over brokers in memory."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from compactor.errors import FencedError, KeyfoldError
 from compactor.model.record import TopicPartition
 from compactor.spark.errors import tag, tagging, unwrap
 from connectors.errors import ConfigError, DataLossError, SourceChangedError, UnreachableError
-from connectors.source import plan
-from connectors.source import source_errors as outcome
+from connectors.source import plan, source_errors
 from connectors.source.offsets import Offsets, TopicOffsets, decode, encode
 from connectors.source.options import SourceOptions, parse
-from connectors.source.plan import Range, SourceTopic
+from connectors.source.plan import SourceRange, SourceTopic
 from connectors.source.planner import Planner
-from connectors.source.source_errors import RangeFault, Standing, TopicVerdict
+from connectors.source.source_errors import FetchError, PartitionState, RangeOutcome
+from tests.support.clients import source_clients
 from tests.support.clocks import SleepingClock
 from tests.support.memory.cluster import MemoryCluster
 
@@ -29,7 +29,7 @@ A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b",
 
 
 def options(**extra: str) -> SourceOptions:
-    plain = {"connector": "c", "consumer.config": '{"bootstrap.servers": "127.0.0.1:1"}'}
+    plain = {"connector": "c", **source_clients({"bootstrap.servers": "127.0.0.1:1"})}
     return parse({**plain, **({} if "topics.regex" in extra else {"topics": '["a", "b"]'}), **extra})
 
 
@@ -97,12 +97,12 @@ def test_admission_moves_everybody_and_keeps_the_limit(sizes: list[int], limit: 
 def test_a_partition_that_a_known_topic_gained_begins_at_0() -> None:
     """A partition that is new in the end position is read from offset 0."""
     found = plan.ranges("c", topic("a", 5), topic("a", 5, 3))
-    assert found == [Range("a", "id-a", 1, 0, 3)]
+    assert found == [SourceRange("a", "id-a", 1, 0, 3)]
 
 
 def test_a_topic_is_introduced_without_records() -> None:
     """A topic that is only in the end position is not read by that batch."""
-    assert plan.ranges("c", topic("a", 5), {**topic("a", 6), **topic("b", 9)}) == [Range("a", "id-a", 0, 5, 6)]
+    assert plan.ranges("c", topic("a", 5), {**topic("a", 6), **topic("b", 9)}) == [SourceRange("a", "id-a", 0, 5, 6)]
 
 
 @pytest.mark.parametrize(
@@ -114,8 +114,8 @@ def test_positions_of_two_topics_make_no_range(end: dict[str, TopicOffsets]) -> 
         plan.ranges("c", topic("a", 5), end)
 
 
-def _ranges(*sizes: int) -> list[Range]:
-    return [Range("t", "id", number, 100, 100 + size) for number, size in enumerate(sizes)]
+def _ranges(*sizes: int) -> list[SourceRange]:
+    return [SourceRange("t", "id", number, 100, 100 + size) for number, size in enumerate(sizes)]
 
 
 @pytest.mark.parametrize(
@@ -131,26 +131,26 @@ def _ranges(*sizes: int) -> list[Range]:
         ((149,), 2, [[149]]),
     ],
 )
-def test_bundles(sizes: tuple[int, ...], tasks: int, expected: list[list[int]]) -> None:
+def test_splits(sizes: tuple[int, ...], tasks: int, expected: list[list[int]]) -> None:
     """A big range is split over tasks, small ones share a task, and a cut leaves no sliver."""
-    made = plan.bundles(_ranges(*sizes), tasks, smallest=100)
-    assert [[item.size for item in bundle.ranges] for bundle in made] == expected
+    made = plan.splits(_ranges(*sizes), tasks, smallest=100)
+    assert [[item.size for item in split.ranges] for split in made] == expected
 
 
 @given(st.lists(st.integers(1, 10**6), max_size=60), st.integers(1, 16), st.integers(1, 50_000))
 @example([4], 3, 1)
-def test_bundles_cover_everything_once(sizes: list[int], tasks: int, smallest: int) -> None:
-    """Bundles hold every offset once, no partition twice, are no more than tasks.max and about equally big."""
-    made = plan.bundles(_ranges(*sizes), tasks, smallest)
+def test_splits_cover_everything_once(sizes: list[int], tasks: int, smallest: int) -> None:
+    """Splits hold every offset once, no partition twice, are no more than tasks.max and about equally big."""
+    made = plan.splits(_ranges(*sizes), tasks, smallest)
     for whole in _ranges(*sizes):
-        pieces = sorted(item.lo for bundle in made for item in bundle.ranges if item.partition == whole.partition)
-        ends = sorted(item.hi for bundle in made for item in bundle.ranges if item.partition == whole.partition)
+        pieces = sorted(item.lo for split in made for item in split.ranges if item.partition == whole.partition)
+        ends = sorted(item.hi for split in made for item in split.ranges if item.partition == whole.partition)
         assert [*pieces, whole.hi] == [whole.lo, *ends]
-    for bundle in made:
-        assert len({item.partition for item in bundle.ranges}) == len(bundle.ranges)
+    for split in made:
+        assert len({item.partition for item in split.ranges}) == len(split.ranges)
     assert len(made) <= tasks
-    loads = [sum(item.size for item in bundle.ranges) for bundle in made]
-    assert not loads or max(loads) <= sum(sizes) / len(loads) * 1.5 + 1
+    shares = [sum(item.size for item in split.ranges) for split in made]
+    assert not shares or max(shares) <= sum(sizes) / len(shares) * 1.5 + 1
 
 
 # --- outcomes
@@ -159,35 +159,35 @@ def test_bundles_cover_everything_once(sizes: list[int], tasks: int, smallest: i
 @pytest.mark.parametrize(
     ("standing", "verdict"),
     [
-        (Standing("id", 0, 100), TopicVerdict.WAIT),
-        (Standing("id", 10, 20), TopicVerdict.WAIT),
-        (Standing("id", None, None), TopicVerdict.WAIT),
-        (Standing("id", 11, 100), TopicVerdict.LOST),
-        (Standing("id", 0, 19), TopicVerdict.TRUNCATED),
-        (Standing("id", 11, 19), TopicVerdict.TRUNCATED),
-        (Standing("other", 0, 100), TopicVerdict.RECREATED),
-        (Standing(None), TopicVerdict.DELETED),
+        (PartitionState("id", 0, 100), RangeOutcome.WAIT),
+        (PartitionState("id", 10, 20), RangeOutcome.WAIT),
+        (PartitionState("id", None, None), RangeOutcome.WAIT),
+        (PartitionState("id", 11, 100), RangeOutcome.LOST),
+        (PartitionState("id", 0, 19), RangeOutcome.TRUNCATED),
+        (PartitionState("id", 11, 19), RangeOutcome.TRUNCATED),
+        (PartitionState("other", 0, 100), RangeOutcome.RECREATED),
+        (PartitionState(None), RangeOutcome.DELETED),
     ],
 )
-def test_verdicts(standing: Standing, verdict: TopicVerdict) -> None:
+def test_verdicts(standing: PartitionState, verdict: RangeOutcome) -> None:
     """What became of the range [10, 20) follows from topic id, log start and log end."""
-    assert outcome.judge("id", 10, 20, standing) is verdict
+    assert source_errors.outcome_of("id", 10, 20, standing) is verdict
 
 
 @pytest.mark.parametrize(
     ("code", "fault"),
     [
-        ("_AUTO_OFFSET_RESET", RangeFault.LOOK),
-        ("UNKNOWN_TOPIC_OR_PART", RangeFault.LOOK),
-        ("TOPIC_AUTHORIZATION_FAILED", RangeFault.REFUSED),
-        ("_BAD_MSG", RangeFault.DAMAGED),
-        ("_TRANSPORT", RangeFault.WAIT),
-        ("_ALL_BROKERS_DOWN", RangeFault.WAIT),
+        ("_AUTO_OFFSET_RESET", FetchError.LOOK),
+        ("UNKNOWN_TOPIC_OR_PART", FetchError.LOOK),
+        ("TOPIC_AUTHORIZATION_FAILED", FetchError.REFUSED),
+        ("_BAD_MSG", FetchError.DAMAGED),
+        ("_TRANSPORT", FetchError.WAIT),
+        ("_ALL_BROKERS_DOWN", FetchError.WAIT),
     ],
 )
-def test_faults(code: str, fault: RangeFault) -> None:
+def test_faults(code: str, fault: FetchError) -> None:
     """An outage is waited for, what may be a lost range is looked into, refusal and damage end the read."""
-    assert outcome.classify(code) is fault
+    assert source_errors.classify(code) is fault
 
 
 # --- the planner
@@ -360,6 +360,7 @@ def test_introducing_waits_for_every_log_start() -> None:
         ({"on.data.loss": "maybe"}, "on.data.loss"),
         ({"starts": '{"a": 1}'}, "starts"),
         ({"consumer.config": "{"}, "consumer.config"),
+        ({"ranges": "false"}, "ranges"),
     ],
 )
 def test_a_wrong_option_is_named(extra: dict[str, str], names: str) -> None:
@@ -377,18 +378,9 @@ def test_options_do_not_show_secrets() -> None:
     assert "hunter2" not in str(caught.value)
 
 
-def test_pinned_settings_win() -> None:
-    """No override reaches isolation level, offset reset or auto commit; tuning is the user's."""
-    configured = '{"isolation.level": "read_uncommitted", "auto.offset.reset": "earliest", "queued.min.messages": 7}'
-    settings = options(**{"consumer.config": configured}).clients.consumer_settings()
-    assert settings["isolation.level"] == "read_committed"
-    assert settings["auto.offset.reset"] == "error"
-    assert settings["queued.min.messages"] == 7
-
-
-def test_options_and_bundles_travel() -> None:
+def test_options_and_splits_travel() -> None:
     """What Spark sends to its workers survives pickling."""
-    made = (options(starts=json.dumps(encode(topic("a", 1)))), plan.bundles(_ranges(5), 1))
+    made = (options(starts=json.dumps(encode(topic("a", 1)))), plan.splits(_ranges(5), 1))
     assert pickle.loads(pickle.dumps(made)) == made
 
 

@@ -1,4 +1,4 @@
-"""A life that ends for one source topic's sake sets that topic aside, and the next goes on with the others."""
+"""An error of one source topic closes that topic, and the connector is started again with the others."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from compactor.model.record import TopicPartition
 from compactor.runs.writer import RunTarget
 from compactor.spark.errors import tag
 from connectors.config.connector import ConnectorConfig
-from connectors.errors import DataLossError, SourceAsideError, SourceChangedError, UnreachableError
+from connectors.errors import DataLossError, SourceChangedError, SourceClosedError, UnreachableError
 from connectors.kafka.client_settings import ClientSettings
 from connectors.runtime.restart_policy import is_retriable
-from connectors.source import aside
-from connectors.source import source_errors as outcome
+from connectors.source import source_errors
+from connectors.source.source_errors import LOST, RECREATED, TRUNCATED, check_none_closed, closing_topic, left_out
 from connectors.source.stream import source_options
-from connectors.source.topic_fault import setting_aside
 from tests.support.catalogs import NOW
 from tests.support.memory.storage import MemoryStorage
 
@@ -44,20 +43,20 @@ def about(topic: str, error: KeyfoldError) -> KeyfoldError:
 
 def fail(catalog: Catalog, error: Exception, *found: CloseTopic) -> BaseException:
     """What a life that fails with `error` ends with, where a look at the topics finds `found`."""
-    with pytest.raises(Exception) as raised, setting_aside(catalog, lambda _: found, lambda: NOW):  # noqa: PT011
+    with pytest.raises(Exception) as raised, closing_topic(catalog, lambda _: found, lambda: NOW):  # noqa: PT011
         raise error
     return raised.value
 
 
 @pytest.mark.parametrize("kind", [SourceChangedError, DataLossError])
-def test_the_topic_is_set_aside_and_the_connector_started_again(catalog: Catalog, kind: type[KeyfoldError]) -> None:
+def test_the_topic_is_closed_and_the_connector_started_again(catalog: Catalog, kind: type[KeyfoldError]) -> None:
     """Also where the error comes back from a task as Spark's text."""
     text = f"from Spark: {tag(about('t', kind('t is gone')))}"
-    found = fail(catalog, RuntimeError(text), CloseTopic(topic="t", reason=aside.LOST))
-    assert isinstance(found, SourceAsideError)
+    found = fail(catalog, RuntimeError(text), CloseTopic(topic="t", reason=LOST))
+    assert isinstance(found, SourceClosedError)
     assert is_retriable(found)
     assert "t is gone" in found.message
-    assert aside.names(catalog.state) == {"t"}
+    assert left_out(catalog.state) == {"t"}
 
 
 def test_where_nothing_can_be_found_an_operator_decides(catalog: Catalog) -> None:
@@ -66,27 +65,27 @@ def test_where_nothing_can_be_found_an_operator_decides(catalog: Catalog) -> Non
     assert fail(catalog, error) is error
     assert not is_retriable(error)
     away = UnreachableError("away")
-    assert fail(catalog, away, CloseTopic(topic="t", reason=aside.LOST)) is away
-    assert aside.names(catalog.state) == set()
+    assert fail(catalog, away, CloseTopic(topic="t", reason=LOST)) is away
+    assert left_out(catalog.state) == set()
 
 
-def test_an_operator_decides_also_while_another_topic_is_set_aside(catalog: Catalog) -> None:
+def test_an_operator_decides_also_while_another_topic_is_closed(catalog: Catalog) -> None:
     """What is found of another topic, in this look or while the life ran, says nothing of the one that was cut."""
-    cut = outcome.below("c", TopicPartition("t", 0), 7, 3)
-    assert fail(catalog, cut, CloseTopic(topic="u", reason=aside.LOST)) is cut
+    cut = source_errors.below("c", TopicPartition("t", 0), 7, 3)
+    assert fail(catalog, cut, CloseTopic(topic="u", reason=LOST)) is cut
     assert fail(catalog, cut) is cut
 
 
-def test_a_topic_that_was_set_aside_while_the_life_ran_ends_it_for_the_next(catalog: Catalog) -> None:
+def test_a_topic_that_was_closed_while_the_connector_ran_ends_that_run(catalog: Catalog) -> None:
     """Whoever closed it, the next life leaves it out."""
-    catalog.commit(lambda _: [CloseTopic(topic="t", reason=aside.RECREATED)], NOW)
-    assert isinstance(fail(catalog, outcome.recreated("c", "t", "id-t", "other")), SourceAsideError)
+    catalog.commit(lambda _: [CloseTopic(topic="t", reason=RECREATED)], NOW)
+    assert isinstance(fail(catalog, source_errors.recreated("c", "t", "id-t", "other")), SourceClosedError)
 
 
 @pytest.mark.parametrize("named", [{"topics": "t,u"}, {"topics.regex": "t|u"}])
-def test_the_source_never_reads_what_is_set_aside(catalog: Catalog, named: dict[str, str]) -> None:
+def test_the_source_never_reads_a_closed_topic(catalog: Catalog, named: dict[str, str]) -> None:
     """Neither from its end nor as a topic that is new."""
-    catalog.commit(lambda _: [CloseTopic(topic="t", reason=aside.TRUNCATED)], NOW)
+    catalog.commit(lambda _: [CloseTopic(topic="t", reason=TRUNCATED)], NOW)
     settings = {"name": "c", "connector.class": "keyfold.CompactedTopic", **named}
     target = RunTarget(storage=MemoryStorage(), prefix="p", max_bytes=1)
     intake = Intake(target=target, keyed=True, folds=True)
@@ -96,6 +95,6 @@ def test_the_source_never_reads_what_is_set_aside(catalog: Catalog, named: dict[
         assert json.loads(options["topics"]) == ["u"]
     else:
         assert json.loads(options["exclude"]) == ["t"]
-    with pytest.raises(SourceAsideError, match="t \\(truncated"):
-        aside.check("c", catalog.state, lambda _: True)
-    aside.check("c", catalog.state, lambda name: name != "t")
+    with pytest.raises(SourceClosedError, match="t \\(truncated"):
+        check_none_closed("c", catalog.state, lambda _: True)
+    check_none_closed("c", catalog.state, lambda name: name != "t")
