@@ -16,7 +16,7 @@ from tests.support import local_spark
 from tests.support.oracle.steps import FoldMethod
 
 NOTHING: Final = MemoryBudget(0, 0)
-ONE_KEY_EACH: Final = OffsetMapBudget(2, 1 << 20, classes=256)
+ONE_KEY_EACH: Final = OffsetMapBudget(2, 1 << 20, hash_partitions=256)
 """Two tasks hold one key each; where keys differ and fall into one class even so, Spark's fold has them."""
 
 

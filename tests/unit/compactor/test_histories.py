@@ -49,7 +49,7 @@ def test_each_way_of_folding_is_taken(fold_method: FoldMethod) -> None:
         for module, name, mark in (
             (in_memory, "latest", FoldMethod.MEMORY),
             (two_pass, "build_offset_map", FoldMethod.PASSES),
-            (offset_map, "classes_of", FoldMethod.CLASSES),
+            (offset_map, "hash_partitions_of", FoldMethod.CLASSES),
             (local_spark, "_latest", FoldMethod.SPARK),
         ):
             stack.enter_context(mock.patch.object(module, name, _marking(getattr(module, name), taken, mark)))
