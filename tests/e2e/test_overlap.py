@@ -48,7 +48,7 @@ def test_overlapping_batches_are_taken_by_offset(spark: SparkSession, deployment
     """The same batch twice changes nothing, one that overlaps adds its suffix, one that leaves a gap is refused."""
     produce(deployment.bootstrap, deployment.topic, random_records(1, 120))
     with ExitStack() as stack:
-        catalog, _, engine, *_ = deployment.pipeline(spark, bootstrap_fold_enable="false").take_over(stack)
+        catalog, _, engine, *_ = deployment.task(spark, bootstrap_fold_enable="false").take_over(stack)
         topic_id = catalog.state.topics[deployment.topic].topic_id
         engine.take(batch(spark, deployment, topic_id, {0: 0, 1: 0}, engine.intake), NOW_MS)
         taken = catalog.state
@@ -59,7 +59,7 @@ def test_overlapping_batches_are_taken_by_offset(spark: SparkSession, deployment
         assert {log.partition: log.end for log in catalog.state.logs} == end_offsets(
             deployment.bootstrap, deployment.topic
         )
-        assert deployment.breaches() == []
+        assert deployment.violations() == []
         produce(deployment.bootstrap, deployment.topic, random_records(3, 80))
         beyond = {partition: end - 5 for partition, end in end_offsets(deployment.bootstrap, deployment.topic).items()}
         with pytest.raises(GapError, match="missing"):
