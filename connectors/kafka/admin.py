@@ -196,7 +196,7 @@ class Admin:
         )
 
     def _of_group(self, ask: Callable[[], Future[T]], doing: str, right: str) -> T | None:
-        """What is answered of a group, None where there is none; asked again while its coordinator is settling."""
+        """Returns the answer about a group, None where there is none; asks again while its coordinator is settling."""
         try:
             return call_again(lambda: ask().result(self._deadline_s * 2), is_settling, self._deadline_s, _PAUSE_S)
         except KafkaException as error:
@@ -241,14 +241,14 @@ class Admin:
         `member`: the consumer of the group to ask with; without it one is made for this call. Positions in a
         transaction that is not decided yet are waited for, up to `pending_s`. Raises as `groups.committed`.
         """
-        asking = member or groups.member(self._config, group)
+        consumer = member or groups.member(self._config, group)
         found: dict[TopicPartition, Held | None] = {}
         try:
             for chunk in chunks(partitions):
-                found |= groups.committed(asking, self._config, group, chunk, pending_s)
+                found |= groups.committed(consumer, self._config, group, chunk, pending_s)
         finally:
             if member is None:
-                asking.close()
+                consumer.close()
         return found
 
     def members(self, group: str) -> list[str]:
@@ -295,7 +295,7 @@ class Admin:
             return cause(error)
 
     def _answers(self, ask: Callable[[], Mapping[K, Future[T]]], doing: str, right: Callable[[K], str]) -> dict[K, T]:
-        """All answers to a request, which is sent again while the brokers are settling; `right` is what one takes."""
+        """Returns all answers to a request, sent again while brokers are settling; `right` names what one takes."""
 
         def answers() -> dict[K, T]:
             found: dict[K, T] = {}

@@ -110,12 +110,12 @@ def _take(key: str) -> AssignedConsumer | None:
 
 
 def _key(clients: ClientSettings, request_s: float) -> str:
-    """Consumers are of one process: librdkafka's threads do not live through a fork."""
+    """Returns the key of kept consumers, by process too: librdkafka's threads do not live through a fork."""
     return json.dumps([os.getpid(), clients.consumer(), clients.admin(), request_s], sort_keys=True)
 
 
 def _stopped(positions: list[TopicPartition]) -> bool:
-    """Whether no partition answers a position of an older assignment."""
+    """Returns whether no partition answers a position of an older assignment."""
     return all(found.offset < 0 for found in positions)
 
 
@@ -141,7 +141,7 @@ def headers_of(message: Message) -> tuple[Headers, str | None]:
 
 
 def _reason(error: BaseException) -> str:
-    """Why the headers are unreadable, with the header's name as far as it is known."""
+    """Returns why the headers are unreadable, with the header's name as far as it is known."""
     decoding = error if isinstance(error, UnicodeDecodeError) else error.__cause__
     name = f"{decoding.object!r} " if isinstance(decoding, UnicodeDecodeError) else ""
     return f"a header name {name}is not UTF-8"

@@ -1,8 +1,8 @@
 """Transactional producers: one per bucket and publish task, kept only in the driver, where there is one of a bucket.
 
-Two producers with one transactional id fence each other, so a producer that outlived its task in a reused
-Python worker would stop the next one. A producer is given up by letting it go: its close() would complain
-about a transaction that a newer one has ended.
+Two producers with one transactional id fence each other, so a producer that outlived its task in a reused Python worker
+would stop the next one. A producer is ended by dropping the last reference to it: its close() would complain about a
+transaction that a newer one has ended.
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ def _until(
 
 
 def _last(state: RetryCallState) -> Any:
-    """What the last try returned; raises its error."""
+    """Returns what the last try returned, or raises its error."""
     assert state.outcome is not None
     return state.outcome.result()
 

@@ -95,7 +95,7 @@ def _cut(batches: Iterable[pa.RecordBatch], limits: TransactionLimits) -> Iterat
 
 
 def _by_size(sums: Any, limits: TransactionLimits) -> Iterator[tuple[int, int]]:
-    """Row ranges that keep both limits; a row that is larger than the limit is alone."""
+    """Yields row ranges that keep both limits; a row that is larger than the limit is alone."""
     start = 0
     while start < len(sums):
         below = sums[start - 1] if start else 0

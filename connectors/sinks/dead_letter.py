@@ -69,7 +69,7 @@ def records(
 
 
 def _time(timestamp: int) -> list[Header]:
-    """The header with the source's time, which the topic may replace; for time 0 `encode` adds it to every record."""
+    """Returns the header with the source's time, which the topic may replace; for time 0 `encode` adds it to each."""
     return [(TIMESTAMP, b"%d" % timestamp)] if timestamp else []
 
 

@@ -47,14 +47,14 @@ def _sendable(row: Row) -> Row:
 
 
 def _own_headers(batch: pa.RecordBatch) -> Iterator[list[Header]]:
-    """Lazily, as everything per record here: thousands of small lists at once keep the garbage collector busy."""
+    """Makes them lazily, as all that is per record here: thousands of lists at once keep the garbage collector busy."""
     topics, partitions = _one_or_each(TOPIC, batch["topic"]), _one_or_each(PARTITION, batch["partition"])
     offsets = zip(repeat(OFFSET), _texts(batch["offset"]), strict=False)
     return map(list, zip(topics, partitions, offsets, strict=False))
 
 
 def _one_or_each(name: str, column: pa.Array) -> Iterator[Header]:
-    """A header with each value of a column whose equal values are neighbours; the same for all where there is one."""
+    """Yields a header with each value of a column whose equal values are neighbours; one for all if all are equal."""
     if len(column) and column[0] == column[-1]:
         return repeat((name, _texts(column.slice(0, 1))[0]))
     return zip(repeat(name), _texts(column), strict=False)

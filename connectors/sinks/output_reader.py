@@ -1,6 +1,6 @@
 """Reads output partitions back: the last record of ours, and records of other writers.
 
-The last one tells how far a lost position had come. Other writers are found before the next transaction adds to their
+The last one shows how far a lost position had come. Other writers are found before the next transaction adds to their
 records: a position of ours holds the output offset up to which everything of ours lies (`Position.output_offset`); with
 the position in the same transaction as the records, no committed record of ours can be above it. Offsets alone prove
 nothing, as markers and aborted records take some too, any number of them: so the records there are read, and a
@@ -222,7 +222,7 @@ def _shared(where: str, place: TopicPartition, offset: int, source: tuple[str, i
 
 
 def _unread(where: str, config: Mapping[str, Setting], place: TopicPartition, error: KafkaError) -> None:
-    """Publishing itself needs no right to read the output: without it, others are not looked for."""
+    """Raises, but for a missing right: publishing needs none to read the output, other writers are not looked for."""
     if error.code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
         raise typed(error, f"{where}: {place} cannot be read", str(config.get("bootstrap.servers")))
     _log.warning("output may not be read, other writers are not looked for", topic=place.topic, reason=error.str())

@@ -113,7 +113,7 @@ def faults(connector: ConnectorConfig, config: Config) -> list[str]:
 
 
 def _expires(config: Config) -> bool:
-    """Whether a topic that may delete ever does: unlimited in time and size, it keeps everything."""
+    """Returns whether a topic that may delete ever does: unlimited in time and size, it keeps everything."""
     return (config.get("retention.ms"), config.get("retention.bytes")) != ("-1", "-1")
 
 
@@ -160,7 +160,7 @@ def warn(connector: ConnectorConfig, name: str, config: Config, source: Config) 
 
 
 def _ready(admin: Admin, name: str, partitions: int) -> TopicInfo:
-    """The topic once it has `partitions` partitions and every one of them a leader."""
+    """Returns the topic once it has `partitions` partitions and every one of them a leader."""
 
     def is_ready(info: TopicInfo | None) -> bool:
         return info is not None and info.partitions >= partitions and not info.leaderless

@@ -116,7 +116,7 @@ class ProducerSession:
         `expected` is the committed offset of each partition, None where there is none. Raises FencedError
         (a newer owner), PositionMovedError, OutputError, UnreachableError.
         """
-        self.give_up()
+        self.drop_producer()
         self._outputs = {**self._outputs, **self._checked_outputs()}
         sizes = self._largest_message(), self._largest_record
         config = settings(self._clients.producer(), self._transactional_id, *sizes)
@@ -124,7 +124,7 @@ class ProducerSession:
         try:
             self._prove(expected)
         except BaseException:
-            self.give_up()  # steps 6 and 7 belong together: another try begins with both
+            self.drop_producer()  # steps 6 and 7 belong together: another try begins with both
             raise
 
     def go_on(self, bucket: Bucket, expected: Mapping[TopicPartition, int | None]) -> None:
@@ -185,7 +185,7 @@ class ProducerSession:
         return typed(error, f"{self.bucket}: {doing}", str(self._clients.producer().get("bootstrap.servers")))
 
     def _right(self, code: int) -> str | None:
-        """The right that a producer lacks where the brokers refuse with `code`, and on what."""
+        """Returns the right that a producer lacks where the brokers refuse with `code`, and on what."""
         outputs = ", ".join(sorted(self._outputs))
         names = {
             KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: f"transactional id {self._transactional_id}",
@@ -235,7 +235,7 @@ class ProducerSession:
         """Returns a setting of the producer."""
         return self._clients.producer().get(name, "")
 
-    def give_up(self) -> None:
+    def drop_producer(self) -> None:
         """Drops the producer: its close() would complain about a transaction that a newer one has ended."""
         self._producer, self.kept = None, False
 
@@ -244,12 +244,12 @@ class ProducerSession:
         return transactional_id(self.bucket.connector, self.bucket.plan.bucket)
 
     def _largest_message(self) -> int:
-        """The smallest max.message.bytes of the output topics, in bytes."""
+        """Returns the smallest max.message.bytes of the output topics, in bytes."""
         configs = self.admin.topic_configs(self._outputs).values()
         return min((int(config["max.message.bytes"]) for config in configs), default=LARGEST_BATCH)
 
     def _checked_outputs(self) -> Mapping[str, TopicInfo]:
-        """The output topics, which must be those that the plan was made for; only step T3 decides that one is gone."""
+        """Returns the output topics, which must be those of the plan; only step T3 decides that one is gone."""
         names = sorted({target.output for target in self.bucket.plan.targets if target.output is not None})
         found = described(self.admin.describe, names, known=names)
         for name in names:
@@ -334,6 +334,6 @@ def _position(group: str, tp: TopicPartition, held: Held | None) -> Position | N
 
 
 def _note(failures: list[KafkaError], error: KafkaError | None, _message: object) -> None:
-    """The delivery report of a record: only failures come here."""
+    """Takes the delivery report of a record: only failures are reported."""
     if error is not None:
         failures.append(error)

@@ -209,7 +209,7 @@ class KeptSessions:
     def close(self) -> None:
         """Drops all sessions and closes the clients; no publish may be under way."""
         while self._open:
-            self._open.popitem()[1].give_up()
+            self._open.popitem()[1].drop_producer()
         if self._queries is not None:
             self._queries.close()
         self._queries = None
@@ -232,7 +232,7 @@ class LocalPublisher:
         try:
             sent = self._publisher.send(session, plan, records)
         except BaseException:
-            session.give_up()
+            session.drop_producer()
             raise
         self._sessions.put(plan.bucket, session)
         return sent

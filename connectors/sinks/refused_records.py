@@ -111,7 +111,7 @@ class ErrorTolerance:
 
 
 def _to_raise(refusal: Refused) -> str | None:
-    """What to do where the client refuses, not the broker."""
+    """Returns what to do where the client refuses, not the broker."""
     if refusal.setting is None:
         return None
     return f"Raise or unset producer.override.{refusal.setting} (librdkafka sends records of up to 1,000,000,000 bytes)"

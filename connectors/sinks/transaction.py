@@ -86,7 +86,7 @@ class Transaction:
         return count
 
     def _produce(self, batches: Sequence[PartitionBatch]) -> int:
-        """Step 9; ends early when the transaction has been open for as long as it may."""
+        """Takes step 9; ends early when the transaction has been open for as long as it may."""
         until = time.monotonic() + self._session.limits.transaction_s
         count = 0
         for group in produce_groups(batches, self._session.limits.batch_records):
@@ -141,7 +141,7 @@ class Transaction:
         return TransactionCounts(dead_letters=letters.num_rows, refused=refused)
 
     def _produce_rows(self, topic: str, partitions: Iterable[int], rows: Iterator[encoding.Row]) -> None:
-        """The one loop over records in Python: librdkafka takes them one by one. Partition -1: by key."""
+        """Produces records in the one Python loop over them: librdkafka takes them one by one. Partition -1: by key."""
         produce, failed = self._session.producer.produce, self._session.failed
         for partition, (value, key, timestamp, headers) in zip(partitions, rows, strict=True):
             try:
@@ -186,14 +186,14 @@ class Transaction:
             raise self._aborted(_timed_out(), "records were not delivered")
 
     def _marks(self) -> dict[TopicPartition, int]:
-        """The high watermark of each output partition that has records in this transaction."""
+        """Returns the high watermark of each output partition that has records in this transaction."""
         written = {tp for tp, counts in self._counts.items() if counts.records}
         outputs = {tp: TopicPartition(self._progress.output(tp) or "", tp.partition) for tp in written}
         found = self._session.admin.high_watermarks(outputs.values())
         return {tp: found[output] for tp, output in outputs.items()}
 
     def _send_positions(self, positions: dict[TopicPartition, Position]) -> None:
-        """Step 10."""
+        """Takes step 10."""
         found = [Partition(tp.topic, tp.partition, one.offset, encode(one)) for tp, one in positions.items()]
         try:
             self._session.offsets(found)
@@ -211,7 +211,7 @@ class Transaction:
             ) from error
 
     def _commit(self) -> None:
-        """Step 11: asks until there is an answer; without one in time the outcome is unknown."""
+        """Takes step 11: asks until there is an answer; without one in time the outcome is unknown."""
         session = self._session
         try:
             call_until_answered(session.producer.commit_transaction, session.limits.deadline_s, session.broken_off)
@@ -225,11 +225,11 @@ class Transaction:
             ) from error
 
     def _is_over(self, until: float) -> bool:
-        """Whether nothing more is waited for: the time is up, or the publish was broken off."""
+        """Returns whether nothing more is waited for: the time is up, or the publish was broken off."""
         return time.monotonic() >= until or self._session.broken_off()
 
     def _aborted(self, error: KafkaError, doing: str) -> Exception:
-        """Aborts; the exception that the failed deliveries, or else `error`, come down to."""
+        """Aborts; returns the exception that the failed deliveries, or else `error`, come down to."""
         dropped = any(one.code() in _PURGED for one in self._session.failures)
         trouble = self._session.trouble() if dropped else None
         self._session.abort()  # this also brings the delivery reports that are still missing

@@ -69,7 +69,7 @@ class PartitionSlots:
 
 
 def _by_number(partitions: Sequence[TopicPartition]) -> Longs:
-    """The slot of each partition of one topic, by the partition's number; -1 where it has none, as behind the last."""
+    """Returns the slot of each partition of one topic, by number; -1 where it has none, as behind the last."""
     found = np.full(2 + max(key.partition for key in partitions), -1, np.int64)
     found[[key.partition for key in partitions]] = np.arange(len(partitions))
     return found

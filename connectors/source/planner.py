@@ -117,9 +117,9 @@ class Planner:
         return {**moved, **self._introduce(new, topics)} if new else moved
 
     def _sound(self, start: Offsets, topics: dict[str, SourceTopic]) -> dict[str, SourceTopic]:
-        """`topics` without those that are other ones than in `start`: they stay where they were, as deleted ones do.
+        """Removes the topics that have another id than in `start`: they stay where they were, as deleted ones do.
 
-        The catalog hears of them by step T3 and its repetitions. Raises SourceChangedError where no topic is left.
+        Step T3 and its repetitions put them into the catalog. Raises SourceChangedError where no topic is left.
         """
         others = plan.recreated(start, topics)
         for name in sorted(others - self._others):
@@ -167,7 +167,7 @@ class Planner:
         return found
 
     def _wait(self) -> None:
-        """An idle source asks at most once per poll interval; Spark alone would ask a hundred times a second."""
+        """Waits until the poll interval since the last idle answer is over: Spark asks a hundred times a second."""
         left = self._idle_at + self._options.timeouts.poll_interval - self._clock()
         if left > 0:
             self._sleep(left)

@@ -108,7 +108,7 @@ class _SplitReader:
         self._consumer.assign([cursor.partition for cursor in self._active()])
 
     def _poll(self) -> list[Message]:
-        """The messages of one poll: no more than are still to be read, as waiting for more would be in vain."""
+        """Polls once for messages: no more than are still to be read, as waiting for more would be in vain."""
         left = sum(cursor.part.hi - cursor.position for cursor in self._active())
         found = self._consumer.consumer.consume(min(self._chunk, left), _POLL_S)
         odd = faulty(found)
@@ -117,7 +117,7 @@ class _SplitReader:
         return [message for message in found if message.error() is None] if odd else found
 
     def _records(self, messages: list[Message]) -> pa.RecordBatch | None:
-        """The messages that belong to the ranges as one batch; counts them."""
+        """Makes one batch of the messages that belong to the ranges, and counts them."""
         if not messages:
             return None
         lows = np.array([cursor.position for cursor in self._cursors], np.int64)
@@ -128,7 +128,7 @@ class _SplitReader:
         return to_arrow(kept, slots, offsets, self._slots) if kept else None
 
     def _shaped(self, batch: pa.RecordBatch | None) -> Iterator[pa.RecordBatch]:
-        """The batch cut to size; the next poll is sized by the bytes of these records."""
+        """Cuts the batch to size, and sizes the next poll by the bytes of these records."""
         if batch is None:
             return
         limit = self._options.limits.batch_bytes
@@ -156,7 +156,7 @@ class _SplitReader:
         return [range_rows(cursor.read for cursor in finished)] if finished else []
 
     def _fault(self, message: Message) -> None:
-        """An error in place of a record: it ends the read, asks for a look, or is remembered for a message."""
+        """Takes an error in place of a record: it ends the read, asks for a look, or is kept for a message."""
         error = message.error()
         assert error is not None
         key = TopicPartition(message.topic() or "", message.partition() or 0)
@@ -187,7 +187,7 @@ class _SplitReader:
         return stated
 
     def _ask(self, cursors: list[RangeCursor]) -> dict[TopicPartition, PartitionState]:
-        """The state of each partition; none where the broker does not answer."""
+        """Returns the state of each partition; none where the broker does not answer."""
         try:
             topics = self._topics.named(cursor.part.topic for cursor in cursors)
             there = [cursor.key for cursor in cursors if cursor.part.topic in topics]
@@ -226,7 +226,7 @@ class _SplitReader:
         return self._finish(passed)
 
     def _may_come_back(self, cursor: RangeCursor, outcome: RangeOutcome) -> bool:
-        """Whether the topic is unknown, but not for long enough to be gone."""
+        """Returns whether the topic is unknown, but not for long enough to be gone."""
         if outcome is not RangeOutcome.DELETED:
             cursor.absent_since = None
             return False
@@ -246,7 +246,7 @@ class _SplitReader:
             raise source_errors.unreachable(name, cursor.key, cursor.position, self._idle.seconds, reason)
 
     def _verify(self) -> None:
-        """A topic's name may have passed to another topic while it was read: ids never come back."""
+        """Checks that no topic's name has passed to another topic while it was read: ids never come back."""
         topics = self._topics_now()
         for cursor in self._cursors:
             found = _id(topics, cursor)
@@ -274,7 +274,7 @@ def _id(topics: dict[str, SourceTopic], cursor: RangeCursor) -> str | None:
 
 
 def _is_there(cursor: RangeCursor, state: PartitionState | None) -> bool:
-    """Whether the broker states that the rest of the range can be read."""
+    """Returns whether the broker states that the rest of the range can be read."""
     if state is None or state.log_start is None or state.log_end is None:
         return False
     return outcome_of(cursor.part.topic_id, cursor.position, cursor.part.hi, state) is RangeOutcome.WAIT
@@ -293,7 +293,7 @@ class RangeCursor:
 
     @property
     def finished(self) -> bool:
-        """The position has reached the end."""
+        """Whether the position has reached the end."""
         return self.position >= self.part.hi
 
     @property
@@ -375,7 +375,7 @@ def nothing_left(clients: ClientSettings, cursors: Iterable[RangeCursor]) -> fro
 
 
 def _is_behind(message: Message, end: int) -> bool:
-    """Whether the first thing delivered is the end of the partition, or a record, at `end` or above.
+    """Returns whether the first thing delivered is the end of the partition, or a record, at `end` or above.
 
     After any other error nothing is: librdkafka goes on behind a batch that it cannot read.
     """

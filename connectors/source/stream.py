@@ -83,7 +83,7 @@ def starts(state: State) -> dict[str, TopicOffsets]:
 
 
 def _selection(connector: ConnectorConfig, closed: frozenset[str]) -> dict[str, str]:
-    """What the source reads: never the topics `closed`."""
+    """Makes the options that name what is read: never the topics `closed`."""
     if connector.topics is not None:
         return {"topics": json.dumps([name for name in connector.topics if name not in closed])}
     dead = {connector.dead_letter_topic} if connector.dead_letter_topic else set()

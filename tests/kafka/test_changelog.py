@@ -181,7 +181,7 @@ def test_a_publisher_survives_pickling(changelog: Changelog) -> None:
 
     publisher = changelog.publisher(None, None, **{"sasl.password": "hush"})
     copy = cloudpickle.loads(cloudpickle.dumps(publisher))  # type: ignore[no-untyped-call]
-    assert copy.clients.producer["sasl.password"] == "hush"
+    assert copy.clients.producer()["sasl.password"] == "hush"
     assert "hush" not in repr(publisher)
     changelog.publish(changelog.target(0, 1), [RunRecord(0)], copy)
     assert len(changelog.read()) == 1

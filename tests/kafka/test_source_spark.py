@@ -113,11 +113,11 @@ def test_a_micro_batch_reads_everything_once(broker: EmbeddedKafka, runs: Runs, 
     )
 
 
-def test_an_empty_topic_is_no_batch(broker: EmbeddedKafka, runs: Runs, topic_name: str) -> None:
-    """A topic without records ends the stream without a micro-batch."""
+def test_an_empty_topic_has_no_row(broker: EmbeddedKafka, runs: Runs, topic_name: str) -> None:
+    """A stream of a topic without records has neither records nor ranges, and ends."""
     create_topic(broker.bootstrap, topic_name)
     runs.available_now(options(broker, topic_name))
-    assert runs.batches == []
+    assert (runs.seen(), runs.statements) == ([], [])
 
 
 def test_no_plan_shows_a_secret(broker: EmbeddedKafka, spark: SparkSession, topic_name: str, capfd: Any) -> None:
