@@ -15,8 +15,7 @@ from msgspec.structs import replace
 from compactor.clean.log_to_clean import straddling_runs
 from compactor.clean.retention import Retention, evaluate_retention
 from compactor.clean.schedule import publishable
-from compactor.model import log as logs
-from compactor.model import log_transitions as rewrite
+from compactor.model import log_transitions
 from compactor.model.log import PartitionLog, Run, RunFile, aged_from
 from compactor.settings import EngineSettings
 
@@ -66,10 +65,12 @@ def outlook(
     end = log.published
     if not closed:
         end = publishable(log, settings.policy, now_ms, first_young, bootstrap_fold=settings.bootstrap_fold)
-    sent = logs.publish(log, end, None)
+    sent = log_transitions.publish(log, end, None)
     gone = evaluate_retention(sent, settings.policy, now_ms)
     hold = _hold(log, settings, closed=closed) if end < log.end else None
-    return FoldPreview(log=rewrite.retain(sent, gone.start), retention=gone, hold=hold, folds=settings.policy.compacts)
+    return FoldPreview(
+        log=log_transitions.retain(sent, gone.start), retention=gone, hold=hold, folds=settings.policy.compacts
+    )
 
 
 def _hold(log: PartitionLog, settings: EngineSettings, *, closed: bool) -> Hold:

@@ -18,10 +18,10 @@ from compactor.clean.rewriter import Rewriter
 from compactor.clean.tiers import MergePick
 from compactor.model.actions import Clean, Merge
 from compactor.model.log import BASE, PartitionLog, Run
-from compactor.policy import CompactionPolicy
 from compactor.runs.file_stats import FileStats
 from compactor.runs.scan import OffsetRange, between
 from compactor.runs.writer import RunTarget
+from compactor.settings import CompactionPolicy
 
 
 def clean(

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from compactor.model.log import PartitionLog, Run, RunFile
 from compactor.model.record import TopicPartition
-from compactor.policy import FoldPolicy
+from compactor.settings import FoldPolicy
 
 
 class MergePick(Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import Enum
 
 from compactor.model.log import PartitionLog, Run
-from compactor.policy import FOREVER, CompactionPolicy
+from compactor.settings import FOREVER, CompactionPolicy
 
 
 class Fate(Enum):

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from compactor.errors import MissingFileError
 from compactor.model import record
 from compactor.model.record import TopicPartition
 from compactor.runs import checksums
 from compactor.runs.scan import LOG, SCAN, FileRange, OffsetRange, files_of, plan_wide_reads
-from compactor.storage.base import MissingFileError, Storage
+from compactor.storage.base import Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

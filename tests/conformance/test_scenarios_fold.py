@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
-from compactor.policy import CompactionPolicy
+from compactor.settings import CompactionPolicy
 from tests.conformance.reader import Follower, Rows
 from tests.support.cleaning import Kept, by_spark
 from tests.support.engine import Row, row

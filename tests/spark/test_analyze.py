@@ -24,15 +24,14 @@ from compactor.clean.recount import recount
 from compactor.clean.retention import evaluate_retention
 from compactor.clean.rewriter import Rewriter
 from compactor.clean.tombstones import Fate, fate
-from compactor.model import log_transitions as rewrite
 from compactor.model import record
 from compactor.model.actions import Append, Clean, Publish
-from compactor.model.log import PartitionLog, publish
+from compactor.model.log import PartitionLog
+from compactor.model.log_transitions import publish, retain
 from compactor.model.state import State, apply
-from compactor.policy import FOREVER, CompactionPolicy
 from compactor.runs import reader
 from compactor.runs.scan import between
-from compactor.settings import EngineSettings
+from compactor.settings import FOREVER, CompactionPolicy, EngineSettings
 from compactor.storage.local import LocalStorage
 from tests.support.cli import connector_file, invoke, keep, worker_file
 from tests.support.cli import row as at
@@ -113,7 +112,7 @@ def fold_end(storage: LocalStorage, log: PartitionLog, settings: EngineSettings,
 def before_fold(storage: LocalStorage, log: PartitionLog, settings: EngineSettings, now_ms: int) -> PartitionLog:
     """`log` once all that is due is published and retention has taken its part."""
     sent = publish(log, fold_end(storage, log, settings, now_ms), None)
-    return rewrite.retain(sent, evaluate_retention(sent, settings.policy, now_ms).start)
+    return retain(sent, evaluate_retention(sent, settings.policy, now_ms).start)
 
 
 def effect_of(storage: LocalStorage, was: PartitionLog, log: PartitionLog, done: Clean, now_ms: int) -> Effect:

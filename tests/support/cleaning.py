@@ -15,12 +15,11 @@ from compactor.metrics import Counters
 from compactor.model.actions import AddPartition, AddTopic, Publish, SetBuckets
 from compactor.model.log import OutputPoint, PartitionLog
 from compactor.model.record import RUN, RangeRead, TopicPartition
-from compactor.policy import CompactionPolicy, FoldPolicy
 from compactor.quarantine.isolation import Isolation
 from compactor.runs.reader import read
 from compactor.runs.scan import whole
 from compactor.runs.writer import RunTarget, write
-from compactor.settings import EngineSettings
+from compactor.settings import CompactionPolicy, EngineSettings, FoldPolicy
 from compactor.storage.base import Storage
 from compactor.storage.local import LocalStorage
 from tests.support.engine import Row

@@ -11,13 +11,13 @@ import pyarrow.compute as pc
 from pyspark import cloudpickle
 
 from compactor.clean.rewriteplan import RewritePlan
+from compactor.errors import DamagedFileError
 from compactor.fold import in_memory
 from compactor.model.publish_plan import PublishPlan, PublishResult
 from compactor.model.record import RUN
 from compactor.ports import Publisher
 from compactor.publish.plan import Due, complete
 from compactor.runs import file_stats, writer
-from compactor.runs.checksums import DamagedFileError
 from compactor.runs.file_stats import FileStats
 from compactor.runs.scan import LOG, SCAN, OffsetRange, plan_wide_reads
 from compactor.storage.base import Storage

@@ -13,8 +13,8 @@ from typing import IO, Any, TypeVar
 
 import pyarrow as pa
 
-from compactor.errors import DEFECT, StorageError
-from compactor.storage.base import FileInfo, Files, Lock, MissingFileError, Storage, relative
+from compactor.errors import DEFECT, MissingFileError, StorageError
+from compactor.storage.base import FileInfo, Files, Lock, Storage, relative
 
 T = TypeVar("T")
 

@@ -10,7 +10,8 @@ from compactor.analyze import counting
 from compactor.analyze.arrow_counts import LocalCounting
 from compactor.analyze.effect import Amount, Example, SplitKeys, Survivors
 from compactor.analyze.preview import Count
-from compactor.model.log import PartitionLog, append, empty
+from compactor.model.log import PartitionLog, empty
+from compactor.model.log_transitions import append
 from compactor.model.record import TopicPartition
 from compactor.storage.base import Storage
 from tests.support.kept import Row, rows_of, run_of

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 from compactor.analyze.effect import Amount, Effect, PartitionAnalysis, Survivors, by_topic, outcome, total
 from compactor.analyze.preview import Count, RangeCounts, outlook
-from compactor.policy import FOREVER, CompactionPolicy
-from compactor.settings import EngineSettings
+from compactor.settings import FOREVER, CompactionPolicy, EngineSettings
 from tests.support.logs import base, log, run
 
 NOW = 10_000

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 from compactor.analyze.preview import Count, FoldPreview, Hold, RangeCounts, cuts, outlook, settled
 from compactor.clean.log_to_clean import LogToClean
 from compactor.model.log import PartitionLog
-from compactor.policy import CompactionPolicy
-from compactor.settings import EngineSettings
+from compactor.settings import CompactionPolicy, EngineSettings
 from tests.support.logs import base, log, run
 
 NOW = 10_000

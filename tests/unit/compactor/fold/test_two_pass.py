@@ -10,12 +10,11 @@ import pyarrow as pa
 import pytest
 from msgspec.structs import replace
 
-from compactor.errors import FoldError
+from compactor.errors import DamagedFileError, FoldError
 from compactor.fold import in_memory, two_pass
 from compactor.fold.memory_budget import OffsetMapBudget
 from compactor.fold.two_pass import Logs
 from compactor.model import record
-from compactor.runs.checksums import DamagedFileError
 from compactor.runs.scan import OffsetRange, between, files_in_order
 from compactor.storage.local import LocalStorage
 from tests.support.engine import Row, ingested, new_state, read_all, row

@@ -14,13 +14,12 @@ from compactor.fold import in_memory
 from compactor.model.actions import AddPartition, AddTopic, Append, CloseTopic, Publish, SetBuckets
 from compactor.model.publish_plan import PublishPlan, PublishResult
 from compactor.model.record import TopicPartition
-from compactor.policy import CompactionPolicy
 from compactor.publish import publishjob, publishlocal, publishtasks
 from compactor.publish.changelog import CAREFUL, Changelog
 from compactor.quarantine import verify as inspection
 from compactor.quarantine.isolation import Isolation
 from compactor.quarantine.quarantine import set_aside
-from compactor.settings import EngineSettings
+from compactor.settings import CompactionPolicy, EngineSettings
 from tests.support.logs import run
 from tests.support.memory.broker import MemoryBroker
 from tests.support.memory.storage import Clock, MemoryStorage

@@ -12,8 +12,7 @@ from compactor.model.actions import AddSnapshot, AddTopic, AnyAction, CloseTopic
 from compactor.model.log import Gap, PartitionLog, Quarantined, Run
 from compactor.model.record import TopicPartition
 from compactor.model.state import State, apply
-from compactor.policy import CompactionPolicy
-from compactor.settings import EngineSettings
+from compactor.settings import CompactionPolicy, EngineSettings
 from compactor.snapshot import location
 from compactor.snapshot.location import SnapshotFailure
 from compactor.storage.location import open_storage

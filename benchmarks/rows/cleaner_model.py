@@ -1,4 +1,4 @@
-"""The cleaner's commits without its work: keyfold's own rules decide them, sizes follow from the keys."""
+"""Commits what the cleaner would, without files: keyfold's own rules decide, sizes are computed from the keys."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from compactor.clean.decision import Queue
 from compactor.clean.tiers import MergePick
 from compactor.model.actions import AnyAction, Clean, Merge
 from compactor.model.log import BASE, PartitionLog, Run, RunFile
-from compactor.policy import CompactionPolicy, FoldPolicy
 from compactor.runs.file_stats import FileStats
+from compactor.settings import CompactionPolicy, FoldPolicy
 from connectors.runtime.maintenance_thread import VACUUM_GRACE_MS
 
 RECORD_BYTES: Final = 113
-"""Key and value of a record of 100 bytes."""
+"""Bytes of key and value of a record with a value of 100 bytes."""
 
 
-class Model:
-    """Logs of `topic`, each of `keys` keys that come equally often, under the defaults."""
+class CleanerModel:
+    """Models the logs of `topic` under the default settings, each with `keys` uniformly distributed keys."""
 
     def __init__(self, topic: str, keys: int) -> None:
         self._topic = topic
@@ -35,7 +35,7 @@ class Model:
         self._dropped: deque[tuple[int, str]] = deque()
 
     def parts(self, number: int, partitions: int, records: int) -> list[FileStats]:
-        """What micro-batch `number` would have written: one file with the new records of all partitions."""
+        """Returns what micro-batch `number` would have written: one file, `records` records of each partition."""
         path, first = self._path("ingest"), number * records
         return [
             FileStats(
@@ -45,23 +45,23 @@ class Model:
         ]
 
     def clean(self, catalog: Catalog, now_ms: int) -> None:
-        """A round of the cleaner: cleans, then merges what is due; and vacuum's part in what the catalog remembers."""
+        """Commits the cleaning, then the merges, that are due; has the catalog forget old files, as vacuum does."""
         before = catalog.state.paths
-        found = schedule.evaluate_all(catalog.state.logs, self._policy, self._fold, now_ms, {})
-        choice = schedule.choose(found, self._last, self._fold.job_bytes)
+        decisions = schedule.evaluate_all(catalog.state.logs, self._policy, self._fold, now_ms, {})
+        choice = schedule.choose(decisions, self._last, self._fold.job_bytes)
         self._last = choice.last
-        cleaned = {found.tp for found in choice.picked}
+        cleaned = {decision.tp for decision in choice.picked}
         self._commit(catalog, [self._clean(catalog.state.log(tp), now_ms) for tp in sorted(cleaned)], now_ms)
         picks = tiers.pick_merges(catalog.state.logs, self._fold, cleaned, self._fold.job_bytes)
         self._commit(catalog, [self._merge(pick) for pick in picks], now_ms)
         self._dropped.extend((now_ms, path) for path in before - catalog.state.paths)
-        for path in self._past(now_ms):
+        for path in self._past_grace(now_ms):
             catalog.forget(path)
 
     def _commit(self, catalog: Catalog, actions: Sequence[AnyAction], now_ms: int) -> None:
         catalog.commit(lambda _: actions, now_ms)
 
-    def _past(self, now_ms: int) -> Iterator[str]:
+    def _past_grace(self, now_ms: int) -> Iterator[str]:
         while self._dropped and now_ms - self._dropped[0][0] > VACUUM_GRACE_MS:
             yield self._dropped.popleft()[1]
 
@@ -79,7 +79,7 @@ class Model:
         return Merge(topic=pick.tp.topic, partition=pick.tp.partition, run=pick.result([file], 0))
 
     def _path(self, job: str) -> str:
-        """As long as a real one: the catalog's size counts here."""
+        """Returns a path as long as a real one, because the size of commits counts."""
         return f"runs/1-{job}{next(self._names)}-{'0' * 16}.parquet"
 
     def _file(self, path: str, start: int, end: int, records: int, partitions: int) -> RunFile:
@@ -92,5 +92,5 @@ class Model:
 
 
 def distinct(keys: int, records: int) -> int:
-    """How many of `keys` keys, each equally likely, `records` records hold on average; at least one."""
+    """Returns how many of `keys` equally likely keys `records` records have on average; at least one."""
     return max(1, round(keys * -math.expm1(-records / keys)))

@@ -1,4 +1,4 @@
-"""The kept side of a connector without Kafka: a catalog, partitions of one topic, and what a worker commits."""
+"""A connector without a broker: storage and catalog of one topic, written and committed as a worker does."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ TOPIC: Final = "source"
 _TOPIC_ID: Final = "source-id"
 _CONNECTOR: Final = "bench"
 LEVEL0: Final = "ingest"
-"""The names of jobs that take a micro-batch in begin so; no other job's do, which are hexadecimal."""
+"""First part of the names of jobs that ingest a micro-batch; names of other jobs are hexadecimal."""
 
 
-class Kept:
-    """`partitions` empty logs in `folder`, owned by whoever makes this."""
+class BrokerlessConnector:
+    """Owner of a new catalog in `folder` with `partitions` empty logs."""
 
     def __init__(self, folder: Path, partitions: int, now_ms: int) -> None:
         self.storage = LocalStorage(str(folder))
@@ -38,7 +38,7 @@ class Kept:
         self._jobs = 0
 
     def write(self, tables: Sequence[pa.Table], max_bytes: int, now_ms: int) -> list[FileStats]:
-        """`tables` (record.RUN, by offset) as one job's files of level 0, just as ingest writes them."""
+        """Writes `tables` (record.RUN, by offset) as the level-0 files of one job, as ingest does."""
         self._jobs += 1
         prefix = f"{self.catalog.epoch}-{LEVEL0}{self._jobs}"
         target = RunTarget(storage=self.storage, prefix=prefix, max_bytes=max_bytes, arrived_ms=now_ms)
@@ -46,13 +46,13 @@ class Kept:
         return list(runfile.write(batches, target, "ingest.write"))
 
     def append(self, parts: Sequence[FileStats], ends: Mapping[int, int], now_ms: int) -> None:
-        """Steps 3 and 4: `parts` continue the logs, each up to its end."""
+        """Commits `parts` as a micro-batch up to `ends` (partition → offset), steps 3 and 4 of docs/protocol.md."""
         ranges = tuple(self._read(parts, partition, end) for partition, end in ends.items())
         batch = Batch(ranges=ranges, parts=tuple(parts))
         self.catalog.commit(lambda state: appends(state, batch, now_ms), now_ms)
 
     def publish(self, now_ms: int) -> None:
-        """The commits before and after sending all that the logs hold; nothing is sent."""
+        """Commits that all of the logs is to be published, then that it is; nothing is sent."""
         logs = self.catalog.state.logs
         plans: list[AnyAction] = [
             PlanFold(topic=log.topic, partition=log.partition, end=log.end, at_ms=now_ms) for log in logs

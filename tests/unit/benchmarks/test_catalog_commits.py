@@ -2,10 +2,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.harness.figure import percentile
-from benchmarks.rows.catalog import CLEANER_EVERY, PARTITIONS, catalog
-from benchmarks.rows.kept import TOPIC, Kept
-from benchmarks.rows.modelled import Model, distinct
+from benchmarks.harness.results import percentile
+from benchmarks.rows.brokerless import TOPIC, BrokerlessConnector
+from benchmarks.rows.catalog_commits import CLEANER_EVERY, PARTITIONS, catalog_commits
+from benchmarks.rows.cleaner_model import CleanerModel, distinct
 from compactor.model.log import BASE
 
 
@@ -24,20 +24,21 @@ def test_a_percentile_is_one_of_the_values() -> None:
 
 def test_runs_are_replaced_as_a_worker_would_and_their_number_stays_small(tmp_path: Path) -> None:
     """With the modelled cleaner logs get a base run and merges, and few runs wait, whatever has come in."""
-    kept, model = Kept(tmp_path, PARTITIONS, 0), Model(TOPIC, 1_000_000)
+    connector, model = BrokerlessConnector(tmp_path, PARTITIONS, 0), CleanerModel(TOPIC, 1_000_000)
     for number in range(6 * CLEANER_EVERY):
-        kept.append(model.parts(number, PARTITIONS, 10), dict.fromkeys(range(PARTITIONS), (number + 1) * 10), number)
-        kept.publish(number)
+        ends = dict.fromkeys(range(PARTITIONS), (number + 1) * 10)
+        connector.append(model.parts(number, PARTITIONS, 10), ends, number)
+        connector.publish(number)
         if number % CLEANER_EVERY == CLEANER_EVERY - 1:
-            model.clean(kept.catalog, number)
-    logs = kept.catalog.state.logs
+            model.clean(connector.catalog, number)
+    logs = connector.catalog.state.logs
     assert all(log.base is not None and log.base.level == BASE for log in logs)
     assert all(any(run.level == 1 for run in log.runs) for log in logs)
     assert all(len(log.runs) < 4 * CLEANER_EVERY for log in logs)
 
 
-def test_the_figure_has_a_ratio_and_both_ends() -> None:
+def test_the_measurement_has_a_ratio_and_both_ends() -> None:
     """A few micro-batches give the ratio of both medians and the percentiles, none of them 0."""
-    values = catalog(batches=4)
+    values = catalog_commits(batches=4)
     assert values["last over first"] == values["last, ms"] / values["first, ms"]
     assert min(values.values()) > 0

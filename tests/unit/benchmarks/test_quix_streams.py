@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.peers import quix
-from benchmarks.peers.peers import MissingError
+from benchmarks.harness.row import MissingError
+from benchmarks.peers.quix_streams import quix_python
 
 
 def test_what_keeps_quix_streams_from_being_installed_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -20,7 +20,7 @@ def test_what_keeps_quix_streams_from_being_installed_is_said(tmp_path: Path, mo
     monkeypatch.setattr(venv, "create", lambda *_, **__: None)
     monkeypatch.setattr(subprocess, "run", fail)
     with pytest.raises(MissingError, match="could not be installed: no matching distribution"):
-        quix.quix_python(tmp_path)
+        quix_python(tmp_path)
     assert not list(tmp_path.rglob(".installed"))
 
 
@@ -33,5 +33,5 @@ def test_quix_streams_is_installed_once(tmp_path: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(venv, "create", create)
     monkeypatch.setattr(subprocess, "run", lambda command, **_: asked.append(command))
-    assert quix.quix_python(tmp_path) == quix.quix_python(tmp_path)
+    assert quix_python(tmp_path) == quix_python(tmp_path)
     assert len(asked) == 1

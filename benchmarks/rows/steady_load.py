@@ -1,4 +1,4 @@
-"""A steady load without Kafka: records over keys that come equally often, as the Arrow tables that runs hold."""
+"""A steady load without a broker: records of uniformly distributed keys as Arrow tables (record.RUN)."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import numpy as np
 import pyarrow as pa
 from msgspec import Struct
 
-from benchmarks.rows.kept import TOPIC
+from benchmarks.rows.brokerless import TOPIC
 from compactor.model.record import RUN
 
 MINUTE_MS: Final = 60_000
 _POOL_BYTES: Final = 1 << 20
 
 
-class Steady(Struct, frozen=True, kw_only=True):
-    """So many `records` a minute over `keys` keys, each of which belongs to one of `partitions`."""
+class SteadyLoad(Struct, frozen=True, kw_only=True):
+    """`records` records per minute over `keys` keys, each of which belongs to one of `partitions` partitions."""
 
     records: int
     keys: int
@@ -25,19 +25,19 @@ class Steady(Struct, frozen=True, kw_only=True):
     value_bytes: int = 100
 
     @property
-    def each(self) -> int:
-        """Records of one partition in a minute."""
+    def partition_records(self) -> int:
+        """Records of one partition per minute."""
         return self.records // self.partitions
 
     def tables(self, minutes: int) -> Iterator[list[pa.Table]]:
-        """For each minute one table for each partition."""
+        """Yields for each minute a list of tables, one a partition."""
         chance = np.random.default_rng(0)
-        pool = chance.bytes(_POOL_BYTES + self.value_bytes)  # random: nothing is flattered by compression
+        pool = chance.bytes(_POOL_BYTES + self.value_bytes)  # random bytes, which do not compress
         for minute in range(minutes):
             found: list[pa.Table] = []
             for partition in range(self.partitions):
-                keys = chance.integers(0, self.keys // self.partitions, self.each).tolist()
-                starts = chance.integers(0, _POOL_BYTES, self.each).tolist()
+                keys = chance.integers(0, self.keys // self.partitions, self.partition_records).tolist()
+                starts = chance.integers(0, _POOL_BYTES, self.partition_records).tolist()
                 values = [pool[start : start + self.value_bytes] for start in starts]
                 found.append(self._table(partition, minute, [b"%d-%010d" % (partition, key) for key in keys], values))
             yield found

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.peers.cleaner_log import Pass, over, passes
+from benchmarks.peers.log_cleaner import Pass, passes, passes_to
 
 LOG = """[2026-11-21T12:00:00,001] INFO Starting cleaning of log small-1. (org.apache.kafka.storage.internals.log.X)
 [2026-11-21T12:00:03,214] INFO [kafka-log-cleaner-thread-0]:
@@ -18,15 +18,15 @@ LOG = """[2026-11-21T12:00:00,001] INFO Starting cleaning of log small-1. (org.a
 """
 
 
-def test_what_the_cleaner_says_of_a_pass_is_read() -> None:
+def test_a_pass_is_parsed_from_the_log() -> None:
     """A pass's log, dirty section, MB, seconds and messages are taken from the broker's log, commas and all."""
     first = Pass(log="small-1", start=0, end=2500000, mb=1251.4, seconds=3.2, read=2500001, kept=245000)
     second = Pass(log="other-0", start=0, end=2500000, mb=1251.4, seconds=3.2, read=2500001, kept=245000)
     assert list(passes(LOG + LOG.replace("small-1", "other-0"))) == [first, second]
 
 
-def test_a_pass_that_is_not_told_of_to_its_end_is_not_taken_for_the_next_one() -> None:
-    """Of a pass whose sizes are missing nothing is read, nor are those of the next one taken for its own."""
+def test_an_incomplete_pass_does_not_take_the_sizes_of_the_next() -> None:
+    """A pass whose sizes are missing is left out, and does not get those of the next one."""
     torn = LOG[: LOG.index("\tStart size")]
     assert [one.log for one in passes(torn + LOG.replace("small-1", "other-0"))] == ["other-0"]
 
@@ -43,5 +43,5 @@ def test_a_topic_is_cleaned_once_passes_have_reached_all_its_ends(
     ends: dict[str, int], found: list[float] | None
 ) -> None:
     """Passes over a topic count once each of its partitions is cleaned up to its end, and those of others never."""
-    told = over(passes(LOG + LOG.replace("small-1", "other-0")), ends)
-    assert (None if told is None else [one.seconds for one in told]) == found
+    found_passes = passes_to(passes(LOG + LOG.replace("small-1", "other-0")), ends)
+    assert (None if found_passes is None else [one.seconds for one in found_passes]) == found

@@ -1,7 +1,6 @@
-"""How many bytes keyfold writes for a byte taken in: a day of steady load on a simulated clock.
+"""Write amplification: bytes written per byte ingested in a day of steady load on a simulated clock.
 
-Micro-batches are taken in without Spark, as level-0 files that are just like ingest's; merges and
-full folds are the product's own, on Spark.
+Micro-batches are written without Spark, as level-0 files like those of ingest; merges and full folds run on Spark.
 """
 
 from __future__ import annotations
@@ -11,25 +10,24 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from benchmarks.harness.figure import Figure
-from benchmarks.rows.kept import LEVEL0, Kept
-from benchmarks.rows.steady import MINUTE_MS, Steady
+from benchmarks.harness.row import Measurement
+from benchmarks.rows.brokerless import LEVEL0, BrokerlessConnector
+from benchmarks.rows.steady_load import MINUTE_MS, SteadyLoad
 from compactor.clean.cleaner import Cleaner
 from compactor.metrics import Counters
-from compactor.policy import CompactionPolicy
 from compactor.quarantine.isolation import Isolation
-from compactor.settings import EngineSettings
+from compactor.settings import CompactionPolicy, EngineSettings
 from compactor.storage.base import FileInfo
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MINUTES: Final = 24 * 60
-LOAD: Final = Steady(records=2_000, keys=100_000)
+LOAD: Final = SteadyLoad(records=2_000, keys=100_000)
 
 
-def written(_bootstrap: str = "", minutes: int = MINUTES) -> dict[str, float]:
-    """Bytes of all files of runs ever written over those of level 0 among them; and what makes them up."""
+def write_amplification(_bootstrap: str = "", minutes: int = MINUTES) -> dict[str, float]:
+    """Measures bytes of all run files ever written over those of level 0, and their parts."""
     from connectors.spark.session import session
 
     with tempfile.TemporaryDirectory() as folder:
@@ -40,39 +38,39 @@ def written(_bootstrap: str = "", minutes: int = MINUTES) -> dict[str, float]:
 
 
 def measure(spark: SparkSession, folder: Path, minutes: int) -> dict[str, float]:
-    """A micro-batch a minute, each followed by the cleaner's rounds for as long as they do anything.
+    """Appends a micro-batch a minute, each followed by rounds of the cleaner until one has nothing to do.
 
-    Nothing is vacuumed, so what lies below runs/ at the end is all that was ever written.
+    Nothing is vacuumed, so that runs/ has all files ever written.
     """
     policy = CompactionPolicy()
-    kept = Kept(folder, LOAD.partitions, 0)
-    counters, isolation = Counters(), Isolation(kept.storage, kept.catalog)
+    connector = BrokerlessConnector(folder, LOAD.partitions, 0)
+    counters, isolation = Counters(), Isolation(connector.storage, connector.catalog)
     cleaner = Cleaner(
-        spark, kept.catalog, isolation, EngineSettings(connector="bench", policy=policy), counters, frozenset
+        spark, connector.catalog, isolation, EngineSettings(connector="bench", policy=policy), counters, frozenset
     )
-    taken = 0
+    ingested = 0
     for number, tables in enumerate(LOAD.tables(minutes)):
         now_ms = (number + 1) * MINUTE_MS
-        parts = kept.write(tables, policy.segment_bytes, now_ms)
-        taken += sum(part.file.bytes for part in parts)
-        kept.append(parts, dict.fromkeys(range(LOAD.partitions), (number + 1) * LOAD.each), now_ms)
-        kept.publish(now_ms)
+        parts = connector.write(tables, policy.segment_bytes, now_ms)
+        ingested += sum(part.file.bytes for part in parts)
+        connector.append(parts, dict.fromkeys(range(LOAD.partitions), (number + 1) * LOAD.partition_records), now_ms)
+        connector.publish(now_ms)
         while cleaner.round(now_ms):
             pass
-    sums = by_origin(kept.storage.walk("runs"))
+    sums = by_origin(connector.storage.walk("runs"))
     counted = counters.values()
     return {
         "written over ingested": sum(sums.values()) / sums["level 0"],
         "level 0, bytes": sums["level 0"],
         "merges and full folds, bytes": sums["rewritten"],
-        "records, uncompressed bytes": taken,
+        "records, uncompressed bytes": ingested,
         "full folds": counted["full_folds"],
         "merges": counted["merges"],
     }
 
 
 def by_origin(files: Iterable[FileInfo]) -> dict[str, int]:
-    """The bytes of run files: those that took micro-batches in, and those that replaced others."""
+    """Returns the bytes of level-0 files and of files that merges and full folds wrote."""
     sums = {"level 0": 0, "rewritten": 0}
     for file in files:
         job = file.path.rpartition("/")[2].split("-")[1]
@@ -80,10 +78,10 @@ def by_origin(files: Iterable[FileInfo]) -> dict[str, int]:
     return sums
 
 
-WRITTEN: Final = Figure(
+WRITTEN: Final = Measurement(
     "written",
     "bytes of runs written per byte ingested, dirty ratio 0.5, 24 h of steady load",
     {"written over ingested": (3, 1.5)},
-    written,
+    write_amplification,
     broker=False,
 )

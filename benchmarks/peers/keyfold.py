@@ -1,4 +1,4 @@
-"""A keyfold worker on one topic, with its defaults and what is set beside them, that runs until it is told to end."""
+"""keyfold as a peer: a worker process with one connector on one topic, with its defaults and given settings."""
 
 from __future__ import annotations
 
@@ -10,14 +10,29 @@ from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
-from benchmarks.harness.process import Running, running
-from benchmarks.peers.committed import reached
+from benchmarks.harness.process import Running, Used, running
+from benchmarks.harness.topics import committed_to_end
+
+
+class Keyfold:
+    """A worker without snapshots, which no other peer makes, with `connector` and `worker` settings."""
+
+    name = "keyfold"
+
+    def __init__(self, connector: Mapping[str, str] | None = None, worker: Mapping[str, str] | None = None) -> None:
+        self._connector, self._worker = dict(connector or {}), dict(worker or {})
+
+    def run(self, bootstrap: str, topic: str, folder: Path) -> Used:
+        """See Peer."""
+        with running_worker(bootstrap, topic, folder, self._connector, self._worker) as worker:
+            return worker.running.used(worker.published())
 
 
 class Worker:
-    """`running` is its process, `published()` a condition: all that its topic holds now is. Made by `working`.
+    """A worker that runs; made by `running_worker`.
 
-    `group` is the consumer group whose positions say so.
+    `published()` returns a condition: all that the source topic holds at this call is published. `group` is the
+    consumer group whose committed positions it looks at.
     """
 
     def __init__(self, running: Running, name: str, catalog: Path, published: Callable[[], Callable[[], bool]]) -> None:
@@ -28,23 +43,23 @@ class Worker:
         self.published = published
         self._catalog = catalog
 
-    def has_read(self) -> bool:
-        """Whether a commit of its catalog names a run: its first micro-batch is in."""
+    def has_ingested(self) -> bool:
+        """Whether the first micro-batch is committed: a commit of the catalog appends a run."""
         return any('"append"' in one.read_text(encoding="utf-8") for one in self._catalog.glob("*.json"))
 
 
 def output_of(name: str) -> str:
-    """The output topic of the connector `name`."""
+    """Returns the output topic of the connector `name`."""
     return f"{name}-out"
 
 
 def group_of(name: str) -> str:
-    """The consumer group of the connector `name`."""
+    """Returns the consumer group of the connector `name`."""
     return f"connect-{name}"
 
 
 @contextmanager
-def working(
+def running_worker(
     bootstrap: str,
     topic: str,
     folder: Path,
@@ -54,9 +69,9 @@ def working(
     *,
     once: bool = False,
 ) -> Iterator[Worker]:
-    """A worker for as long as the block runs; the settings come on top of those that it needs.
+    """Runs a worker during the block; the given settings override those that it needs.
 
-    With the `name` of an earlier one in the same `folder` it goes on with that; `once` is `run --once`.
+    With the `name` of an earlier connector in the same `folder` it continues that one; `once` is `run --once`.
     """
     name, storage = name or f"bench-{uuid4().hex[:8]}", folder / "storage"
     connector = {
@@ -78,6 +93,6 @@ def working(
         file.write_text(json.dumps(content), encoding="utf-8")
     command = [sys.executable, "-m", "connectors.cli.main", "run", str(files[0]), "--worker", str(files[1])]
     command.extend(["--once"] if once else [])
-    published = partial(reached, bootstrap, group_of(name), topic)
+    published = partial(committed_to_end, bootstrap, group_of(name), topic)
     with running(command, folder / "keyfold.log") as started:
         yield Worker(started, name, storage / name / "catalog", published)
