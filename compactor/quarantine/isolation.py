@@ -24,8 +24,7 @@ from compactor.model.record import TopicPartition
 from compactor.quarantine import quarantine
 from compactor.quarantine import verify as inspection
 from compactor.runs.scan import OffsetRange, whole
-from compactor.spark.briefly import briefly
-from compactor.spark.brokenoff import broken_off, of_its_process
+from compactor.spark.errors import briefly, broken_off, of_its_process
 from compactor.storage.base import Storage
 
 T = TypeVar("T")

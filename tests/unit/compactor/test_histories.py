@@ -48,7 +48,7 @@ def test_each_way_of_folding_is_taken(way: Way) -> None:
     with ExitStack() as stack:
         for place, name, mark in (
             (in_memory, "latest", Way.MEMORY),
-            (two_pass, "last", Way.PASSES),
+            (two_pass, "build_offset_map", Way.PASSES),
             (offset_map, "classes_of", Way.CLASSES),
             (localspark, "_latest", Way.SPARK),
         ):
