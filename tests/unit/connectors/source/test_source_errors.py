@@ -18,7 +18,17 @@ from connectors.errors import DataLossError, SourceChangedError, SourceClosedErr
 from connectors.kafka.client_settings import ClientSettings
 from connectors.runtime.restart_policy import is_retriable
 from connectors.source import source_errors
-from connectors.source.source_errors import LOST, RECREATED, TRUNCATED, check_none_closed, closing_topic, left_out
+from connectors.source.source_errors import (
+    LOST,
+    RECREATED,
+    TRUNCATED,
+    FetchError,
+    PartitionState,
+    RangeOutcome,
+    check_none_closed,
+    closing_topic,
+    left_out,
+)
 from connectors.source.stream import source_options
 from tests.support.catalogs import NOW
 from tests.support.memory.storage import MemoryStorage
@@ -98,3 +108,37 @@ def test_the_source_never_reads_a_closed_topic(catalog: Catalog, named: dict[str
     with pytest.raises(SourceClosedError, match="t \\(truncated"):
         check_none_closed("c", catalog.state, lambda _: True)
     check_none_closed("c", catalog.state, lambda name: name != "t")
+
+
+@pytest.mark.parametrize(
+    ("state", "outcome"),
+    [
+        (PartitionState("id", 0, 100), RangeOutcome.WAIT),
+        (PartitionState("id", 10, 20), RangeOutcome.WAIT),
+        (PartitionState("id", None, None), RangeOutcome.WAIT),
+        (PartitionState("id", 11, 100), RangeOutcome.LOST),
+        (PartitionState("id", 0, 19), RangeOutcome.TRUNCATED),
+        (PartitionState("id", 11, 19), RangeOutcome.TRUNCATED),
+        (PartitionState("other", 0, 100), RangeOutcome.RECREATED),
+        (PartitionState(None), RangeOutcome.DELETED),
+    ],
+)
+def test_outcomes_of_a_range_that_does_not_move(state: PartitionState, outcome: RangeOutcome) -> None:
+    """What became of the range [10, 20) follows from topic id, log start and log end."""
+    assert source_errors.outcome_of("id", 10, 20, state) is outcome
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("_AUTO_OFFSET_RESET", FetchError.LOOK),
+        ("UNKNOWN_TOPIC_OR_PART", FetchError.LOOK),
+        ("TOPIC_AUTHORIZATION_FAILED", FetchError.REFUSED),
+        ("_BAD_MSG", FetchError.DAMAGED),
+        ("_TRANSPORT", FetchError.WAIT),
+        ("_ALL_BROKERS_DOWN", FetchError.WAIT),
+    ],
+)
+def test_kinds_of_fetch_errors(code: str, kind: FetchError) -> None:
+    """An outage is waited for, what may be a lost range is looked into, refusal and damage end the read."""
+    assert source_errors.classify(code) is kind
