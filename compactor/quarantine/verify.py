@@ -195,7 +195,7 @@ def _rows(path: str, group: int) -> Rows:
 
 
 def kept(log: PartitionLog) -> OffsetRange:
-    """What a full fold of `log` reads."""
+    """What a clean of `log` reads."""
     return between(log, log.start, log.published)
 
 
