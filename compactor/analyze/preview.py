@@ -128,7 +128,7 @@ def _own_boundaries(seen: FoldPreview) -> Iterator[int]:
 
 
 def with_exact_counts(log: PartitionLog, counts: RangeCounts) -> PartitionLog:
-    """`log` with every run across published counted as two, as a `Restate` would: then its dirt is exact."""
+    """`log` with every run across published counted as two, as a `Restate` would: then it is measured exactly."""
     across = {run.start: run for run in straddling_runs(log)}
     runs = (piece for run in log.runs for piece in (_pieces(log, run, counts) if run.start in across else (run,)))
     return replace(log, runs=tuple(runs))
