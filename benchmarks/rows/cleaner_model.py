@@ -15,8 +15,8 @@ from compactor.clean.decision import Queue
 from compactor.clean.tiers import MergePick
 from compactor.model.actions import AnyAction, Clean, Merge
 from compactor.model.log import BASE, PartitionLog, Run, RunFile
-from compactor.policy import CompactionPolicy, FoldPolicy
 from compactor.runs.file_stats import FileStats
+from compactor.settings import CompactionPolicy, FoldPolicy
 from connectors.runtime.maintenance_thread import VACUUM_GRACE_MS
 
 RECORD_BYTES: Final = 113
@@ -76,7 +76,8 @@ class CleanerModel:
         most = sum(run.records for run in pick.runs)  # rounding must not make a merge larger than what it replaces
         kept = min(distinct(self._keys, pick.end - pick.start), most)
         file = self._file(self._path("merge"), pick.start, pick.end, kept, 1)
-        return Merge(topic=pick.tp.topic, partition=pick.tp.partition, run=pick.result([file], 0))
+        stats = FileStats(topic=pick.tp.topic, partition=pick.tp.partition, file=file)
+        return Merge(topic=pick.tp.topic, partition=pick.tp.partition, run=pick.result([stats]))
 
     def _path(self, job: str) -> str:
         """Returns a path as long as a real one, because the size of commits counts."""

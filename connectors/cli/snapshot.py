@@ -42,8 +42,8 @@ def snapshot(
 def _text(taken: Sequence[SnapshotInfo]) -> str:
     if not taken:
         return "Nothing is published yet: there is nothing to snapshot."
-    from connectors.cli.describe_text import others
+    from connectors.cli.describe_view import other_snapshots_line
 
     rows = [(one.topic, one.id, one.records, one.bytes, one.path) for one in taken]
-    lines = [others(one.topic, one.other_snapshots) for one in taken if one.other_snapshots]
+    lines = [other_snapshots_line(one.topic, one.other_snapshots) for one in taken if one.other_snapshots]
     return "\n".join([table(("TOPIC", "SNAPSHOT", "RECORDS", "BYTES", "PATH"), rows), *lines])

@@ -13,9 +13,9 @@ from compactor.clean.log_to_clean import LogToClean
 from compactor.clean.schedule import choose, evaluate_all, publishable
 from compactor.model.log import PartitionLog
 from compactor.model.record import TopicPartition
-from compactor.policy import CompactionPolicy, FoldPolicy
 from compactor.quarantine import quarantine
 from compactor.runs.reader import first_young
+from compactor.settings import CompactionPolicy, FoldPolicy
 from tests.support.brokerless import BrokerlessConnector
 from tests.support.engine import Row, row
 from tests.support.logs import HOUR, base, log, run

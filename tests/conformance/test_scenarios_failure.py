@@ -12,12 +12,12 @@ import pytest
 from compactor.catalog.catalog import Catalog
 from compactor.clean.decision import Reason, quarantined
 from compactor.clean.schedule import evaluate_all
-from compactor.errors import FencedError, QuarantinedError, StorageError
-from compactor.failpoints import STEPS, VARIABLE, FailpointError
+from compactor.errors import FailpointError, FencedError, QuarantinedError, StorageError
+from compactor.failpoints import STEPS, VARIABLE
 from compactor.maintenance import Maintenance
 from compactor.model.actions import CloseTopic
-from compactor.policy import CompactionPolicy, FoldPolicy
 from compactor.runs import writer as runfile
+from compactor.settings import CompactionPolicy, FoldPolicy
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from tests.conformance.reader import Rows, Shelf
 from tests.spark.test_cleaner import damage_page, some

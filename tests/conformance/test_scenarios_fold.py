@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
-from compactor.policy import CompactionPolicy
+from compactor.settings import CompactionPolicy
 from tests.conformance.reader import Follower, Rows
 from tests.support.brokerless import BrokerlessConnector, rewrite_with_spark
 from tests.support.dict_model import DictModel

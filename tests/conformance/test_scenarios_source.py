@@ -12,9 +12,9 @@ from confluent_kafka import Producer
 from compactor.errors import RejectedRecordError
 from compactor.model.log import Gap
 from compactor.model.record import TopicPartition
-from compactor.policy import CompactionPolicy
 from compactor.runs.reader import read
 from compactor.runs.scan import whole
+from compactor.settings import CompactionPolicy
 from compactor.storage.location import open_storage
 from connectors.clock import SystemClock
 from connectors.config.files import load_worker

@@ -10,11 +10,10 @@ from pyspark.sql import SparkSession
 
 from compactor.clean.cleaner import Cleaner
 from compactor.clean.recount import recount
-from compactor.errors import FoldFailedError, StorageError
-from compactor.failpoints import FailpointError
+from compactor.errors import FailpointError, FoldFailedError, StorageError
 from compactor.model.log import BASE
-from compactor.policy import CompactionPolicy, FoldPolicy
 from compactor.runs import writer
+from compactor.settings import CompactionPolicy, FoldPolicy
 from tests.support.brokerless import BrokerlessConnector, before_next_rewrite
 from tests.support.dict_model import DictModel
 from tests.support.engine import Row, row

@@ -14,9 +14,9 @@ from compactor.clean.rewriter import Rewriter
 from compactor.errors import StorageError
 from compactor.fold import on_spark
 from compactor.model.state import State, apply
-from compactor.policy import CompactionPolicy
 from compactor.runs import reader
 from compactor.runs.scan import SCAN, between, whole
+from compactor.settings import CompactionPolicy
 from compactor.storage.local import LocalStorage
 from tests.support.brokerless import rewrite_with_spark
 from tests.support.dict_model import DictModel

@@ -14,7 +14,7 @@ from compactor.clean import compaction
 from compactor.clean.rewriter import Rewriter
 from compactor.model.actions import PlanFold
 from compactor.model.state import State, apply
-from compactor.policy import CompactionPolicy
+from compactor.settings import CompactionPolicy
 from compactor.snapshot import listing, manifest
 from compactor.snapshot.manifest import SnapshotInputs
 from compactor.snapshot.snapshots import write_snapshot

@@ -7,21 +7,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compactor.catalog.catalog import Catalog
-from compactor.clean import foldtasks
 from compactor.clean.cleaner import Cleaner
-from compactor.clean.rewriteplan import RewritePlan
+from compactor.fold.in_tasks import InTasks
+from compactor.fold.latest_per_key import Folded, FoldJob
 from compactor.ingest.micro_batch import Batch, appends
 from compactor.metrics import Counters
 from compactor.model.actions import AddPartition, AddTopic, Publish, SetBuckets
 from compactor.model.log import OutputPoint, PartitionLog
 from compactor.model.record import RUN, RangeRead, TopicPartition
-from compactor.policy import CompactionPolicy, FoldPolicy
 from compactor.quarantine.isolation import Isolation
 from compactor.runs.reader import read
 from compactor.runs.scan import whole
 from compactor.runs.writer import RunTarget, write
-from compactor.settings import EngineSettings
-from compactor.storage.base import Storage
+from compactor.settings import CompactionPolicy, EngineSettings, FoldPolicy
 from compactor.storage.local import LocalStorage
 from tests.support.engine import Row
 
@@ -121,21 +119,17 @@ def _partitions(rows: Sequence[Row]) -> list[int]:
 
 
 def before_next_rewrite(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) -> None:
-    """Calls `happens` once, after the next rewrite is planned and before it reads."""
-    real = foldtasks.rewrite
+    """Calls `happens` once, after the next fold in tasks is planned and before it reads."""
+    real = InTasks.run
 
-    def rewrite(spark: SparkSession, storage: Storage, what: RewritePlan) -> object:
-        monkeypatch.setattr(foldtasks, "rewrite", real)
+    def run(self: InTasks, job: FoldJob) -> Folded:
+        monkeypatch.setattr(InTasks, "run", real)
         happens()
-        return real(spark, storage, what)
+        return real(self, job)
 
-    monkeypatch.setattr(foldtasks, "rewrite", rewrite)
+    monkeypatch.setattr(InTasks, "run", run)
 
 
 def rewrite_with_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes the tasks refuse every rewrite, so that Spark's plan does it."""
-
-    def rewrite(_spark: SparkSession, _storage: Storage, what: RewritePlan) -> tuple[None, ...]:
-        return (None,) * len(what.slices)
-
-    monkeypatch.setattr(foldtasks, "rewrite", rewrite)
+    """Makes tasks refuse every fold, so that Spark's plan does it."""
+    monkeypatch.setattr(InTasks, "run", lambda _, job: Folded([], job))

@@ -8,16 +8,14 @@ import pytest
 from msgspec.structs import replace
 
 from compactor.catalog.catalog import Catalog
-from compactor.errors import SnapshotError
+from compactor.errors import SnapshotError, SnapshotStorageError
 from compactor.model.actions import AddPartition, AddSnapshot, AddTopic, AnyAction, Append, Publish, SetBuckets
 from compactor.model.log import OutputPoint
 from compactor.model.state import State
-from compactor.policy import CompactionPolicy
 from compactor.quarantine import verify as inspection
 from compactor.quarantine.isolation import Isolation
-from compactor.settings import EngineSettings
+from compactor.settings import CompactionPolicy, EngineSettings
 from compactor.snapshot import listing, location, manifest, snapshots
-from compactor.snapshot.location import SnapshotStorageError
 from compactor.snapshot.snapshots import Snapshots
 from compactor.storage.base import Storage
 from tests.support.catalogs import clean

@@ -15,10 +15,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compactor.errors import PublishInterruptedError
+from compactor.errors import MissingFileError, PublishInterruptedError
 from compactor.model.position import Position
 from compactor.model.record import OfPartition, TopicPartition
-from compactor.storage.base import MissingFileError, Storage
+from compactor.storage.base import Storage
 
 
 class OutputRecord(OfPartition, Struct, frozen=True, kw_only=True):

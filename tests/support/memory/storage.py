@@ -12,8 +12,8 @@ from typing import IO, TypeVar
 
 import pyarrow as pa
 
-from compactor.errors import DEFECT, StorageError
-from compactor.storage.base import FileInfo, Files, Lock, MissingFileError, Storage, relative
+from compactor.errors import DEFECT, MissingFileError, StorageError
+from compactor.storage.base import FileInfo, Files, Lock, Storage, relative
 from tests.support.clocks import ManualClock
 
 T = TypeVar("T")

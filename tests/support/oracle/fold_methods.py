@@ -8,10 +8,10 @@ from contextlib import ExitStack, contextmanager
 from typing import Final
 from unittest import mock
 
-from compactor.clean import foldjob, foldtasks
-from compactor.clean.rewriteplan import RewritePlan
+from compactor.clean import rewriter
 from compactor.fold.memory_budget import MemoryBudget, OffsetMapBudget
-from compactor.publish import publishjob, publishtasks
+from compactor.fold.on_spark import OnSpark
+from compactor.publish import executors
 from tests.support import local_spark
 from tests.support.oracle.steps import FoldMethod
 
@@ -20,20 +20,15 @@ ONE_KEY_EACH: Final = OffsetMapBudget(2, 1 << 20, classes=256)
 """Two tasks hold one key each; keys that differ and fall into one class are folded by Spark."""
 
 
-def _left(_spark: object, _storage: object, what: RewritePlan) -> tuple[None, ...]:
-    """Returns what `foldtasks.rewrite` does if no task has memory for anything."""
-    return (None,) * len(what.slices)
-
-
 LIMITS: Final = {
     FoldMethod.MEMORY: (),
-    FoldMethod.PASSES: ((publishtasks, "TASKS", NOTHING),),
+    FoldMethod.PASSES: ((executors, "TASKS", NOTHING),),
     FoldMethod.CLASSES: (
-        (publishtasks, "TASKS", NOTHING),
-        (publishtasks, "KEYS", ONE_KEY_EACH),
-        (foldtasks, "KEYS", ONE_KEY_EACH),
+        (executors, "TASKS", NOTHING),
+        (executors, "KEYS", ONE_KEY_EACH),
+        (rewriter, "KEYS", ONE_KEY_EACH),
     ),
-    FoldMethod.SPARK: ((publishtasks, "READ", NOTHING), (foldtasks, "rewrite", _left)),
+    FoldMethod.SPARK: ((executors, "READ", NOTHING), (rewriter, "READ", NOTHING)),
 }
 
 
@@ -48,7 +43,6 @@ def forced(fold_method: FoldMethod, *, local: bool) -> Iterator[None]:
         for module, name, limit in LIMITS[fold_method]:
             stack.enter_context(mock.patch.object(module, name, limit))
         if local:
-            stack.enter_context(mock.patch.object(foldjob, "rewrite", local_spark.rewrite))
-            stack.enter_context(mock.patch.object(publishjob, "send", local_spark.send))
+            stack.enter_context(mock.patch.object(OnSpark, "run", local_spark.run))
             stack.enter_context(mock.patch.object(os, "_exit", _end))
         yield

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final, TypeVar
 
-from compactor.policy import FOREVER
+from compactor.settings import FOREVER
 from tests.support.memory.publisher import PublishFault, PublishStep
 from tests.support.oracle import steps
 from tests.support.oracle.steps import (

@@ -25,7 +25,7 @@ from compactor.model.actions import (
 from compactor.model.log import PartitionLog
 from compactor.model.record import TopicPartition
 from compactor.model.state import State, apply
-from compactor.policy import FOREVER
+from compactor.settings import FOREVER
 from tests.support.engine import Row
 from tests.support.oracle import retention
 from tests.support.oracle.source import Source

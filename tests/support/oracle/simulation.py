@@ -13,8 +13,13 @@ from compactor import failpoints
 from compactor.catalog.catalog import Catalog
 from compactor.clean.cleaner import Cleaner
 from compactor.engine import Engine
-from compactor.errors import FencedError, OutcomeUnknownError, PositionMovedError, PublishInterruptedError
-from compactor.failpoints import FailpointError
+from compactor.errors import (
+    FailpointError,
+    FencedError,
+    OutcomeUnknownError,
+    PositionMovedError,
+    PublishInterruptedError,
+)
 from compactor.maintenance import Maintenance
 from compactor.model.actions import SetBuckets
 from compactor.model.log import PartitionLog

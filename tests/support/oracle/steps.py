@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
 
 from compactor.model.record import TopicPartition
-from compactor.policy import FOREVER, CompactionPolicy, FoldPolicy
+from compactor.settings import FOREVER, CompactionPolicy, FoldPolicy
 from tests.support.memory.publisher import PublishFault
 
 BASE_MS: Final = 2_000_000_000_000

@@ -15,9 +15,8 @@ from msgspec.structs import replace
 from compactor.errors import SnapshotError
 from compactor.model.actions import AnyAction, CloseTopic, ReopenTopic
 from compactor.model.record import TopicPartition
-from compactor.policy import CompactionPolicy
 from compactor.quarantine.isolation import Isolation
-from compactor.settings import EngineSettings
+from compactor.settings import CompactionPolicy, EngineSettings
 from compactor.snapshot.snapshots import Snapshots
 from tests.support.engine import Row, range_report, row
 from tests.support.local_spark import LocalFrame

@@ -24,7 +24,7 @@ from compactor.model.state import State
 from compactor.runs.reader import read
 from compactor.runs.scan import whole
 from compactor.snapshot import listing, location, manifest
-from connectors.cli import description
+from connectors.cli import describe_view
 from connectors.runtime import status
 from connectors.runtime.deletion import DeletionPlan
 from connectors.sinks.others import connectors_source
@@ -102,7 +102,7 @@ def worker(copy: Copy) -> Any:
     assert lock is not None
     owner = living(copy.storage)
     lock.release()
-    return {"owner": owner, "status": description.status(status.read(copy.storage), 0)}
+    return {"owner": owner, "status": describe_view.status(status.read(copy.storage), 0)}
 
 
 def deleting(copy: Copy) -> Any:

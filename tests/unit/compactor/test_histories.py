@@ -48,7 +48,7 @@ def test_each_way_of_folding_is_taken(fold_method: FoldMethod) -> None:
     with ExitStack() as stack:
         for module, name, mark in (
             (in_memory, "latest", FoldMethod.MEMORY),
-            (two_pass, "last", FoldMethod.PASSES),
+            (two_pass, "build_offset_map", FoldMethod.PASSES),
             (offset_map, "classes_of", FoldMethod.CLASSES),
             (local_spark, "_latest", FoldMethod.SPARK),
         ):

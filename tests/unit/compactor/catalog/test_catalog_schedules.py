@@ -12,7 +12,7 @@ import pytest
 from compactor import failpoints
 from compactor.catalog.catalog import CREATE_ATTEMPTS, TRIM_GRACE_MS, Catalog, newest_epoch
 from compactor.catalog.commits import CHECKPOINT_EVERY, FOLDER, commit_path, listing
-from compactor.errors import CatalogError, FencedError, OutcomeUnknownError, StorageError
+from compactor.errors import CatalogError, FailpointError, FencedError, OutcomeUnknownError, StorageError
 from compactor.model.actions import AnyAction, SetBuckets
 from compactor.model.state import State
 from compactor.storage.base import Storage
@@ -302,7 +302,7 @@ def test_failpoints_leave_an_owner_that_goes_on(point: str, monkeypatch: pytest.
     """An error on either side of C1 leaves an instance whose next commit is right."""
     old, _, inner, _ = sleeper()
     monkeypatch.setenv(failpoints.VARIABLE, f"{point}=error")
-    with pytest.raises(failpoints.FailpointError):
+    with pytest.raises(FailpointError):
         old.commit(up_to(11), NOW)
     monkeypatch.delenv(failpoints.VARIABLE)
     assert end(old.commit(up_to(12), NOW)) == 12

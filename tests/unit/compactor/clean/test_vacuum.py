@@ -13,7 +13,7 @@ from compactor.catalog.catalog import Catalog
 from compactor.catalog.commits import FOLDER, commit_path
 from compactor.catalog.requests import Answer
 from compactor.clean.vacuum import removable, vacuum
-from compactor.errors import CatalogError, FencedError, StorageError
+from compactor.errors import CatalogError, FailpointError, FencedError, StorageError
 from compactor.model.actions import PlanFold
 from compactor.model.state import State
 from compactor.storage.base import FileInfo
@@ -236,7 +236,7 @@ def test_failpoint_stands_before_the_first_removal(monkeypatch: pytest.MonkeyPat
     storage.create("runs/1-dead-x.parquet", b"")
     files = _untouched(storage)
     monkeypatch.setenv(failpoints.VARIABLE, "vacuum.delete=error")
-    with pytest.raises(failpoints.FailpointError):
+    with pytest.raises(FailpointError):
         vacuum(storage, catalog, clock.advance(10 * GRACE), GRACE)
     assert _untouched(storage) == files
 

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 
 from compactor.fold import offset_map
-from compactor.policy import CompactionPolicy
 from compactor.runs.reader import read
 from compactor.runs.scan import whole
+from compactor.settings import CompactionPolicy
 from tests.support.brokerless import BrokerlessConnector
 from tests.support.engine import row
 from tests.support.local_spark import LocalSpark

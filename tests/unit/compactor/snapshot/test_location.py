@@ -10,11 +10,10 @@ import pyarrow as pa
 import pytest
 from msgspec.structs import replace
 
-from compactor.errors import SnapshotError, StorageError
-from compactor.runs.checksums import DamagedFileError
+from compactor.errors import DamagedFileError, SnapshotError, SnapshotStorageError, StorageError
 from compactor.runs.writer import ParquetFile
 from compactor.snapshot import listing, location, manifest
-from compactor.snapshot.location import SnapshotBackoff, SnapshotFailure, SnapshotStorage, SnapshotStorageError
+from compactor.snapshot.location import SnapshotBackoff, SnapshotFailure, SnapshotStorage
 from compactor.storage.local import LocalStorage
 from tests.support.memory.storage import FailingStorage, lose_answer
 from tests.support.snapshot_connectors import HOUR, SnapshotConnector

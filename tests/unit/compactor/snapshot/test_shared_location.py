@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
-from compactor.errors import SnapshotError, StorageError
+from compactor.errors import SnapshotError, SnapshotStorageError, StorageError
 from compactor.snapshot import listing, location, manifest
 from compactor.snapshot.location import SnapshotStorage
 from compactor.storage.local import LocalStorage
@@ -252,5 +252,5 @@ def test_the_location_itself_is_a_shelf(monkeypatch: pytest.MonkeyPatch) -> None
     """Whose a snapshot is, is asked of the location: what that refuses is its own error."""
     (world, _) = _pair(monkeypatch)
     world.place.before("exists", lambda: (_ for _ in ()).throw(StorageError("Away.")))
-    with pytest.raises(location.SnapshotStorageError, match="Away"):
+    with pytest.raises(SnapshotStorageError, match="Away"):
         location.claim(SnapshotStorage(world.place), world.catalog.state, world.storage)

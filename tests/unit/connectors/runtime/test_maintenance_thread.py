@@ -12,8 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from compactor.clean.cleaner import Round
-from compactor.errors import SnapshotError, StorageError
-from compactor.snapshot.location import SnapshotStorageError
+from compactor.errors import SnapshotError, SnapshotStorageError, StorageError
 from connectors.clock import SystemClock
 from connectors.runtime.maintenance_thread import (
     FIRST_VACUUM_MS,

@@ -1,21 +1,151 @@
-"""`keyfold analyze` for people: for each topic what goes and what stays, then the partitions one by one."""
+"""What `keyfold analyze` says: first as values, then as text for people. Pure.
+
+The values' fields are those of `analyze --json` (docs/formats.md). The text has what goes and what stays of each topic,
+then the partitions one by one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import typer
 from msgspec import Struct
 
-from compactor.analyze.effect import Amount, Effect, Outcome
+from compactor.analyze.effect import Amount, Analysis, Effect, Outcome, PartitionAnalysis, SplitKeys, by_topic, total
 from compactor.clean.decision import moment
-from connectors.cli.analyze_report import PartitionReport, Report, TopicReport, outcomes
+from compactor.model.state import State
 from connectors.progress.terminal import table
 
+FORMAT: Final = 1
+LONGEST_KEY: Final = 40
 _WITH: Final = "WITH"
 _PUBLISHED: Final = "PUBLISHED"
 _FOLD_TO: Final = "FOLD TO"
+
+
+class SplitKey(Struct, frozen=True, kw_only=True):
+    """A key with live records in several partitions; `text` is for reading."""
+
+    key: bytes
+    text: str
+    partitions: tuple[int, ...]
+
+
+class SplitKeyCount(Struct, frozen=True, kw_only=True):
+    """How many such keys a topic has, and a few of them."""
+
+    keys: int
+    examples: tuple[SplitKey, ...]
+
+
+class TopicReport(Struct, frozen=True, kw_only=True):
+    """The sum over a topic's partitions, but for those `left_out`; `closed` says why it is no longer read.
+
+    `changed` is None without changed settings; `split_keys` where less than two partitions hold live records.
+    """
+
+    topic: str
+    closed: str | None
+    partitions: int
+    left_out: int
+    present: Effect
+    changed: Effect | None
+    split_keys: SplitKeyCount | None
+
+
+class PartitionReport(Struct, frozen=True, kw_only=True):
+    """One partition; `unread` is the error for which it was left out, and then there are no outcomes."""
+
+    topic: str
+    partition: int
+    ingested: int
+    published: int
+    unread: str | None
+    present: Outcome | None
+    changed: Outcome | None
+
+
+class AnalyzeReport(Struct, frozen=True, kw_only=True):
+    """Everything; `changes` are the settings of --with, empty without any."""
+
+    format_version: int
+    connector: str
+    catalog_id: str
+    catalog_version: int
+    now_ms: int
+    worker_alive: bool
+    changes: Mapping[str, str]
+    topics: tuple[TopicReport, ...]
+    partitions: tuple[PartitionReport, ...]
+
+
+def report(
+    found: Analysis, state: State, catalog_version: int, now_ms: int, changes: Mapping[str, str], *, worker_alive: bool
+) -> AnalyzeReport:
+    """The report of what was found in `state` at `now_ms`: under the present settings, and with `changes` to them."""
+    topics = by_topic(found.partitions)
+    return AnalyzeReport(
+        format_version=FORMAT,
+        connector=state.connector,
+        catalog_id=state.catalog_id,
+        catalog_version=catalog_version,
+        now_ms=now_ms,
+        worker_alive=worker_alive,
+        changes=dict(changes),
+        topics=tuple(_topic(state, topic, own, found.split.get(topic)) for topic, own in topics.items()),
+        partitions=tuple(_partition(one) for own in topics.values() for one in own),
+    )
+
+
+def _topic(state: State, topic: str, partitions: Sequence[PartitionAnalysis], split: SplitKeys | None) -> TopicReport:
+    outcomes = [one.outcomes for one in partitions if one.outcomes]
+    return TopicReport(
+        topic=topic,
+        closed=state.topics[topic].closed,
+        partitions=len(partitions),
+        left_out=len(partitions) - len(outcomes),
+        present=total(each[0].effect for each in outcomes),
+        changed=total(each[1].effect for each in outcomes) if any(len(each) > 1 for each in outcomes) else None,
+        split_keys=_split(split) if split else None,
+    )
+
+
+def _split(found: SplitKeys) -> SplitKeyCount:
+    return SplitKeyCount(
+        keys=found.keys,
+        examples=tuple(
+            SplitKey(key=one.key, text=readable(one.key), partitions=one.partitions) for one in found.examples
+        ),
+    )
+
+
+def _partition(one: PartitionAnalysis) -> PartitionReport:
+    present, changed, *_ = (*one.outcomes, None, None)
+    return PartitionReport(
+        topic=one.topic,
+        partition=one.partition,
+        ingested=one.ingested,
+        published=one.published,
+        unread=one.unread,
+        present=present,
+        changed=changed,
+    )
+
+
+def readable(key: bytes) -> str:
+    """`key` as it may be shown on a terminal, at most LONGEST_KEY characters: text where it is printable, else hex."""
+    try:
+        text = key.decode()
+    except UnicodeDecodeError:
+        text = ""
+    shown = text if text and text.isprintable() else f"0x{key[:LONGEST_KEY].hex()}" if key else '""'
+    return shown if len(shown) <= LONGEST_KEY else f"{shown[: LONGEST_KEY - 1]}…"
+
+
+def outcomes(partitions: Iterable[PartitionReport]) -> tuple[tuple[PartitionReport, Outcome, Outcome | None], ...]:
+    """Those that were read, with what was found under the present and the changed settings."""
+    return tuple((one, one.present, one.changed) for one in partitions if one.present)
 
 
 class _Signed(int):
@@ -25,7 +155,7 @@ class _Signed(int):
         return int.__format__(self, f"+{spec}" if self > 0 else spec)
 
 
-class _Line(Struct, frozen=True):
+class _BalanceLine(Struct, frozen=True):
     """A line of a topic's balance: a field of Effect, counted down where it goes; `always` or where there is any."""
 
     label: str
@@ -44,27 +174,27 @@ class _Line(Struct, frozen=True):
 
 
 _BALANCE: Final = (
-    _Line("kept now", "before", always=True),
-    _Line("  taken by retention", "retention", goes=True),
-    _Line("  superseded by a later record", "superseded", goes=True, always=True),
-    _Line("  tombstones past their horizon", "expired", goes=True, always=True),
-    _Line("  rejected, or without a key", "rejected", goes=True),
-    _Line("kept after a full fold", "after", always=True),
-    _Line("  last records of their keys", "live", always=True),
-    _Line("  tombstones", "tombstones", always=True),
-    _Line("  held by {held}", "held", always=True),
-    _Line("    rejected among them", "waiting"),
-    _Line("  not folded by key", "unfolded"),
+    _BalanceLine("kept now", "before", always=True),
+    _BalanceLine("  taken by retention", "retention", goes=True),
+    _BalanceLine("  superseded by a later record", "superseded", goes=True, always=True),
+    _BalanceLine("  tombstones past their horizon", "expired", goes=True, always=True),
+    _BalanceLine("  rejected, or without a key", "rejected", goes=True),
+    _BalanceLine("kept after a full fold", "after", always=True),
+    _BalanceLine("  last records of their keys", "live", always=True),
+    _BalanceLine("  tombstones", "tombstones", always=True),
+    _BalanceLine("  held by {held}", "held", always=True),
+    _BalanceLine("    rejected among them", "waiting"),
+    _BalanceLine("  not folded by key", "unfolded"),
 )
 
 
-def text(report: Report) -> str:
+def text(report: AnalyzeReport) -> str:
     """Everything, sections parted by an empty line."""
-    sections = [_head(report), *(_topic(report, one) for one in report.topics), *_partitions(report)]
+    sections = [_head(report), *(_topic_section(report, one) for one in report.topics), *_partition_sections(report)]
     return "\n\n".join("\n".join(lines) for section in sections if (lines := list(section)))
 
 
-def _head(report: Report) -> Iterator[str]:
+def _head(report: AnalyzeReport) -> Iterator[str]:
     lives = "A worker is running" if report.worker_alive else "No worker is running"
     yield f"What a full fold of connector {report.connector} would do at {moment(report.now_ms)}."
     yield f"{lives}. Counted is what is ingested; nothing was changed."
@@ -79,11 +209,11 @@ def _head(report: Report) -> Iterator[str]:
         yield f"Before it folds, a worker publishes: {what} may be published further, from {_PUBLISHED} to {_FOLD_TO}."
 
 
-def _changes(report: Report) -> str:
+def _changes(report: AnalyzeReport) -> str:
     return ", ".join(f"{key}={value}" for key, value in report.changes.items())
 
 
-def _topic(report: Report, topic: TopicReport) -> Iterator[str]:
+def _topic_section(report: AnalyzeReport, topic: TopicReport) -> Iterator[str]:
     effects = [effect for effect in (topic.present, topic.changed) if effect]
     held = _held_by(report, topic.topic)
     headers = [f"{topic.topic}, {_counted(topic.partitions, 'partition')}", "RECORDS", "BYTES"]
@@ -94,7 +224,7 @@ def _topic(report: Report, topic: TopicReport) -> Iterator[str]:
     yield from _sentences(topic)
 
 
-def _cells(line: _Line, effects: Sequence[Effect]) -> tuple[int, ...]:
+def _cells(line: _BalanceLine, effects: Sequence[Effect]) -> tuple[int, ...]:
     amounts = [line.amount(effect) for effect in effects]
     plain = tuple(figure for amount in amounts for figure in (amount.records, amount.bytes))
     if len(amounts) == 1:
@@ -103,7 +233,7 @@ def _cells(line: _Line, effects: Sequence[Effect]) -> tuple[int, ...]:
     return (*plain, _Signed(rise.records), _Signed(rise.bytes))
 
 
-def _held_by(report: Report, topic: str) -> str:
+def _held_by(report: AnalyzeReport, topic: str) -> str:
     """What holds records of `topic` back, under any of the settings; where nothing does, what could."""
     own = outcomes(one for one in report.partitions if one.topic == topic)
     reasons = {each.held_by for _, *both in own for each in both if each and each.held_by}
@@ -123,7 +253,7 @@ def _sentences(topic: TopicReport) -> Iterator[str]:
         else:
             yield f"{_WITH}: {_share(topic.changed)}"
             yield from (f"{_WITH}: {line}" for line in _horizons(topic.changed))
-    yield from _split(topic)
+    yield from _split_lines(topic)
 
 
 def _share(effect: Effect) -> str:
@@ -151,7 +281,7 @@ def _dropped(effect: Effect) -> str:
     return f"a full fold from {first} on drops the first, from {last} on the last"
 
 
-def _split(topic: TopicReport) -> Iterator[str]:
+def _split_lines(topic: TopicReport) -> Iterator[str]:
     """Keys that compaction cannot fold."""
     found = topic.split_keys
     if found is None:
@@ -167,7 +297,7 @@ def _split(topic: TopicReport) -> Iterator[str]:
         yield f"  … and {found.keys - len(found.examples):,} more"
 
 
-def _partitions(report: Report) -> Iterator[Iterator[str]]:
+def _partition_sections(report: AnalyzeReport) -> Iterator[Iterator[str]]:
     """The tables of all partitions: as it is, then with the changed settings."""
     found = outcomes(report.partitions)
     yield _tables("now", [(one, present, None) for one, present, _ in found])
@@ -187,7 +317,7 @@ def _tables(when: str, rows: Sequence[Row]) -> Iterator[str]:
     yield ""
     yield _figures(f"Bytes, {when}", (), "bytes", rows)
     yield ""
-    yield _verdicts(when, rows)
+    yield _decisions(when, rows)
     yield from _retained(rows)
 
 
@@ -231,14 +361,14 @@ def _rise(row: Row, unit: str) -> Iterator[_Signed]:
         yield _Signed(getattr(found.effect.after - other.effect.after, unit))
 
 
-def _verdicts(when: str, rows: Sequence[Row]) -> str:
+def _decisions(when: str, rows: Sequence[Row]) -> str:
     """Whether the cleaner would fold by itself, and until when tombstones stay."""
     headers = ("PARTITION", "DIRTY", "STAMPED", "FIRST HORIZON", "LAST HORIZON", "WOULD THE CLEANER FOLD IT BY ITSELF?")
-    cells = [(_name(one), *_verdict(found)) for one, found, _ in rows]
+    cells = [(_name(one), *_decision_row(found)) for one, found, _ in rows]
     return f"{typer.style(f'Cleaner, {when}', bold=True)}\n{table(headers, cells)}"
 
 
-def _verdict(found: Outcome) -> tuple[object, ...]:
+def _decision_row(found: Outcome) -> tuple[object, ...]:
     effect = found.effect
     horizons = (effect.earliest_horizon_ms, effect.latest_horizon_ms)
     times = (None if each is None else moment(each) for each in horizons)
