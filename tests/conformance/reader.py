@@ -41,7 +41,7 @@ class Follower:
         return [(one.source_offset, one.key, one.value) for one in read]
 
     def publish(self, end: int | None = None, now_ms: int = 0) -> None:
-        """Publishes a fold up to `end`, by default the log's end, consumes it and commits it; does nothing if it was."""
+        """Publishes a fold up to `end`, by default the log's end, consumes and commits it; does nothing if it was."""
         kept, log = self._kept, self._kept.log(self._tp.partition)
         stop = log.end if end is None else end
         if stop == log.published:
