@@ -119,7 +119,7 @@ def _partitions(rows: Sequence[Row]) -> list[int]:
 
 
 def before_next_rewrite(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) -> None:
-    """Calls `happens` once, after the next fold in tasks is planned and before it reads."""
+    """Calls `happens` once, after the next rewrite is planned and before it reads."""
     real = InTasks.run
 
     def run(self: InTasks, job: FoldJob) -> Folded:
@@ -131,5 +131,5 @@ def before_next_rewrite(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], o
 
 
 def rewrite_with_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes tasks refuse every fold, so that Spark's plan does it."""
+    """Makes the tasks refuse every rewrite, so that Spark's plan does it."""
     monkeypatch.setattr(InTasks, "run", lambda _, job: Folded([], job))

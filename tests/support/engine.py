@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from compactor.ingest import ingest
-from compactor.ingest.ingest import WRITTEN, Intake, written
+from compactor.ingest.ingest import WRITTEN, Intake, write_level0
+from compactor.ingest.micro_batch import appends
 from compactor.model import record
 from compactor.model.actions import AddPartition, AddTopic, AnyAction, Create, Publish, SetBuckets, TakeOver
 from compactor.model.log import OutputPoint, PartitionLog
@@ -53,7 +54,9 @@ def source_frame(spark: SparkSession, intake: Intake, *tasks: Sequence[Row]) -> 
         for batch in batches:
             for number in batch["id"].to_pylist():
                 with tagging():
-                    yield from written([pa.RecordBatch.from_pylist(list(tasks[number]), schema=record.SOURCE)], intake)
+                    yield from write_level0(
+                        [pa.RecordBatch.from_pylist(list(tasks[number]), schema=record.SOURCE)], intake
+                    )
 
     return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, record.ddl(WRITTEN))
 
@@ -83,7 +86,7 @@ def new_state(partitions: Mapping[int, int], topic: str = "t", buckets: int = 1)
 def ingested(storage: LocalStorage, state: State, tasks: Sequence[Sequence[Row]], now_ms: int = 0) -> State:
     """Returns `state` after a micro-batch of `tasks`, without Spark; tests/spark/test_ingest.py does it on Spark."""
     frame = cast("DataFrame", LocalFrame(tasks, intake(storage)))
-    return apply(state, ingest.appends(state, ingest.gathered(frame), now_ms))
+    return apply(state, appends(state, ingest.gather(frame), now_ms))
 
 
 def published(state: State, ends: Mapping[int, int], topic: str = "t") -> State:
