@@ -5,15 +5,17 @@ One thread calls it, beside those of `take` and `tick`: it never holds them up.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection, Container
 from typing import TYPE_CHECKING
 
+from compactor.catalog.catalog import Catalog
 from compactor.clean import vacuum
 from compactor.clean.cleaner import CleanedLog, Cleaner, Round
 from compactor.errors import QuarantinedError, SnapshotError, SnapshotStorageError
 from compactor.metrics import Counters
 from compactor.model.record import TopicPartition
-from compactor.quarantine.isolation import Isolation
+from compactor.quarantine.quarantine import QuarantineManager
 from compactor.snapshot.snapshots import Snapshots
 
 if TYPE_CHECKING:
@@ -25,17 +27,19 @@ class Maintenance:
 
     def __init__(
         self,
+        catalog: Catalog,
         cleaner: Cleaner,
         snapshots: Snapshots,
         counters: Counters,
-        isolation: Isolation,
+        quarantine: QuarantineManager,
+        stopping: threading.Event,
     ) -> None:
-        self._storage = isolation.storage
-        self._catalog = isolation.catalog
+        self._catalog = catalog
         self._cleaner = cleaner
         self._snapshots = snapshots
         self._counters = counters
-        self._isolation = isolation
+        self._quarantine = quarantine
+        self._stopping = stopping
 
     def round(self, now_ms: int) -> Round:
         """What the cleaner has due now; Round() is nothing."""
@@ -58,7 +62,7 @@ class Maintenance:
     def release(self, now_ms: int, wanted: Collection[TopicPartition] | None = None) -> int:
         """Ends the quarantine of all logs, or of those `wanted`; how many it was. Raises StorageError."""
         logs = [log for log in self._catalog.state.logs if wanted is None or log.tp in wanted]
-        return self._isolation.release(logs, now_ms)
+        return self._quarantine.release(logs, now_ms)
 
     def check_whole(self, wanted: Collection[TopicPartition] | None = None) -> None:
         """Raises QuarantinedError where an open topic's log (of `wanted`) is set aside: then not all was done."""
@@ -75,7 +79,7 @@ class Maintenance:
 
     def interrupt(self) -> None:
         """A stop breaks off what runs now: its failing says nothing about any log."""
-        self._isolation.stopping.set()
+        self._stopping.set()
 
     def snapshot_due(self, now_ms: int) -> bool:
         """Whether snapshot.interval.ms has passed since the newest snapshot."""
@@ -94,5 +98,5 @@ class Maintenance:
 
         LATEST is looked after too: an owner that slept may have set it back.
         """
-        vacuum.vacuum(self._storage, self._catalog, now_ms, grace_ms, running)
+        vacuum.vacuum(self._catalog.storage, self._catalog, now_ms, grace_ms, running)
         self._snapshots.settle()

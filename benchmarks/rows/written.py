@@ -7,6 +7,7 @@ full folds are the product's own, on Spark.
 from __future__ import annotations
 
 import tempfile
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -15,8 +16,9 @@ from benchmarks.harness.figure import Figure
 from benchmarks.rows.kept import LEVEL0, Kept
 from benchmarks.rows.steady import MINUTE_MS, Steady
 from compactor.clean.cleaner import Cleaner
+from compactor.clean.rewriter import Rewriter
 from compactor.metrics import Counters
-from compactor.quarantine.isolation import Isolation
+from compactor.quarantine.quarantine import QuarantineManager
 from compactor.settings import CompactionPolicy, EngineSettings
 from compactor.storage.base import FileInfo
 
@@ -45,8 +47,9 @@ def measure(spark: SparkSession, folder: Path, minutes: int) -> dict[str, float]
     """
     policy = CompactionPolicy()
     kept = Kept(folder, LOAD.partitions, 0)
-    counters, isolation = Counters(), Isolation(kept.storage, kept.catalog)
-    cleaner = Cleaner(spark, isolation, EngineSettings(connector="bench", policy=policy), counters, frozenset)
+    settings, counters = EngineSettings(connector="bench", policy=policy), Counters()
+    quarantine = QuarantineManager(kept.catalog, threading.Event())
+    cleaner = Cleaner(Rewriter(spark, kept.storage), kept.catalog, quarantine, settings, counters, frozenset)
     taken = 0
     for number, tables in enumerate(LOAD.tables(minutes)):
         now_ms = (number + 1) * MINUTE_MS

@@ -108,6 +108,11 @@ class Catalog:
         return catalog
 
     @property
+    def storage(self) -> Storage:
+        """The connector's own folder, to which every path that the catalog names is relative."""
+        return self._storage
+
+    @property
     def state(self) -> State:
         """What is true of the connector as far as this instance has read."""
         return self._history.view.state

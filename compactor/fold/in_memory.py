@@ -1,7 +1,7 @@
 """The fold of what one process can hold, with Arrow: what `fold.latest(fold.scan(…))` gives, without a Spark job.
 
 Everything that is read is in memory at once; whoever calls has looked how much that is. Only files that are, byte for
-byte, what was written are decoded here: a damaged page can end the process that reads it (`inspection`).
+byte, what was written are decoded here: a damaged page can end the process that reads it (`quarantine.verify`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from compactor.fold import in_memory, memory_budget
@@ -11,7 +11,6 @@ from compactor.model.state import State
 from compactor.ports import Broker
 from compactor.publish import publishjob, publishlocal, publishtasks
 from compactor.publish.plan import Due, due_of
-from compactor.quarantine.isolation import Isolation
 from compactor.settings import EngineSettings
 from compactor.spark.taskfallback import TaskFallback
 
@@ -24,13 +23,13 @@ if TYPE_CHECKING:
 class Sending:
     """Carries plans out, in one of three ways; `way` names the one that was taken last, for the log."""
 
-    def __init__(self, spark: SparkSession, storage: Storage, outside: Broker, isolation: Isolation) -> None:
+    def __init__(self, spark: SparkSession, storage: Storage, broker: Broker, stopping: Callable[[], bool]) -> None:
         self._spark = spark
         self._storage = storage
-        self._outside = outside
-        self._isolation = isolation
+        self._broker = broker
+        self._stopping = stopping
         self.way = ""
-        self._fallback = TaskFallback("publishing", isolation.stopping.is_set)
+        self._fallback = TaskFallback("publishing", stopping)
 
     def send(self, state: State, plans: Sequence[PublishPlan], settings: EngineSettings) -> tuple[PublishResult, ...]:
         """What was sent for all of `plans`. Raises what the publisher raises, FoldError where an answer is missing."""
@@ -40,13 +39,13 @@ class Sending:
             files = in_memory.load(self._storage, slices)
             if files is not None:
                 self.way = "local"
-                local = self._outside.local_publisher(state, self._isolation.stopping.is_set)
+                local = self._broker.local_publisher(state, self._stopping)
                 return publishlocal.send(files, due, plans, local)
             return self._folded_by_spark(state, due, plans)  # what is damaged in a file only Spark reads around
         if not self._fallback.tasks:
             return self._folded_by_spark(state, due, plans)
         self.way = "tasks"
-        sent, left = publishtasks.send(self._spark, self._storage, due, plans, self._outside.publisher(state))
+        sent, left = publishtasks.send(self._spark, self._storage, due, plans, self._broker.publisher(state))
         return (*sent, *self._folded_by_spark(state, due, left)) if left else sent
 
     def gives_up_tasks(self, error: Exception) -> bool:
@@ -60,5 +59,5 @@ class Sending:
         self.way = "spark"
         buckets = {plan.bucket for plan in plans}
         own = [one for one in due if one.bucket in buckets]
-        publisher = self._outside.publisher(state)
+        publisher = self._broker.publisher(state)
         return publishjob.send(self._spark, self._storage, own, plans, state.buckets, publisher)

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from compactor.catalog.catalog import Catalog
 from compactor.errors import SnapshotError, SnapshotStorageError, StorageError
 from compactor.failpoints import hit
 from compactor.model.actions import AddSnapshot, AnyAction
 from compactor.model.record import TopicPartition
 from compactor.model.state import State, apply
 from compactor.ports import Broker
-from compactor.quarantine import verify as inspection
-from compactor.quarantine.isolation import Isolation
+from compactor.quarantine import verify
+from compactor.quarantine.quarantine import QuarantineManager
 from compactor.settings import EngineSettings
 from compactor.snapshot import location as shelf
 from compactor.snapshot import shelfowner, snapshot
@@ -40,22 +41,22 @@ class Snapshots:
     def __init__(
         self,
         spark: SparkSession,
-        isolation: Isolation,
-        outside: Broker,
+        catalog: Catalog,
+        quarantine: QuarantineManager,
+        broker: Broker,
         settings: EngineSettings,
         location: Storage | None,
         uncertain: Callable[[], Collection[TopicPartition]],
     ) -> None:
         self._spark = spark
-        self._storage = isolation.storage
-        self._catalog = isolation.catalog
-        self._outside = outside
+        self._catalog = catalog
+        self._broker = broker
         self._settings = settings
         self._shelf = None if location is None else SnapshotStorage(location)
         self._trouble: SnapshotFailure | None = None
         self._troubled: frozenset[str] | None = frozenset()  # None: all topics
         self._named: set[tuple[str, str]] = set()
-        self._isolation = isolation
+        self._quarantine = quarantine
         self._uncertain = uncertain
 
     def due(self, now_ms: int) -> bool:
@@ -111,7 +112,7 @@ class Snapshots:
 
     def _note(self) -> None:
         with suppress(StorageError):  # it is shown in the log as well
-            shelf.note(self._storage, self._trouble)
+            shelf.note(self._catalog.storage, self._trouble)
 
     def take(self, now_ms: int, *, asked: bool = True) -> tuple[AddSnapshot, ...]:
         """Steps 15 to 17 for every topic that has a base run: its vector is where those end.
@@ -125,7 +126,7 @@ class Snapshots:
         based = {log.topic for log in state.logs if log.base}
         topics = [topic for topic in (self._topics(state) if asked else self._due(state, now_ms)) if topic in based]
         if topics:
-            shelfowner.claim(self._shelf, state, self._storage)
+            shelfowner.claim(self._shelf, state, self._catalog.storage)
         found: list[AddSnapshot] = []
         refused: dict[str, SnapshotError] = {}
         for topic in topics:
@@ -164,20 +165,24 @@ class Snapshots:
             raise
         except Exception as error:
             logs = [log for log in self._catalog.state.logs if log.topic == topic]
-            if not self._isolation.blames(error) or not self._isolation.set_aside(logs, inspection.kept, now_ms):
+            if not self._quarantine.suspects_damage(error) or not self._quarantine.quarantine_damaged(
+                logs, verify.published_range, now_ms
+            ):
                 raise
 
     def _one(self, shelf: SnapshotStorage, topic: str, now_ms: int) -> AddSnapshot:
         state = self._catalog.state
         extra = snapshot.Extra(
-            output_starts=dict(self._outside.output_starts(state, topic)),
-            resume_safe_ms=self._outside.resume_safe_ms(state, topic),
+            output_starts=dict(self._broker.output_starts(state, topic)),
+            resume_safe_ms=self._broker.resume_safe_ms(state, topic),
             policy=self._settings.policy,
             strings=self._settings.snapshot_strings,
         )
         name = snapshot.snapshot_id(now_ms, secrets.token_hex(3))
         try:
-            taken = snapshot.write_snapshot(self._spark, self._storage, shelf, state, topic, name, now_ms, extra)
+            taken = snapshot.write_snapshot(
+                self._spark, self._catalog.storage, shelf, state, topic, name, now_ms, extra
+            )
         except (SnapshotStorageError, SnapshotError):
             with suppress(SnapshotStorageError):  # a location that is full must not fill up with what was begun
                 self._remove(shelf, state, topic, name, "it could not be completed")

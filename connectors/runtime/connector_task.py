@@ -18,11 +18,14 @@ from msgspec.structs import replace
 from compactor.catalog import owner
 from compactor.catalog.catalog import Catalog
 from compactor.clean.cleaner import Cleaner
+from compactor.clean.rewriter import Rewriter
 from compactor.engine import Engine
 from compactor.errors import CatalogError, FencedError, PublishInterruptedError, StorageError
 from compactor.failpoints import hit
 from compactor.maintenance import Maintenance
-from compactor.quarantine.isolation import Isolation
+from compactor.publish.changelog import Changelog
+from compactor.publish.executors import Sending
+from compactor.quarantine.quarantine import QuarantineManager
 from compactor.snapshot.snapshots import Snapshots
 from compactor.storage.base import Storage
 from compactor.storage.location import open_storage
@@ -114,7 +117,7 @@ class ConnectorTask:
         """From the positions on; `stack` ends what this begins."""
         life.owned.gateway.retry_until(stop.is_set)
         self._observer.stage(self._connector.name, "reading positions")
-        life.engine.settle(self._clock.now_ms())
+        life.engine.resolve_positions(self._clock.now_ms())
         background = self._background(life, once=once)
         ending = Shutdown(life, background, self._connector, self._clients, self._clock, stop)
         stack.callback(background.stop, lambda: stop.patient)
@@ -161,11 +164,14 @@ class ConnectorTask:
 
     def _life(self, owned: Owned) -> TaskComponents:
         settings, (catalog, gateway) = engine_settings(self._connector), owned
-        isolation, shelf = Isolation(self._storage, catalog), _shelf(self._connector)
-        engine = Engine(self._spark, self._storage, catalog, gateway, settings, isolation, self._clock.now_ms)
-        snapshots = Snapshots(self._spark, isolation, gateway, settings, shelf, engine.uncertain)
-        cleaner = Cleaner(self._spark, isolation, settings, engine.counters, engine.uncertain, self._clock.now_ms)
-        upkeep = Maintenance(cleaner, snapshots, engine.counters, isolation)
+        now_ms, shelf, stopping = self._clock.now_ms, _shelf(self._connector), threading.Event()
+        quarantine = QuarantineManager(catalog, stopping)
+        sending = Sending(self._spark, self._storage, gateway, stopping.is_set)
+        engine = Engine(catalog, gateway, settings, Changelog(catalog, gateway, sending, quarantine, now_ms))
+        snapshots = Snapshots(self._spark, catalog, quarantine, gateway, settings, shelf, engine.uncertain)
+        rewriter = Rewriter(self._spark, self._storage, stopping.is_set)
+        cleaner = Cleaner(rewriter, catalog, quarantine, settings, engine.counters, engine.uncertain, now_ms)
+        upkeep = Maintenance(catalog, cleaner, snapshots, engine.counters, quarantine, stopping)
         upkeep.settle()
         return TaskComponents(owned, engine, upkeep, RequestHandler(self._storage, catalog, upkeep, self._clock))
 

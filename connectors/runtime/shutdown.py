@@ -53,7 +53,7 @@ class Shutdown:
 
         Until it has ended or is to be broken off, which the caller then does.
         """
-        self._life.engine.close_soon()
+        self._life.engine.begin_close()
         threading.Thread(target=self._stop_background, daemon=True).start()  # beside: it has the same time
         never = threading.Event()
         while not self._life.engine.is_idle():
@@ -88,7 +88,7 @@ class Shutdown:
 
         Only while this process is the owner; after a take-over they were ended by the new one (step T2).
         """
-        if not (self._stop.is_set() and self._life.engine.interrupted):
+        if not (self._stop.is_set() and self._life.engine.transaction_may_be_open):
             return
         try:
             buckets = self._life.owned.catalog.refresh().buckets

@@ -82,7 +82,9 @@ class Shelf:
     def take(self, kept: Kept, now_ms: int = 0) -> tuple[AddSnapshot, ...]:
         """A new one."""
         outside = MemoryBroker(MemoryStorage())  # a world without Kafka
-        return Snapshots(kept.spark, kept.isolation, outside, kept.settings, self._store, frozenset).take(now_ms)
+        return Snapshots(
+            kept.spark, kept.catalog, kept.quarantine, outside, kept.settings, self._store, frozenset
+        ).take(now_ms)
 
     def newest(self) -> Rows:
         """The records of the snapshot that LATEST names; it is complete, or this fails."""

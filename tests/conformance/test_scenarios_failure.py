@@ -151,7 +151,7 @@ def test_scenario_22_rebalance(kept_of: KeptOf, monkeypatch: pytest.MonkeyPatch)
     assert Catalog.open(kept.storage, "c").state.log(before.tp) == kept.log() == before
 
     def stop() -> None:
-        kept.isolation.stopping.set()
+        kept.stopping.set()
         raise InterruptedError("the job was cancelled")
 
     meanwhile(monkeypatch, stop)
@@ -195,9 +195,9 @@ def test_scenario_23_quarantine(kept_of: KeptOf, monkeypatch: pytest.MonkeyPatch
     assert waits == [(1, 61_000), (2, 181_000), (3, 421_000)]
     assert held(kept) == {1: size}
     with pytest.raises(StorageError, match="t-1"):
-        kept.isolation.release([kept.log(1)], 500_000)
+        kept.quarantine.release([kept.log(1)], 500_000)
     restore()
-    assert kept.isolation.release([kept.log(1)], 500_000) == 1
+    assert kept.quarantine.release([kept.log(1)], 500_000) == 1
     assert (held(kept), kept.cleaner.round(500_000).cleaned) == ({}, 1)
 
 
@@ -222,7 +222,14 @@ def test_scenario_23_quarantine_of_a_topic_that_goes(kept_of: KeptOf, tmp_path: 
     kept.publish()
     damage_page(kept, 0)
     kept.cleaner.clean(100)
-    upkeep = Maintenance(kept.cleaner, None, kept.counters, kept.isolation)  # type: ignore[arg-type]
+    upkeep = Maintenance(
+        kept.catalog,
+        kept.cleaner,
+        None,  # type: ignore[arg-type]
+        kept.counters,
+        kept.quarantine,
+        kept.stopping,
+    )
     with pytest.raises(QuarantinedError):
         upkeep.check_whole()
     kept.catalog.commit(lambda _: [CloseTopic(topic="t", reason="deleted")], 200)

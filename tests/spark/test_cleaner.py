@@ -175,7 +175,9 @@ def test_a_commit_has_its_own_time(kept_of: KeptOf) -> None:
     """What a fold of an hour replaced is dropped when it commits, not when its round began: the grace begins then."""
     kept = kept_of()
     times = iter([HOUR + 5, 3])
-    cleaner = Cleaner(kept.spark, kept.isolation, kept.settings, kept.counters, frozenset, lambda: next(times))
+    cleaner = Cleaner(
+        kept.rewriter, kept.catalog, kept.quarantine, kept.settings, kept.counters, frozenset, lambda: next(times)
+    )
     kept.ingest(some(0, 6, keys=2))
     kept.publish()
     (old,) = kept.log().paths
@@ -359,7 +361,7 @@ def test_nothing_is_folded_of_a_log_whose_position_is_not_known(kept_of: KeptOf)
     kept.ingest([one for p in range(2) for one in some(0, 20, partition=p)])
     kept.publish()
     unsure = frozenset({kept.log(1).tp})
-    cleaner = Cleaner(kept.spark, kept.isolation, kept.settings, kept.counters, lambda: unsure)
+    cleaner = Cleaner(kept.rewriter, kept.catalog, kept.quarantine, kept.settings, kept.counters, lambda: unsure)
     assert [one.partition for one in cleaner.clean(0)] == [0]
 
 
@@ -373,9 +375,9 @@ def test_release_takes_up_what_is_whole_again_and_nothing_else(kept_of: KeptOf) 
     assert not kept.cleaner.round(0)
     assert [kept.log(p).quarantine is None for p in range(2)] == [False, False]
     with pytest.raises(StorageError, match=path.name):
-        kept.isolation.release([kept.log(1)], 1)
+        kept.quarantine.release([kept.log(1)], 1)
     aside.rename(path)
-    assert kept.isolation.release([kept.log(1)], 1) == 1
+    assert kept.quarantine.release([kept.log(1)], 1) == 1
     assert [kept.log(p).quarantine is None for p in range(2)] == [False, True]
     assert kept.cleaner.round(1).cleaned == 1
 

@@ -43,7 +43,7 @@ def snapshots(folder: Path) -> Path:
     kept.publish()
     kept.cleaner.clean(0)
     shelf, outside = LocalStorage(str(folder / "snapshots")), MemoryBroker(MemoryStorage())
-    assert Snapshots(kept.spark, kept.isolation, outside, kept.settings, shelf, frozenset).take(0)
+    assert Snapshots(kept.spark, kept.catalog, kept.quarantine, outside, kept.settings, shelf, frozenset).take(0)
     (folder / "snapshots/c").rename(folder / "snapshots/customers")
     return (folder / "snapshots/customers/t").rename(folder / "snapshots/customers/customers")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ from unittest import mock
 from compactor import failpoints
 from compactor.catalog.catalog import Catalog
 from compactor.clean.cleaner import Cleaner
+from compactor.clean.rewriter import Rewriter
 from compactor.engine import Engine
 from compactor.errors import (
     FailpointError,
@@ -25,7 +27,9 @@ from compactor.model.actions import SetBuckets
 from compactor.model.log import PartitionLog
 from compactor.model.position import Position
 from compactor.model.record import TopicPartition
-from compactor.quarantine.isolation import Isolation
+from compactor.publish.changelog import Changelog
+from compactor.publish.executors import Sending
+from compactor.quarantine.quarantine import QuarantineManager
 from compactor.settings import EngineSettings
 from compactor.snapshot.snapshots import Snapshots
 from compactor.storage.local import LocalStorage
@@ -67,10 +71,10 @@ class Life(NamedTuple):
     upkeep: Maintenance
 
 
-class _Strict(Isolation):
+class _Strict(QuarantineManager):
     """No fold may fail: what would be tried again later is raised."""
 
-    def _failed_once(self, log: PartitionLog, error: Exception, now_ms: int) -> None:
+    def _count_failure(self, log: PartitionLog, error: Exception, now_ms: int) -> None:
         raise error
 
 
@@ -207,11 +211,14 @@ class World:
             publish_local_records=settings.local,
             snapshot_retention_count=2,
         )
-        isolation = _Strict(self.storage, catalog)
-        engine = Engine(self._spark, self.storage, catalog, self.outside, told, isolation)
-        snapshots = Snapshots(self._spark, isolation, self.outside, told, self.shelf, engine.uncertain)
-        cleaner = Cleaner(self._spark, isolation, told, engine.counters, engine.uncertain)
-        upkeep = Maintenance(cleaner, snapshots, engine.counters, isolation)
+        stopping = threading.Event()
+        quarantine = _Strict(catalog, stopping)
+        sending = Sending(self._spark, self.storage, self.outside, stopping.is_set)
+        engine = Engine(catalog, self.outside, told, Changelog(catalog, self.outside, sending, quarantine))
+        snapshots = Snapshots(self._spark, catalog, quarantine, self.outside, told, self.shelf, engine.uncertain)
+        rewriter = Rewriter(self._spark, self.storage, stopping.is_set)
+        cleaner = Cleaner(rewriter, catalog, quarantine, told, engine.counters, engine.uncertain)
+        upkeep = Maintenance(catalog, cleaner, snapshots, engine.counters, quarantine, stopping)
         upkeep.settle()
         return Life(settings, catalog, engine, upkeep)
 

@@ -5,6 +5,7 @@ A stand-in for Kafka and one for Spark are beside the real engine (`tests.suppor
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 from compactor.errors import SnapshotError
 from compactor.model.actions import AnyAction, CloseTopic, ReopenTopic
 from compactor.model.record import TopicPartition
-from compactor.quarantine.isolation import Isolation
+from compactor.quarantine.quarantine import QuarantineManager
 from compactor.settings import CompactionPolicy, EngineSettings
 from compactor.snapshot.snapshots import Snapshots
 from tests.support.engine import Row, row, stated
@@ -155,8 +156,8 @@ class _History:
             snapshot_retention_count=2,
             snapshot_strings=frozenset({"key", "value"}),
         )
-        isolation, uncertain = Isolation(world.storage, life.catalog), life.engine.uncertain
-        snapshots = Snapshots(world._spark, isolation, world.outside, settings, world.shelf, uncertain)
+        quarantine, uncertain = QuarantineManager(life.catalog, threading.Event()), life.engine.uncertain
+        snapshots = Snapshots(world._spark, life.catalog, quarantine, world.outside, settings, world.shelf, uncertain)
         with suppress(SnapshotError):
             snapshots.take(self._now)
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pyarrow.parquet as pq
 import pytest
 
-from compactor.quarantine import verify as inspection
+from compactor.quarantine import verify
 from compactor.storage.local import LocalStorage
 from tests.support.cleaning import Kept
 from tests.support.engine import row
@@ -67,7 +67,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[object]:
             found.append(self)
             super().__init__(*args, **named)
 
-    monkeypatch.setattr(inspection, "ProcessPoolExecutor", Counted)
+    monkeypatch.setattr(verify, "ProcessPoolExecutor", Counted)
     return found
 
 
@@ -88,7 +88,7 @@ def damage(path: Path, at: range) -> None:
 
 
 def held(kept: Kept) -> list[int]:
-    kept.isolation.set_aside(kept.catalog.state.logs, inspection.kept, 0)
+    kept.quarantine.quarantine_damaged(kept.catalog.state.logs, verify.published_range, 0)
     return [log.partition for log in kept.catalog.state.logs if log.quarantine]
 
 
@@ -99,7 +99,7 @@ def test_one_process_reads_what_all_partitions_of_a_damaged_file_need(kept: Kept
     assert held(kept) == [2]
     assert len(started) == 1
     damage(path, groups[2])
-    kept.isolation.retry(120_000)
+    kept.quarantine.recheck(120_000)
     assert not any(log.quarantine for log in kept.catalog.state.logs)
 
 
@@ -107,12 +107,13 @@ def test_a_file_that_ends_one_reader_after_the_other_is_given_up(
     kept: Kept, started: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was read by then counts; for the rest no more processes are started."""
-    monkeypatch.setattr(inspection, "ENDED", 2)
+    monkeypatch.setattr(verify, "MAX_ENDED_READERS", 2)
     storage = Kills(kept.storage.location)
     path, groups = pages(kept)
     damage(path, groups[-1])
     storage.at = range(groups[1].start, groups[-2].stop)
-    kept.isolation.storage = storage
+    kept.storage = storage
+    kept.restart()
     assert held(kept) == [*range(1, PARTITIONS)]
     assert len(started) == 2
     errors = [log.quarantine.error for log in kept.catalog.state.logs if log.quarantine]

@@ -99,7 +99,7 @@ def test_a_snapshot_that_is_no_text_leaves_nothing_behind(tmp_path: Path, shelf:
     kept = _kept(tmp_path, [row(0, 0, b"a", b"1")])
     outside = MemoryBroker(MemoryStorage())
     strict = replace(kept.settings, snapshot_strings=frozenset({"value"}))
-    snapshots = Snapshots(kept.spark, kept.isolation, outside, strict, shelf, frozenset)
+    snapshots = Snapshots(kept.spark, kept.catalog, kept.quarantine, outside, strict, shelf, frozenset)
     (taken,) = snapshots.take(NOW)
     kept.ingest([row(0, 1, b"a", b"\xff")])
     kept.publish()

@@ -48,7 +48,7 @@ def test_the_micro_batch_under_way_may_end() -> None:
     life = Life(busy=20)
     life.stop.ask(break_at=6.0)
     life.ending.let_finish()
-    assert life.engine.close_soon.called
+    assert life.engine.begin_close.called
     assert life.clock.monotonic() == pytest.approx(2.0)
 
 
@@ -58,7 +58,7 @@ def test_one_that_does_not_end_in_time_is_left_to_be_broken_off(*, hurried: bool
     life = Life(busy=10**9)
     if hurried:
         life.stop.ask(patient=True)
-        life.engine.close_soon.side_effect = lambda: life.stop.ask(break_at=6.0)
+        life.engine.begin_close.side_effect = lambda: life.stop.ask(break_at=6.0)
     else:
         life.stop.ask(break_at=6.0)
     life.ending.let_finish()
@@ -90,7 +90,7 @@ def test_a_broken_off_transaction_is_ended(
 ) -> None:
     """Readers of the output would wait for it until its time-out; a life that goes on fences by itself (T2)."""
     life = Life()
-    life.engine.interrupted = interrupted
+    life.engine.transaction_may_be_open = interrupted
     if stopped:
         life.stop.ask()
     life.ending.abort_transactions()
@@ -100,7 +100,7 @@ def test_a_broken_off_transaction_is_ended(
 def test_a_newer_owners_transaction_is_left_alone(fenced: list[tuple[str, ...]]) -> None:
     """The catalog is read again first: after a take-over there is nothing of ours to end."""
     life = Life()
-    life.engine.interrupted = True
+    life.engine.transaction_may_be_open = True
     life.owned.catalog.refresh.side_effect = FencedError("Newer.")
     life.stop.ask()
     life.ending.abort_transactions()
@@ -111,7 +111,7 @@ def test_a_broker_that_is_away_hinders_no_end(monkeypatch: pytest.MonkeyPatch) -
     """The transaction then ends by its time-out."""
     monkeypatch.setattr(producers, "fence_all", Mock(side_effect=UnreachableError("Away.")))
     life = Life()
-    life.engine.interrupted = True
+    life.engine.transaction_may_be_open = True
     life.stop.ask()
     life.ending.abort_transactions()
 
