@@ -1,1 +1,1 @@
-"""What is measured, and how: `make bench`."""
+"""Measures keyfold beside its peers (`make bench`): tools in harness, programs in peers, the table's rows in rows."""

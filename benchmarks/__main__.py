@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: every program in turn, three rounds, and a table of ratios."""
+"""`python -m benchmarks`: takes every row of docs/performance.md, in three rounds, and prints the table."""
 
 from __future__ import annotations
 
@@ -11,48 +11,50 @@ from pathlib import Path
 from benchmarks.harness import plots
 from benchmarks.harness import results as files
 from benchmarks.harness.datasets import SCALE
-from benchmarks.harness.measure import Measuring, ended_by_sigterm
-from benchmarks.harness.process import ROOT
-from benchmarks.harness.table import whole
-from benchmarks.rows.every import FIGURES
-from benchmarks.rows.rows import ROWS
+from benchmarks.harness.process import ROOT, exit_on_sigterm
+from benchmarks.harness.runner import Runner
+from benchmarks.harness.table import report
+from benchmarks.rows import keys
+from benchmarks.rows.registry import COMPARISONS, MEASUREMENTS
 
 _DOCS = ROOT / "docs" / "performance"
 
 
 def main() -> int:
-    """Measures what is asked for and not there yet, prints the table and draws the plots; 1 if something failed."""
-    ended_by_sigterm()
-    asked = _asked()
-    os.environ[SCALE] = str(asked.scale)
-    file = asked.into / "results.json"
-    measuring = Measuring(files.load(file, asked.scale), asked.rounds, file)
-    names = asked.rows.split(",") if asked.rows else [*ROWS, *FIGURES]
-    rows = [ROWS[name] for name in names if name in ROWS]
-    wanted = [FIGURES[name] for name in names if name not in ROWS]
-    for row in rows:
-        measuring.row(row)
-    for figure in wanted:
-        measuring.figure(figure)
-    text = whole(rows, wanted, measuring.results)
-    (asked.into / "table.md").write_text(text + "\n", encoding="utf-8")
+    """Takes the rows that are missing, prints the table and draws the plots; returns 1 if something failed."""
+    exit_on_sigterm()
+    options = _options()
+    os.environ[SCALE] = str(options.scale)
+    file = options.into / "results.json"
+    runner = Runner(files.load(file, options.scale), options.rounds, file)
+    names = options.rows.split(",") if options.rows else [*COMPARISONS, *MEASUREMENTS]
+    comparisons = [COMPARISONS[name] for name in names if name in COMPARISONS]
+    measurements = [MEASUREMENTS[name] for name in names if name not in COMPARISONS]
+    for comparison in comparisons:
+        runner.compare(comparison)
+    for measurement in measurements:
+        runner.measure(measurement)
+    text = report(comparisons, measurements, runner.results)
+    (options.into / "table.md").write_text(text + "\n", encoding="utf-8")
     print(text)
-    drawn = plots.draw(rows, measuring.results, asked.into)
-    if asked.docs:
+    drawn = plots.draw(comparisons, runner.results, keys.growth(runner.results), options.into)
+    if options.docs:
         _DOCS.mkdir(exist_ok=True)
         for one in drawn:
             shutil.copy(one, _DOCS)
-    return int(measuring.failed)
+    return int(runner.failed)
 
 
-def _asked() -> argparse.Namespace:
-    options = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    options.add_argument("--rows", help=f"some of {', '.join([*ROWS, *FIGURES])}, with commas; all when left out")
-    options.add_argument("--rounds", type=int, default=3)
-    options.add_argument("--scale", type=float, default=1.0, help="times as many records as the data sets say")
-    options.add_argument("--into", type=Path, default=Path("build/bench"), help="results.json there is gone on with")
-    options.add_argument("--docs", action="store_true", help="also copy the plots to docs/performance")
-    return options.parse_args()
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument(
+        "--rows", help=f"some of {', '.join([*COMPARISONS, *MEASUREMENTS])}, with commas; all when left out"
+    )
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--scale", type=float, default=1.0, help="times as many records as the data sets say")
+    parser.add_argument("--into", type=Path, default=Path("build/bench"), help="results.json there is gone on with")
+    parser.add_argument("--docs", action="store_true", help="also copy the plots to docs/performance")
+    return parser.parse_args()
 
 
 if __name__ == "__main__":

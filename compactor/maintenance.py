@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Container
 from typing import TYPE_CHECKING
 
 from compactor.catalog.catalog import Catalog
-from compactor.clean import vacuum
 from compactor.clean.cleaner import CleanedLog, Cleaner, Round
+from compactor.clean.vacuum import vacuum
 from compactor.errors import QuarantinedError, SnapshotError, SnapshotStorageError
 from compactor.metrics import Counters
 from compactor.model.record import TopicPartition
@@ -23,48 +23,60 @@ if TYPE_CHECKING:
 
 
 class Maintenance:
-    """The kept side of one connector."""
+    """The cleaner, the snapshots and the vacuum of one connector, as one thread calls them."""
 
     def __init__(
         self,
-        catalog: Catalog,
         cleaner: Cleaner,
         snapshots: Snapshots,
-        counters: Counters,
+        catalog: Catalog,
         quarantine: QuarantineManager,
+        counters: Counters,
         stopping: threading.Event,
     ) -> None:
-        self._catalog = catalog
         self._cleaner = cleaner
         self._snapshots = snapshots
-        self._counters = counters
+        self._catalog = catalog
         self._quarantine = quarantine
+        self._counters = counters
         self._stopping = stopping
 
+    def begin(self) -> None:
+        """Does what an earlier run of the worker has left undone of a snapshot."""
+        self._snapshots.begin()
+
     def round(self, now_ms: int) -> Round:
-        """What the cleaner has due now; Round() is nothing."""
+        """Does what the cleaner has due at `now_ms`. Raises as `Cleaner.round` does."""
         return self._cleaner.round(now_ms)
 
     def clean(self, now_ms: int, wanted: Collection[TopicPartition] | None = None) -> tuple[CleanedLog, ...]:
-        """Cleans everything published, or the logs `wanted`, due or not."""
+        """Cleans everything published, or the logs `wanted`, due or not. Raises as `Cleaner.clean` does."""
         return self._cleaner.clean(now_ms, wanted)
 
     def snapshot(self, now_ms: int, *, asked: bool = True) -> tuple[AddSnapshot, ...]:
-        """Folds everything published and writes a snapshot of every topic; the new snapshots.
+        """Cleans everything published and writes a snapshot of every topic; returns the new snapshots.
 
-        Where nobody `asked` for it, a log whose fold fails is as it was, and the others' snapshots are taken.
+        Where no command `asked` for it, a log that cannot be cleaned is as it was, and the others' snapshots are taken.
         """
         self._cleaner.clean(now_ms, asked=asked)
         taken = self._snapshots.take(now_ms, asked=asked)
         self._counters.add("snapshots", len(taken))
         return taken
 
+    def snapshot_due(self, now_ms: int) -> bool:
+        """Returns whether snapshot.interval.ms has passed since the newest snapshot."""
+        return self._snapshots.due(now_ms)
+
+    def snapshot_failed(self, error: SnapshotStorageError | SnapshotError, now_ms: int) -> None:
+        """Lets snapshots wait, and nothing else, after `error` of one that was due or of its location."""
+        self._snapshots.failed(error, now_ms)
+
     def release(self, now_ms: int, wanted: Collection[TopicPartition] | None = None) -> int:
-        """Ends the quarantine of all logs, or of those `wanted`; how many it was. Raises StorageError."""
+        """Ends the quarantine of all logs, or of those `wanted`; returns how many it was. Raises StorageError."""
         logs = [log for log in self._catalog.state.logs if wanted is None or log.tp in wanted]
         return self._quarantine.release(logs, now_ms)
 
-    def check_whole(self, wanted: Collection[TopicPartition] | None = None) -> None:
+    def check_complete(self, wanted: Collection[TopicPartition] | None = None) -> None:
         """Raises QuarantinedError where an open topic's log (of `wanted`) is set aside: then not all was done."""
         state = self._catalog.state
         logs = [log for log in state.logs if wanted is None or log.tp in wanted]
@@ -72,31 +84,19 @@ class Maintenance:
         for log in held[:1]:
             assert log.quarantine is not None
             raise QuarantinedError(
-                f"Connector {self._catalog.state.connector}: {len(held)} of its partitions are set aside, first of "
+                f"Connector {state.connector}: {len(held)} of its partitions are set aside, first of "
                 f"them {log.tp}: {log.quarantine.error}",
                 "`keyfold describe` shows them all; the others are done.",
             )
 
-    def interrupt(self) -> None:
-        """A stop breaks off what runs now: its failing says nothing about any log."""
-        self._stopping.set()
-
-    def snapshot_due(self, now_ms: int) -> bool:
-        """Whether snapshot.interval.ms has passed since the newest snapshot."""
-        return self._snapshots.due(now_ms)
-
-    def snapshot_failed(self, error: SnapshotStorageError | SnapshotError, now_ms: int) -> None:
-        """A snapshot that was due failed, by itself or for its location's sake: only snapshots wait for that."""
-        self._snapshots.failed(error, now_ms)
-
-    def settle(self) -> None:
-        """What an earlier life has left undone of a snapshot."""
-        self._snapshots.begin()
-
     def vacuum(self, now_ms: int, grace_ms: int, running: Callable[[], Container[str]]) -> None:
-        """Removes files that nothing names; `running` are the jobs of others that may still commit.
+        """Removes files that nothing names; `running` gives the jobs of others that may still commit.
 
-        LATEST is looked after too: an owner that slept may have set it back.
+        LATEST is repaired too: an owner that slept may have set it back. Raises as `vacuum` does.
         """
-        vacuum.vacuum(self._catalog.storage, self._catalog, now_ms, grace_ms, running)
-        self._snapshots.settle()
+        vacuum(self._catalog.storage, self._catalog, now_ms, grace_ms, running)
+        self._snapshots.repair()
+
+    def interrupt(self) -> None:
+        """Breaks off what runs now, for a stop: its failing says nothing about any log."""
+        self._stopping.set()

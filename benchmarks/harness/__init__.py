@@ -1,1 +1,1 @@
-"""How programs are started, timed and written down."""
+"""Starts programs, meters them, keeps results and renders them; knows no particular program or row."""

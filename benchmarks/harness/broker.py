@@ -1,6 +1,6 @@
-"""A broker for measurements, held by a process of its own: python -m benchmarks.harness.broker FOLDER.
+"""Runs a broker for measurements in a process of its own: python -m benchmarks.harness.broker FOLDER.
 
-Whoever starts the embedded broker asks it by a client whether it is there; a process that measures for hours has none.
+The embedded broker is asked by a librdkafka client whether it is up; a process that measures for hours has none.
 """
 
 from __future__ import annotations
@@ -26,17 +26,21 @@ _END_S: Final = 60.0
 
 @contextmanager
 def broker() -> Iterator[str]:
-    """The bootstrap servers of a new broker for as long as the block runs. Raises RuntimeError if it does not start."""
+    """Starts a broker for the block, and gives its bootstrap servers.
+
+    Raises:
+        RuntimeError: it did not start.
+    """
     with tempfile.TemporaryDirectory(prefix="bench-kafka-", ignore_cleanup_errors=True) as folder:
-        holder, bootstrap = _started(folder)
+        holder, bootstrap = _start(folder)
         try:
             yield bootstrap
         finally:
             _end(holder)
 
 
-def _started(folder: str) -> tuple[subprocess.Popen[str], str]:
-    """Once more where its holder was ended by a signal: the broker then ends with it."""
+def _start(folder: str) -> tuple[subprocess.Popen[str], str]:
+    """Starts the broker's process, a second time if the first was ended by a signal, with which its broker ends."""
     for number in range(2):
         holder = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.harness.broker", str(Path(folder, str(number)))],
@@ -44,7 +48,7 @@ def _started(folder: str) -> tuple[subprocess.Popen[str], str]:
             stdout=subprocess.PIPE,
             cwd=ROOT,
             text=True,
-            start_new_session=True,  # Ctrl-C is for whoever measures, who then ends it
+            start_new_session=True,  # Ctrl-C is for the measuring process, which then ends it
         )
         assert holder.stdout is not None
         bootstrap = holder.stdout.readline().strip()
@@ -56,7 +60,7 @@ def _started(folder: str) -> tuple[subprocess.Popen[str], str]:
 
 
 def _end(holder: subprocess.Popen[str]) -> None:
-    """Closing its input is the sign."""
+    """Asks the process to end by closing its stdin."""
     try:
         holder.communicate(timeout=_END_S)
     except subprocess.TimeoutExpired:
@@ -67,15 +71,15 @@ def _end(holder: subprocess.Popen[str]) -> None:
 def main(folder: Path) -> None:
     """Runs a broker until stdin ends."""
     with EmbeddedKafka(folder, heap=_HEAP) as started:
-        _coordinating(started.bootstrap)
+        _wait_for_offsets_topic(started.bootstrap)
         print(started.bootstrap, flush=True)
         sys.stdin.read()
 
 
-def _coordinating(bootstrap: str) -> None:
-    """Waits for positions to have a place: a broker makes it when first asked, which is no part of what is measured.
+def _wait_for_offsets_topic(bootstrap: str) -> None:
+    """Waits until `__consumer_offsets` is there, which the broker makes when first asked: not to be measured.
 
-    An admin client that is the first to ask for positions takes its process along: connectors/kafka/groups.py.
+    An admin client that is the first to ask for positions crashes its process: connectors/kafka/groups.py.
     """
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "first", "log_level": 0})
     until = time.monotonic() + _START_S

@@ -1,4 +1,4 @@
-"""The data that is measured on, by name, and how it gets into a topic."""
+"""Data sets by name, and the producers that fill a topic with one."""
 
 from __future__ import annotations
 
@@ -12,22 +12,24 @@ from multiprocessing import get_context
 from typing import Final
 from uuid import uuid4
 
-from confluent_kafka import KafkaException, Producer
-from confluent_kafka.admin import NewTopic
+from confluent_kafka import Producer
 from msgspec import Struct
 from msgspec.structs import replace
 
-from benchmarks.harness import alone
-from benchmarks.peers.committed import client, ends
+from benchmarks.harness.call import call
+from benchmarks.harness.topics import create_topic
 
 _TIMEOUT_S: Final = 60.0
 _POOL_BYTES: Final = 1 << 20
-"""Values are cut from so many random bytes: what compresses well would flatter whoever writes it."""
+"""Values are cut from this many random bytes: values that compress well would flatter the writer."""
 _QUEUE: Final = 200_000
 
 
 class DataSet(Struct, frozen=True, kw_only=True):
-    """Records of `value_bytes` over `keys` keys; a share of `tombstones`; keys evenly often, or by Zipf's law."""
+    """`records` records with values of `value_bytes` over `keys` keys, a share of them `tombstones`.
+
+    Keys are uniformly distributed, or by Zipf's law with exponent 1.
+    """
 
     name: str
     records: int = 5_000_000
@@ -38,7 +40,7 @@ class DataSet(Struct, frozen=True, kw_only=True):
     partitions: int = 2
 
     def scaled(self, factor: float) -> DataSet:
-        """The same with `factor` times as many records and keys."""
+        """Returns the data set with `factor` times as many records and keys."""
         records, keys = max(self.partitions, round(self.records * factor)), max(1, round(self.keys * factor))
         return replace(self, records=records, keys=keys)
 
@@ -57,72 +59,54 @@ DATA_SETS: Final = {
     )
 }
 
-
 ONE: Final = DataSet(name="one", records=1, keys=1, partitions=1)
-"""What a program's start is measured on."""
-
+"""A program's start is measured on it."""
 
 SCALE: Final = "BENCH_SCALE"
-"""The variable that says how many times as many records there are as written here: processes give it on."""
+"""Environment variable with the factor by which all numbers of records are multiplied; children inherit it."""
 
 
 def scale() -> float:
-    """How many times as many records as written here are measured."""
+    """Returns the factor by which all numbers of records are multiplied."""
     return float(os.environ.get(SCALE, "1"))
 
 
 def named(name: str) -> DataSet:
-    """The data set `name` as it is measured now."""
+    """Returns the data set `name`, scaled."""
     return DATA_SETS[name].scaled(scale())
 
 
-def filled(bootstrap: str, data: DataSet) -> str:
-    """The name of a new topic with `data`, filled by a process of its own."""
-    return alone.call(f"fill {data.name}", _new, bootstrap, data)
+def filled_topic(bootstrap: str, data: DataSet) -> str:
+    """Fills a new topic with `data` in a child process; returns its name."""
+    return call(f"fill {data.name}", _fill_new, bootstrap, data)
 
 
 def fill(bootstrap: str, topic: str, data: DataSet) -> float:
-    """Makes `topic` and puts `data` into it; the seconds it took without the making."""
-    make(bootstrap, topic, data.partitions)
-    return fill_more(bootstrap, topic, data)
+    """Makes `topic` and produces `data` to it; returns the seconds of producing."""
+    create_topic(bootstrap, topic, data.partitions)
+    return produce(bootstrap, topic, data)
 
 
-def fill_more(bootstrap: str, topic: str, data: DataSet) -> float:
-    """Puts `data` into `topic`, two partitions at a time; the seconds it took."""
+def produce(bootstrap: str, topic: str, data: DataSet) -> float:
+    """Produces `data` to `topic`, two partitions at a time; returns the seconds it took."""
     began = time.monotonic()
     with ProcessPoolExecutor(min(2, data.partitions), get_context("spawn")) as pool:
-        list(pool.map(partial(_fill, bootstrap, topic, data), range(data.partitions)))
+        list(pool.map(partial(_produce_partition, bootstrap, topic, data), range(data.partitions)))
     return time.monotonic() - began
 
 
-def make(bootstrap: str, topic: str, partitions: int, policy: str = "delete") -> None:
-    """An empty topic that loses nothing by age; returns once its partitions have leaders."""
-    config = {"cleanup.policy": policy, "retention.ms": "-1"}
-    admin = client(bootstrap)
-    admin.create_topics([NewTopic(topic, partitions, 1, config=config)])[topic].result(_TIMEOUT_S)
-    until = time.monotonic() + _TIMEOUT_S
-    while True:
-        try:
-            ends(bootstrap, topic)
-            return
-        except KafkaException:
-            if time.monotonic() >= until:
-                raise
-            time.sleep(0.1)
-
-
-def share(data: DataSet, partition: int) -> int:
-    """How many records of `data` partition number `partition` gets."""
+def partition_records(data: DataSet, partition: int) -> int:
+    """Returns how many records of `data` go to `partition`."""
     return data.records // data.partitions + (partition < data.records % data.partitions)
 
 
-def _new(bootstrap: str, data: DataSet) -> str:
+def _fill_new(bootstrap: str, data: DataSet) -> str:
     topic = f"{data.name}-{uuid4().hex[:6]}"
     fill(bootstrap, topic, data)
     return topic
 
 
-def _fill(bootstrap: str, topic: str, data: DataSet, partition: int) -> None:
+def _produce_partition(bootstrap: str, topic: str, data: DataSet, partition: int) -> None:
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -139,21 +123,21 @@ def _fill(bootstrap: str, topic: str, data: DataSet, partition: int) -> None:
                 break
             except BufferError:
                 producer.poll(0.1)
-    left = producer.flush(_TIMEOUT_S)
-    if left:
-        raise RuntimeError(f"{left} records of {topic}-{partition} were not taken")
+    unsent = producer.flush(_TIMEOUT_S)
+    if unsent:
+        raise RuntimeError(f"{unsent} records of {topic}-{partition} were not taken")
 
 
 def _records(data: DataSet, partition: int) -> Iterator[tuple[bytes, bytes | None]]:
-    """Each key belongs to one partition, as a producer that chooses by key has it."""
+    """Yields (key, value); each key belongs to one partition, as with a producer that partitions by key."""
     chance = random.Random(f"{data.name}-{partition}")
     pool, size = chance.randbytes(_POOL_BYTES + data.value_bytes), data.value_bytes
-    keys, count = max(1, data.keys // data.partitions), share(data, partition)
+    keys, count = max(1, data.keys // data.partitions), partition_records(data, partition)
     for number in range(count):
         if data.keys >= data.records:
             key = number
         elif data.zipf:
-            key = int(keys ** chance.random()) - 1  # ranks whose logarithm is even: Zipf's law with exponent 1
+            key = int(keys ** chance.random()) - 1  # ranks whose logarithm is uniform: Zipf's law with exponent 1
         else:
             key = int(chance.random() * keys)
         start = int(chance.random() * _POOL_BYTES)

@@ -1,38 +1,39 @@
-"""Plots of what was measured: throughput of each program, and what a record costs where there are many."""
+"""Plots of the results: throughput of each program, and time per record by number of records."""
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
 from benchmarks.harness.results import Results
-from benchmarks.rows.keys import costs
-from benchmarks.rows.rows import Row
+from benchmarks.harness.row import Comparison
 
 _WIDTH = 0.38
 
 
-def draw(rows: Sequence[Row], results: Results, into: Path) -> list[Path]:
-    """throughput.png and growth.png in the folder `into`, as far as there is something to show; says why not."""
+def draw(rows: Sequence[Comparison], results: Results, growth: Sequence[tuple[float, float]], into: Path) -> list[Path]:
+    """Draws throughput.png and growth.png into the folder `into`, each if there is something to show; returns them.
+
+    `growth` has pairs of millions of records and microseconds per record.
+    """
     if find_spec("matplotlib") is None:
         print("There are no plots: matplotlib is not installed (pip install 'keyfold[bench]').")
         return []
     import matplotlib as mpl
 
     mpl.use("Agg")
-    bars, points = rates(rows, results), growth(results)
+    bars = rates(rows, results)
     drawn = []
     if bars:
         drawn.append(_throughput(bars, into / "throughput.png"))
-    if len(points) > 1:
-        drawn.append(_growth(points, into / "growth.png"))
+    if len(growth) > 1:
+        drawn.append(_growth(growth, into / "growth.png"))
     return drawn
 
 
-def rates(rows: Sequence[Row], results: Results) -> dict[str, list[tuple[str, float]]]:
-    """Records a second of each program by row; rows of which one is missing are left out."""
+def rates(rows: Sequence[Comparison], results: Results) -> dict[str, list[tuple[str, float]]]:
+    """Returns by row (program, records per second) of both programs; leaves out a row that lacks one."""
     found = {}
     for row in rows:
         pair = []
@@ -43,13 +44,6 @@ def rates(rows: Sequence[Row], results: Results) -> dict[str, list[tuple[str, fl
         if len(pair) == 2:
             found[row.id] = pair
     return found
-
-
-def growth(results: Results) -> list[tuple[float, float]]:
-    """Millions of records and the median of the microseconds per record, in this order."""
-    rounds = [costs(one.values) for one in results.measured if one.figure == "keys"]
-    sizes = sorted({millions for one in rounds for millions in one})
-    return [(size, statistics.median(one[size] for one in rounds if size in one)) for size in sizes]
 
 
 def _throughput(bars: dict[str, list[tuple[str, float]]], file: Path) -> Path:

@@ -1,10 +1,11 @@
-"""One program as a whole process tree: how long it takes to a goal, and what it used."""
+"""Runs a command and meters its whole process tree: seconds to a goal, processor time, memory."""
 
 from __future__ import annotations
 
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,17 +20,17 @@ ROOT: Final = Path(__file__).parents[2]
 _POLL_S: Final = 0.02
 _SAMPLE_S: Final = 0.25
 _PSS_S: Final = 2.0
-"""Asking for shared pages walks through all of a process's memory, which is too dear to do at each look."""
+"""Seconds between samples of PSS, which walk all pages of a process: too slow for every sample."""
 _LONGEST_S: Final = 4 * 3_600.0
 _END_S: Final = 60.0
 STARTED: Final = "BENCH_STARTED"
-"""Names a folder with a file for each process group that was started and not ended yet: somebody else may have to."""
+"""Environment variable: a folder with a file for each process group that is running; the caller may have to end it."""
 
 
 class Used(Struct, frozen=True):
-    """Seconds to the goal; processor seconds and most memory (bytes) of the whole tree until then.
+    """Seconds to the goal; processor seconds and peak memory in bytes of the whole tree until then.
 
-    Pages that several processes share count once in `peak_pss`, in `peak_rss` for each of them.
+    Pages that processes share count once in `peak_pss`, and once for each process in `peak_rss`.
     """
 
     seconds: float
@@ -39,48 +40,48 @@ class Used(Struct, frozen=True):
 
 
 class Meter:
-    """Watches a process tree from a thread of its own. Processes that end are counted as they were last seen."""
+    """Samples a process tree in a thread. A process that has ended counts as last sampled."""
 
     def __init__(self, pid: int) -> None:
         self._root = psutil.Process(pid)
         self._cpu: dict[int, float] = {}
         self.rss = self.peak_rss = self.peak_pss = 0
-        self._since = (0, 0)
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._peaks = (0, 0)
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._sample_all, daemon=True)
         self._thread.start()
 
     @property
     def cpu_seconds(self) -> float:
-        """Of all processes seen."""
+        """Processor seconds of all processes seen so far."""
         return sum(self._cpu.values())
 
-    def since(self) -> tuple[int, int]:
-        """The most memory since this was last asked, as RSS and as PSS; the whole time's peaks stay."""
-        found, self._since = self._since, (0, 0)
+    def take_peaks(self) -> tuple[int, int]:
+        """Returns peak RSS and PSS in bytes since the last call; `peak_rss` and `peak_pss` stay."""
+        found, self._peaks = self._peaks, (0, 0)
         return found
 
     def stop(self) -> None:
-        """Looks no more."""
-        self._over.set()
+        """Ends sampling."""
+        self._stopped.set()
         self._thread.join()
 
-    def _watch(self) -> None:
+    def _sample_all(self) -> None:
         due = time.monotonic()
-        while not self._over.wait(_SAMPLE_S):
+        while not self._stopped.wait(_SAMPLE_S):
             try:
                 tree = [self._root, *self._root.children(recursive=True)]
             except psutil.NoSuchProcess:
                 return
-            self.rss = sum(self._look(one) for one in tree)
+            self.rss = sum(self._sample(one) for one in tree)
             pss = 0
             if time.monotonic() >= due:
                 pss = sum(_pss(one) for one in tree)
                 due = time.monotonic() + _PSS_S
             self.peak_rss, self.peak_pss = max(self.peak_rss, self.rss), max(self.peak_pss, pss)
-            self._since = (max(self._since[0], self.rss), max(self._since[1], pss))
+            self._peaks = (max(self._peaks[0], self.rss), max(self._peaks[1], pss))
 
-    def _look(self, process: psutil.Process) -> int:
+    def _sample(self, process: psutil.Process) -> int:
         try:
             times = process.cpu_times()
             self._cpu[process.pid] = times.user + times.system
@@ -90,7 +91,7 @@ class Meter:
 
 
 class Running:
-    """A command in a process group of its own, from its start on; its output goes to `log`. Made by `running`."""
+    """A command that runs in a process group of its own, with its output in `log`. Made by `running`."""
 
     def __init__(self, command: Sequence[str], log: Path) -> None:
         self._log = log
@@ -99,13 +100,14 @@ class Running:
             self.process = subprocess.Popen(
                 command, stdout=file, stderr=file, stdin=subprocess.DEVNULL, cwd=ROOT, start_new_session=True
             )
-        self._started = noted(self.process.pid)
+        self._note = note_started(self.process.pid)
         self.meter = Meter(self.process.pid)
 
     def until(self, condition: Callable[[], bool]) -> float:
-        """Waits for `condition`; the seconds since its start.
+        """Waits for `condition`; returns the seconds since the start.
 
-        Raises RuntimeError, with the end of the log, where it ends by itself before that, or after four hours.
+        Raises:
+            RuntimeError: the command ended before that, or four hours are over; has the end of the log.
         """
         while not condition():
             if self.process.poll() is not None or time.monotonic() - self._began > _LONGEST_S:
@@ -114,28 +116,37 @@ class Running:
         return time.monotonic() - self._began
 
     def used(self, condition: Callable[[], bool]) -> Used:
-        """What it took until `condition`."""
+        """Waits for `condition`; returns what was used until then."""
         seconds = self.until(condition)
         return Used(seconds, self.meter.cpu_seconds, self.meter.peak_rss, self.meter.peak_pss)
 
-    def ended(self) -> float:
-        """Waits until it ends by itself; the seconds since its start. Raises RuntimeError where it says it failed."""
+    def wait(self) -> float:
+        """Waits until the command ends; returns the seconds since the start.
+
+        Raises:
+            RuntimeError: its exit code is not 0.
+        """
         seconds = self.until(lambda: self.process.poll() is not None)
         if self.process.returncode != 0:
             raise RuntimeError(f"ended with {self.process.returncode}:\n{_tail(self._log)}")
         return seconds
 
     def end(self) -> None:
-        """Ends its whole group."""
+        """Ends the whole process group."""
         self.meter.stop()
         _end(self.process)
-        if self._started is not None:
-            self._started.unlink()
+        if self._note is not None:
+            self._note.unlink()
+
+
+def exit_on_sigterm() -> None:
+    """Has SIGTERM end this process as Ctrl-C does, so that what it has started is ended too."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
 @contextmanager
 def running(command: Sequence[str], log: Path) -> Iterator[Running]:
-    """Runs `command` for as long as the block does, then ends its whole group."""
+    """Runs `command` during the block, then ends its whole process group."""
     started = Running(command, log)
     try:
         yield started
@@ -143,8 +154,8 @@ def running(command: Sequence[str], log: Path) -> Iterator[Running]:
         started.end()
 
 
-def noted(pid: int) -> Path | None:
-    """The file, to be removed at its end, that says to whoever called this process that group `pid` was started."""
+def note_started(pid: int) -> Path | None:
+    """Notes for the caller of this process that group `pid` runs; returns the file to remove at the end, if any."""
     folder = os.environ.get(STARTED)
     if folder is None:
         return None
@@ -154,7 +165,7 @@ def noted(pid: int) -> Path | None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """SIGTERM to the group, and SIGKILL for what is left of it after a minute."""
+    """Sends SIGTERM to the group, and SIGKILL after a minute."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, number)

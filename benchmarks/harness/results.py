@@ -1,11 +1,11 @@
-"""All runs in one JSON file, with the machine they ran on: measuring that was broken off goes on from there."""
+"""Keeps all runs and the machine's facts in one JSON file, from which an interrupted measurement continues."""
 
 from __future__ import annotations
 
 import os
 import platform
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from benchmarks.harness.process import Used
 
 
 class Run(Struct, frozen=True, kw_only=True):
-    """One program of one round of a row. `records`: how many there were; one means that its start was measured."""
+    """A program's run in one round of a comparison (`row`). A run on one record is that of its start."""
 
     row: str
     program: str
@@ -27,7 +27,7 @@ class Run(Struct, frozen=True, kw_only=True):
 
 
 class Measured(Struct, frozen=True, kw_only=True):
-    """One round of a figure: its values by name."""
+    """The values of one round of the measurement `figure`, by name."""
 
     figure: str
     round: int
@@ -35,7 +35,7 @@ class Measured(Struct, frozen=True, kw_only=True):
 
 
 class Machine(Struct, frozen=True, kw_only=True):
-    """What the figures were measured on."""
+    """The machine and versions that were measured on."""
 
     cores: int
     memory_bytes: int
@@ -46,10 +46,10 @@ class Machine(Struct, frozen=True, kw_only=True):
 
 
 class Results(Struct, kw_only=True):
-    """Everything that was measured so far.
+    """Everything measured so far.
 
-    `missing`: programs that cannot run here, and why; `notes`: processes that were ended by a signal and what failed;
-    `scale`: how many times as many records there were as the data sets say.
+    `missing`: the programs that cannot run here, with the reason; `notes`: processes that a signal ended, and failures;
+    `scale`: the factor by which numbers of records were multiplied.
     """
 
     machine: Machine
@@ -60,19 +60,19 @@ class Results(Struct, kw_only=True):
     notes: list[str] = []
 
     def of(self, row: str, program: str, *, starts: bool = False) -> list[Run]:
-        """The runs of a program in a row: on its data, or those of one record."""
+        """Returns the runs of a program in a comparison: on the data set, or with `starts` on one record."""
         return [one for one in self.runs if (one.row, one.program) == (row, program) and (one.records == 1) is starts]
 
-    def values(self, figure: str, name: str) -> list[float]:
-        """What was measured of a figure under that name."""
-        return [one.values[name] for one in self.measured if one.figure == figure and name in one.values]
+    def values(self, measurement: str, name: str) -> list[float]:
+        """Returns the value `name` of each round of a measurement."""
+        return [one.values[name] for one in self.measured if one.figure == measurement and name in one.values]
 
-    def names(self, figure: str) -> list[str]:
-        """What has a value in any round of a figure, in the order in which it came."""
-        return list(dict.fromkeys(name for one in self.measured if one.figure == figure for name in one.values))
+    def names(self, measurement: str) -> list[str]:
+        """Returns the names of all values of a measurement, in the order of their first rounds."""
+        return list(dict.fromkeys(name for one in self.measured if one.figure == measurement for name in one.values))
 
     def seconds(self, row: str, program: str) -> float | None:
-        """The median time for the data, without the median start; None where there is none."""
+        """Returns the median time for the data set less the median start; None if there is no run."""
         whole = self.of(row, program)
         if not whole:
             return None
@@ -80,7 +80,7 @@ class Results(Struct, kw_only=True):
 
 
 def machine() -> Machine:
-    """This one."""
+    """Returns the facts of this machine."""
     import confluent_kafka
 
     return Machine(
@@ -94,7 +94,11 @@ def machine() -> Machine:
 
 
 def load(file: Path, scale: float) -> Results:
-    """What `file` holds; empty where there is none. Raises ValueError where it was measured at another scale."""
+    """Reads `file`; returns empty results if there is none.
+
+    Raises:
+        ValueError: it was measured at another scale.
+    """
     if not file.exists():
         return Results(machine=machine(), scale=scale)
     found = msgspec.json.decode(file.read_bytes(), type=Results)
@@ -104,11 +108,17 @@ def load(file: Path, scale: float) -> Results:
 
 
 def save(file: Path, results: Results) -> None:
-    """Replaces `file` as a whole."""
+    """Replaces `file` atomically."""
     file.parent.mkdir(parents=True, exist_ok=True)
     fresh = file.with_suffix(".new")
     fresh.write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=1))
     fresh.replace(file)
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Returns the value at rank `share` (0 to 1) of the sorted `values`."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
 
 def _median(runs: Iterable[Run]) -> float:

@@ -1,79 +1,78 @@
-"""The table of all rows: what was measured, against what it must come to."""
+"""Renders the results as Markdown tables: what was measured beside what it has to be."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Iterator, Mapping
 
-from benchmarks.harness.figure import Figure
 from benchmarks.harness.results import Results
-from benchmarks.rows.rows import Row
+from benchmarks.harness.row import Comparison, Measurement
 
-_FIGURES_HEAD = "| what | must | aim | measured | runs |\n|---|---|---|---|---|"
-_HEAD = "| what | must | aim | measured | runs | keyfold | other |\n|---|---|---|---|---|---|---|"
+_MEASUREMENTS_HEAD = "| what | must | aim | measured | runs |\n|---|---|---|---|---|"
+_COMPARISONS_HEAD = "| what | must | aim | measured | runs | keyfold | other |\n|---|---|---|---|---|---|---|"
 _SHORT = " **short**"
 
 
-def whole(rows: Iterable[Row], wanted: Iterable[Figure], results: Results) -> str:
-    """Markdown: everything, and what is to be known about it."""
+def report(compared: Iterable[Comparison], measured: Iterable[Measurement], results: Results) -> str:
+    """Renders both tables, the scale if it is not 1, and the notes."""
     scaled = (
         [] if results.scale == 1 else [f"{results.scale:g} times as many records as the rows say: tried, not measured."]
     )
-    notes = [f"- {_brief(note)}" for note in results.notes]
-    parts = ["\n".join(scaled), table(rows, results), figures(wanted, results), "\n".join(notes)]
+    notes = [f"- {_first_and_last(note)}" for note in results.notes]
+    parts = ["\n".join(scaled), comparisons(compared, results), measurements(measured, results), "\n".join(notes)]
     return "\n\n".join(part for part in parts if part)
 
 
-def table(rows: Iterable[Row], results: Results) -> str:
-    """Markdown; a row that falls short is marked, one that was not measured says why."""
-    return "\n".join([_HEAD, *(_line(row, results) for row in rows)])
+def comparisons(rows: Iterable[Comparison], results: Results) -> str:
+    """Renders a line for each comparison: marked if it is short of what it has to be, with a reason if not measured."""
+    return "\n".join([_COMPARISONS_HEAD, *(_line(row, results) for row in rows)])
 
 
-def figures(wanted: Iterable[Figure], results: Results) -> str:
-    """Markdown: the medians of what a worker takes by itself; under each figure what else was measured with it."""
-    figures = list(wanted)
-    return "\n".join([_FIGURES_HEAD, *(line for figure in figures for line in _figure(figure, figures, results))])
+def measurements(rows: Iterable[Measurement], results: Results) -> str:
+    """Renders the medians of each measurement: first the values with a limit, then the others of its rounds."""
+    every = list(rows)
+    return "\n".join([_MEASUREMENTS_HEAD, *(line for row in every for line in _measurement(row, every, results))])
 
 
-def _brief(note: str) -> str:
-    """What it is about, and how it ends: between them is where it went wrong, for results.json."""
+def _first_and_last(note: str) -> str:
+    """Shortens a note with a trace to its first and last line; results.json has all of it."""
     lines = note.strip().splitlines()
     return lines[0] if len(lines) == 1 else f"{lines[0]} {lines[-1].strip()}"
 
 
-def _figure(figure: Figure, figures: Iterable[Figure], results: Results) -> Iterator[str]:
-    yield from _limited(figure, figure.limits, results, at_least=False)
-    yield from _limited(figure, figure.at_least, results, at_least=True)
-    if not figure.same_as:
-        named = {name for one in figures if one.source == figure.id for name in (*one.limits, *one.at_least)}
-        for name in results.names(figure.id):
-            if name not in named:
-                found = results.values(figure.id, name)
-                yield f"| {figure.what}: {name} | | | {statistics.median(found):,.2f} | {len(found)} |"
+def _measurement(row: Measurement, every: Iterable[Measurement], results: Results) -> Iterator[str]:
+    yield from _limited(row, row.limits, results, at_least=False)
+    yield from _limited(row, row.at_least, results, at_least=True)
+    if not row.same_as:
+        limited = {name for one in every if one.source == row.id for name in (*one.limits, *one.at_least)}
+        for name in results.names(row.id):
+            if name not in limited:
+                found = results.values(row.id, name)
+                yield f"| {row.what}: {name} | | | {statistics.median(found):,.2f} | {len(found)} |"
 
 
 def _limited(
-    figure: Figure, limits: Mapping[str, tuple[float, float]], results: Results, *, at_least: bool
+    row: Measurement, limits: Mapping[str, tuple[float, float]], results: Results, *, at_least: bool
 ) -> Iterator[str]:
     for name, (must, aim) in limits.items():
-        found = results.values(figure.source, name)
-        said = _said(statistics.median(found), must, at_least=at_least) if found else "not measured"
-        yield f"| {figure.what}: {name} | {'≥' if at_least else '≤'} {must:g} | {aim:g} | {said} | {len(found)} |"
+        found = results.values(row.source, name)
+        median = _marked(statistics.median(found), must, at_least=at_least) if found else "not measured"
+        yield f"| {row.what}: {name} | {'≥' if at_least else '≤'} {must:g} | {aim:g} | {median} | {len(found)} |"
 
 
-def _said(median: float, must: float, *, at_least: bool) -> str:
+def _marked(median: float, must: float, *, at_least: bool) -> str:
     enough = median >= must if at_least else median <= must
     return f"{median:.2f}{'' if enough else _SHORT}"
 
 
-def ratio(row: Row, results: Results) -> float | None:
-    """Records per second of ours over the other's; None where one of them is missing."""
+def ratio(row: Comparison, results: Results) -> float | None:
+    """Returns our records per second over the other's; None if one of them is missing."""
     ours = results.seconds(row.id, row.ours.name)
     other = results.seconds(row.id, row.other.name)
     return None if not ours or not other or ours <= 0 else other / ours
 
 
-def _line(row: Row, results: Results) -> str:
+def _line(row: Comparison, results: Results) -> str:
     wanted = f"≥ {row.must:g} x | {row.aim:g} x"
     found = ratio(row, results)
     if found is None:
@@ -84,7 +83,7 @@ def _line(row: Row, results: Results) -> str:
     return f"| {row.what} | {wanted} | {found:.2f} x{mark} | {len(results.of(row.id, row.ours.name))} | {rates} |"
 
 
-def _rate(row: Row, program: str, results: Results) -> str:
+def _rate(row: Comparison, program: str, results: Results) -> str:
     runs = results.of(row.id, program)
     seconds = results.seconds(row.id, program)
     peak = max(one.used.peak_pss or one.used.peak_rss for one in runs) / (1 << 30)

@@ -1,1 +1,1 @@
-"""The programs that are measured, keyfold among them, each as people run it."""
+"""The programs that are compared, keyfold among them, each run as its users run it."""

@@ -1,4 +1,4 @@
-"""The latest value of each key as a Quix Streams program would keep it; runs where quixstreams is installed.
+"""A Quix Streams program that keeps the latest value of each key; runs where quixstreams is installed.
 
 python quix_latest.py BOOTSTRAP SOURCE OUTPUT GROUP STATE-FOLDER
 """
@@ -9,7 +9,7 @@ from quixstreams import Application, State
 
 
 def latest(value: bytes, state: State) -> bytes:
-    """`value`, which is kept from now on: state belongs to the record's key."""
+    """Stores `value`, or deletes it if null, in the state of the record's key; returns it."""
     if value is None:
         state.delete("latest")
     else:
@@ -18,7 +18,7 @@ def latest(value: bytes, state: State) -> bytes:
 
 
 def main(bootstrap: str, source: str, output: str, group: str, folder: str) -> None:
-    """Runs until it is ended."""
+    """Runs until the process is ended."""
     app = Application(
         broker_address=bootstrap,
         consumer_group=group,

@@ -1,1 +1,1 @@
-"""What is measured: the rows of docs/performance.md, and what each must come to."""
+"""The rows of docs/performance.md: what is compared or measured, and the values that it has to reach."""

@@ -50,7 +50,7 @@ class FoldPreview(Struct, frozen=True, kw_only=True):
         return self.log.published
 
 
-def outlook(
+def preview(
     log: PartitionLog,
     settings: EngineSettings,
     now_ms: int,
@@ -101,44 +101,44 @@ class Count(Struct, frozen=True, kw_only=True):
 
 
 class RangeCounts(Struct, frozen=True):
-    """What one log holds, counted between neighbouring `cuts`: `counts[i]` of the offsets [cuts[i], cuts[i + 1])."""
+    """What one log holds between neighbouring `boundaries`: `counts[i]` of [boundaries[i], boundaries[i + 1])."""
 
-    cuts: tuple[int, ...]
+    boundaries: tuple[int, ...]
     counts: tuple[Count, ...]
 
     def between(self, start: int, end: int) -> Count:
-        """What lies in [start, end); both must be cuts, as nothing was counted in between."""
+        """What lies in [start, end); both must be boundaries, as nothing was counted in between."""
         found = Count()
         if start < end:
-            first, last = self.cuts.index(start), self.cuts.index(end)
+            first, last = self.boundaries.index(start), self.boundaries.index(end)
             for count in self.counts[first:last]:
                 found += count
         return found
 
 
-def cuts(log: PartitionLog, outlooks: Iterable[FoldPreview]) -> tuple[int, ...]:
-    """The offsets at which `log` has to be counted apart, so that all `outlooks` on it can be told exactly."""
-    return tuple(sorted({log.start, log.end, *(offset for seen in outlooks for offset in _own_cuts(seen))}))
+def boundaries(log: PartitionLog, previews: Iterable[FoldPreview]) -> tuple[int, ...]:
+    """The offsets at which `log` has to be counted apart, so that all `previews` on it can be told exactly."""
+    return tuple(sorted({log.start, log.end, *(offset for seen in previews for offset in _own_boundaries(seen))}))
 
 
-def _own_cuts(seen: FoldPreview) -> Iterator[int]:
+def _own_boundaries(seen: FoldPreview) -> Iterator[int]:
     yield from (seen.start, seen.end)
     for run in straddling_runs(seen.log):
         yield from (run.start, run.end)
 
 
-def settled(log: PartitionLog, census: RangeCounts) -> PartitionLog:
+def with_exact_counts(log: PartitionLog, counts: RangeCounts) -> PartitionLog:
     """`log` with every run across published counted as two, as a `Restate` would: then its dirt is exact."""
     across = {run.start: run for run in straddling_runs(log)}
-    runs = (piece for run in log.runs for piece in (_pieces(log, run, census) if run.start in across else (run,)))
+    runs = (piece for run in log.runs for piece in (_pieces(log, run, counts) if run.start in across else (run,)))
     return replace(log, runs=tuple(runs))
 
 
-def _pieces(log: PartitionLog, run: Run, census: RangeCounts) -> Iterator[Run]:
+def _pieces(log: PartitionLog, run: Run, counts: RangeCounts) -> Iterator[Run]:
     bound = min(max(log.published, run.start), run.end)
     for start, end in ((run.start, bound), (bound, run.end)):
         if start < end:
-            yield _counted(run, start, end, census.between(start, end))
+            yield _counted(run, start, end, counts.between(start, end))
 
 
 def _counted(run: Run, start: int, end: int, count: Count) -> Run:

@@ -3,24 +3,16 @@
 Cleanable is what lies below published (never more: docs/protocol.md). What is above it, inside
 min.compaction.lag.ms or not published yet, is uncleanable and counts on neither side. A file counts in full where all
 its records lie on one side of a bound. One across a bound (a lag ends inside a micro-batch) is straddling until a
-`Restate` has counted its two parts (`recount`); it is never split in proportion.
+`Restate` has counted its two parts (`compactor.clean.recount`); it is never split in proportion.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import reduce
 from typing import Final
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from compactor.model.actions import Restate
-from compactor.model.log import PartitionLog, Run, RunFile, exact
-from compactor.runs.file_stats import FileStats, combine, level0_run, stats_of, with_checksum
-from compactor.runs.reader import read_file_range
-from compactor.runs.scan import FileRange, OffsetRange
-from compactor.storage.base import Storage
+from compactor.model.log import PartitionLog, Run, RunFile
 
 _CLEANABLE: Final = "cleanable"
 _STRADDLING: Final = "straddling"
@@ -86,18 +78,6 @@ def straddling_runs(log: PartitionLog) -> tuple[Run, ...]:
     return tuple(run for run, found in sides if found - {_UNCLEANABLE} and found != {_CLEANABLE})
 
 
-def recount(storage: Storage, log: PartitionLog, run: Run) -> Restate:
-    """Counts `run` of `log`, which lies across published, as one run below it and one above it. Raises StorageError.
-
-    The bytes of a file cannot be split in proportion: the records below are read, without Spark; what is above is the
-    rest. So each record is read once, however often published moves inside the run.
-    """
-    cut = min(max(log.published, run.start), run.end)
-    below = _counted(storage, log, run, run.start, cut)
-    above = _rest(run, below, cut) if below and exact(run) else _counted(storage, log, run, cut, run.end)
-    return Restate(topic=log.topic, partition=log.partition, runs=tuple(piece for piece in (below, above) if piece))
-
-
 def _ratio(clean: int, cleanable: int) -> float:
     return cleanable / (clean + cleanable) if cleanable else 0.0
 
@@ -115,50 +95,3 @@ def _side(log: PartitionLog, run: Run, file: RunFile) -> str:
 
 def _oldest(run: Run) -> int:
     return run.arrived_ms if run.oldest_ms is None else run.oldest_ms
-
-
-def _counted(storage: Storage, log: PartitionLog, run: Run, start: int, end: int) -> Run | None:
-    if start >= end:
-        return None
-    file_ranges = OffsetRange(tp=log.tp, start=start, end=end, runs=(run,)).file_ranges
-    parts = [part for one in file_ranges for part in _stats_within(storage, one)]
-    return level0_run(start, end, parts, run.arrived_ms, folded=run.folded)
-
-
-def _stats_within(storage: Storage, one: FileRange) -> Iterator[FileStats]:
-    """Counts what of a file lies in the range; nothing where that holds no record."""
-    file = one.file
-    found = [part for batch in read_file_range(storage, one) for part in stats_of(file.path, batch)]
-    if found:
-        entire = file.entire and one.start <= file.first and file.last < one.end
-        part = with_checksum(reduce(combine, found), file.file_bytes, file.sha256, file.footer)
-        yield replace(part, file=replace(part.file, entire=entire))
-
-
-def _rest(run: Run, below: Run, start: int) -> Run | None:
-    """Returns what of `run` is not in `below`, with the times of the whole run: it may seem older than it is."""
-    if start >= run.end:
-        return None
-    counted = {file.path: file for file in below.files}
-    files = tuple(_left(file, counted.get(file.path), start) for file in run.files)
-    return replace(
-        run,
-        start=start,
-        files=tuple(file for file in files if file.records),
-        records=run.records - below.records,
-        bytes=run.bytes - below.bytes,
-        tombstones=run.tombstones - below.tombstones,
-        rejected=run.rejected - below.rejected,
-    )
-
-
-def _left(file: RunFile, below: RunFile | None, start: int) -> RunFile:
-    cut = replace(file, first=max(file.first, start), entire=file.entire and start <= file.first)
-    if below is None:
-        return cut
-    return replace(
-        cut,
-        records=file.records - below.records,
-        bytes=file.bytes - below.bytes,
-        keyless=file.keyless - below.keyless,
-    )

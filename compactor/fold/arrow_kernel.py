@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+
+from compactor.fold.latest_per_key import is_rejected
+
+_COMPARED: Final = 262_144
+"""How many rows are compared at a time."""
 
 
 def last_rows(table: pa.Table, by: Sequence[str]) -> NDArray[np.int64]:
@@ -15,7 +21,7 @@ def last_rows(table: pa.Table, by: Sequence[str]) -> NDArray[np.int64]:
 
     A rejected record is the latest of nothing: its row is always among them.
     """
-    rejected = pc.is_valid(table["rejected"]).combine_chunks().to_numpy(zero_copy_only=False)
+    rejected = is_rejected(table).combine_chunks().to_numpy(zero_copy_only=False)
     keyed = table if not rejected.any() else table.filter(pa.array(~rejected))
     last = np.flatnonzero(~rejected)[last_of_each(keyed, by)]
     return np.sort(np.concatenate((last, np.flatnonzero(rejected))))
@@ -27,6 +33,33 @@ def last_of_each(table: pa.Table, by: Sequence[str]) -> NDArray[np.int64]:
     rows = pa.table({**{name: table[name] for name in names}, "row": np.arange(table.num_rows)})
     # One thread: several do not make it sooner, and beside other tasks they take the processor from them.
     return rows.group_by(names, use_threads=False).aggregate([("row", "max")])["row_max"].to_numpy()
+
+
+def last_of_hashed(table: pa.Table, by: Sequence[str], hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """What `last_of_each` gives, found by sorting `hashes`: each row's, made of its key and the columns `by`.
+
+    It takes a third of the time where most keys of a million rows differ, and twice the time where few do. Rows with
+    one hash are compared byte by byte; where they differ, `last_of_each` answers.
+    """
+    order = np.argsort(hashes)
+    hashes = hashes[order]
+    first = np.flatnonzero(np.diff(hashes, prepend=~hashes[:1]))
+    last = np.maximum.reduceat(order, first)
+    if len(last) < len(order):
+        later = np.repeat(last, np.diff(first, append=len(order)))
+        earlier = np.flatnonzero(later != order)
+        if not all(_are_equal(table[name], order[earlier], later[earlier]) for name in (*by, "key")):
+            return last_of_each(table, by)
+    return last
+
+
+def _are_equal(column: pa.ChunkedArray, rows: NDArray[np.int64], others: NDArray[np.int64]) -> bool:
+    """Whether each of `rows` of `column` has the value that the one of `others` in its place has."""
+    if _is_constant(column):
+        return True
+    values = column.combine_chunks()  # else each `take` would do it
+    pieces = ((rows[at : at + _COMPARED], others[at : at + _COMPARED]) for at in range(0, len(rows), _COMPARED))
+    return all(values.take(pa.array(some)).equals(values.take(pa.array(same))) for some, same in pieces)
 
 
 def _is_constant(column: pa.ChunkedArray) -> bool:

@@ -86,6 +86,11 @@ def sent_rows(sent: Sequence[PublishResult]) -> list[dict[str, Any]]:
     return [asdict(one) for one in sent]
 
 
+def results_of(rows: Iterable[dict[str, Any]]) -> list[PublishResult]:
+    """Returns the results that rows of SENT stand for."""
+    return [PublishResult(**row) for row in rows]
+
+
 class Due(NamedTuple):
     """A range of a log of which records are sent, and the bucket that sends them."""
 

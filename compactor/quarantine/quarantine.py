@@ -28,8 +28,7 @@ from compactor.model.log import PartitionLog, Quarantined
 from compactor.model.record import TopicPartition
 from compactor.quarantine import verify
 from compactor.runs.scan import OffsetRange, whole
-from compactor.spark.briefly import briefly
-from compactor.spark.brokenoff import broken_off, of_its_process
+from compactor.spark.errors import briefly, broken_off, of_its_process
 
 T = TypeVar("T")
 

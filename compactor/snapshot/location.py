@@ -1,18 +1,26 @@
-"""The snapshot location: a store of its own, whose failing holds up snapshots and nothing else."""
+"""The snapshot location: a storage of its own, whose failing holds up snapshots and nothing else.
+
+Several catalogs may share it. A connector's folder has the mark of one catalog: only that catalog's owner takes
+snapshots there and moves LATEST. The folder of each snapshot gets the mark of its catalog before its first data file: a
+snapshot without that mark, or a manifest that names the catalog, is never removed.
+"""
 
 # ruff: noqa: D102 - `Storage` says what each method gives
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Final
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from compactor import backoff
-from compactor.errors import SnapshotError, SnapshotStorageError, StorageError
+from compactor.errors import FoldError, MissingFileError, SnapshotError, SnapshotStorageError, StorageError
+from compactor.model.state import State
+from compactor.snapshot import manifest
 from compactor.storage.base import Files, Lock, Storage
 
 if TYPE_CHECKING:
@@ -20,6 +28,11 @@ if TYPE_CHECKING:
 
 NOTE: Final = "snapshots.json"
 """In the connector's folder: why no snapshot can be written, for `describe`; absent where they can."""
+
+MARK: Final = "_catalog@keyfold.json"
+"""In the folder of a connector and of each snapshot. Readers of Parquet skip it, and no topic can be called so."""
+
+UNKNOWN: Final = "?"
 
 
 class SnapshotFailure(Struct, frozen=True, kw_only=True):
@@ -31,30 +44,64 @@ class SnapshotFailure(Struct, frozen=True, kw_only=True):
     error: str
 
 
-def failed(before: SnapshotFailure | None, error: SnapshotStorageError | SnapshotError, now_ms: int) -> SnapshotFailure:
-    """A snapshot failed at `now_ms`: the next try is as late as for a log that is set aside."""
-    failures = before.failures + 1 if before else 1
-    since_ms = before.since_ms if before else now_ms
-    return SnapshotFailure(
-        since_ms=since_ms, retry_ms=backoff.next_try_ms(failures, now_ms), failures=failures, error=str(error)
-    )
+class SnapshotBackoff(Struct, frozen=True, kw_only=True):
+    """Which topics wait after snapshots have failed: `topics`, or all where that is None; until when: `failure`.
+
+    `failure` is None, and `topics` empty, while none waits.
+    """
+
+    failure: SnapshotFailure | None = None
+    topics: frozenset[str] | None = frozenset()
+
+    def failed(self, error: SnapshotStorageError | SnapshotError, now_ms: int) -> SnapshotBackoff:
+        """Returns the back-off once a snapshot has failed at `now_ms`: the next try is later each time.
+
+        Where `error` names topics, these wait; otherwise all of them.
+        """
+        before = self.failure
+        failures = before.failures + 1 if before else 1
+        failure = SnapshotFailure(
+            since_ms=before.since_ms if before else now_ms,
+            retry_ms=backoff.next_try_ms(failures, now_ms),
+            failures=failures,
+            error=str(error),
+        )
+        alone = error.topics if isinstance(error, SnapshotError) else None
+        return SnapshotBackoff(failure=failure, topics=None if alone is None else alone | (self.topics or frozenset()))
+
+    def succeeded(self, taken: Collection[str], open_topics: Collection[str]) -> SnapshotBackoff:
+        """Returns the back-off once snapshots of the topics `taken` have succeeded, of all `open_topics`.
+
+        It is over once none of the open topics waits any more.
+        """
+        if self.failure is None or not taken:
+            return self
+        left = (self.topics or frozenset()) & set(open_topics) - set(taken)
+        return replace(self, topics=left) if left else SnapshotBackoff()
+
+    def due(self, topics: Collection[str], old: Collection[str], now_ms: int) -> list[str]:
+        """Returns which of `topics` are to be taken at `now_ms`: all together once one of them is `old` enough.
+
+        A topic that has failed alone is left out of that: it is taken when it is old itself and its wait is over.
+        """
+        waiting = self.failure is not None and backoff.waits(self.failure.retry_ms, now_ms)
+        if waiting and self.topics is None:
+            return []
+        alone = self.topics or frozenset()
+        together = set(topics) - alone if set(old) - alone else set[str]()
+        return sorted(together if waiting else together | (set(old) & alone))
 
 
-def waits(trouble: SnapshotFailure | None, now_ms: int) -> bool:
-    """Whether it is too early for the next try."""
-    return trouble is not None and backoff.waits(trouble.retry_ms, now_ms)
-
-
-def note(storage: Storage, trouble: SnapshotFailure | None) -> None:
-    """Keeps `trouble` in the connector's folder, or removes what was there. Raises StorageError."""
-    if trouble is None:
+def write_note(storage: Storage, failure: SnapshotFailure | None) -> None:
+    """Keeps `failure` in the connector's folder, or removes what was there. Raises StorageError."""
+    if failure is None:
         storage.delete(NOTE)
     else:
-        storage.write(NOTE, msgspec.json.encode(trouble))
+        storage.write(NOTE, msgspec.json.encode(failure))
 
 
-def noted(storage: Storage) -> SnapshotFailure | None:
-    """The last trouble that was noted and is not over; None also where the note cannot be read as one."""
+def read_note(storage: Storage) -> SnapshotFailure | None:
+    """Reads the failure that was noted last and is not over; None also where the note cannot be read as one."""
     if not storage.exists(NOTE):
         return None
     try:
@@ -63,8 +110,71 @@ def noted(storage: Storage) -> SnapshotFailure | None:
         return None
 
 
+class Mark(Struct, frozen=True, kw_only=True):
+    """Which catalog a folder belongs to; `storage` is where that catalog was when it made the mark, for people."""
+
+    format_version: int = 1
+    catalog_id: str
+    storage: str
+
+
+def write_mark(place: Storage, folder: str, state: State, storage: Storage) -> None:
+    """Marks `folder` as begun by the catalog of `state`, which is kept in `storage`. Raises StorageError."""
+    place.create(f"{folder}/{MARK}", _encoded(state, storage))
+
+
+def claim(place: Storage, state: State, storage: Storage) -> None:
+    """Marks the connector's folder as its catalog's if it has no mark. Raises SnapshotError where it is another's."""
+    folder = state.connector
+    found = _read_mark(place, folder)
+    if found is None and not place.create(f"{folder}/{MARK}", _encoded(state, storage)):
+        found = _read_mark(place, folder)
+    if found is not None and found.catalog_id != state.catalog_id:
+        raise SnapshotError(
+            f"Connector {state.connector}: its catalog {state.catalog_id} ({storage.location}) takes no snapshots in "
+            f"{place.location}/{folder}: that folder belongs to catalog {found.catalog_id} ({found.storage}), and "
+            "LATEST can follow one of them only.",
+            "Set another snapshot.location for one of both; or, where the other catalog is gone for good, move that "
+            f"folder away, or remove its {MARK}: then this connector goes on beside the other's snapshots.",
+        )
+
+
+def owns(place: Storage, state: State) -> bool:
+    """Returns whether the connector's folder has the mark of its catalog."""
+    found = _read_mark(place, state.connector)
+    return found is not None and found.catalog_id == state.catalog_id
+
+
+def catalog_of(place: Storage, path: str) -> str | None:
+    """Returns the id of the catalog that the folder `path` belongs to, a connector's or a snapshot's, complete or not.
+
+    By its mark; where it has none, by its manifest. None where neither can be read, or names a catalog.
+    """
+    if (found := _read_mark(place, path)) is not None:
+        return None if found.catalog_id == UNKNOWN else found.catalog_id
+    try:
+        return manifest.read(place, path).catalog_id
+    except (MissingFileError, FoldError):
+        return None
+
+
+def _encoded(state: State, storage: Storage) -> bytes:
+    return msgspec.json.encode(Mark(catalog_id=state.catalog_id, storage=storage.location)) + b"\n"
+
+
+def _read_mark(place: Storage, folder: str) -> Mark | None:
+    """Reads the mark of `folder`; None where it has none, one of an unknown catalog where it cannot be read as one."""
+    path = f"{folder}/{MARK}"
+    if not place.exists(path):
+        return None
+    try:
+        return msgspec.json.decode(place.read(path), type=Mark)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return Mark(catalog_id=UNKNOWN, storage=UNKNOWN)
+
+
 class SnapshotStorage:
-    """`inner`, whose errors say that they are of the snapshot location."""
+    """A storage that raises each StorageError of `inner` as SnapshotStorageError: only snapshots wait for it."""
 
     def __init__(self, inner: Storage) -> None:
         self._inner = inner
@@ -74,47 +184,47 @@ class SnapshotStorage:
         return self._inner.location
 
     def read(self, path: str) -> bytes:
-        with _told():
+        with _as_snapshot_error():
             return self._inner.read(path)
 
     def create(self, path: str, data: bytes) -> bool:
-        with _told():
+        with _as_snapshot_error():
             return self._inner.create(path, data)
 
     def write(self, path: str, data: bytes) -> None:
-        with _told():
+        with _as_snapshot_error():
             self._inner.write(path, data)
 
     def link(self, path: str, folder: str) -> bool:
-        with _told():
+        with _as_snapshot_error():
             return self._inner.link(path, folder)
 
     def list(self, folder: str) -> list[str]:
-        with _told():
+        with _as_snapshot_error():
             return self._inner.list(folder)
 
     def walk(self, folder: str) -> Files:
-        with _told():
+        with _as_snapshot_error():
             return self._inner.walk(folder)
 
     def unfinished(self, folder: str) -> Files:
-        with _told():
+        with _as_snapshot_error():
             return self._inner.unfinished(folder)
 
     def delete(self, path: str) -> None:
-        with _told():
+        with _as_snapshot_error():
             self._inner.delete(path)
 
     def delete_folder(self, folder: str) -> None:
-        with _told():
+        with _as_snapshot_error():
             self._inner.delete_folder(folder)
 
     def exists(self, path: str) -> bool:
-        with _told():
+        with _as_snapshot_error():
             return self._inner.exists(path)
 
     def open_input(self, path: str) -> pa.NativeFile:
-        with _told():
+        with _as_snapshot_error():
             return self._inner.open_input(path)
 
     @contextmanager
@@ -130,7 +240,7 @@ class SnapshotStorage:
         except StorageError as error:
             if error is others:
                 raise
-            raise _of_shelf(error) from error
+            raise _snapshot_error(error) from error
 
     def url(self, path: str) -> str:
         return self._inner.url(path)
@@ -139,21 +249,21 @@ class SnapshotStorage:
         return SnapshotStorage(self._inner.sub(*parts))
 
     def lock(self, path: str) -> Lock | None:
-        with _told():
+        with _as_snapshot_error():
             return self._inner.lock(path)
 
     def locked_by(self, path: str) -> bytes | None:
-        with _told():
+        with _as_snapshot_error():
             return self._inner.locked_by(path)
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _as_snapshot_error() -> Iterator[None]:
     try:
         yield
     except StorageError as error:
-        raise _of_shelf(error) from error
+        raise _snapshot_error(error) from error
 
 
-def _of_shelf(error: StorageError) -> SnapshotStorageError:
+def _snapshot_error(error: StorageError) -> SnapshotStorageError:
     return SnapshotStorageError(error.message, error.action.replace("storage.location", "snapshot.location"))

@@ -1,11 +1,11 @@
-"""A snapshot's manifest: what its files hold, and where to go on from. docs/formats.md has every field.
+"""A snapshot's manifest: what its files hold, and where a reader resumes. docs/formats.md has every field.
 
 Offsets are the next to read. The text is canonical: same snapshot, same bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -14,6 +14,8 @@ import pyarrow as pa
 from msgspec import Struct
 
 from compactor.errors import FoldError
+from compactor.model.log import PartitionLog
+from compactor.model.state import State
 from compactor.settings import CompactionPolicy
 from compactor.storage.base import Storage
 
@@ -62,13 +64,60 @@ class Manifest(Struct, frozen=True, kw_only=True):
     files: tuple[DataFile, ...]
 
 
+class SnapshotInputs(Struct, frozen=True, kw_only=True):
+    """What a snapshot needs beside the catalog: from Kafka where readers resume, from the settings how it is written.
+
+    `output_starts`: the output's first offset by partition. `resume_safe_ms`: how long the output can be resumed from a
+    position; None: for ever. `strings` are the columns, of key and value, that are written as UTF-8 text.
+    """
+
+    output_starts: dict[int, int]
+    resume_safe_ms: int | None
+    policy: CompactionPolicy
+    strings: frozenset[str] = frozenset()
+
+
+def manifest_of(
+    state: State,
+    logs: Sequence[PartitionLog],
+    files: Sequence[DataFile],
+    tombstones: int,
+    schema: pa.Schema,
+    now_ms: int,
+    inputs: SnapshotInputs,
+) -> Manifest:
+    """Builds the manifest of a snapshot of the base runs of `logs`, one topic's, in `files` with columns `schema`.
+
+    `tombstones` is how many records were left out of the files.
+    """
+    topic = state.topics[logs[0].topic]
+    since_ms = min(_stood_ms(log, now_ms) for log in logs)
+    safe = None if inputs.resume_safe_ms is None else since_ms + inputs.resume_safe_ms
+    return Manifest(
+        connector=state.connector,
+        catalog_id=state.catalog_id,
+        topic=topic.topic,
+        output_topic=topic.output,
+        output_topic_id=topic.output_id,
+        created_at=iso(now_ms) or "",
+        resume_safe_until=iso(safe),
+        source_offsets=by_partition({log.partition: log.clean_end for log in logs}),
+        output_offsets=by_partition(_output_offsets(logs, inputs.output_starts) if topic.output else {}),
+        records=sum(file.records for file in files),
+        tombstones_excluded=tombstones,
+        policy=named(inputs.policy),
+        schema=columns(schema),
+        files=tuple(files),
+    )
+
+
 def encode(manifest: Manifest) -> bytes:
-    """`manifest` as JSON, indented by 2."""
+    """Encodes `manifest` as JSON, indented by 2."""
     return msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
 
 
 def decode(data: bytes) -> Manifest:
-    """The manifest that `encode` made `data` of; FoldError where it is damaged or of a later format."""
+    """Decodes what `encode` has written. Raises FoldError where it is damaged or of a later format."""
     try:
         found = msgspec.json.decode(data, type=Manifest)
     except msgspec.MsgspecError as error:
@@ -80,18 +129,18 @@ def decode(data: bytes) -> Manifest:
     return found
 
 
-def path_of(shelf: Storage, folder: str) -> str | None:
-    """The path of the manifest of the snapshot in `folder`; None where that has none."""
-    return next((path for name in NAMES if shelf.exists(path := f"{folder}/{name}")), None)
+def path_of(place: Storage, folder: str) -> str | None:
+    """Finds the path of the manifest of the snapshot in `folder`; None where that has none."""
+    return next((path for name in NAMES if place.exists(path := f"{folder}/{name}")), None)
 
 
-def read(shelf: Storage, folder: str) -> Manifest:
-    """The manifest of the snapshot in `folder`, by whichever name. Raises MissingFileError, and as `decode` does."""
-    return decode(shelf.read(path_of(shelf, folder) or f"{folder}/{NAME}"))
+def read(place: Storage, folder: str) -> Manifest:
+    """Reads the manifest of the snapshot in `folder`, by any of NAMES. Raises MissingFileError and as `decode` does."""
+    return decode(place.read(path_of(place, folder) or f"{folder}/{NAME}"))
 
 
 def iso(ms: int | None) -> str | None:
-    """`ms` since the epoch as ISO 8601; None where it is None, or lies beyond the calendar's year 9999."""
+    """Formats `ms` since the epoch as ISO 8601; None where it is None, or lies beyond the calendar's year 9999."""
     if ms is None or ms >= _CALENDAR_END_MS:
         return None
     moment = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=ms)
@@ -102,16 +151,36 @@ _CALENDAR_END_MS: Final = 253_402_300_800_000
 
 
 def columns(schema: pa.Schema) -> tuple[Column, ...]:
-    """`schema` as a manifest says it."""
+    """Returns `schema` as a manifest has it."""
     return tuple(Column(field.name, str(field.type)) for field in schema)
 
 
 def by_partition(offsets: Mapping[int, int]) -> dict[str, int]:
-    """`offsets` as JSON has them, by partition number."""
+    """Returns `offsets` as JSON has them, by partition number as text, rising."""
     return {str(partition): offsets[partition] for partition in sorted(offsets)}
 
 
 def named(policy: CompactionPolicy) -> dict[str, str | int | float]:
-    """`policy` under Kafka's names."""
+    """Returns the fields of `policy` under Kafka's names."""
     fields: dict[str, Any] = {name.replace("_", "."): value for name, value in msgspec.structs.asdict(policy).items()}
     return {**fields, "cleanup.policy": ",".join(policy.cleanup_policy)}
+
+
+def _stood_ms(log: PartitionLog, now_ms: int) -> int:
+    """Returns when, in ms, a follower of the output was where the base run of `log` ends, at the latest.
+
+    From then on the time counts in which it can resume. It is not asked of `published`: what was sent beyond may be
+    more than the catalog knows.
+    """
+    if log.folded_end == log.clean_end:
+        return now_ms
+    known = (time for time in (log.behind_ms, log.last_full_fold_ms) if time is not None)
+    return min(next(known, 0), now_ms)
+
+
+def _output_offsets(logs: Sequence[PartitionLog], starts: Mapping[int, int]) -> dict[int, int]:
+    """Returns where a reader resumes by partition: at the commit of the vector, or an earlier one, never a later."""
+    return {
+        log.partition: log.base_output.output_offset if log.base_output else starts.get(log.partition, 0)
+        for log in logs
+    }

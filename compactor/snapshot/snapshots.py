@@ -1,41 +1,50 @@
-"""The snapshots of one connector: when one is due, and steps 15 to 17 of docs/protocol.md."""
+"""The snapshots of one connector: when one is due, and steps 15 to 17 of docs/protocol.md.
+
+A snapshot is the live records of a topic as plain Parquet, with a manifest that says where to resume. The base runs are
+the table already: their files are copied without tombstones and without a shuffle. It is made in this order: mark,
+data, manifest, catalog commit, LATEST. So no reader ever finds a manifest whose files are not all there, nor data
+without the mark of its catalog.
+"""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import structlog
 
 from compactor.catalog.catalog import Catalog
-from compactor.errors import SnapshotError, SnapshotStorageError, StorageError
+from compactor.errors import FoldError, SnapshotError, SnapshotStorageError, StorageError
 from compactor.failpoints import hit
 from compactor.model.actions import AddSnapshot, AnyAction
+from compactor.model.log import PartitionLog
 from compactor.model.record import TopicPartition
 from compactor.model.state import State, apply
 from compactor.ports import Broker
 from compactor.quarantine import verify
 from compactor.quarantine.quarantine import QuarantineManager
 from compactor.settings import EngineSettings
-from compactor.snapshot import location as shelf
-from compactor.snapshot import shelfowner, snapshot
-from compactor.snapshot.location import SnapshotFailure, SnapshotStorage
+from compactor.snapshot import listing, location, manifest
+from compactor.snapshot.data_files import columns, write_data
+from compactor.snapshot.location import SnapshotBackoff, SnapshotStorage
+from compactor.snapshot.manifest import Manifest, SnapshotInputs
+from compactor.storage.base import Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from compactor.storage.base import Storage
 
 _log = structlog.get_logger()
 
 
 class Snapshots:
-    """What is made of base runs; nothing at all without a `location` for snapshots.
+    """Takes snapshots of base runs; none at all without a `place` (the snapshot location) for them.
 
-    What that location refuses is a ShelfError, what only an operator can mend is a SnapshotError. Either holds up
-    snapshots and nothing else: folds and publishing go on.
+    What that location refuses is a SnapshotStorageError, what only an operator can mend is a SnapshotError. Either
+    holds up snapshots and nothing else: cleaning and publishing go on. Topics with a partition that is `uncertain` are
+    left out.
     """
 
     def __init__(
@@ -45,122 +54,111 @@ class Snapshots:
         quarantine: QuarantineManager,
         broker: Broker,
         settings: EngineSettings,
-        location: Storage | None,
+        place: Storage | None,
         uncertain: Callable[[], Collection[TopicPartition]],
     ) -> None:
         self._spark = spark
+        self._storage = catalog.storage
         self._catalog = catalog
         self._broker = broker
         self._settings = settings
-        self._shelf = None if location is None else SnapshotStorage(location)
-        self._trouble: SnapshotFailure | None = None
-        self._troubled: frozenset[str] | None = frozenset()  # None: all topics
+        self._place = None if place is None else SnapshotStorage(place)
+        self._backoff = SnapshotBackoff()
         self._named: set[tuple[str, str]] = set()
         self._quarantine = quarantine
         self._uncertain = uncertain
 
     def due(self, now_ms: int) -> bool:
-        """Whether snapshot.interval.ms has passed since the newest snapshot of a topic of which one can be taken.
+        """Returns whether snapshot.interval.ms has passed since the newest snapshot of a topic that can have one.
 
-        Not while what `failed` was told of still waits for its next try.
+        Not while topics wait for their next try after what `failed` was called with.
         """
-        return self._shelf is not None and bool(self._due(self._catalog.state, now_ms))
-
-    def _due(self, state: State, now_ms: int) -> list[str]:
-        """The topics of which snapshots are to be taken by the clock: all topics together, once one of them is due.
-
-        A topic that has failed alone is left out of that: it is taken when it is due itself and its wait is over.
-        """
-        interval, topics = self._settings.snapshot_interval_ms, self._topics(state)
-        if interval < 0:
-            return []
-        waits = shelf.waits(self._trouble, now_ms)
-        if waits and self._troubled is None:
-            return []
-        troubled = self._troubled or frozenset()
-        old = {topic for topic in topics if _old(state, topic, interval, now_ms)}
-        together = set(topics) - troubled if old - troubled else set()
-        return sorted(together if waits else together | (old & troubled))
+        return self._place is not None and bool(self._due(self._catalog.state, now_ms))
 
     def failed(self, error: SnapshotStorageError | SnapshotError, now_ms: int) -> None:
-        """One that was due failed at `now_ms`: they wait, longer each time, until one succeeds; `describe` shows it.
+        """Lets snapshots wait after `error` of one that was due, longer each time; `describe` shows it.
 
         Where `error` names topics, only those of these topics wait.
         """
-        alone = error.topics if isinstance(error, SnapshotError) else None
-        self._troubled = None if alone is None else alone | (self._troubled or frozenset())
-        self._trouble = shelf.failed(self._trouble, error, now_ms)
-        _log.error("snapshot failed", error=str(error), times=self._trouble.failures, retry_ms=self._trouble.retry_ms)
+        self._backoff = self._backoff.failed(error, now_ms)
+        failure = self._backoff.failure
+        assert failure is not None
+        _log.error("snapshot failed", error=str(error), times=failure.failures, retry_ms=failure.retry_ms)
         self._note()
 
-    def settle(self) -> None:
-        """What a life that ended, or slept, between a snapshot's commit and LATEST has left undone.
+    def repair(self) -> None:
+        """Does what an owner that ended, or slept, between a snapshot's commit and LATEST has left undone.
 
         Where the location does not let it, LATEST names an older snapshot until it does.
         """
-        if self._shelf is None:
+        if self._place is None:
             return
         try:
-            snapshot.settle(self._shelf, self._catalog.state)
+            listing.repair_latest(self._place, self._catalog.state)
         except SnapshotStorageError as error:
             _log.warning("LATEST or current may be of an older snapshot", error=str(error))
 
     def begin(self) -> None:
-        """At the start of a life: settles, and forgets what an earlier one has noted."""
-        self.settle()
+        """Repairs LATEST at the start of a worker's run, and forgets the failure that an earlier one has noted."""
+        self.repair()
         self._note()
 
-    def _note(self) -> None:
-        with suppress(StorageError):  # it is shown in the log as well
-            shelf.note(self._catalog.storage, self._trouble)
-
     def take(self, now_ms: int, *, asked: bool = True) -> tuple[AddSnapshot, ...]:
-        """Steps 15 to 17 for every topic that has a base run: its vector is where those end.
+        """Takes a snapshot of every topic that has a base run: its vector is where the base runs end.
 
-        Where nobody `asked` for them, only for the topics that are due. Raises SnapshotError where the location is
+        Where no command `asked` for them, only of the topics that are due. Raises SnapshotError where the location is
         another catalog's, before anything is written; and where topics cannot be taken, after all others were.
         """
-        if self._shelf is None:
+        if self._place is None:
             return ()
         state = self._catalog.state
         based = {log.topic for log in state.logs if log.base}
         topics = [topic for topic in (self._topics(state) if asked else self._due(state, now_ms)) if topic in based]
         if topics:
-            shelfowner.claim(self._shelf, state, self._catalog.storage)
+            location.claim(self._place, state, self._storage)
         found: list[AddSnapshot] = []
         refused: dict[str, SnapshotError] = {}
         for topic in topics:
             try:
-                found += self._try(self._shelf, topic, now_ms)
+                found += self._try(self._place, topic, now_ms)
             except SnapshotError as error:
                 refused[topic] = error
-        self._worked({one.topic for one in found})
+        self._succeeded({one.topic for one in found})
         for first in refused.values():
             raise SnapshotError(first.message, first.action, frozenset(refused)) from first
         return tuple(found)
 
-    def _worked(self, topics: Collection[str]) -> None:
-        """Snapshots of `topics` were taken: a trouble that did not let them is over."""
-        if self._trouble is None or not topics:
-            return
-        self._troubled = (self._troubled or frozenset()) & set(self._topics(self._catalog.state)) - set(topics)
-        if not self._troubled:
-            self._trouble = None
-            self._note()
+    def _due(self, state: State, now_ms: int) -> list[str]:
+        """Returns the topics of which snapshots are due by snapshot.interval.ms."""
+        interval_ms, topics = self._settings.snapshot_interval_ms, self._topics(state)
+        if interval_ms < 0:
+            return []
+        old = [topic for topic in topics if _is_old(state, topic, interval_ms, now_ms)]
+        return self._backoff.due(topics, old, now_ms)
 
     def _topics(self, state: State) -> list[str]:
-        """The open topics of which a snapshot would be whole and would say where to go on.
+        """Returns the open topics of which a snapshot would be complete and would say where to resume.
 
-        One with a partition that is set aside would lack records, or be old.
+        One of a topic with a partition that is set aside would lack records, or be old.
         """
         held = {log.topic for log in state.logs if log.quarantine} | {tp.topic for tp in self._uncertain()}
         published = {log.topic for log in state.logs if log.published > log.start or log.base}
         return sorted(topic for topic in published - held if state.topics[topic].closed is None)
 
-    def _try(self, shelf: SnapshotStorage, topic: str, now_ms: int) -> Iterator[AddSnapshot]:
-        """The snapshot of `topic`; none where its base runs turn out to be damaged, which are set aside then."""
+    def _succeeded(self, topics: Collection[str]) -> None:
+        before = self._backoff
+        self._backoff = before.succeeded(topics, self._topics(self._catalog.state)) if topics else before
+        if before.failure and not self._backoff.failure:
+            self._note()
+
+    def _note(self) -> None:
+        with suppress(StorageError):  # it is shown in the log as well
+            location.write_note(self._storage, self._backoff.failure)
+
+    def _try(self, place: SnapshotStorage, topic: str, now_ms: int) -> Iterator[AddSnapshot]:
+        """Takes the snapshot of `topic`; none where its base runs turn out to be damaged, which are set aside then."""
         try:
-            yield self._one(shelf, topic, now_ms)
+            yield self._take(place, topic, now_ms)
         except (SnapshotStorageError, SnapshotError):
             raise
         except Exception as error:
@@ -170,79 +168,136 @@ class Snapshots:
             ):
                 raise
 
-    def _one(self, shelf: SnapshotStorage, topic: str, now_ms: int) -> AddSnapshot:
+    def _take(self, place: SnapshotStorage, topic: str, now_ms: int) -> AddSnapshot:
+        """Takes the snapshot of `topic` by steps 15 to 17."""
         state = self._catalog.state
-        extra = snapshot.Extra(
+        name = snapshot_id(now_ms, secrets.token_hex(3))
+        inputs = self._inputs(state, topic)
+        # 15, 16: the mark of the catalog, the data files, the manifest
+        try:
+            taken = write_snapshot(self._spark, self._storage, place, state, topic, name, now_ms, inputs)
+        except (SnapshotStorageError, SnapshotError):
+            with suppress(SnapshotStorageError):  # a location that is full must not fill up with what was begun
+                self._delete(place, state, topic, name, "it could not be completed")
+            raise
+        # 17: a commit names it; what is in the location before that commit cannot be a newer owner's
+        keep = self._settings.snapshot_retention_count
+        before, named = listing.list_ids(place, state, topic), _ids(state, topic)
+        self._catalog.commit(lambda state: _adds(state, taken, keep), now_ms)
+        _log.info("snapshot taken", topic=topic, id=taken.id, records=taken.records, bytes=taken.bytes)
+        hit("snapshot.before-latest")
+        # 17: then LATEST and current follow, and of what the catalog does not name its own snapshots go
+        state = self._catalog.refresh()
+        with _later("LATEST may name an older snapshot, and old snapshots may still be there", taken):
+            self._lead(place, state, taken)
+            self._delete_unreferenced(place, state, topic, before, named - _ids(state, topic))
+        return taken
+
+    def _inputs(self, state: State, topic: str) -> SnapshotInputs:
+        return SnapshotInputs(
             output_starts=dict(self._broker.output_starts(state, topic)),
             resume_safe_ms=self._broker.resume_safe_ms(state, topic),
             policy=self._settings.policy,
             strings=self._settings.snapshot_strings,
         )
-        name = snapshot.snapshot_id(now_ms, secrets.token_hex(3))
-        try:
-            taken = snapshot.write_snapshot(
-                self._spark, self._catalog.storage, shelf, state, topic, name, now_ms, extra
-            )
-        except (SnapshotStorageError, SnapshotError):
-            with suppress(SnapshotStorageError):  # a location that is full must not fill up with what was begun
-                self._remove(shelf, state, topic, name, "it could not be completed")
-            raise
-        keep = self._settings.snapshot_retention_count
-        before = snapshot.standing(shelf, state, topic)
-        named = _ids(state, topic)
-        self._catalog.commit(lambda state: _adds(state, taken, keep), now_ms)
-        _log.info("snapshot taken", topic=topic, id=taken.id, records=taken.records, bytes=taken.bytes)
-        hit("snapshot.before-latest")
-        state = self._catalog.refresh()
-        with _later("LATEST may name an older snapshot, and old snapshots may still be there", taken):
-            self._lead(shelf, state, taken)
-            self._sweep(shelf, state, topic, before, named - _ids(state, topic))
-        return taken
 
-    def _lead(self, shelf: SnapshotStorage, state: State, taken: AddSnapshot) -> None:
-        """LATEST and `current` lead to `taken`; not in a folder that an operator has given away meanwhile."""
-        if shelfowner.owns(shelf, state):
-            snapshot.set_latest(shelf, taken)
+    def _lead(self, place: SnapshotStorage, state: State, taken: AddSnapshot) -> None:
+        """Lets LATEST and `current` lead to `taken`; not in a folder that an operator has given away meanwhile."""
+        if location.owns(place, state):
+            listing.set_latest(place, taken)
             with _later("current may lead to an older snapshot", taken):
-                snapshot.set_current(shelf, taken)
+                listing.set_current(place, taken)
 
-    def _sweep(
-        self, shelf: SnapshotStorage, state: State, topic: str, before: Collection[str], dropped: Collection[str]
+    def _delete_unreferenced(
+        self, place: SnapshotStorage, state: State, topic: str, before: Collection[str], dropped: Collection[str]
     ) -> None:
-        """Removes what may go; logs once in a life of each snapshot of another catalog that it stays."""
+        """Deletes what may go; logs of each snapshot of another catalog, once in a worker's run, that it stays."""
         keep = self._settings.snapshot_retention_count
-        found = snapshot.unreferenced(shelf, state, topic, before, dropped, keep)
+        found = listing.unreferenced(place, state, topic, before, dropped, keep)
         for name, why in found.removable.items():
-            self._remove(shelf, state, topic, name, why)
+            self._delete(place, state, topic, name, why)
         for name in found.others:
             if (topic, name) not in self._named:
                 self._named.add((topic, name))
                 _log.warning("snapshot of another catalog is left as it is", topic=topic, id=name)
 
-    def _remove(self, shelf: SnapshotStorage, state: State, topic: str, name: str, why: str) -> None:
-        snapshot.remove(shelf, f"{state.connector}/{topic}/{name}")
+    def _delete(self, place: SnapshotStorage, state: State, topic: str, name: str, why: str) -> None:
+        listing.delete(place, f"{state.connector}/{topic}/{name}")
         _log.info("snapshot removed", topic=topic, id=name, why=why)
+
+
+def snapshot_id(now_ms: int, random: str) -> str:
+    """Makes the name of a new snapshot: UTC time and a short random end."""
+    return f"{datetime.fromtimestamp(now_ms // 1000, UTC):%Y%m%dT%H%M%SZ}-{random}"
+
+
+def write_snapshot(
+    spark: SparkSession,
+    storage: Storage,
+    place: Storage,
+    state: State,
+    topic: str,
+    name: str,
+    now_ms: int,
+    inputs: SnapshotInputs,
+) -> AddSnapshot:
+    """Writes the snapshot `name` of `topic` to `place` (the snapshot location), complete with its manifest.
+
+    These are steps 15 and 16. Its vector is where the base runs end, whatever is published and ingested meanwhile: that
+    is always the end of a fold that was sent completely. Raises FoldError where records are missing, SnapshotError
+    where bytes are no text, StorageError.
+    """
+    logs = tuple(sorted((log for log in state.logs if log.topic == topic), key=lambda log: log.partition))
+    path = f"{state.connector}/{topic}/{name}"
+    # 15: the mark first, then the data files
+    location.write_mark(place, path, state, storage)
+    files, tombstones = write_data(spark, storage, place.sub(path), logs, inputs.strings)
+    hit("snapshot.write")
+    # 16: the manifest: from now on the snapshot is complete
+    written = manifest.manifest_of(state, logs, files, tombstones, columns(inputs.strings), now_ms, inputs)
+    _check_counts(state.connector, topic, logs, written)
+    place.write(f"{path}/{manifest.NAME}", manifest.encode(written))
+    hit("snapshot.manifest")
+    return AddSnapshot(
+        topic=topic,
+        id=name,
+        path=path,
+        created_ms=now_ms,
+        source_offsets=written.source_offsets,
+        records=written.records,
+        bytes=sum(file.bytes for file in files),
+    )
 
 
 @contextmanager
 def _later(what: str, taken: AddSnapshot) -> Iterator[None]:
-    """What the location refuses once a snapshot is there: the next vacuum and the next snapshot make up for it."""
+    """Logs what the location refuses once a snapshot is there: the next vacuum and the next snapshot make up for it."""
     try:
         yield
     except SnapshotStorageError as error:
         _log.warning(what, topic=taken.topic, id=taken.id, error=str(error))
 
 
+def _check_counts(connector: str, topic: str, logs: Sequence[PartitionLog], written: Manifest) -> None:
+    kept = sum(log.base.records for log in logs if log.base)
+    if kept != written.records + written.tombstones_excluded:
+        raise FoldError(
+            f"Connector {connector}: a snapshot of topic {topic} has {written.records} records and left out "
+            f"{written.tombstones_excluded} tombstones; the base runs hold {kept} records.",
+            "Nothing was published of it; see whether files in storage.location were touched.",
+        )
+
+
 def _ids(state: State, topic: str) -> set[str]:
     return {one.id for one in state.snapshots if one.topic == topic}
 
 
-def _old(state: State, topic: str, interval_ms: int, now_ms: int) -> bool:
-    """By the snapshot that was committed last: a clock that was set back must not stop them, nor take one each turn."""
+def _is_old(state: State, topic: str, interval_ms: int, now_ms: int) -> bool:
+    """Returns whether a snapshot is due, by the one committed last: a clock set back neither stops nor repeats them."""
     last = next((one.created_ms for one in reversed(state.snapshots) if one.topic == topic), None)
     return last is None or now_ms - last >= interval_ms or last > now_ms
 
 
 def _adds(state: State, taken: AddSnapshot, keep: int) -> Sequence[AnyAction]:
-    """The new snapshot in, those beyond snapshot.retention.count out."""
-    return [taken, *snapshot.expired(apply(state, [taken]), taken.topic, keep)]
+    """Returns the actions of step 17: the new snapshot is added, those beyond snapshot.retention.count are dropped."""
+    return [taken, *listing.expired(apply(state, [taken]), taken.topic, keep)]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from compactor.catalog.catalog import Catalog
     from compactor.settings import EngineSettings
     from compactor.storage.base import Storage
-    from connectors.cli.analyze_report import Report
+    from connectors.cli.analyze_view import AnalyzeReport
     from connectors.config.connector import ConnectorConfig
     from connectors.config.worker import WorkerConfig
 
@@ -45,8 +45,8 @@ def analyze(
     Reads beside a live worker, or without one; writes nothing and takes nothing over.
     """
     config = worker_of(worker)
-    from connectors.cli.analyze_text import text
-    from connectors.config.load import load_connector
+    from connectors.cli.analyze_view import text
+    from connectors.config.files import load_connector
 
     present = load_connector(connector, config).config
     wanted = parsed(changes or ())
@@ -97,11 +97,10 @@ def _listed(changes: Mapping[str, str]) -> str:
 
 def _report(
     worker: WorkerConfig, present: ConnectorConfig, changed: ConnectorConfig | None, changes: Mapping[str, str]
-) -> Report:
+) -> AnalyzeReport:
     from compactor.catalog import owner
-    from connectors.cli.analyze_report import report
-    from connectors.config.engine import engine_settings
-    from connectors.config.stores import connector_storage, kept_catalog
+    from connectors.cli.analyze_view import report
+    from connectors.config.engine import connector_storage, engine_settings, kept_catalog
 
     storage = connector_storage(worker, present.name)
     catalog = kept_catalog(storage, present.name)
@@ -115,16 +114,16 @@ def _analysis(
 ) -> tuple[Analysis, int]:
     """What is found, and the time of it. Where there is little to read it is read here, else on a Spark of its own."""
     from compactor.analyze.analyze import analyze as analyzed
-    from compactor.analyze.arrow_counts import LocalCounting
-    from compactor.analyze.counting import little
-    from compactor.analyze.spark_counts import SparkCounting
+    from compactor.analyze.analyze import is_little
+    from compactor.analyze.arrow_counts import ArrowCounts
+    from compactor.analyze.spark_counts import SparkCounts
     from connectors.spark import session as sparks
     from connectors.spark.job_progress import task_progress
 
     clock = SystemClock()
-    if little(catalog.state.logs):
+    if is_little(catalog.state.logs):
         now_ms = clock.now_ms()
-        return analyzed(storage, catalog.state, settings, now_ms, partial(LocalCounting, storage)), now_ms
+        return analyzed(storage, catalog.state, settings, now_ms, partial(ArrowCounts, storage)), now_ms
     name = settings[0].connector
     with observing(clock) as observer:
         observer.stage(name, "starting Spark")
@@ -132,6 +131,6 @@ def _analysis(
         try:
             state, now_ms = catalog.refresh(), clock.now_ms()
             with task_progress(spark, observer, name, clock) as tell:
-                return analyzed(storage, state, settings, now_ms, partial(SparkCounting, spark, storage), tell), now_ms
+                return analyzed(storage, state, settings, now_ms, partial(SparkCounts, spark, storage), tell), now_ms
         finally:
             spark.stop()

@@ -12,12 +12,13 @@ from connectors.cli.options import (
     SomeTopicOption,
     TimeoutOption,
     WorkerOption,
-    patience,
+    request_timeout,
     worker_of,
 )
-from connectors.cli.output import say, say_json, table
+from connectors.cli.output import say, say_json
 from connectors.errors import UsageError
-from connectors.runtime.patience import TIMEOUT_S
+from connectors.progress.terminal import table
+from connectors.runtime.request_timeout import TIMEOUT_S
 
 if TYPE_CHECKING:
     from compactor.clean.cleaner import CleanedLog
@@ -35,10 +36,10 @@ def clean(
     if partition is not None and topic is None:
         raise UsageError("--partition needs --topic.", "Name the topic that the partition is of.")
     config = worker_of(worker)
-    from connectors.config.load import load_connector
+    from connectors.config.files import load_connector
     from connectors.runtime.commands import fold_logs
 
-    folded = fold_logs(config, load_connector(connector, config).config, topic, partition, patience(timeout))
+    folded = fold_logs(config, load_connector(connector, config).config, topic, partition, request_timeout(timeout))
     if as_json:
         say_json(folded)
     else:

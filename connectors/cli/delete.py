@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from compactor.storage.base import Storage
     from connectors.config.connector import ConnectorConfig
     from connectors.kafka.client_settings import ClientSettings
-    from connectors.runtime.deletion import Found
+    from connectors.runtime.deletion import DeletionPreview
 
 OutputsOption = Annotated[
     bool, typer.Option("--outputs", help="Also remove the output topics that it published, and its snapshots.")
@@ -31,12 +31,12 @@ def delete(
     """Removes a connector's storage folder and consumer group; says what, and asks. Source topics are never touched."""
     config = worker_of(worker)
     from compactor.storage.location import open_storage
-    from connectors.config.load import load_connector
-    from connectors.config.stores import connector_storage
+    from connectors.config.engine import connector_storage
+    from connectors.config.files import load_connector
     from connectors.kafka.admin import Admin
     from connectors.kafka.client_settings import ClientSettings
     from connectors.kafka.probe import reach_all
-    from connectors.runtime.deletion import survey
+    from connectors.runtime.deletion import preview
     from connectors.runtime.takeover import REACH_S
 
     settings = load_connector(connector, config).config
@@ -45,7 +45,7 @@ def delete(
     clients = ClientSettings.of(config, settings)
     reach_all(settings.name, clients, REACH_S)
     location = None if settings.snapshot_path is None else open_storage(str(settings.snapshot_path))
-    found = survey(storage, settings, Admin(clients.admin()), location, with_outputs=outputs)
+    found = preview(storage, settings, Admin(clients.admin()), location, with_outputs=outputs)
     if found.nothing:
         say(f"There is nothing to delete of connector {settings.name} in {storage.location} and on the brokers.")
         return
@@ -80,32 +80,38 @@ def _ask() -> None:
 
 
 def _remove(
-    storage: Storage, location: Storage | None, settings: ConnectorConfig, clients: ClientSettings, found: Found
+    storage: Storage,
+    location: Storage | None,
+    settings: ConnectorConfig,
+    clients: ClientSettings,
+    found: DeletionPreview,
 ) -> None:
     from compactor.catalog import owner
     from connectors.kafka.admin import Admin
-    from connectors.runtime import deletion as removal
+    from connectors.runtime import deletion
     from connectors.sinks.publisher import fence_all
 
     lock = owner.OwnerLock(storage)
-    if not lock.claim(owner.here()):  # whoever it was may have let it go since: without it nothing is removed
+    if not lock.claim(owner.here()):  # without the lock nothing is removed
         raise _living(settings.name, str(owner.living(storage) or "another process"))
     try:
-        catalog = removal.fence(storage, settings.name, str(owner.here()), SystemClock().now_ms())
+        catalog = deletion.fence(storage, settings.name, str(owner.here()), SystemClock().now_ms())
         fence_all(clients, [settings.transactional_id(bucket) for bucket in range(found.plan.buckets)])
-        removal.begin(storage, found.plan, catalog)
-        removal.carry_out(storage, found.plan, settings.group_id, Admin(clients.admin()), location)
+        deletion.begin(storage, found.plan, catalog)
+        deletion.carry_out(storage, found.plan, settings.group_id, Admin(clients.admin()), location)
     finally:
         lock.release()
 
 
-def _told(found: Found, settings: ConnectorConfig, folder: str) -> Iterator[str]:
-    """What is removed, what is left, and what a person should know before saying yes."""
-    plan = found.plan
+def _told(found: DeletionPreview, settings: ConnectorConfig, folder: str) -> Iterator[str]:
+    """Says what is removed, what is left, and what a person should know before saying yes."""
+    import humanize
+
+    plan, size = found.plan, humanize.naturalsize(found.bytes, binary=True)
     if found.begun:
         yield f"An earlier delete of connector {settings.name} was not finished; this one finishes it."
     yield f"Of connector {settings.name} this removes:"
-    yield f"  {folder}: catalog, runs, checkpoint, requests ({found.files:,} files, {found.bytes:,} bytes)"
+    yield f"  {folder}: catalog, runs, checkpoint, requests ({found.files:,} files, {size})"
     yield f"  consumer group {settings.group_id}, with the positions of {found.positions:,} partitions"
     if plan.with_outputs:
         yield from (f"  output topic {one.topic}, with all its records" for one in plan.outputs)
@@ -117,7 +123,7 @@ def _told(found: Found, settings: ConnectorConfig, folder: str) -> Iterator[str]
     yield from _warnings(found, settings, folder)
 
 
-def _left(found: Found, settings: ConnectorConfig) -> Iterator[str]:
+def _left(found: DeletionPreview, settings: ConnectorConfig) -> Iterator[str]:
     plan = found.plan
     if not plan.with_outputs:
         yield from (
@@ -134,7 +140,7 @@ def _left(found: Found, settings: ConnectorConfig) -> Iterator[str]:
         yield f"  dead letter topic {settings.dead_letter_topic}, which others may use too"
 
 
-def _warnings(found: Found, settings: ConnectorConfig, folder: str) -> Iterator[str]:
+def _warnings(found: DeletionPreview, settings: ConnectorConfig, folder: str) -> Iterator[str]:
     if found.damage is not None:
         yield f"The catalog cannot be read: {found.damage}"
     elif not found.has_catalog and not found.begun:

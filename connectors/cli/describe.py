@@ -11,7 +11,7 @@ from connectors.clock import SystemClock
 if TYPE_CHECKING:
     from compactor.catalog.catalog import Catalog
     from compactor.storage.base import Storage
-    from connectors.cli.description import Description, Owner
+    from connectors.cli.describe_view import Description, OwnerDescription
     from connectors.cli.source_ends import Ends
     from connectors.config.connector import ConnectorConfig
 
@@ -20,10 +20,10 @@ def describe(connector: ConnectorArgument, as_json: JsonOption = False, worker: 
     """Shows a connector's state, offsets, lag, runs and newest snapshots; needs no broker, but asks one for the lag."""
     config = worker_of(worker)
     from compactor.catalog.catalog import Catalog
-    from connectors.cli.describe_text import text
+    from connectors.cli.describe_view import text
     from connectors.cli.source_ends import source_ends
-    from connectors.config.load import load_connector
-    from connectors.config.stores import connector_storage
+    from connectors.config.engine import connector_storage
+    from connectors.config.files import load_connector
     from connectors.source import aside
 
     settings = load_connector(connector, config).config
@@ -41,29 +41,28 @@ def describe(connector: ConnectorArgument, as_json: JsonOption = False, worker: 
 
 def describing(catalog: Catalog, storage: Storage, connector: ConnectorConfig, ends: Ends, now_ms: int) -> Description:
     """The description of `connector` from its catalog, its folder and the broker's answer."""
-    from compactor.snapshot import location as shelf
-    from connectors.cli import description
-    from connectors.config.engine import engine_settings
+    from compactor.snapshot import location
+    from connectors.cli import describe_view
+    from connectors.config.engine import engine_settings, other_snapshots
     from connectors.config.secrets import printable_text
-    from connectors.config.stores import other_snapshots
     from connectors.runtime import status
 
-    return description.Description(
-        format_version=description.FORMAT,
+    return describe_view.Description(
+        format_version=describe_view.FORMAT,
         connector=connector.name,
         catalog_id=catalog.state.catalog_id,
         catalog_version=catalog.version,
         owner=_owner(catalog, storage),
-        status=description.status(status.read(storage), now_ms),
+        status=describe_view.status(status.read(storage), now_ms),
         broker_error=printable_text(ends.error) if ends.error else None,
-        snapshots=shelf.noted(storage),
-        topics=description.topics(catalog.state, other_snapshots(connector, catalog.state)),
-        partitions=description.partitions(catalog.state, ends.offsets, engine_settings(connector), now_ms),
+        snapshots=location.read_note(storage),
+        topics=describe_view.topics(catalog.state, other_snapshots(connector, catalog.state)),
+        partitions=describe_view.partitions(catalog.state, ends.offsets, engine_settings(connector), now_ms),
     )
 
 
-def _owner(catalog: Catalog, storage: Storage) -> Owner:
+def _owner(catalog: Catalog, storage: Storage) -> OwnerDescription:
     from compactor.catalog import owner
-    from connectors.cli.description import Owner
+    from connectors.cli.describe_view import OwnerDescription
 
-    return Owner(alive=owner.is_alive(storage), name=catalog.state.owner, epoch=catalog.state.epoch)
+    return OwnerDescription(alive=owner.is_alive(storage), name=catalog.state.owner, epoch=catalog.state.epoch)

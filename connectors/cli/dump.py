@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from compactor.runs.scan import whole
 from connectors.cli.options import (
     ConnectorArgument,
     KeyOption,
@@ -53,8 +52,9 @@ def dump(
     from compactor.catalog.catalog import Catalog
     from compactor.model.record import TopicPartition
     from compactor.runs import reader as reading
-    from connectors.config.load import load_connector
-    from connectors.config.stores import connector_storage
+    from compactor.runs.scan import whole
+    from connectors.config.engine import connector_storage
+    from connectors.config.files import load_connector
 
     name = load_connector(connector, config).config.name
     storage = connector_storage(config, name)

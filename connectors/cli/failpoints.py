@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from compactor.failpoints import STEPS, VARIABLE
 from connectors.cli.options import UnusedWorkerOption
-from connectors.cli.output import say, table
+from connectors.cli.output import say
+from connectors.progress.terminal import table
 
 
 def failpoints(worker: UnusedWorkerOption = None) -> None:

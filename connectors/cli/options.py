@@ -12,7 +12,7 @@ import typer
 
 from connectors import logging_setup
 from connectors.errors import ConfigError
-from connectors.runtime.patience import Patience
+from connectors.runtime.request_timeout import RequestTimeout
 
 if TYPE_CHECKING:
     from connectors.config.worker import WorkerConfig
@@ -46,9 +46,9 @@ TimeoutOption = Annotated[
 ]
 
 
-def patience(seconds: int) -> Patience:
-    """Waits for a worker for so long, and says on stderr what for."""
-    return Patience(seconds, partial(typer.echo, err=True))
+def request_timeout(seconds: int) -> RequestTimeout:
+    """Returns a wait for a worker of at most `seconds`, which says on stderr what it waits for."""
+    return RequestTimeout(seconds, partial(typer.echo, err=True))
 
 
 def worker_path(given: Path | None) -> Path | None:
@@ -70,7 +70,7 @@ def worker_path(given: Path | None) -> Path | None:
 
 def worker_of(given: Path | None) -> WorkerConfig:
     """The settings of the worker file that is meant; logging is set up as they say. Raises ConfigError."""
-    from connectors.config.load import load_worker
+    from connectors.config.files import load_worker
 
     config = load_worker(worker_path(given))
     logging_setup.configure(config.log_level, config.log_format)

@@ -8,11 +8,11 @@ from connectors.cli.options import (
     TimeoutOption,
     TopicOption,
     WorkerOption,
-    patience,
+    request_timeout,
     worker_of,
 )
 from connectors.cli.output import say
-from connectors.runtime.patience import TIMEOUT_S
+from connectors.runtime.request_timeout import TIMEOUT_S
 
 
 def release(
@@ -24,9 +24,9 @@ def release(
 ) -> None:
     """Takes up a partition that was set aside; a live worker is asked for it, otherwise this process takes over."""
     config = worker_of(worker)
-    from connectors.config.load import load_connector
+    from connectors.config.files import load_connector
     from connectors.runtime.commands import release_log
 
-    done = release_log(config, load_connector(connector, config).config, topic, partition, patience(timeout))
+    done = release_log(config, load_connector(connector, config).config, topic, partition, request_timeout(timeout))
     where = f"{topic}-{partition}"
     say(f"{where} is taken up again." if done else f"{where} was not set aside; nothing was changed.")

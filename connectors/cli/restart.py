@@ -6,11 +6,11 @@ from connectors.cli.options import (
     ConnectorArgument,
     TimeoutOption,
     WorkerOption,
-    patience,
+    request_timeout,
     worker_of,
 )
 from connectors.cli.output import say
-from connectors.runtime.patience import TIMEOUT_S
+from connectors.runtime.request_timeout import TIMEOUT_S
 
 
 def restart(connector: ConnectorArgument, timeout: TimeoutOption = TIMEOUT_S, worker: WorkerOption = None) -> None:
@@ -19,11 +19,11 @@ def restart(connector: ConnectorArgument, timeout: TimeoutOption = TIMEOUT_S, wo
     It goes on with the settings that the worker has read; SIGHUP to the worker reads changed files.
     """
     config = worker_of(worker)
-    from connectors.config.load import load_connector
+    from connectors.config.files import load_connector
     from connectors.runtime.commands import restart_connector
 
     settings = load_connector(connector, config).config
-    restart_connector(config, settings, patience(timeout))
+    restart_connector(config, settings, request_timeout(timeout))
     say(
         f"Connector {settings.name} was started again under the settings that its worker has read, and is RUNNING. "
         "SIGHUP to the worker reads a changed file."

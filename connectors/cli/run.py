@@ -27,9 +27,9 @@ def run(connectors: FilesArgument, once: OnceOption = False, worker: WorkerOptio
     With --once: everything up to the last stable offsets of now is ingested, published, folded and snapshotted.
     """
     config = worker_of(worker)
-    from connectors.config.load import load_connectors
+    from connectors.config.files import load_connectors
     from connectors.config.places import check_storage
-    from connectors.spark.start import SparkStart
+    from connectors.spark.session import SparkStart
 
     files = load_connectors(connectors, config)
     check_storage(config)

@@ -10,11 +10,12 @@ from connectors.cli.options import (
     JsonOption,
     TimeoutOption,
     WorkerOption,
-    patience,
+    request_timeout,
     worker_of,
 )
-from connectors.cli.output import say, say_json, table
-from connectors.runtime.patience import TIMEOUT_S
+from connectors.cli.output import say, say_json
+from connectors.progress.terminal import table
+from connectors.runtime.request_timeout import TIMEOUT_S
 
 if TYPE_CHECKING:
     from connectors.runtime.commands import SnapshotInfo
@@ -28,10 +29,10 @@ def snapshot(
 ) -> None:
     """Folds what is published and takes a snapshot of it; a live worker is asked, otherwise this process takes over."""
     config = worker_of(worker)
-    from connectors.config.load import load_connector
+    from connectors.config.files import load_connector
     from connectors.runtime.commands import take_snapshot
 
-    taken = take_snapshot(config, load_connector(connector, config).config, patience(timeout))
+    taken = take_snapshot(config, load_connector(connector, config).config, request_timeout(timeout))
     if as_json:
         say_json(taken)
     else:
@@ -41,8 +42,8 @@ def snapshot(
 def _text(taken: Sequence[SnapshotInfo]) -> str:
     if not taken:
         return "Nothing is published yet: there is nothing to snapshot."
-    from connectors.cli.describe_text import others
+    from connectors.cli.describe_view import other_snapshots_line
 
     rows = [(one.topic, one.id, one.records, one.bytes, one.path) for one in taken]
-    lines = [others(one.topic, one.other_snapshots) for one in taken if one.other_snapshots]
+    lines = [other_snapshots_line(one.topic, one.other_snapshots) for one in taken if one.other_snapshots]
     return "\n".join([table(("TOPIC", "SNAPSHOT", "RECORDS", "BYTES", "PATH"), rows), *lines])

@@ -73,7 +73,7 @@ def _worker_file(given: Path | None, *, needed: bool) -> Path | None:
 def _verdicts(paths: Sequence[Path], worker: Path | None, broker: bool) -> list[Verdict]:
     """One for each connector file, after one for the worker file where that, or what it needs here, is at fault."""
     from connectors.config.errors import FaultyConfigError
-    from connectors.config.load import load_worker
+    from connectors.config.files import load_worker
 
     try:
         config = load_worker(worker) if worker or BOOTSTRAP_VARIABLE in os.environ else None
@@ -86,7 +86,7 @@ def _verdicts(paths: Sequence[Path], worker: Path | None, broker: bool) -> list[
 
 def _verdict(path: Path, before: Sequence[Path], worker: WorkerConfig | None, *, broker: bool) -> Verdict:
     from connectors.config.errors import FaultyConfigError
-    from connectors.config.load import clashes, load_connector
+    from connectors.config.files import clashes, load_connector
 
     try:
         config = load_connector(path, worker).config

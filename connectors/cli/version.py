@@ -10,7 +10,8 @@ from importlib.metadata import version as installed
 
 from compactor.errors import KeyfoldError
 from connectors.cli.options import UnusedWorkerOption
-from connectors.cli.output import NOTHING, say, table
+from connectors.cli.output import say
+from connectors.progress.terminal import NOTHING, table
 
 
 def version(worker: UnusedWorkerOption = None) -> None:

@@ -34,7 +34,7 @@ _JAVA: Final = {
 
 
 def client_faults(worker: WorkerConfig, connector: ConnectorConfig | None) -> tuple[Fault, ...]:
-    """Faults in the clients' settings of worker and connector together, secrets resolved and files of keys read.
+    """Returns faults in the clients' settings of worker and connector together, secrets resolved, files of keys read.
 
     Makes a client of each kind that knows no broker, and closes it: nothing goes over the network.
     """
@@ -56,7 +56,7 @@ def _of_kind(kind: ClientKind, worker: WorkerConfig, connector: ConnectorConfig 
 
 
 def _unreadable(config: Mapping[str, Any]) -> str | None:
-    """A sentence for a file of keys or certificates that cannot be read; OpenSSL's own words do not name it."""
+    """Returns a sentence for a file of keys or certificates that cannot be read: OpenSSL's own words do not name it."""
     places = {name: Path(str(value)) for name, value in config.items() if name in _FILES and value != "probe"}
     return next(
         (f"{name} names nothing that can be read." for name, path in places.items() if not _readable(path)), None
@@ -73,7 +73,7 @@ def _refusal(kind: ClientKind, config: Mapping[str, Any]) -> str | None:
 
 
 def _with_java(text: str) -> str:
-    """`text` with Java's name beside the first name of librdkafka's that differs from it."""
+    """Puts Java's name beside the first name of librdkafka's in `text` that differs from it."""
     name = next((name for name in _JAVA if name in text), None)
     return text.replace(name, f"{name} ({_JAVA[name]})", 1) if name else text
 

@@ -175,5 +175,5 @@ REFUSED: Final[dict[str, str]] = {
 
 
 def reason(name: str) -> str | None:
-    """Why `name` is refused; None for a name that is not in the list."""
+    """Returns why `name` is refused; None for a name that is not in the list."""
     return next((why for pattern, why in REFUSED.items() if fnmatchcase(name, pattern)), None)

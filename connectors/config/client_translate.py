@@ -62,7 +62,7 @@ _LINE: Final = 64
 
 
 def in_lines(text: str) -> str:
-    """`text` with each of its keys and certificates in lines of its own; what is no PEM stays as it is."""
+    """Breaks each key and certificate in `text` into lines; what is no PEM stays as it is."""
     return _BLOCK.sub(_one, text)
 
 
@@ -95,12 +95,12 @@ _KNOWN: Final = frozenset((*CLIENT_SETTINGS, *ALIASES, *JAVA, *STORE_TYPES, _JAA
 
 
 def is_known(name: str) -> bool:
-    """True for a setting that some Kafka client has, be it passed on or refused."""
+    """Returns whether some Kafka client has a setting `name`, be it passed on or refused."""
     return name in _KNOWN or client_settings.reason(name) is not None
 
 
 def target(kind: ClientKind, name: str) -> str:
-    """Librdkafka's name of the setting `name` for a client of this kind.
+    """Returns librdkafka's name of the setting `name` for a client of this kind.
 
     Raises ValueError with the reason for a setting that is refused, unknown, or another client's.
     """
@@ -120,8 +120,8 @@ def target(kind: ClientKind, name: str) -> str:
     return found
 
 
-def settings_of(kind: ClientKind, name: str, text: str) -> dict[str, str]:
-    """What one setting says to librdkafka; several settings for a JAAS entry. Raises ValueError with the reason."""
+def to_librdkafka(kind: ClientKind, name: str, text: str) -> dict[str, str]:
+    """Translates one setting to librdkafka's; several for a JAAS entry. Raises ValueError with the reason."""
     found = target(kind, name)
     if found == _JAAS:
         return parse_jaas(text)
@@ -152,7 +152,7 @@ def _check(found: str, value: str) -> None:
 
 def _ask(found: str, value: str) -> None:
     """Raises ValueError for a value that librdkafka does not take; of numbers it would take "5x" too, and mean 5."""
-    asked = librdkafka.setting(found)
+    asked = librdkafka.describe(found)
     if asked.kind == "number":
         _check_number(value, TRANSACTIONAL.get(found, range(asked.least, asked.most + 1)), fractions=asked.fractions)
     elif asked.kind == "flag" and value not in ("true", "false"):
@@ -181,7 +181,7 @@ def _login(text: str) -> dict[str, str]:
 
 
 def doubled(kind: ClientKind, names: Iterable[str]) -> Mapping[str, str]:
-    """Names that say the same as another of `names`: the name → the one before it. Unknown names are left out."""
+    """Finds names that mean the same as one before them: the name → the one before. Unknown names are left out."""
     seen: dict[str, str] = {}
     found: dict[str, str] = {}
     for name in names:
@@ -199,7 +199,7 @@ def _target_or_none(kind: ClientKind, name: str) -> str | None:
 
 
 def name_faults(kind: ClientKind, settings: Mapping[str, str]) -> tuple[Fault, ...]:
-    """Faults of one family of settings taken by itself: names, values without placeholders, names given twice."""
+    """Checks one family of settings by itself: names, values without placeholders, names given twice."""
     twice = doubled(kind, settings)
     repeated = (Fault(name, f"says the same as {other}; remove one.") for name, other in twice.items())
     single = (fault for name, text in settings.items() if name not in twice for fault in _faults(kind, name, text))
@@ -214,6 +214,6 @@ def _faults(kind: ClientKind, name: str, text: str) -> Iterator[Fault]:
         return
     if not has_placeholder(text):
         try:
-            settings_of(kind, name, text)
+            to_librdkafka(kind, name, text)
         except ValueError as error:
             yield Fault(name, f"{shown(name, text)} {error}")

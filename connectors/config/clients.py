@@ -35,7 +35,7 @@ def client_config(
     base: Mapping[str, Any],
     defaults: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Settings for a confluent_kafka client of `kind`, secrets resolved: never log them.
+    """Merges the settings for a confluent_kafka client of `kind`, secrets resolved: never log them.
 
     In order of weight: `base` (pinned by keyfold), the connector's overrides, the worker's settings, `defaults`
     (keyfold's choices that a user may change). `bootstrap.servers` comes from the worker. Raises ConfigError with all
@@ -72,7 +72,7 @@ def _merge(kind: ClientKind, layers: list[tuple[str, Mapping[str, str]]]) -> tup
 
 
 def _resolved(kind: ClientKind, name: str, text: str) -> dict[str, str]:
-    return client_translate.settings_of(kind, name, resolve(text))
+    return client_translate.to_librdkafka(kind, name, resolve(text))
 
 
 def _fault(key: str, text: str, error: ValueError) -> Fault:

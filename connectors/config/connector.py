@@ -266,15 +266,15 @@ class ConnectorConfig(BaseModel):
         return local_path(self.snapshot_location) if self.snapshot_location else None
 
     def output_topic(self, topic: str) -> str | None:
-        """The output topic of the source topic `topic`; None where nothing is published."""
+        """Returns the output topic of the source topic `topic`; None where nothing is published."""
         return rules.output_name(self.output_topic_template, topic)
 
     def transactional_id(self, bucket: int) -> str:
-        """The transactional id of bucket `bucket`."""
+        """Returns the transactional id of bucket `bucket`."""
         return f"{self.name}-{bucket}"
 
     def effective(self) -> dict[str, str | None]:
-        """All settings as texts, defaults included, as they may be printed: secrets hidden."""
+        """Returns all settings as texts, defaults included, as they may be printed: secrets hidden."""
         return flat_file.effective(type(self), self.given)
 
 
@@ -287,5 +287,5 @@ def _hint(name: str) -> str | None:
 
 
 def with_settings(config: ConnectorConfig, changes: Mapping[str, object]) -> ConnectorConfig:
-    """`config` with some settings of its file changed, checked anew; raises ConfigError as a file would."""
+    """Changes some settings of the file of `config` and checks it anew; raises ConfigError as a file would."""
     return ConnectorConfig.model_validate({**config.given, **changes})

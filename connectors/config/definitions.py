@@ -81,19 +81,19 @@ def family(prefix: str) -> Any:
 
 @cache
 def definitions(model: type[BaseModel]) -> dict[str, Definition]:
-    """What is known of each key of `model`, by its name, in the order of the fields."""
+    """Returns what is known of each key of `model`, by its name, in the order of the fields."""
     return {alias: _definition(alias, name, field) for alias, name, field in _aliased(model, families=False)}
 
 
 @cache
 def families(model: type[BaseModel]) -> dict[str, Family]:
-    """The families of keys of `model`, by their prefix, in the order of the fields."""
+    """Returns the families of keys of `model`, by their prefix, in the order of the fields."""
     return {alias: Family(alias, name) for alias, name, _ in _aliased(model, families=True)}
 
 
 @cache
 def documentation(model: type[BaseModel]) -> dict[str, str]:
-    """The docstring below each field of `model`, in one line, by the field's name.
+    """Reads the docstring below each field of `model`, in one line, by the field's name.
 
     They are read from the source when they are asked for: pydantic (`use_attribute_docstrings`) does so at each start.
     """
@@ -113,7 +113,7 @@ def _text(node: ast.stmt) -> str | None:
 
 
 def _aliased(model: type[BaseModel], *, families: bool) -> Iterator[tuple[str, str, FieldInfo]]:
-    """The name in a file, the name in the model, and the field itself, of single keys or of families."""
+    """Yields the name in a file, the name in the model, and the field itself, of single keys or of families."""
     for name, field in model.model_fields.items():
         if field.alias and field.alias.endswith(".") is families:
             yield field.alias, name, field
@@ -135,7 +135,7 @@ def _definition(alias: str, name: str, field: FieldInfo) -> Definition:
 
 
 def _kind(field: FieldInfo) -> tuple[str, str]:
-    """Connect's type, and what is allowed in words: as the type says, or from the words or the bounds of the field."""
+    """Returns Connect's type and, in words, what is allowed: from `Allowed`, the words of a Literal, or the bounds."""
     about = _metadata(field)
     said = next((each for each in about if isinstance(each, Allowed)), None)
     if said and said.type:
@@ -156,6 +156,6 @@ def _either(words: tuple[str, ...]) -> str:
 
 
 def _metadata(field: FieldInfo) -> tuple[Any, ...]:
-    """What is annotated to a field, and to its type within `… | None`."""
+    """Returns what is annotated to a field, and to its type within `… | None`."""
     inner = (each for part in get_args(field.annotation) for each in getattr(part, "__metadata__", ()))
     return (*field.metadata, *inner)

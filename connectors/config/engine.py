@@ -1,13 +1,30 @@
-"""What a connector's configuration means to the engine."""
+"""What a connector's configuration means to the engine: its settings, and the storage that it works in."""
 
 from __future__ import annotations
 
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import structlog
+
+from compactor.errors import StorageError
+from compactor.model.state import State
 from compactor.settings import EngineSettings
+from compactor.storage.base import Storage
+from compactor.storage.location import open_storage
 from connectors.config.connector import ConnectorConfig
+from connectors.config.worker import WorkerConfig
+from connectors.errors import UsageError
+
+if TYPE_CHECKING:
+    from compactor.catalog.catalog import Catalog
+
+_log = structlog.get_logger()
 
 
 def engine_settings(connector: ConnectorConfig) -> EngineSettings:
-    """The engine's part of `connector`."""
+    """Returns the engine's part of `connector`."""
     return EngineSettings(
         connector=connector.name,
         policy=connector.policy,
@@ -20,3 +37,52 @@ def engine_settings(connector: ConnectorConfig) -> EngineSettings:
         snapshot_retention_count=connector.snapshot_retention_count,
         snapshot_strings=connector.snapshot_string_columns,
     )
+
+
+def connector_storage(worker: WorkerConfig, connector: str) -> Storage:
+    """Opens the connector's folder in storage.location: catalog/, runs/, checkpoint/, requests/."""
+    return open_storage(str(worker.storage_path)).sub(connector)
+
+
+def warn_of_readers(worker: WorkerConfig, connector: str) -> None:
+    """Logs that other accounts may read the connector's records; the rights of an existing folder are never changed."""
+    folder = worker.storage_path / connector
+    if all(_is_open(one) for one in (folder, worker.storage_path)):
+        _log.warning(
+            "others may read what is kept", connector=connector, folder=str(folder), close=f"chmod 700 {folder}"
+        )
+
+
+def _is_open(folder: Path) -> bool:
+    """Returns whether accounts other than the owner's may go into it."""
+    try:
+        return folder.stat().st_mode & 0o011 != 0
+    except OSError:
+        return False
+
+
+def other_snapshots(connector: ConnectorConfig, state: State) -> dict[str, tuple[str, ...]]:
+    """Lists snapshots in the connector's folder that are not of its catalog, by topic, as far as it can be read."""
+    if connector.snapshot_path is None:
+        return {}
+    from compactor.snapshot import listing
+
+    shelf, found = open_storage(str(connector.snapshot_path)), dict[str, tuple[str, ...]]()
+    with suppress(StorageError):
+        for topic in sorted(state.topics):
+            found[topic] = listing.list_others(shelf, state, topic)
+    return found
+
+
+def kept_catalog(storage: Storage, connector: str) -> Catalog:
+    """Opens the catalog in `storage` for a command about what it keeps. Raises UsageError where that is nothing."""
+    from compactor.catalog.catalog import Catalog
+
+    catalog = Catalog.open(storage, connector)
+    if not catalog.state.logs:
+        raise UsageError(
+            f"Connector {connector} keeps nothing yet: there is no partition of it in {storage.location}.",
+            "Run it first: keyfold run CONNECTOR.json --once reads what is there now. If it has run before, its "
+            "storage is not here: mount or restore it; docs/operating.md says what to do where it is lost.",
+        )
+    return catalog

@@ -68,12 +68,12 @@ class FaultyConfigError(ConfigError):
         return type(self), (self.file, self.faults)
 
     def of(self, file: str) -> FaultyConfigError:
-        """The same faults, named as those of `file`."""
+        """Names the same faults as those of `file`."""
         return FaultyConfigError(file, self.faults)
 
 
 class SeveralFaultsError(ValueError):
-    """What a validator raises that finds several faults at once; the keys of a family stand without its prefix."""
+    """Raised by a validator that finds several faults at once; the keys of a family stand without its prefix."""
 
     def __init__(self, faults: Iterable[Fault]) -> None:
         super().__init__()
@@ -90,12 +90,12 @@ def raise_all(errors: Iterable[FaultyConfigError]) -> None:
 
 
 def faults_of(error: ValidationError, known: Mapping[str, Definition], texts: Mapping[str, str]) -> Iterator[Fault]:
-    """What pydantic has found in `texts`, as one sentence for each key: with the value, and with what is allowed."""
-    told = set[str]()
+    """Translates what pydantic has found in `texts` to one fault for each key: with its value, and what is allowed."""
+    seen = set[str]()
     for details in error.errors(include_url=False):
         name = str(details["loc"][0])
-        if name not in told:
-            told.add(name)
+        if name not in seen:
+            seen.add(name)
             yield from _faults(details, name, known, texts)
 
 
@@ -115,24 +115,27 @@ def _faults(
 
 
 def not_allowed(name: str, text: str, allowed: str, cause: Any) -> str:
-    """The sentence for a value that is not allowed. What a placeholder stands for is not shown, nor why it is wrong."""
+    """Returns the sentence for a value that is not allowed.
+
+    What a placeholder stands for is not shown, nor why it is wrong.
+    """
     why = f"{cause}; " if cause and str(cause) and not has_placeholder(text) else ""
     return f"{shown(name, text)} is not allowed: {why}allowed is {allowed}."
 
 
 def shown(name: str, text: str) -> str:
-    """`text` in quotes as a message may show it; a secret is hidden."""
+    """Quotes `text` as a message may show it; a secret is hidden."""
     return f'"{printable(name, text)}"'
 
 
 def not_yet(name: str) -> str | None:
-    """The sentence for a key of Connect that comes with a later release; None for any other key."""
+    """Returns the sentence for a key of Connect that comes with a later release; None for any other key."""
     what = next((what for pattern, what in CONNECT_LATER.items() if fnmatchcase(name, pattern)), None)
     return what and f"not available yet in keyfold {_installed_version()}: {what}. Remove the key."
 
 
 def _installed_version() -> str:
-    """Keyfold's version, or `(not installed)` when it runs from a bare folder."""
+    """Returns keyfold's version, or `(not installed)` when it runs from a bare folder."""
     try:
         return version("keyfold")
     except PackageNotFoundError:
@@ -140,13 +143,13 @@ def _installed_version() -> str:
 
 
 def unknown(name: str, known: Iterable[str], what: str = "key") -> str:
-    """The sentence for an unknown `name`: with the nearest known one, if there is one."""
+    """Returns the sentence for an unknown `name`: with the nearest known one, if there is one."""
     near = nearest(name, known)
     return f'unknown {what}; did you mean "{near}"?' if near else f"unknown {what}; docs/configuration.md lists all."
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name most like `name`, or None where nothing is like it.
+    """Returns the known name most like `name`, or None where nothing is like it.
 
     Case, and `_` or `-` in place of `.`, do not count as differences.
     """

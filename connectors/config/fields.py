@@ -38,7 +38,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 
 
 class RefusalError(ValueError):
-    """A value is refused with a whole sentence, which needs neither the value nor what is allowed beside it."""
+    """A value is refused with a whole sentence, that needs neither the value nor what is allowed beside it."""
 
 
 class Allowed(msgspec.Struct, frozen=True):
@@ -74,14 +74,14 @@ def or_minus_one(meaning: str, least: int = 0) -> OrMinusOne:
 
 
 def text_of(raw: object) -> str:
-    """The text of a value of a file, placeholders resolved, without blanks around it. Raises ValueError."""
+    """Returns the text of a value of a file, placeholders resolved, blanks around it removed. Raises ValueError."""
     if isinstance(raw, RefusalError):
         raise raw
     return resolve(str(raw)).strip()
 
 
 def as_text(raw: object) -> str | RefusalError:
-    """The text of a JSON value as it is kept and shown; a refusal of what is neither text, number, true nor false."""
+    """Returns the text of a JSON value as it is kept and shown; a refusal of all but texts, numbers, true and false."""
     if isinstance(raw, bool):
         return "true" if raw else "false"
     if isinstance(raw, str | int | float):
@@ -94,14 +94,14 @@ def as_text(raw: object) -> str | RefusalError:
 
 
 def check_topic(name: str) -> str:
-    """`name`, if Kafka allows a topic of that name (org.apache.kafka.common.internals.Topic); raises ValueError."""
+    """Returns `name` if Kafka allows such a topic (org.apache.kafka.common.internals.Topic); raises ValueError."""
     if not _TOPIC.fullmatch(name) or name in (".", ".."):
         raise ValueError(f'"{name}" is no topic name: letters, digits, ".", "_" and "-", at most 249, not "." or ".."')
     return name
 
 
 def local_path(text: str) -> Path:
-    """The folder that a path or a `file:` URL names; a relative path stays relative.
+    """Returns the folder that a path or a `file:` URL names; a relative path stays relative.
 
     Raises ValueError, with the reason, for an empty text, another scheme or a URL with a host.
     """
@@ -180,7 +180,7 @@ def _java_regex(text: str) -> str:
 
 
 def _output_topic(text: str) -> str:
-    """`none`, a topic name, or one with `${topic}` in it."""
+    """Returns `text` if it is `none`, a topic name, or one with `${topic}` in it."""
     if text.lower() == "none":
         return "none"
     check_topic(text.replace("${topic}", "t"))

@@ -48,7 +48,7 @@ def read(
 def _by_alias(
     model: type[BaseModel], values: Mapping[str, str | RefusalError]
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """`values` by the aliases of the model's fields, those of a family in one mapping; and the names that fit none."""
+    """Sorts `values` by the aliases of the model's fields, a family in one mapping; and finds names that fit none."""
     found: dict[str, Any] = {prefix: {} for prefix in families(model)}
     strange = []
     for name, value in values.items():
@@ -74,7 +74,7 @@ def _strange(model: type[BaseModel], name: str, value: str | RefusalError, hint:
 
 
 def family_texts(check: Callable[[Mapping[str, str]], Iterable[Fault]]) -> BeforeValidator:
-    """The validator of a family: its texts without blanks around them, which `check` finds no fault in.
+    """Makes the validator of a family: it takes texts, without blanks around them, in which `check` finds no fault.
 
     Placeholders stay until a text is used.
     """
@@ -94,6 +94,6 @@ def _refusals(values: Mapping[str, str | RefusalError]) -> Iterator[Fault]:
 
 
 def effective(model: type[BaseModel], given: Mapping[str, str]) -> dict[str, str | None]:
-    """All settings as texts that may be printed, secrets hidden: `given`, and the defaults of what is not given."""
+    """Returns all settings as texts that may be printed: `given`, secrets hidden, and the defaults of the others."""
     shown = masked(given)
     return {name: shown.get(name, each.default) for name, each in definitions(model).items()} | shown

@@ -21,7 +21,7 @@ _EXTENSION: Final = "extension_"
 
 
 def parse_jaas(text: str) -> dict[str, str]:
-    """The settings of one JAAS entry: `…PlainLoginModule required username="u" password="p";`.
+    """Reads the settings of one JAAS entry: `…PlainLoginModule required username="u" password="p";`.
 
     Raises ValueError, which never holds the entry's values, for another module, an unknown option or bad form.
     """

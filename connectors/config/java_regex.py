@@ -1,141 +1,163 @@
-"""Java regular expressions for topic names, as Python's `re` understands them.
+"""Java regular expressions for topic names, as the `regex` module understands them.
 
-Kafka Connect's `topics.regex` is a java.util.regex pattern that must match the whole name. Topic names are ASCII,
-so Java's classes are translated to their ASCII parts. What would mean something else in Python, or is no Java, is
-refused with its position instead of being taken in Python's meaning.
+Kafka Connect's `topics.regex` is a java.util.regex pattern that must match the whole name. `regex` (its version 1
+behaviour) means by nearly all of it what Java means: classes within classes and their intersections, possessive
+quantifiers, flags that count from where they stand. What Java writes in another way is rewritten, properties of
+characters to those of ASCII, as topic names are; what would mean something else, or is no Java, is refused with its
+position.
 """
 
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-_CLASSES: Final[dict[str, str]] = {
+if TYPE_CHECKING:
+    import regex
+
+_REFUSED: Final = (
+    (r"\(\?(?!:|i\)|i:|-i:)[a-zA-Z]*-?[a-zA-Z]*[:)]", "of the inline flags only (?i) is supported"),
+    (r"\((?:\*|\?(?![:=!>i-]|<[=!]|<[a-zA-Z][a-zA-Z0-9]*>))", "this is not part of Java's regular expressions"),
+    (r"\{(?!\d+(?:,\d*)?\})", 'a "{" that begins no count must be written "\\{"'),
+    (r"\(\?i\)[*+?{]", "there is nothing to repeat behind a flag"),
+)
+_REFUSED_IN_CLASS: Final = (
+    (
+        r"-(?=[-\[])|(?<=[^\\]\])-(?!\])|(?<!\[)(?<!\[\^)(?<!.-.)-(?=\\[dDwWsSpP])",
+        'a "-" that is no range must be written "\\-"',
+    ),
+    (r"\[:", '":" directly after "[" must be written "\\:"'),
+    (r"&&(?=[&\]])|(?:(?<=\[)|(?<=\[\^))&&", '"&&" must have a class on both of its sides'),
+)
+"""What is refused where it stands, outside and inside of a class of characters, and why."""
+
+_PROPERTIES: Final[dict[str, str]] = {
     "Alpha": "a-zA-Z", "L": "a-zA-Z", "IsAlphabetic": "a-zA-Z", "IsL": "a-zA-Z", "IsLetter": "a-zA-Z",
     "Lower": "a-z", "Ll": "a-z", "IsLowercase": "a-z", "javaLowerCase": "a-z",
     "Upper": "A-Z", "Lu": "A-Z", "IsUppercase": "A-Z", "javaUpperCase": "A-Z",
     "Digit": "0-9", "N": "0-9", "Nd": "0-9", "IsDigit": "0-9",
     "Alnum": "a-zA-Z0-9", "XDigit": "0-9a-fA-F", "Punct": "!-/:-@\\[-`{-~", "ASCII": "\\x00-\\x7f",
 }  # fmt: skip
-_COUNT = re.compile(r"\{\d+(,\d*)?\}")
-_NAMED = re.compile(r"\(\?<([a-zA-Z][a-zA-Z0-9]*)>")
-_BACK = re.compile(r"\\k<([a-zA-Z][a-zA-Z0-9]*)>")
-_PROPERTY = re.compile(r"\\([pP])(?:\{(\w+)\}|(\w))")
-_HEX = re.compile(r"\\x\{([0-9a-fA-F]{1,6})\}")
-_FLAGS = re.compile(r"\(\?[a-zA-Z]*-?[a-zA-Z]*[:)]")
+"""The ASCII part of Java's properties of characters: behind a flag (?i) `regex` takes those of its own otherwise."""
+_ESCAPES: Final = "dDwWsSbBAtnrfxu123456789zZ"
+_TOKEN: Final = re.compile(
+    r"\\Q(?P<quoted>.*?)(?:\\E|\Z)|\\k<(?P<back>[a-zA-Z][a-zA-Z0-9]*)>|\(\?<(?P<name>[a-zA-Z][a-zA-Z0-9]*)>"
+    r"|\\(?P<sign>[pP])(?:\{(?P<property>\w+)\}|(?P<letter>\w))|\\x\{(?P<hex>[0-9a-fA-F]{1,6})\}|\\.|.",
+    re.DOTALL,
+)
+_REWRITTEN: Final[dict[str, Callable[[str], str]]] = {
+    "quoted": re.escape,
+    "back": "(?P={})".format,
+    "hex": lambda digits: re.escape(chr(int(digits, 16))),
+}
 
 
 @lru_cache(maxsize=64)
-def translate(pattern: str) -> re.Pattern[str]:
-    """The compiled Python pattern; use `fullmatch`. Raises ValueError naming the position of what cannot be had."""
+def translate(pattern: str) -> regex.Pattern[str]:
+    """Compiles a pattern, for `fullmatch`. Raises ValueError naming the position of what is refused."""
+    import regex  # takes a while, and only patterns need it
+
     text = _Translation(pattern).run()
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            return re.compile(text, re.ASCII)
-    except (re.error, Warning, OverflowError, RecursionError) as error:
+        return regex.compile(text, regex.ASCII | regex.VERSION1)
+    except (regex.error, OverflowError, RecursionError) as error:
         raise ValueError(f"is not a usable regular expression: {error}") from None
 
 
 class _Translation:
-    """One pass over a pattern: `at` is the position, `inside` is True within a character class."""
+    """One pass over a pattern: `at` is the position.
+
+    `classes` are the classes of characters that are open, True for those that begin with `[^`, `members` the escapes in
+    the outermost of them. `groups` are the positions of the open groups, `names` those that were given.
+    """
 
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern
         self.at = 0
-        self.inside = False
+        self.classes = list[bool]()
+        self.members = set[str]()
+        self.groups = list[int]()
+        self.names = set[str]()
 
     def run(self) -> str:
         out = []
-        while self.at < len(self.pattern):
-            out.append(self._next())
-        if self.inside:
+        while found := _TOKEN.match(self.pattern, self.at):
+            self._check()
+            out.append(self._rewritten(found))
+            self.at = found.end()
+        if self.classes:
             raise self._refusal("a character class is not closed")
+        if self.groups:
+            self.at = self.groups[-1]
+            raise self._refusal("a group is not closed")
         return "".join(out)
-
-    def _next(self) -> str:
-        char = self.pattern[self.at]
-        if char == "\\":
-            return self._escape()
-        return (self._in_class if self.inside else self._outside)(char)
-
-    def _take(self, text: str, result: str | None = None) -> str:
-        self.at += len(text)
-        return text if result is None else result
 
     def _refusal(self, why: str) -> ValueError:
         return ValueError(f"{why} (position {self.at})")
 
-    def _outside(self, char: str) -> str:
-        handlers: dict[str, Callable[[], str]] = {"[": self._open_class, "(": self._group, "{": self._count}
-        return handlers[char]() if char in handlers else self._take(char)
+    def _check(self) -> None:
+        for refused, why in _REFUSED_IN_CLASS if self.classes else _REFUSED:
+            if re.compile(refused).match(self.pattern, self.at):
+                raise self._refusal(why)
 
-    def _open_class(self) -> str:
-        head = "[^" if self.pattern.startswith("[^", self.at) else "["
-        self._take(head)
-        if self.pattern.startswith("]", self.at):
-            raise self._refusal('"]" directly after "[" must be written "\\]"')
-        self.inside = True
-        return head
+    def _rewritten(self, found: re.Match[str]) -> str:
+        kind = found.lastgroup or ""
+        if kind in _REWRITTEN:
+            return _REWRITTEN[kind](found[kind])
+        if kind == "name" and not self.classes:
+            return self._named(found)
+        if kind in ("property", "letter"):
+            return self._property(found)
+        return self._escape(found[0]) if found[0][0] == "\\" else self._plain(found[0])
 
-    def _in_class(self, char: str) -> str:
-        if char == "[" or self.pattern.startswith("&&", self.at):
-            raise self._refusal("Java's unions and intersections of character classes are not supported")
-        if char == "]":
-            self.inside = False
-        return self._take(char, "\\" + char if char in "|~" else char)
-
-    def _group(self) -> str:
-        rest = self.pattern[self.at :]
-        named = _NAMED.match(rest)
-        if named:
-            return self._take(named[0], f"(?P<{named[1]}>")
-        if rest.startswith(("(?P", "(?(", "(?#")):
-            raise self._refusal(f'"{rest[:3]}" is not part of Java\'s regular expressions')
-        if _FLAGS.match(rest) and not rest.startswith(("(?:", "(?i)", "(?i:", "(?-i:")):
-            raise self._refusal("of the inline flags only (?i) is supported")
-        return self._take("(")
-
-    def _count(self) -> str:
-        found = _COUNT.match(self.pattern, self.at)
-        if not found:
-            raise self._refusal('a "{" that begins no count must be written "\\{"')
-        return self._take(found[0])
-
-    def _escape(self) -> str:
-        for rule, act in self._escapes().items():
-            found = rule.match(self.pattern, self.at)
-            if found:
-                return self._take(found[0], act(found))
-        if self.pattern.startswith("\\Q", self.at):
-            return self._quoted()
-        return self._plain_escape()
-
-    def _escapes(self) -> dict[re.Pattern[str], Callable[[re.Match[str]], str]]:
-        return {
-            _BACK: lambda found: f"(?P={found[1]})",
-            _PROPERTY: self._property,
-            _HEX: lambda found: re.escape(chr(int(found[1], 16))),
-        }
+    def _named(self, found: re.Match[str]) -> str:
+        if found["name"] in self.names:
+            raise self._refusal(f'the name "{found["name"]}" is given twice')
+        self.names.add(found["name"])
+        self.groups.append(self.at)
+        return found[0]
 
     def _property(self, found: re.Match[str]) -> str:
-        members = _CLASSES.get(found[2] or found[3])
-        if members is None or (found[1] == "P" and self.inside):
+        members = _PROPERTIES.get(found["property"] or found["letter"])
+        if members is None or (self.classes and found["sign"] == "P"):
             raise self._refusal(f"the character class {found[0]} is not supported")
-        return members if self.inside else f"[{'^' if found[1] == 'P' else ''}{members}]"
+        return members if self.classes else f"[{'^' if found['sign'] == 'P' else ''}{members}]"
 
-    def _quoted(self) -> str:
-        body, _, _ = self.pattern[self.at + 2 :].partition("\\E")
-        self.at += len(body) + 4
-        return re.escape(body)
-
-    def _plain_escape(self) -> str:
-        pair = self.pattern[self.at : self.at + 2]
-        if len(pair) == 2 and pair[1] in "zZ":
-            return self._take(pair, "\\Z")
-        if len(pair) < 2 or (pair[1].isalnum() and pair[1] not in "dDwWsSbBAtnrfxu123456789"):
+    def _escape(self, pair: str) -> str:
+        if len(pair) < 2 or (pair[1].isalnum() and pair[1] not in _ESCAPES):
             raise self._refusal(f'"{pair}" is not supported')
-        return self._take(pair)
+        return "\\Z" if pair[1] == "z" else self._member(pair)
+
+    def _member(self, escape: str) -> str:
+        """Notes a member of the open class; refuses it beside its opposite, where `regex` would lose the negation."""
+        opposite = escape.swapcase()
+        if any(self.classes) and escape[1].isalpha() and opposite in self.members:
+            raise self._refusal(f'"{escape}" and "{opposite}" in one class leave nothing over')
+        self.members.add(escape)
+        return escape
+
+    def _open_class(self) -> None:
+        negated = self.pattern.startswith("[^", self.at)
+        if negated and any(self.classes):
+            raise self._refusal("a negated class within a negated class is not supported")
+        if self.pattern.startswith("]", self.at + 1 + negated):
+            self.at += 1 + negated
+            raise self._refusal('"]" directly after "[" must be written "\\]"')
+        if not self.classes:
+            self.members.clear()
+        self.classes.append(negated)
+
+    def _plain(self, char: str) -> str:
+        if char == "[":
+            self._open_class()
+        elif self.classes:
+            if char == "]":
+                self.classes.pop()
+            return "\\" + char if char in "|~" else char
+        elif char == "(":
+            self.groups.append(self.at)
+        elif char == ")" and self.groups:
+            self.groups.pop()
+        return char

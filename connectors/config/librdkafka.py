@@ -1,7 +1,7 @@
 """What librdkafka says of its settings: it is asked, without a broker, so that its ranges are nowhere copied.
 
 A client is made of the setting in question, and of a name that librdkafka cannot know behind it. Settings are checked
-in that order, so the answer is always an error, which tells about the one or the other: no client comes to be.
+in that order, so the answer is always an error about the one or the other, and no client comes to be.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _ANSWERS: Final[tuple[tuple[str, Kind], ...]] = (
 """How librdkafka's answers to a nonsensical value begin, and what kind of setting it is then."""
 
 
-class Setting(msgspec.Struct, frozen=True):
-    """A setting of librdkafka: its kind, and where that is `number` the least and the greatest one."""
+class Description(msgspec.Struct, frozen=True):
+    """What librdkafka's setting is: its kind, and where that is `number` the least and the greatest one."""
 
     kind: Kind
     least: int = 0
@@ -43,31 +43,31 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 @cache
-def setting(name: str) -> Setting:
-    """What librdkafka says of the setting `name`; kind `unknown` where it has none of that name."""
+def describe(name: str) -> Description:
+    """Asks librdkafka about its setting `name`; kind `unknown` where it has none of that name."""
     answer = _answer(name, _NONSENSE)
     kind: Kind = next((kind for begin, kind in _ANSWERS if answer and answer.startswith(begin)), "text")
     if kind != "number":
-        return Setting(kind)
-    told = _RANGE.search(_answer(name, _TOO_LITTLE) or "")
-    if told is None:
+        return Description(kind)
+    found = _RANGE.search(_answer(name, _TOO_LITTLE) or "")
+    if found is None:
         raise AssertionError(f"librdkafka {name}: no range in {_answer(name, _TOO_LITTLE)!r}")
-    return Setting(kind, int(told[2]), int(told[3]), fractions=told[1] != _TOO_LITTLE)
+    return Description(kind, int(found[2]), int(found[3]), fractions=found[1] != _TOO_LITTLE)
 
 
 def takes(name: str, value: str) -> bool:
-    """Whether librdkafka takes `value` for its setting `name`."""
+    """Returns whether librdkafka takes `value` for its setting `name`."""
     return _answer(name, value) is None
 
 
 def _answer(name: str, value: str) -> str | None:
-    """What librdkafka says against `value`; None where it takes it."""
+    """Returns what librdkafka says against `value`; None where it takes it."""
     text = refusal("producer", {name: value, _UNKNOWN: ""})
     return None if text is None or _UNKNOWN in text else text
 
 
 def refusal(kind: ClientKind, config: Mapping[str, Any]) -> str | None:
-    """Why librdkafka makes no client of `config`, in its own words; None where it does. The client is closed again.
+    """Returns why librdkafka makes no client of `config`, in its own words; None where it does. The client is closed.
 
     The words may hold values of `config`, secrets too.
     """

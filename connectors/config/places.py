@@ -15,7 +15,7 @@ _TEMPORARY: Final = ".tmp-keyfold-"
 
 
 def storage_faults(worker: WorkerConfig) -> tuple[Fault, ...]:
-    """A fault where the folder of storage.location cannot be made or written to."""
+    """Returns a fault where the folder of storage.location cannot be made or written to."""
     return _faults("storage.location", worker.storage_path)
 
 
@@ -26,7 +26,7 @@ def check_storage(worker: WorkerConfig) -> None:
 
 
 def snapshot_faults(connector: ConnectorConfig) -> tuple[Fault, ...]:
-    """A fault where the folder of snapshot.location cannot be made or written to."""
+    """Returns a fault where the folder of snapshot.location cannot be made or written to."""
     return _faults("snapshot.location", connector.snapshot_path) if connector.snapshot_path else ()
 
 
@@ -36,7 +36,7 @@ def _faults(key: str, folder: Path) -> tuple[Fault, ...]:
 
 
 def refusal(folder: Path) -> str | None:
-    """Why nothing can be written to `folder`, or it cannot be made; None where it can. Nothing of the trial is left.
+    """Returns why `folder` cannot be made or written to; None where it can. Nothing of the trial is left.
 
     Permissions do not tell: root has them on what is read-only, and in /proc, where nothing can be made.
     """

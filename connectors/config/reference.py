@@ -26,7 +26,7 @@ _BLOCK: Final = re.compile(r"(<!-- table: ([a-z-]+) -->\n).*?(<!-- end -->)", re
 
 
 def page(text: str) -> str:
-    """`text` with every table between its marks made anew. Raises KeyError for a mark of an unknown table."""
+    """Makes every table of `text` between its marks anew. Raises KeyError for a mark of an unknown table."""
     tables = _tables()
     return _BLOCK.sub(lambda found: f"{found[1]}\n{tables[found[2]]}\n\n{found[3]}", text)
 

@@ -18,14 +18,14 @@ _PROVIDED: Final = re.compile(r"\$\{(file|directory):([^}/][^}]*)\}")
 
 
 def folder_of(path: Path) -> Path:
-    """The folder that paths in the file `path` count from; of a pipe (`<(…)`, /dev/stdin) the current folder."""
+    """Returns the folder that paths in the file `path` count from; for a pipe (`<(…)`) the current folder."""
     return path.absolute().parent if path.is_file() else Path.cwd()
 
 
 def anchored(raw: Mapping[str, Any], keys: Mapping[str, Definition], folder: Path) -> dict[str, Any]:
-    """`raw` with its relative paths counted from `folder`: folders, files of clients' settings, placeholders of files.
+    """Makes relative paths in `raw` count from `folder`: folders, files of clients' settings, placeholders of files.
 
-    Settings of Spark stay as they are but for placeholders. A text that is wrong stays too: who parses it says so.
+    Settings of Spark stay as they are but for placeholders. A text that is wrong stays too: its validator refuses it.
     """
     return {name: _anchored(name, value, keys, folder) for name, value in raw.items()}
 
@@ -39,7 +39,7 @@ def _anchored(name: str, value: Any, keys: Mapping[str, Definition], folder: Pat
 
 
 def _place(name: str, keys: Mapping[str, Definition]) -> Callable[[str], Path] | None:
-    """How the path in the setting `name` is read; None where it holds none."""
+    """Returns how the path in the setting `name` is read; None where it holds none."""
     if name in keys:
         return _folder if keys[name].is_folder else None
     return _clients_file if _FAMILIES.match(name) and name.endswith(_FILES) else None

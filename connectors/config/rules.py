@@ -39,14 +39,14 @@ KEYFOLDS_OWN: Final[dict[str, str]] = {
 
 
 def check(values: Mapping[str, Any]) -> tuple[Fault, ...]:
-    """The faults that the rules find in `values`: those fields, with their values, that have no fault of their own."""
+    """Runs the rules on `values`: the fields, with their values, that have no fault of their own."""
     return tuple(
         fault for needs, rule in RULES if all(n in values for n in needs) for fault in rule(*(values[n] for n in needs))
     )
 
 
 def output_name(template: str, topic: str) -> str | None:
-    """The output topic of `topic`; None where nothing is published."""
+    """Returns the output topic of `topic`; None where nothing is published."""
     return None if template == "none" else template.replace("${topic}", topic)
 
 
@@ -130,7 +130,7 @@ def _backoff(first: int, longest: int) -> Iterator[Fault]:
 
 
 def topic_settings(settings: Mapping[str, str]) -> Iterator[Fault]:
-    """The faults of `output.topic.config.*`: settings that keyfold decides, or that Kafka does not have."""
+    """Yields the faults of `output.topic.config.*`: settings that keyfold decides, or that Kafka does not have."""
     for name in settings:
         if name in KEYFOLDS_OWN:
             yield Fault(name, f"keyfold sets this itself: {KEYFOLDS_OWN[name]}.")

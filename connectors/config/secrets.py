@@ -13,23 +13,24 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from compactor.spark.briefly import without_plan
+from compactor.spark.errors import without_plan
 from connectors.errors import ConfigError
 
 HIDDEN: Final = "[hidden]"
 _PLACEHOLDER: Final = re.compile(r"\$\{([^}:]*):([^}]*)\}")
+_ALWAYS: Final = r"passw(?:or)?d|passphrase|secret|oauthbearer\.(?:config|extensions)"
+_KEY: Final = r"(?:access|account|api|private)[._-]?key"
 _SECRET: Final = re.compile(
-    r"(?i)passw(or)?d|passphrase|secret|token(?!\.endpoint)|credential(?!s\.client\.id)|jaas"
-    r"|(access|account|api|private)[._-]?key(?!.*\.(file|location)$)|\.key\.pem$|keystore\.key$"
-    r"|sasl\.oauthbearer\.(config|extensions)"
+    rf"(?i){_ALWAYS}|{_KEY}(?!.*\.(file|location)$)|\.key\.pem$|keystore\.key$"
+    r"|token(?!\.endpoint)|credential(?!s\.client\.id)|jaas"
 )
 """Names of secrets: Kafka's, those of Spark's `spark.redaction.regex`, those of stores."""
 _IN_TEXT: Final = re.compile(
-    r"(?P<name>[\w.-]*(?:passw(?:or)?d|passphrase|secret|jaas\.config|oauthbearer\.(?:config|extensions)|access[._-]?token"
-    r"|(?:access|account|api|private)[._-]?key)[\w.-]*(?:\\?['\"])?\s*[=:]\s*)"
+    rf"(?P<name>[\w.-]*(?:{_ALWAYS}|{_KEY}|access[._-]?token|jaas\.config)[\w.-]*(?:\\?['\"])?\s*[=:]\s*)"
     r"(?!\[hidden\])(?P<value>\$\{[^}]*\}|\\\"(?:(?!\\\").)*\\\"|'[^']*'|\"[^\"]*\"|[^\s;}]+)",
     re.IGNORECASE,
 )
+"""The same names before a value in a text, but for words that sentences hold too (token, credential, jaas)."""
 _PEM: Final = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)
 _USERINFO: Final = re.compile(r"(://)(?:[^/@\s\"']+|[^/@:\s\"']*:(?!\d{1,5}/)[^@\s\"']*)@")
 _QUERY: Final = re.compile(r"(?P<url>[a-z][a-z0-9+.-]*://[^\s\"'<>?#]*)(?P<query>[?#][^\s\"'<>]*)", re.IGNORECASE)
@@ -41,12 +42,12 @@ class SecretError(ConfigError, ValueError):
 
 
 def has_placeholder(text: str) -> bool:
-    """True where `text` holds at least one placeholder."""
+    """Returns whether `text` holds a placeholder."""
     return bool(_PLACEHOLDER.search(text))
 
 
 def resolve(text: str, environ: Mapping[str, str] | None = None) -> str:
-    """`text` with every placeholder replaced by what it stands for.
+    """Replaces every placeholder in `text` by what it stands for.
 
     `environ` is the process's environment unless given. Raises SecretError for an unknown provider or a variable,
     file or key that is not there.
@@ -95,7 +96,7 @@ def _from_file(path: Path, key: str) -> str:
 
 
 def _properties(text: str) -> dict[str, str]:
-    """The entries of a Java properties file. Raises ValueError for a broken escape."""
+    """Reads the entries of a Java properties file. Raises ValueError for a broken escape."""
     import javaproperties  # takes a while, and few need it
 
     return javaproperties.loads(text)
@@ -111,24 +112,24 @@ _FROM_FILES: Final[dict[str, Callable[[Path, str], str]]] = {"file": _from_file,
 
 
 def is_secret(key: str) -> bool:
-    """True for a key whose value is a secret by its name: passwords, keys, tokens, JAAS entries."""
+    """Returns whether the value of `key` is a secret by its name: passwords, keys, tokens, JAAS entries."""
     return bool(_SECRET.search(key))
 
 
 def printable(key: str, text: str) -> str:
-    """`text` as it may be printed: a secret's placeholder stays, a secret written out becomes `[hidden]`."""
+    """Masks the value of `key` for printing: a secret's placeholder stays, a secret written out becomes `[hidden]`."""
     if is_secret(key):
         return text if _PLACEHOLDER.fullmatch(text.strip()) else HIDDEN
     return printable_text(text)
 
 
 def printable_text(text: str) -> str:
-    """Any text as it may be printed: secrets in it are hidden (`NAME=VALUE`, URLs, keys), Spark's plans left out."""
+    """Masks any text for printing: secrets in it are hidden (`NAME=VALUE`, URLs, keys), Spark's plans left out."""
     return _IN_TEXT.sub(_hidden, without_urls_secrets(_PEM.sub(HIDDEN, without_plan(text))))
 
 
 def without_urls_secrets(text: str) -> str:
-    """`text` with users and passwords of its URLs hidden, and every value of their queries."""
+    """Hides users and passwords of the URLs in `text`, and every value of their queries."""
     return _QUERY.sub(_hidden_query, _USERINFO.sub(rf"\1{HIDDEN}@", text))
 
 
@@ -142,5 +143,5 @@ def _hidden_query(found: re.Match[str]) -> str:
 
 
 def masked(given: Mapping[str, str]) -> dict[str, str]:
-    """A file's settings as they may be printed."""
+    """Masks a file's settings for printing."""
     return {key: printable(key, text) for key, text in given.items()}

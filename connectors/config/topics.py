@@ -1,15 +1,46 @@
-"""Which topics a connector reads: pure."""
+"""Which topics a connector reads: one rule for configuration, source and broker. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from connectors.config.connector import ConnectorConfig
-from connectors.config.pattern import TopicPattern
+import msgspec
+
+from connectors.config.java_regex import translate
+
+if TYPE_CHECKING:  # Spark's Python workers need the pattern, and no models
+    from connectors.config.connector import ConnectorConfig
+
+
+class TopicPattern(msgspec.Struct, frozen=True):
+    """`topics.regex`, the template `output.topic`, and names that are never matched (the dead letter topic)."""
+
+    regex: str
+    output: str = "none"
+    exclude: frozenset[str] = frozenset()
+
+    def matches(self, name: str) -> bool:
+        """Returns whether `name` is a source topic: not internal (`__…`), no output of a topic that matches itself."""
+        source = source_of(self.output, name)
+        own = name in self.exclude or (source is not None and self._fits(source))
+        return self._fits(name) and not own
+
+    def _fits(self, name: str) -> bool:
+        return not name.startswith("__") and translate(self.regex).fullmatch(name) is not None
+
+
+def source_of(template: str, output: str) -> str | None:
+    """Returns the topic whose output would be `output` by a template with `${topic}`; None where there can be none."""
+    before, placeholder, after = template.partition("${topic}")
+    if not placeholder or len(output) <= len(before) + len(after):
+        return None
+    fits = output.startswith(before) and output.endswith(after)
+    return output[len(before) : len(output) - len(after)] if fits else None
 
 
 def select(config: ConnectorConfig, existing_topics: Iterable[str]) -> tuple[str, ...]:
-    """The source topics among `existing_topics`: the list's in its order, or those that the pattern matches, sorted.
+    """Selects source topics among `existing_topics`: the list's in its order, or those of the pattern, sorted.
 
     A pattern never selects internal topics (`__…`), the dead letter topic, or what would be the output of a topic
     that it matches, whether that topic exists or not.
@@ -21,17 +52,17 @@ def select(config: ConnectorConfig, existing_topics: Iterable[str]) -> tuple[str
 
 
 def missing(config: ConnectorConfig, existing_topics: Iterable[str]) -> tuple[str, ...]:
-    """Topics that the list names and that do not exist; a pattern misses nothing."""
+    """Returns topics that the list names and that do not exist; a pattern misses nothing."""
     existing = set(existing_topics)
     return tuple(topic for topic in config.topics or () if topic not in existing)
 
 
 def matches(config: ConnectorConfig, topic: str) -> bool:
-    """True where the connector would read `topic` if it existed."""
+    """Returns whether the connector would read `topic` if it existed."""
     return topic in config.topics if config.topics is not None else pattern(config).matches(topic)
 
 
 def pattern(config: ConnectorConfig) -> TopicPattern:
-    """The rule of a connector that names its topics by pattern."""
+    """Returns the rule of a connector that names its topics by pattern."""
     dead = {config.dead_letter_topic} if config.dead_letter_topic else set()
     return TopicPattern(config.topics_regex or "", config.output_topic_template, frozenset(dead))

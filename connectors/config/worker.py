@@ -29,7 +29,7 @@ PINNED: Final[dict[str, tuple[str, str]]] = {
     "spark.speculation": ("false", "two attempts of one publish task would fence each other"),
     "spark.scheduler.mode": ("FAIR", "a full fold must not hold all slots"),
 }
-"""Settings of Spark that keyfold's protocol needs, each with the reason: nobody may change them."""
+"""Settings of Spark that keyfold's protocol needs, each with the reason; a file may not change them."""
 _KUBERNETES: Final = re.compile(
     r"KEYFOLD_(\w+_)?(SERVICE_HOST=.*|SERVICE_PORT(_\w+)?=\d*|PORT(_\d+_(TCP|UDP|SCTP))?=\w+://.*"
     r"|PORT_\d+_(TCP|UDP|SCTP)_(PROTO|PORT|ADDR)=.*)"
@@ -54,11 +54,11 @@ class EnvironmentSource(PydanticBaseSettingsSource):
     """The settings in the environment: `KEYFOLD_BOOTSTRAP_SERVERS` is `bootstrap.servers`."""
 
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:  # noqa: ARG002  # theirs
-        """Nothing: variables are not looked up field by field, as those of families have no field of their own."""
+        """Returns nothing: variables are not looked up by field, as those of families have no field of their own."""
         return None, field_name, False
 
     def __call__(self) -> dict[str, Any]:
-        """The settings of this process's environment, under their names in the file."""
+        """Returns the settings of this process's environment, under their names in the file."""
         return settings_of(os.environ)
 
 
@@ -119,7 +119,7 @@ class WorkerConfig(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """The environment first, then what the constructor was given: the file's."""
+        """Orders the sources: the environment wins over what the constructor was given, the file's settings."""
         return EnvironmentSource(settings_cls), init_settings
 
     @model_validator(mode="wrap")
@@ -138,7 +138,7 @@ class WorkerConfig(BaseSettings):
         return {f"spark.{name}": resolve(text) for name, text in self.spark.items()}
 
     def effective(self) -> dict[str, str | None]:
-        """All settings as texts, defaults included, as they may be printed: secrets hidden."""
+        """Returns all settings as texts, defaults included, as they may be printed: secrets hidden."""
         return flat_file.effective(type(self), self.given)
 
 
@@ -153,12 +153,12 @@ def _hint(name: str) -> str | None:
 
 
 def variable(name: str) -> str:
-    """The variable of the setting `name`."""
+    """Returns the variable of the setting `name`."""
     return PREFIX + name.replace(".", "_").upper()
 
 
 def settings_of(environ: Mapping[str, str]) -> dict[str, str]:
-    """The settings among `environ`, under their names in the file.
+    """Returns the settings among `environ`, under their names in the file.
 
     An underscore of a variable is a dot of the name, so names with capitals or underscores (some of Spark's) can only
     stand in the file. Other variables that begin with `KEYFOLD_` set nothing.
@@ -167,7 +167,7 @@ def settings_of(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def strange(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """A sentence for each variable that begins with `KEYFOLD_` and is nothing of keyfold's, perhaps misspelt.
+    """Returns a sentence for each variable that begins with `KEYFOLD_` and is none of keyfold's, perhaps misspelt.
 
     Those that Kubernetes sets for its services are left out: no person set them.
     """
@@ -183,7 +183,7 @@ def strange(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _setting(name: str, text: str) -> str | None:
-    """The setting that the variable `name` with the value `text` is."""
+    """Returns the setting that the variable `name` with the value `text` is."""
     if not name.startswith(PREFIX) or name in OTHERS:
         return None
     found = name.removeprefix(PREFIX).lower().replace("_", ".")

@@ -1,4 +1,4 @@
-"""The live display on a terminal, and whatever else is written to stderr while it is shown: that passes above it.
+"""Shows a live display on a terminal; what else is written to stderr meanwhile passes above it.
 
 Spark's JVM, its Python processes and C libraries write to file descriptor 2 itself, where their lines would tear the
 display's. So the descriptor leads into a pipe meanwhile, which is read line by line.
@@ -13,8 +13,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
 
-from rich.console import Console, ConsoleDimensions, RenderableType
+from rich.console import Console, ConsoleDimensions, ConsoleOptions, RenderableType, RenderResult
+from rich.control import Control
 from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
+from rich.segment import ControlType, Segment, SegmentLines
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -22,7 +24,7 @@ _STDERR: Final = 2
 _WIDEST_BAR: Final = 30
 _NARROWEST_BAR: Final = 10
 _LEAST: Final = 8
-"""Columns that name and stage have at least, if they need them."""
+"""The columns that name and stage have at least, if they need them."""
 _FIXED: Final = 12
 """Columns of the spinner, the time and the gaps."""
 _END: Final = "\0"
@@ -33,28 +35,30 @@ class Display(Progress):
     """One line a task, never wider than the terminal is at that moment; tasks have the fields `stage` and `amount`."""
 
     def __init__(self, console: Console) -> None:
-        self._terminal = console
+        self._terminal = console  # `self.console` is there only once Rich has asked what to show
         self._width = console.width
+        self._shown = _Shown()
         self._spinner = SpinnerColumn()
         # What is printed on stdout is a result, and belongs on the display only where both are the terminal.
         super().__init__(console=console, transient=True, redirect_stdout=sys.stdout.isatty())
 
     def get_renderable(self) -> RenderableType:
-        """What is shown next; called before what is shown now is erased."""
+        """Returns what is shown next; Rich calls it before it erases what is shown now."""
         width, self._width = self._width, self._terminal.width
         if self._width < width:
-            self._wrapped(self._width)
-        return super().get_renderable()
+            self._erase_wrapped(self._width)
+        self._shown.content = super().get_renderable()
+        return self._shown
 
-    def _wrapped(self, width: int) -> None:
-        """A terminal that became narrower has wrapped the lines that stand there: there are more to erase."""
-        shown = self.live._live_render  # Rich keeps no count that a terminal's new width changes
-        if shown._shape is not None:
-            columns, lines = shown._shape
-            shown._shape = columns, lines * -(-columns // width)
+    def _erase_wrapped(self, width: int) -> None:
+        """Erases the rows into which a terminal that became narrower has wrapped our lines: Rich counts the lines."""
+        columns, lines = self._shown.shape
+        for _ in range(lines * (-(-columns // width) - 1)):
+            up = (ControlType.ERASE_IN_LINE, 2), (ControlType.CURSOR_UP, 1), (ControlType.ERASE_IN_LINE, 2)
+            self._terminal.control(Control(*up))
 
     def make_tasks_table(self, tasks: Iterable[Task]) -> Table:
-        """The lines, in columns that fit."""
+        """Returns the lines, in columns that fit."""
         shown = list(tasks)
         texts = [(task.description, task.fields["stage"], task.fields["amount"]) for task in shown]
         wanted = (max(map(len, column), default=0) for column in zip(*texts, strict=True)) if texts else (0, 0, 0)
@@ -71,6 +75,19 @@ class Display(Progress):
         yield TimeElapsedColumn(table_column=Column(no_wrap=True))
 
 
+class _Shown:
+    """Renders `content`, and remembers in `shape` how many columns and lines that took."""
+
+    def __init__(self) -> None:
+        self.content: RenderableType = ""
+        self.shape = (0, 0)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        lines = console.render_lines(self.content, options, pad=False)
+        self.shape = Segment.get_shape(lines[: options.size.height])  # Rich cuts off what is higher than the terminal
+        yield SegmentLines(lines, new_lines=True)
+
+
 class Widths(NamedTuple):
     """How wide each part of a line is, in columns; a bar of 0 is left out."""
 
@@ -81,7 +98,7 @@ class Widths(NamedTuple):
 
 
 def widths(columns: int, name: int, stage: int, amount: int) -> Widths:
-    """What fits into `columns` beside spinner and time, given what each would like to have.
+    """Returns what fits into `columns` beside spinner and time, given the columns that each would need.
 
     The name is cut first, then the stage, then the amount; the bar gets what is left.
     """
@@ -100,13 +117,13 @@ def _text(template: str, width: int, style: str = "none") -> TextColumn:
 
 @contextmanager
 def live_display() -> Iterator[Display]:
-    """A display on stderr, which is a terminal, until the block ends."""
+    """Shows a display on stderr, which is a terminal, until the block ends."""
     sys.stderr.flush()
     over = threading.Event()
     terminal = os.fdopen(os.dup(_STDERR), "w", encoding="utf-8", errors="replace")
     console = _Console(file=terminal)
     try:
-        with Display(console) as display, _aside(console, over):
+        with Display(console) as display, _redirected_stderr(console, over):
             yield display
     finally:
         over.set()
@@ -115,7 +132,7 @@ def live_display() -> Iterator[Display]:
 class _Console(Console):
     """A console that is as wide as its own terminal; Rich asks stdin, stdout and stderr, which may lead elsewhere."""
 
-    @property  # type: ignore[misc]  # nobody sets ours
+    @property  # type: ignore[misc]  # Rich's can be set, this one is not
     def size(self) -> ConsoleDimensions:
         """Columns and lines."""
         try:
@@ -126,8 +143,11 @@ class _Console(Console):
 
 
 @contextmanager
-def _aside(console: Console, over: threading.Event) -> Iterator[None]:
-    """Descriptor 2 leads into a pipe, whose lines are printed on `console`; what a process has inherited stays so."""
+def _redirected_stderr(console: Console, over: threading.Event) -> Iterator[None]:
+    """Leads descriptor 2 into a pipe, and prints its lines on `console`, until the block ends.
+
+    A process that has inherited the pipe keeps it.
+    """
     real = os.dup(_STDERR)
     source, sink = os.pipe()
     os.dup2(sink, _STDERR)
@@ -144,9 +164,9 @@ def _aside(console: Console, over: threading.Event) -> Iterator[None]:
 
 
 def _print_lines(source: int, console: Console, drained: threading.Event, over: threading.Event) -> None:
-    """Prints until nobody can write into the pipe any more; Spark's JVM can until this process ends.
+    """Prints lines until the pipe has no writer; Spark's JVM is one until this process ends.
 
-    A terminal that went away must not end this: whoever writes would wait for ever once the pipe is full.
+    A terminal that went away does not end this: writers would wait for ever once the pipe is full.
     """
     with os.fdopen(source, encoding="utf-8", errors="replace") as lines:
         for line in lines:

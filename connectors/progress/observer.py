@@ -1,7 +1,7 @@
-"""How a person sees long work: a live display on a terminal, plain log lines elsewhere.
+"""Shows a person how far long work is: on a live display on a terminal, in log lines elsewhere.
 
-Pipelines of several connectors report from their own threads; each call returns at once. Counts appear as one
-log line a minute per connector on either, and the last ones at the end, so that a log file has them too.
+The tasks of several connectors report from their own threads; each call returns at once. Counts are one log line a
+minute per connector on either, and the last ones at the end, so that a log file has them too.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from rich.progress import Progress, Task
 
 LINES_AFTER_S: Final = (5.0, 10.0, 20.0, 40.0, 60.0)
-"""The pauses between the lines of one stage; the last of them from then on."""
+"""The pauses between the lines of one stage; the last one repeats."""
 COUNTS_EVERY_S: Final = 60.0
 
 log = structlog.get_logger(__name__)
 
 
 class Observer(Protocol):
-    """What a pipeline tells of its work."""
+    """What a connector's task reports its work to."""
 
     def stage(self, connector: str, name: str) -> None:
         """`connector` begins something else, `reading` or `publishing`."""
@@ -57,7 +57,7 @@ class NullObserver:
 
 
 class Throttle:
-    """Lets the first of a kind through, and the next ones after these pauses, in seconds, the last of them for ever.
+    """Lets the first of a kind through, and the next ones after these pauses, in seconds; the last pause repeats.
 
     Safe to call from any thread.
     """
@@ -69,7 +69,7 @@ class Throttle:
         self._lock = threading.Lock()
 
     def ready(self, kind: Hashable) -> bool:
-        """Whether it is time again for `kind`; if so, its next pause begins."""
+        """Returns whether it is time again for `kind`; if so, its next pause begins."""
         now = self._clock.monotonic()
         with self._lock:
             due, count = self._next.get(kind, (now, 0))
@@ -79,13 +79,13 @@ class Throttle:
             return True
 
     def begin(self, kind: Hashable) -> None:
-        """The next of `kind` is a first one."""
+        """Forgets `kind`: its next one is a first one."""
         with self._lock:
             self._next.pop(kind, None)
 
 
 class Counts:
-    """The log line with what a connector has counted: once a minute, and at the end what was not logged yet."""
+    """Logs what a connector has counted: once a minute, and at the end what was not logged yet."""
 
     def __init__(self, clock: Clock) -> None:
         self._times = Throttle(clock, COUNTS_EVERY_S)
@@ -93,7 +93,7 @@ class Counts:
         self._logged: dict[str, Mapping[str, int]] = {}
 
     def take(self, connector: str, counters: Mapping[str, int]) -> None:
-        """Logs `counters`, or keeps them; as long as nothing was counted there is nothing to say."""
+        """Logs `counters`, or keeps them for later; nothing where all are 0."""
         if not any(counters.values()):
             return
         self._waiting[connector] = dict(counters)
@@ -112,7 +112,7 @@ class Counts:
 
 
 class LineObserver:
-    """A log line when a stage begins, rarer and rarer ones while it goes on, one a minute with the counts."""
+    """Logs a line when a stage begins, rarer and rarer ones while it goes on, and one a minute with the counts."""
 
     def __init__(self, clock: Clock) -> None:
         self._lines = Throttle(clock, *LINES_AFTER_S)
@@ -146,7 +146,7 @@ class LineObserver:
 
 
 class LiveObserver:
-    """One line per connector on a terminal: stage, bar, amount and time; log lines pass above it."""
+    """Shows one line per connector on a terminal: stage, bar, amount and time; log lines pass above it."""
 
     def __init__(self, clock: Clock, display: Progress) -> None:
         self._display = display
@@ -159,7 +159,7 @@ class LiveObserver:
         self._show(connector, name, 0, None, "")
 
     def progress(self, connector: str, stage: str, done: int, total: int | None, unit: str) -> None:
-        """Moves the bar; as long as nothing is done it only shows that there is life."""
+        """Moves the bar; as long as nothing is done it only pulses."""
         self._show(connector, stage, done, total if done else None, amount(done, total, unit))
 
     def counts(self, connector: str, counters: Mapping[str, int]) -> None:
@@ -185,13 +185,13 @@ class LiveObserver:
 
 
 def amount(done: int, total: int | None, unit: str) -> str:
-    """`1,200 of 336,776 records`, or without a total `1,200 records`."""
+    """Returns `1,200 of 336,776 records`, or without a total `1,200 records`."""
     return f"{done:,} of {total:,} {unit}" if total is not None else f"{done:,} {unit}"
 
 
 @contextmanager
 def observing(clock: Clock) -> Iterator[Observer]:
-    """The observer that fits stderr; a live display ends with the block."""
+    """Yields the observer that fits stderr; a live display ends with the block."""
     with _observer(clock) as observer:
         try:
             yield observer

@@ -1,17 +1,52 @@
-"""What a stream can show: a terminal that moves its cursor, colours."""
+"""Text for a person: what a stream can show, and tables that align whatever its width."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import TextIO
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, TextIO
+
+import typer
+
+_GAP: Final = "  "
+NOTHING: Final = "-"
 
 
 def is_terminal(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether `stream` is a terminal that can move its cursor; TERM=dumb and none at all cannot."""
+    """Returns whether `stream` is a terminal that can move its cursor; with TERM=dumb or no TERM it cannot."""
     return stream.isatty() and environ.get("TERM", "dumb").lower() not in ("dumb", "unknown", "")
 
 
 def is_coloured(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether text on `stream` may be coloured: on a terminal, unless NO_COLOR is set (https://no-color.org)."""
+    """Returns whether text on `stream` may be coloured: on a terminal, unless NO_COLOR is set (https://no-color.org)."""
     return is_terminal(stream, environ) and not environ.get("NO_COLOR")
+
+
+def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Returns `rows` as lines of aligned columns under bold `headers`; numbers are right-aligned, None reads `-`."""
+    body = list(rows)
+    numeric = [all(isinstance(row[at], int | float | None) for row in body) for at in range(len(headers))]
+    texts = [list(headers), *([cell(value) for value in row] for row in body)]
+    widths = [max(len(row[at]) for row in texts) for at in range(len(headers))]
+    lines = [_line(row, widths, numeric) for row in texts]
+    return "\n".join([typer.style(lines[0], bold=True), *lines[1:]])
+
+
+def _line(row: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]) -> str:
+    columns = zip(row, widths, numeric, strict=True)
+    return _GAP.join(text.rjust(width) if right else text.ljust(width) for text, width, right in columns).rstrip()
+
+
+def cell(value: object) -> str:
+    """Returns `value` as a person reads it: 336,776; 0.50; - for None."""
+    match value:
+        case None:
+            return NOTHING
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case float():
+            return f"{value:.2f}"
+        case _:
+            return str(value)

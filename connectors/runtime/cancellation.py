@@ -1,25 +1,107 @@
-"""How a connector is told to stop."""
+"""How a connector and its Spark jobs are stopped.
+
+stop    nothing new begins; the step that runs now may finish
+drain   a stop that lets a running fold finish as well
+cancel  what runs now is broken off: what it has not committed never happened
+abort   a Kafka transaction that a cancelled publish left open is ended
+"""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+from connectors.threads import CancellableThread
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 class StopToken(threading.Event):
-    """Set: the connector ends after the step that runs now. `patient`: a running fold may finish as well.
+    """Is set when a connector is to stop. `drain`: a running fold may finish as well.
 
-    `break_at`, in monotonic seconds, is when that step is broken off; None lets it take its time.
+    `cancel_at`, in monotonic seconds, is when the step that runs now is cancelled; None lets it take its time.
     """
 
-    patient: bool = False
-    break_at: float | None = None
+    drain: bool = False
+    cancel_at: float | None = None
 
-    def ask(self, *, patient: bool = False, break_at: float | None = None) -> None:
-        """Asks for the end; who is in a hurry wins over who is patient."""
-        self.patient = patient and (self.patient or not self.is_set())
-        self.break_at = min((at for at in (self.break_at, break_at) if at is not None), default=None)
+    def stop(self, *, drain: bool = False, cancel_at: float | None = None) -> None:
+        """Stops the connector. Of several stops, one without `drain` and the earliest `cancel_at` count."""
+        self.drain = drain and (self.drain or not self.is_set())
+        self.cancel_at = min((at for at in (self.cancel_at, cancel_at) if at is not None), default=None)
         self.set()
 
-    def is_over(self, monotonic: float) -> bool:
-        """Whether what still runs is to be broken off now."""
-        return self.is_set() and self.break_at is not None and monotonic >= self.break_at
+    def is_cancelled(self, monotonic: float) -> bool:
+        """Returns whether the step that still runs at `monotonic` (seconds) is to be cancelled."""
+        return self.is_set() and self.cancel_at is not None and monotonic >= self.cancel_at
+
+
+class RunStops:
+    """The stops of one connector: `stop` ends it for good, `restart` ends only the run, which another one follows.
+
+    `run` is the token of the run that is under way, or of the wait after it; `again`: that run was restarted. Safe to
+    call from any thread.
+    """
+
+    def __init__(self) -> None:
+        self.run = StopToken()
+        self._connector = StopToken()
+        self.again = False
+        self._lock = threading.Lock()
+
+    def stop(self, *, drain: bool = False, cancel_at: float | None = None) -> None:
+        """Stops the connector, and its run with it."""
+        with self._lock:
+            for token in (self._connector, self.run):
+                token.stop(drain=drain, cancel_at=cancel_at)
+
+    def restart(self, *, cancel_at: float) -> None:
+        """Stops the run; another one is to follow at once."""
+        with self._lock:
+            self.again = True
+            self.run.stop(cancel_at=cancel_at)
+
+    def begin_run(self) -> StopToken:
+        """Returns the token of the run that begins now, which is set already where the connector was stopped."""
+        with self._lock:
+            self.again = False
+            self.run = StopToken()
+            if self._connector.is_set():
+                self.run.stop(drain=self._connector.drain, cancel_at=self._connector.cancel_at)
+            return self.run
+
+    @property
+    def restarting(self) -> bool:
+        """Whether another run is to follow at once."""
+        return self.again and not self._connector.is_set()
+
+
+class CancellableJob(CancellableThread):
+    """A thread whose Spark jobs form a group, in the scheduler pool `pool`; to interrupt it cancels that group."""
+
+    def __init__(
+        self, spark: SparkSession, name: str, work: Callable[[threading.Event], object], pool: str | None = None
+    ) -> None:
+        super().__init__(name, partial(self._in_group, work))
+        self._context = spark.sparkContext
+        self._name = name
+        self._pool = pool
+
+    def interrupt(self) -> None:
+        """Cancels the Spark jobs that run now."""
+        with suppress(Exception):  # a JVM that has ended cancels nothing, and runs nothing either
+            self._context.cancelJobGroup(self._group)
+
+    @property
+    def _group(self) -> str:
+        return f"keyfold-{self._name}"
+
+    def _in_group(self, work: Callable[[threading.Event], object], stopped: threading.Event) -> None:
+        self._context.setJobGroup(self._group, self._name, interruptOnCancel=False)
+        if self._pool is not None:
+            self._context.setLocalProperty("spark.scheduler.pool", self._pool)
+        work(stopped)

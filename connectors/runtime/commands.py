@@ -1,30 +1,36 @@
-"""What commands do to a connector: through its live worker where there is one, else by taking it over themselves."""
+"""What commands do to a connector: by a request to its live worker where there is one, else by a take-over."""
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
+from types import FrameType
 from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
-from compactor.catalog import owner
-from compactor.catalog.requests import Request
+from compactor.catalog import owner, requests
+from compactor.catalog.requests import Answer, Request
 from compactor.clean.cleaner import CleanedLog
+from compactor.errors import KeyfoldError, StorageError
 from compactor.model.actions import AddSnapshot
 from compactor.storage.base import Storage
-from connectors.clock import SystemClock
+from connectors.clock import Clock, SystemClock
 from connectors.config.connector import ConnectorConfig
-from connectors.config.stores import connector_storage, kept_catalog, other_snapshots
+from connectors.config.engine import connector_storage, kept_catalog, other_snapshots
 from connectors.config.worker import WorkerConfig
-from connectors.errors import ConfigError, UsageError
+from connectors.errors import ConfigError, UnreachableError, UsageError
 from connectors.progress.observer import NullObserver
-from connectors.runtime.asking import ask
-from connectors.runtime.patience import Patience
-from connectors.runtime.request_handler import CLEAN, RELEASE, RESTART, SNAPSHOT, AskedWrongError, asked_for
+from connectors.runtime.request_handler import CLEAN, RELEASE, RESTART, SNAPSHOT, BadRequestError, requested_logs
+from connectors.runtime.request_timeout import RequestTimeout
+from connectors.runtime.signals import handled
 
-NO_WORD: Final = Patience()
+POLL_SECONDS: Final = 0.2
+DEFAULT_TIMEOUT: Final = RequestTimeout()
 
 
 class SnapshotInfo(Struct, frozen=True):
@@ -42,9 +48,9 @@ class SnapshotInfo(Struct, frozen=True):
 
 
 def take_snapshot(
-    worker: WorkerConfig, connector: ConnectorConfig, patience: Patience = NO_WORD
+    worker: WorkerConfig, connector: ConnectorConfig, timeout: RequestTimeout = DEFAULT_TIMEOUT
 ) -> tuple[SnapshotInfo, ...]:
-    """Snapshots every topic of `connector` at what is published now.
+    """Takes a snapshot of every topic of `connector` at what is published now.
 
     Raises ConfigError without snapshot.location, UsageError where it keeps nothing yet, UnreachableError where a live
     worker does not answer.
@@ -53,7 +59,7 @@ def take_snapshot(
         raise ConfigError(
             f"Connector {connector.name} has no snapshot.location.", "Set it in the connector file, then try again."
         )
-    result = _perform(worker, connector, patience, _request(SNAPSHOT))
+    result = _perform(worker, connector, timeout, _request(SNAPSHOT))
     taken = msgspec.convert(result.get("snapshots", ()), tuple[AddSnapshot, ...])
     state = kept_catalog(connector_storage(worker, connector.name), connector.name).state
     return tuple(_infos(connector.snapshot_path, taken, other_snapshots(connector, state)))
@@ -64,9 +70,9 @@ def fold_logs(
     connector: ConnectorConfig,
     topic: str | None = None,
     partition: int | None = None,
-    patience: Patience = NO_WORD,
+    timeout: RequestTimeout = DEFAULT_TIMEOUT,
 ) -> tuple[CleanedLog, ...]:
-    """A full fold of every log (or those of `topic`, or its `partition`) in which it changes anything.
+    """Folds every log (or those of `topic`, or its `partition`) in which a full fold changes anything.
 
     Raises ConfigError where the connector's cleanup.policy has no compact, UsageError where it has no such log,
     UnreachableError.
@@ -76,23 +82,29 @@ def fold_logs(
             f"Connector {connector.name} has cleanup.policy=delete: its logs are not folded by key.",
             "Add compact to cleanup.policy if they are to be.",
         )
-    result = _perform(worker, connector, patience, _request(CLEAN, topic, partition))
+    result = _perform(worker, connector, timeout, _request(CLEAN, topic, partition))
     return msgspec.convert(result.get("logs", ()), tuple[CleanedLog, ...])
 
 
 def release_log(
-    worker: WorkerConfig, connector: ConnectorConfig, topic: str, partition: int, patience: Patience = NO_WORD
+    worker: WorkerConfig,
+    connector: ConnectorConfig,
+    topic: str,
+    partition: int,
+    timeout: RequestTimeout = DEFAULT_TIMEOUT,
 ) -> bool:
     """Ends the quarantine of a partition whose files are back; False where it was in none.
 
     Raises StorageError where a file is still missing or damaged, UsageError where there is no such log,
     UnreachableError.
     """
-    return bool(_perform(worker, connector, patience, _request(RELEASE, topic, partition)).get("released"))
+    return bool(_perform(worker, connector, timeout, _request(RELEASE, topic, partition)).get("released"))
 
 
-def restart_connector(worker: WorkerConfig, connector: ConnectorConfig, patience: Patience = NO_WORD) -> None:
-    """Has the worker of `connector` start it again, under the settings that the worker has read; returns once it runs.
+def restart_connector(
+    worker: WorkerConfig, connector: ConnectorConfig, timeout: RequestTimeout = DEFAULT_TIMEOUT
+) -> None:
+    """Has the worker of `connector` start it again, with the settings that the worker has read; returns once it runs.
 
     Raises UsageError where no worker runs it, KeyfoldError where it FAILED again, UnreachableError.
     """
@@ -102,19 +114,21 @@ def restart_connector(worker: WorkerConfig, connector: ConnectorConfig, patience
             f"No worker runs connector {connector.name}: there is nothing to restart.",
             "Start one: keyfold run CONNECTOR.json.",
         )
-    ask(storage, connector.name, _request(RESTART), patience, SystemClock())
+    ask(storage, connector.name, _request(RESTART), timeout, SystemClock())
 
 
 def _request(kind: str, topic: str | None = None, partition: int | None = None) -> Request:
     return Request(id="", kind=kind, asked_ms=SystemClock().now_ms(), topic=topic, partition=partition)
 
 
-def _perform(worker: WorkerConfig, connector: ConnectorConfig, patience: Patience, request: Request) -> dict[str, Any]:
+def _perform(
+    worker: WorkerConfig, connector: ConnectorConfig, timeout: RequestTimeout, request: Request
+) -> dict[str, Any]:
     storage = connector_storage(worker, connector.name)
     _check(storage, connector.name, request)
     lock = owner.OwnerLock(storage)
     if not lock.claim(owner.here()):
-        return ask(storage, connector.name, request, patience, SystemClock())
+        return ask(storage, connector.name, request, timeout, SystemClock())
     try:
         return _take_over(worker, connector, lock, request)
     finally:
@@ -124,18 +138,21 @@ def _perform(worker: WorkerConfig, connector: ConnectorConfig, patience: Patienc
 def _check(storage: Storage, name: str, request: Request) -> None:
     """Raises UsageError where the connector keeps nothing yet, or has no such topic or partition.
 
-    That is before anything starts, is made, or is taken over.
+    That is before anything is started, created or taken over.
     """
     try:
-        asked_for(request, kept_catalog(storage, name).state)
-    except AskedWrongError as error:
+        requested_logs(request, kept_catalog(storage, name).state)
+    except BadRequestError as error:
         raise UsageError(error.message, error.action) from None
 
 
 def _take_over(
     worker: WorkerConfig, connector: ConnectorConfig, lock: owner.OwnerLock, request: Request
 ) -> dict[str, Any]:
-    """The lock is held from before Spark starts: a worker that starts meanwhile fences us, never the reverse."""
+    """Carries `request` out in this process.
+
+    The lock is held from before Spark starts: a worker that starts meanwhile fences this process, never the reverse.
+    """
     from connectors.runtime.connector_task import ConnectorTask
     from connectors.spark import session as sparks
 
@@ -148,7 +165,62 @@ def _take_over(
         spark.stop()
 
 
-def _infos(shelf: Path, taken: Iterable[AddSnapshot], others: Mapping[str, tuple[str, ...]]) -> Iterable[SnapshotInfo]:
+def _infos(
+    location: Path, taken: Iterable[AddSnapshot], others: Mapping[str, tuple[str, ...]]
+) -> Iterable[SnapshotInfo]:
     for one in taken:
-        path = str(shelf / one.path)
+        path = str(location / one.path)
         yield SnapshotInfo(one.topic, one.id, path, one.records, one.bytes, others.get(one.topic, ()))
+
+
+def ask(storage: Storage, name: str, wanted: Request, timeout: RequestTimeout, clock: Clock) -> dict[str, Any]:
+    """Leaves `wanted` as a request, under an id of its own, and returns what the worker of connector `name` answers.
+
+    Raises KeyfoldError with the worker's message where it refuses, UnreachableError where it does not answer in time.
+    A request without an answer is taken back; one that the worker has begun goes on there, and the error says so.
+    """
+    limit = f"{timeout.seconds:g} s"
+    timeout.say(
+        f"Waiting for the worker of connector {name} ({owner.living(storage) or 'unknown'}) to {wanted.kind}, "
+        f"{limit} at most (--timeout); Ctrl-C takes the request back."
+    )
+    until_ms = clock.now_ms() + round(timeout.seconds * 1000)
+    with handled({signal.SIGTERM: _exit, signal.SIGHUP: _exit}):
+        left = requests.leave(storage, wanted.kind, wanted.asked_ms, wanted.topic, wanted.partition, until_ms)
+        try:
+            answer = _awaited(storage, left, timeout.seconds, clock)
+        except BaseException:
+            timeout.say(_taken_back(storage, left))
+            raise
+    if answer is None:
+        end = _taken_back(storage, left)
+        answer = requests.answered(storage, left.id)
+        if answer is None or answer == requests.WITHDRAWN:
+            message = f"The worker of connector {name} did not answer `{wanted.kind}` in {limit}."
+            raise UnreachableError(message, f"{end} See its log; --timeout SECONDS waits longer.")
+    if not answer.ok:
+        raise KeyfoldError(answer.message, answer.action)
+    return answer.result
+
+
+def _awaited(storage: Storage, request: Request, seconds: float, clock: Clock) -> Answer | None:
+    """Waits for the answer, for at most `seconds`; None where there is none by then."""
+    deadline = clock.monotonic() + seconds
+    never = threading.Event()
+    while (answer := requests.answered(storage, request.id)) is None and clock.monotonic() < deadline:
+        clock.wait(POLL_SECONDS, never)
+    return answer
+
+
+def _taken_back(storage: Storage, request: Request) -> str:
+    """Takes `request` back; returns a sentence that says whether that was in time."""
+    with suppress(StorageError):
+        if requests.withdraw(storage, request.id):
+            return "The request was taken back: no worker will carry it out."
+        return f"The worker has begun it, and goes on with `{request.kind}`."
+    return "The request could not be taken back; a worker drops it by itself once its time is over."
+
+
+def _exit(number: int, _frame: FrameType | None) -> None:
+    """Ends a wait with an exception, as Ctrl-C does: for SIGTERM and the end of the terminal."""
+    raise SystemExit(128 + number)

@@ -1,19 +1,21 @@
-"""One life of a connector, from its take-over to its end."""
+"""What one run of a connector holds, from its take-over to its stop."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from compactor.catalog.catalog import Catalog
 from compactor.engine import Engine
 from compactor.maintenance import Maintenance
+from connectors.runtime.broker import KafkaBroker
 from connectors.runtime.request_handler import RequestHandler
-from connectors.runtime.takeover import Owned
 
 
 class TaskComponents(NamedTuple):
-    """What one life of a connector works with, once it has taken over."""
+    """The catalog and the brokers that the take-over gave, and what works on them."""
 
-    owned: Owned
+    catalog: Catalog
+    broker: KafkaBroker
     engine: Engine
-    upkeep: Maintenance
-    answers: RequestHandler
+    maintenance: Maintenance
+    requests: RequestHandler

@@ -1,7 +1,7 @@
-"""One connector in one worker: take-over, streaming query, the clock's ticks, and the end.
+"""One run of one connector: take-over, streaming query, what is due by the clock, and the end.
 
-The way of a record: source/ → stream.py → compactor.engine (ingest, fold) → sinks/changelog.py →
-background.py → compactor.maintenance (clean, snapshot).
+The way of a record: source/ → source/stream.py → compactor.engine (ingest, publish) → sinks/publisher.py →
+maintenance_thread.py → compactor.maintenance (clean, snapshot).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import structlog
 from msgspec.structs import replace
@@ -31,22 +31,22 @@ from compactor.storage.base import Storage
 from compactor.storage.location import open_storage
 from connectors.clock import Clock
 from connectors.config.connector import ConnectorConfig
-from connectors.config.engine import engine_settings
-from connectors.config.stores import connector_storage
+from connectors.config.engine import connector_storage, engine_settings
 from connectors.config.topics import matches
 from connectors.config.worker import WorkerConfig
 from connectors.kafka.client_settings import ClientSettings
 from connectors.progress.observer import Observer
-from connectors.runtime.breakable import CancellableJob
-from connectors.runtime.cancellation import StopToken
+from connectors.runtime.broker import KafkaBroker
+from connectors.runtime.cancellation import CancellableJob, StopToken
 from connectors.runtime.components import TaskComponents
 from connectors.runtime.maintenance_thread import VACUUM_GRACE_MS, MaintenanceSchedule, MaintenanceThread
 from connectors.runtime.request_handler import RequestHandler
 from connectors.runtime.shutdown import Shutdown
-from connectors.runtime.takeover import Owned, take_over
+from connectors.runtime.takeover import take_over
 from connectors.source import aside, stream
 from connectors.source.topic_fault import setting_aside
 from connectors.spark import session as sparks
+from connectors.threads import CancellableThread
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -63,10 +63,17 @@ IDLE_S: Final = 10.0
 TOPICS_CHECK_MS: Final = 30_000
 
 
-class ConnectorTask:
-    """One life of one connector: what is needed to run it, from take-over to stop.
+class TaskReport(NamedTuple):
+    """What a running task has counted since it was started, and whether it has `worked` (see ConnectorTask)."""
 
-    `catalog` is the one that it works on, None until it has taken over. `worked`: it has taken a micro-batch in and
+    counters: dict[str, int]
+    worked: bool
+
+
+class ConnectorTask:
+    """Runs one connector once, from its take-over to its stop.
+
+    `catalog` is the one that it works on, None until it has taken over. `worked`: it has read a micro-batch and
     published what was due with it, or had nothing to do for IDLE_S.
     """
 
@@ -77,7 +84,7 @@ class ConnectorTask:
         connector: ConnectorConfig,
         clock: Clock,
         observer: Observer,
-        report: Callable[[dict[str, int]], None],
+        report: Callable[[TaskReport], None],
         lock: owner.OwnerLock | None = None,
     ) -> None:
         self.catalog: Catalog | None = None
@@ -91,7 +98,7 @@ class ConnectorTask:
         self._clients = ClientSettings.of(worker, connector)
         self._own_lock = lock is None
         self._lock = lock or owner.OwnerLock(self._storage)
-        self._rhythm = MaintenanceSchedule(
+        self._schedule = MaintenanceSchedule(
             initial_delay_ms=worker.log_cleaner_initial_delay_ms, backoff_ms=worker.log_cleaner_backoff_ms
         )
         self._locked = False
@@ -103,88 +110,92 @@ class ConnectorTask:
     def run(self, stop: StopToken, *, once: bool, known: str | None = None) -> None:
         """Runs until `stop` is set or, with `once`, until all that is stable now is done.
 
-        `known` is the catalog that an earlier life in this process worked on: it must be there still. Raises
+        `known` is the id of the catalog that an earlier run in this process worked on: it must be there still. Raises
         KeyfoldError: FencedError when a newer owner took over, ConnectorError where an operator must decide.
         """
-        if stop.is_set():  # who never began has nobody to fence
+        if stop.is_set():  # a run that never began fences no owner
             return
         with ExitStack() as stack:
-            life = self.begin(stack, known)
-            with _fenced_first(life.owned.catalog, stop), setting_aside(life.owned, self._clock.now_ms):
-                self._live(life, stack, stop, once=once)
+            components = self.take_over(stack, known)
+            catalog, broker = components.catalog, components.broker
+            with _fenced_first(catalog, stop), setting_aside(catalog, broker.look_into, self._clock.now_ms):
+                self._run(components, stack, stop, once=once)
 
-    def _live(self, life: TaskComponents, stack: ExitStack, stop: StopToken, *, once: bool) -> None:
-        """From the positions on; `stack` ends what this begins."""
-        life.owned.gateway.retry_until(stop.is_set)
+    def _run(self, components: TaskComponents, stack: ExitStack, stop: StopToken, *, once: bool) -> None:
+        """Runs from the committed positions on; `stack` ends what this starts."""
+        catalog, broker, engine = components.catalog, components.broker, components.engine
+        broker.retry_until(stop.is_set)
         self._observer.stage(self._connector.name, "reading positions")
-        life.engine.resolve_positions(self._clock.now_ms())
-        background = self._background(life, once=once)
-        ending = Shutdown(life, background, self._connector, self._clients, self._clock, stop)
-        stack.callback(background.stop, lambda: stop.patient)
-        stack.callback(ending.abort_transactions)
-        background.start()
-        self._expect(life.owned, once=once)
-        query = self._query(life.engine, life.owned.catalog, once=once)
+        engine.resolve_positions(self._clock.now_ms())
+        maintenance = self._maintenance_thread(components, once=once)
+        shutdown = Shutdown(components, maintenance, self._connector, self._clients, self._clock, stop)
+        stack.callback(shutdown.end_maintenance)
+        stack.callback(shutdown.abort_transactions)
+        maintenance.start()
+        self._count_unread(catalog, broker, once=once)
+        query = self._query(engine, catalog, once=once)
         stack.callback(query.stop)
-        ticks = CancellableJob(self._spark, f"tick-{self._connector.name}", partial(self._ticks, life))
-        stack.callback(ticks.break_off)
-        stack.callback(ending.hurry)
+        ticks = CancellableJob(self._spark, f"tick-{self._connector.name}", partial(self._tick, components))
+        stack.callback(ticks.cancel)
+        stack.callback(shutdown.interrupt_maintenance)
         ticks.start()
-        self._watch(query, life, (background, ticks), stop)
+        self._watch(query, components, (maintenance, ticks), stop)
         if stop.is_set():
-            ending.let_finish()
+            shutdown.drain()
         elif once:
-            ticks.end()
-            background.stop(lambda: stop.patient or not stop.is_set())
-            self._finish(life, ending)
+            ticks.stop()
+            maintenance.cancel(draining=lambda: stop.drain or not stop.is_set())
+            self._finish(components, shutdown)
 
     def perform(self, request: Request) -> dict[str, Any]:
         """Takes over, publishes what is due and carries `request` out, without reading anything new."""
         with ExitStack() as stack:
-            life = self.begin(stack)
-            stack.callback(life.upkeep.interrupt)  # whoever breaks the command off does not wait for brokers
-            life.engine.tick(self._clock.now_ms())
-            return life.answers.carry_out(request)
+            components = self.take_over(stack)
+            stack.callback(components.maintenance.interrupt)  # a command that is cancelled waits for no broker
+            components.engine.tick(self._clock.now_ms())
+            return components.requests.carry_out(request)
 
-    def begin(self, stack: ExitStack, known: str | None = None) -> TaskComponents:
-        """Steps T1 to T3 on the catalog `known`, and the engine on what they found."""
+    def take_over(self, stack: ExitStack, known: str | None = None) -> TaskComponents:
+        """Steps T1 to T3 on the catalog with the id `known`, and the engine on what they found."""
         self._observer.stage(self._connector.name, "taking over")
-        if self._own_lock:  # else whoever gave it holds it for longer than this life
+        if self._own_lock:  # else the caller holds the lock for longer than this run
             stack.callback(self._lock.release)
-        self._claim(0)  # first, so that a command finds a worker here, not one to take over from
+        self._claim(0)  # first, so that a command finds a worker here, not a connector to take over
         self._warn_of_another()
         now_ms = self._clock.now_ms()
-        owned = take_over(self._storage, self._connector, self._clients, self._tasks_max(), now_ms, known)
-        self.catalog = owned.catalog
-        self._claim(owned.catalog.epoch)
-        life = self._life(owned)
-        stack.callback(owned.gateway.close)
-        stack.callback(life.engine.close)
-        return life
+        catalog, broker = take_over(self._storage, self._connector, self._clients, self._tasks_max(), now_ms, known)
+        self.catalog = catalog
+        self._claim(catalog.epoch)
+        components = self._components(catalog, broker)
+        stack.callback(broker.close)
+        stack.callback(components.engine.close)
+        return components
 
-    def _life(self, owned: Owned) -> TaskComponents:
-        settings, (catalog, gateway) = engine_settings(self._connector), owned
-        now_ms, shelf, stopping = self._clock.now_ms, _shelf(self._connector), threading.Event()
+    def _components(self, catalog: Catalog, broker: KafkaBroker) -> TaskComponents:
+        settings = engine_settings(self._connector)
+        now_ms, snapshot_storage, stopping = self._clock.now_ms, _snapshot_storage(self._connector), threading.Event()
         quarantine = QuarantineManager(catalog, stopping)
-        sending = Sending(self._spark, self._storage, gateway, stopping.is_set)
-        engine = Engine(catalog, gateway, settings, Changelog(catalog, gateway, sending, quarantine, now_ms))
-        snapshots = Snapshots(self._spark, catalog, quarantine, gateway, settings, shelf, engine.uncertain)
+        sending = Sending(self._spark, self._storage, broker, stopping.is_set)
+        engine = Engine(catalog, broker, settings, Changelog(catalog, broker, sending, quarantine, now_ms))
+        snapshots = Snapshots(self._spark, catalog, quarantine, broker, settings, snapshot_storage, engine.uncertain)
         rewriter = Rewriter(self._spark, self._storage, stopping.is_set)
         cleaner = Cleaner(rewriter, catalog, quarantine, settings, engine.counters, engine.uncertain, now_ms)
-        upkeep = Maintenance(catalog, cleaner, snapshots, engine.counters, quarantine, stopping)
-        upkeep.settle()
-        return TaskComponents(owned, engine, upkeep, RequestHandler(self._storage, catalog, upkeep, self._clock))
+        maintenance = Maintenance(cleaner, snapshots, catalog, quarantine, engine.counters, stopping)
+        maintenance.begin()
+        requests = RequestHandler(self._storage, catalog, maintenance, self._clock)
+        return TaskComponents(catalog, broker, engine, maintenance, requests)
 
-    def _background(self, life: TaskComponents, *, once: bool) -> MaintenanceThread:
-        """The thread behind publishing; `--once` takes its one snapshot at its end."""
+    def _maintenance_thread(self, components: TaskComponents, *, once: bool) -> MaintenanceThread:
+        """Returns the thread after publishing, not started; `--once` takes its one snapshot at its end."""
+        _, _, engine, maintenance, requests = components
+        schedule = replace(self._schedule, snapshots=not once)
         name, clock = self._connector.name, self._clock
-        rhythm = replace(self._rhythm, snapshots=not once)
-        return MaintenanceThread(self._spark, name, life.upkeep, life.answers, life.engine.running, clock, rhythm)
+        return MaintenanceThread(self._spark, name, maintenance, requests, engine.running, clock, schedule)
 
     def _query(self, engine: Engine, catalog: Catalog, *, once: bool) -> StreamingQuery:
-        """Step T4: a checkpoint of this epoch, begun where the catalog ends.
+        """Step T4: starts the query with a checkpoint of this epoch, from where the catalog ends.
 
-        One that is there already is of another history, which a catalog that was restored does not know.
+        A checkpoint that is there already belongs to a history that a restored catalog does not know.
         """
         self._storage.delete_folder(f"checkpoint/{catalog.epoch}")
         hit("takeover.query")
@@ -198,22 +209,22 @@ class ConnectorTask:
             None if once else self._connector.trigger_interval_ms,
         )
 
-    def _expect(self, owned: Owned, *, once: bool) -> None:
-        """How many offsets `--once` has before it, for whoever watches; a running connector has no end."""
+    def _count_unread(self, catalog: Catalog, broker: KafkaBroker, *, once: bool) -> None:
+        """Counts the offsets that `--once` has before it, for the progress display; a running connector has no end."""
         if once:
-            state = owned.catalog.state
+            state = catalog.state
             logs = {log.tp: log for log in state.logs if state.topics[log.topic].closed is None}
-            ends = owned.gateway.ends(logs)
+            ends = broker.ends(logs)
             self._total = sum(max(0, end - logs[tp].end) for tp, end in ends.items())
 
     def _take(self, engine: Engine, frame: DataFrame) -> None:
-        """One micro-batch, on a thread of Spark's; its error is kept, as Spark passes only its text on."""
+        """Takes one micro-batch in, on a thread of Spark's; keeps its error, of which Spark passes on only the text."""
         with structlog.contextvars.bound_contextvars(connector=self._connector.name):
             try:
                 engine.take(frame, self._clock.now_ms())
-            except Exception as error:  # noqa: BLE001  # whatever it was, `_watch` raises it
+            except Exception as error:  # noqa: BLE001  # `_watch` raises it
                 self._failure = error
-                # A short text: Spark looks through it with a pattern, which a whole trace of Java's takes too deep.
+                # Short: Spark searches the text with a pattern, for which a trace of Java's is too long.
                 message = f"Connector {self._connector.name}: the micro-batch was not taken: {type(error).__name__}."
                 raise PublishInterruptedError(message, "The connector says why.") from None
             self.worked = True
@@ -225,35 +236,35 @@ class ConnectorTask:
         done = counters["offsets_read"] if self._total is not None else counters["records_read"]
         self._observer.progress(name, "reading", done, self._total, "offsets" if self._total else "records")
         self._observer.counts(name, counters)
-        self._report(counters)
+        self._report(TaskReport(counters, self.worked))
 
     def _watch(
         self,
         query: StreamingQuery,
-        life: TaskComponents,
-        parts: tuple[MaintenanceThread | CancellableJob, ...],
+        components: TaskComponents,
+        threads: tuple[CancellableThread, ...],
         stop: StopToken,
     ) -> None:
-        """Looks after a running connector until its query ends or it is to stop; it waits for no step of it.
+        """Watches a running connector until its query ends or `stop` is set; waits for no step of it.
 
-        Raises what any part of it fails with. What stopping interrupts is no failure: the next life goes on from the
-        catalog.
+        Raises what its query or one of its `threads` failed with. What a stop interrupts is no failure: the next run
+        goes on from the catalog.
         """
-        epoch = life.owned.catalog.epoch
+        catalog = components.catalog
         self._idle_from = self._clock.monotonic()
         while query.isActive and not self._clock.wait(POLL_SECONDS, stop):
-            self._raise_failure(parts)
+            self._raise_failure(threads)
             if not self._every("tick", TICK_MS):
                 continue
             if self._every("fence", FENCE_CHECK_MS):
-                self._claim(epoch)
-                life.owned.catalog.refresh()  # an idle owner commits nothing: it has to look whether it still is it
+                self._claim(catalog.epoch)
+                catalog.refresh()  # an idle owner commits nothing: only so it sees a newer owner
             elif not self._locked:
-                self._claim(epoch)
-            self._note_idle(life.engine)
-            self._show(life.engine)
+                self._claim(catalog.epoch)
+            self._note_idle(components.engine)
+            self._show(components.engine)
         if not stop.is_set():
-            self._raise_failure(parts)
+            self._raise_failure(threads)
             if error := query.exception():
                 raise error
 
@@ -263,15 +274,15 @@ class ConnectorTask:
             self._idle_from = now
         self.worked |= now - self._idle_from >= IDLE_S
 
-    def _raise_failure(self, parts: tuple[MaintenanceThread | CancellableJob, ...]) -> None:
-        for failure in (self._failure, *(part.failure for part in parts)):
+    def _raise_failure(self, threads: tuple[CancellableThread, ...]) -> None:
+        for failure in (self._failure, *(thread.failure for thread in threads)):
             if failure is not None:
                 raise failure
 
     def _claim(self, epoch: int) -> None:
-        """Takes the lock, which a command or a frozen owner may have held until now, and says who we are.
+        """Takes owner.lock, which a command or a frozen owner may have held until now, and writes this process into it.
 
-        It is a courtesy: a store that refuses it shows that where it matters.
+        The lock is a courtesy: what the storage refuses here fails where it matters.
         """
         try:
             self._locked = self._lock.claim(owner.here(epoch))
@@ -283,46 +294,46 @@ class ConnectorTask:
         if other is not None:
             _log.warning("taking over from a worker that lives, which ends with exit code 5", owner=str(other))
 
-    def _ticks(self, life: TaskComponents, ending: threading.Event) -> None:
-        """The clock's side of a running connector: what is due with time, between micro-batches and beside them."""
-        (_, gateway), engine = life.owned, life.engine
-        topics_due = False
-        while not self._clock.wait(POLL_SECONDS, ending):
+    def _tick(self, components: TaskComponents, stopped: threading.Event) -> None:
+        """Does what is due by the clock, between micro-batches and beside them: publishing, looking for topics."""
+        engine, topics_due = components.engine, False
+        while not self._clock.wait(POLL_SECONDS, stopped):
             if self._every("publish", TICK_MS):
                 engine.tick(self._clock.now_ms())
             topics_due = topics_due or self._every("topics", TOPICS_CHECK_MS)
             if topics_due:
-                topics_due = not engine.commit(gateway.discover, self._clock.now_ms())
+                topics_due = not engine.commit(components.broker.discover, self._clock.now_ms())
 
-    def _finish(self, life: TaskComponents, ending: Shutdown) -> None:
-        """The end of `--once`: what is still due is published, everything published is folded and snapshotted.
+    def _finish(self, components: TaskComponents, shutdown: Shutdown) -> None:
+        """The end of `--once`: publishes what is still due, folds and snapshots everything published.
 
-        A stop ends it after the publish, and wherever it is in a fold.
+        A stop ends it after the publish, and anywhere in a fold.
         """
+        catalog, broker, engine, maintenance, _ = components
         name, now = self._connector.name, self._clock.now_ms
         self._observer.stage(name, "publishing, folding")
         steps: tuple[tuple[str, Callable[[], object]], ...] = (
-            ("look at topics", lambda: life.engine.commit(life.owned.gateway.discover, now())),
-            ("publish", lambda: life.engine.finish(now())),
-            ("fold", lambda: life.upkeep.round(now())),
-            ("snapshot", lambda: life.upkeep.snapshot(now())),
-            ("vacuum", lambda: life.upkeep.vacuum(now(), VACUUM_GRACE_MS, life.engine.running)),
+            ("look at topics", lambda: engine.commit(broker.discover, now())),
+            ("publish", lambda: engine.finish(now())),
+            ("fold", lambda: maintenance.round(now())),
+            ("snapshot", lambda: maintenance.snapshot(now())),
+            ("vacuum", lambda: maintenance.vacuum(now(), VACUUM_GRACE_MS, engine.running)),
         )
         for what, step in steps:
-            if not ending.carry_out(self._breakable(what, step), what):
+            if not shutdown.run_step(self._job(what, step), what):
                 return
-        self._show(life.engine)
-        life.upkeep.check_whole()
-        aside.check(name, life.owned.catalog.state, partial(matches, self._connector))
+        self._show(engine)
+        maintenance.check_complete()
+        aside.check(name, catalog.state, partial(matches, self._connector))
 
-    def _breakable(self, what: str, step: Callable[[], object]) -> CancellableJob:
+    def _job(self, what: str, step: Callable[[], object]) -> CancellableJob:
         return CancellableJob(self._spark, f"{what}-{self._connector.name}", lambda _: step())
 
     def _tasks_max(self) -> int:
         return self._connector.tasks_max or sparks.cores(self._spark)
 
     def _every(self, what: str, period_ms: int) -> bool:
-        """True once in each period, the first time after one has passed; a clock set back changes nothing."""
+        """Returns True once in each period, the first time after one has passed; by the monotonic clock."""
         now = self._clock.monotonic()
         due = self._due.setdefault(what, now + period_ms / 1000)
         if now < due:
@@ -333,9 +344,10 @@ class ConnectorTask:
 
 @contextmanager
 def _fenced_first(catalog: Catalog, stop: StopToken) -> Iterator[None]:
-    """Whatever fails inside, that a newer owner is there counts first: it may well be why, and it must not be fenced.
+    """Raises FencedError instead of what the block failed with, where there is a newer owner.
 
-    Its vacuum takes our checkpoint, for one. A life that ended for another reason is begun again, and takes over.
+    The newer owner may be the reason: its vacuum removes our checkpoint, for one. After any other error the connector
+    is started again and takes over, which would fence that owner.
     """
     try:
         yield
@@ -348,8 +360,8 @@ def _fenced_first(catalog: Catalog, stop: StopToken) -> Iterator[None]:
         raise
 
 
-def _shelf(connector: ConnectorConfig) -> Storage | None:
-    """Where the connector's snapshots are kept."""
+def _snapshot_storage(connector: ConnectorConfig) -> Storage | None:
+    """Returns where the connector's snapshots are kept, None where it takes none."""
     if connector.snapshot_path is None:
         return None
     return open_storage(str(connector.snapshot_path), shared=True)

@@ -1,18 +1,19 @@
-"""What `keyfold delete` removes of a connector: found first, shown, then removed in an order that survives a crash.
+"""What `keyfold delete` removes of a connector: found and shown first, then removed in an order that survives a crash.
 
     1  every older owner is fenced (T1 and T2 of docs/protocol.md), where there is a catalog
     2  deleting.json says what is being removed: from here on no worker takes the connector over
-    3  the consumer group is removed, which is refused where somebody else is in it
+    3  the consumer group is removed, which is refused where it has other members
     4  output topics and snapshots are removed, if they are to go
     5  the connector's folder is removed, deleting.json last
 
-Wherever it is broken off, the next `keyfold delete` goes on with what deleting.json says. Of a connector whose storage
-is lost only its committed positions tell: which catalog wrote them, and for which output topic.
+Wherever it is interrupted, the next `keyfold delete` goes on with what deleting.json says. Of a connector whose storage
+is lost only its committed positions are known: which catalog wrote them, and for which output topic. A snapshot is a
+catalog's by its mark or its manifest, which name the catalog's id; one that names none is left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 import msgspec
@@ -26,28 +27,31 @@ from compactor.model.position import Position
 from compactor.model.record import TopicPartition
 from compactor.model.state import State
 from compactor.runs.paths import RUNS
-from compactor.snapshot import location as shelf
+from compactor.snapshot import listing, manifest
+from compactor.snapshot import location as snapshot_location
 from compactor.storage.base import FileInfo, Storage
 from connectors.config.connector import ConnectorConfig
 from connectors.config.topics import select
 from connectors.errors import ConnectorError
 from connectors.kafka.admin import Admin, TopicInfo
-from connectors.runtime import shelved, status
+from connectors.runtime import status
 from connectors.sinks.positions import read_positions
 
 NAME: Final = "deleting.json"
 FOLDERS: Final = (commits.FOLDER, RUNS, CHECKPOINTS, requests.FOLDER)
-_FILES: Final = (status.NAME, shelf.NOTE, owner.NAME)
+_FILES: Final = (status.NAME, snapshot_location.NOTE, owner.NAME)
+_SNAPSHOT_FILES: Final = (snapshot_location.MARK, *manifest.NAMES)
+"""The files that say which catalog a snapshot is of."""
 
 
-class Output(Struct, frozen=True, order=True):
+class OutputTopic(Struct, frozen=True, order=True):
     """An output topic by its name and id."""
 
     topic: str
     id: str
 
 
-class Plan(Struct, frozen=True, kw_only=True):
+class DeletionPlan(Struct, frozen=True, kw_only=True):
     """What is removed: the content of deleting.json.
 
     `catalogs` are the ids of its catalog and of those that its positions were committed for; `outputs` the output
@@ -58,21 +62,21 @@ class Plan(Struct, frozen=True, kw_only=True):
     connector: str
     catalogs: tuple[str, ...] = ()
     buckets: int = 0
-    outputs: tuple[Output, ...] = ()
+    outputs: tuple[OutputTopic, ...] = ()
     snapshots: tuple[str, ...] = ()
     with_outputs: bool = False
 
 
-class Found(NamedTuple):
+class DeletionPreview(NamedTuple):
     """A plan, and what else a person has to know before it is carried out.
 
-    `files`: how many files of keyfold's, and how many bytes, are in the connector's folder. `positions`: of how many
-    partitions the group holds one; `strangers`: which other catalogs wrote some of them. `others`: topics with the
-    name of an output that nothing shows to be this connector's. `damage`: why the catalog cannot be read. `begun`:
-    an earlier delete was not finished.
+    `files` and `bytes`: how much keyfold has in the connector's folder. `positions`: for how many partitions the group
+    has one; `strangers`: ids of other catalogs that wrote some of them. `others`: topics with the name of an output
+    that nothing shows to be this connector's. `damage`: why the catalog cannot be read. `begun`: an earlier delete was
+    not finished.
     """
 
-    plan: Plan
+    plan: DeletionPlan
     files: int
     bytes: int
     has_catalog: bool
@@ -99,35 +103,33 @@ def refuse_begun(storage: Storage, connector: str) -> None:
         )
 
 
-def survey(
+def preview(
     storage: Storage, connector: ConnectorConfig, admin: Admin, location: Storage | None, *, with_outputs: bool
-) -> Found:
-    """What there is of `connector`, whose folder is `storage` and whose snapshots are in `location`; changes nothing.
+) -> DeletionPreview:
+    """Finds what there is of `connector`, whose folder is `storage` and whose snapshots are in `location`.
 
-    Raises UnreachableError, NotAllowedError, StorageError; CatalogError where the folder is another connector's.
+    Changes nothing. Raises UnreachableError, NotAllowedError, StorageError; CatalogError where the folder is another
+    connector's.
     """
     begun = _begun(storage)
-    before = begun or Plan(connector=connector.name)
+    before = begun or DeletionPlan(connector=connector.name)
     state, damage = _state(storage, connector.name)
     sources = _sources(admin, connector, state)
     held = _positions(admin, connector, sources)
-    names = {topic: name for topic in sources if (name := _output(connector, state, topic)) is not None}
-    known = {*_published(state), *_written(names, held), *before.outputs}
-    there = admin.describe({*names.values(), *(one.topic for one in known)})
-    ours = {one for one in known if _is_there(one, there)}
+    outputs, others = _outputs(admin, connector, state, sources, held, before)
     writers = {position.catalog_id for position in held.values() if position.catalog_id}
     catalogs = {*writers, *filter(None, (state.catalog_id,)), *before.catalogs}
     snapshots = {*(one.path for one in state.snapshots), *before.snapshots}
-    plan = Plan(
+    plan = DeletionPlan(
         connector=connector.name,
         catalogs=tuple(sorted(catalogs)),
         buckets=max(state.buckets, before.buckets),
-        outputs=tuple(sorted(ours)),
-        snapshots=tuple(sorted({*snapshots, *shelved.of_catalogs(location, connector.name, catalogs)})),
+        outputs=outputs,
+        snapshots=tuple(sorted({*snapshots, *find_snapshots(location, connector.name, catalogs)})),
         with_outputs=with_outputs or before.with_outputs,
     )
     files = [info for info in _files(storage) if info.path != owner.NAME]
-    return Found(
+    return DeletionPreview(
         plan=plan,
         files=len(files),
         bytes=sum(info.bytes for info in files),
@@ -135,16 +137,16 @@ def survey(
         group=admin.has_group(connector.group_id),
         positions=len(held),
         strangers=tuple(sorted(writers - {state.catalog_id, *before.catalogs})),
-        others=tuple(sorted(there.keys() - {one.topic for one in ours})),
+        others=others,
         damage=damage,
         begun=begun is not None,
     )
 
 
 def fence(storage: Storage, connector: str, by: str, now_ms: int) -> Catalog | None:
-    """T1 of step 1: takes the catalog over for `by`, so that its owner until now commits nothing more.
+    """T1 of step 1: takes the catalog over for `by`, so that its earlier owner commits nothing more.
 
-    None where there is none, or it cannot be read. Raises FencedError, StorageError.
+    Returns None where there is no catalog, or it cannot be read. Raises FencedError, StorageError.
     """
     try:
         catalog = Catalog.open(storage, connector)
@@ -158,8 +160,8 @@ def fence(storage: Storage, connector: str, by: str, now_ms: int) -> Catalog | N
     return catalog
 
 
-def begin(storage: Storage, plan: Plan, catalog: Catalog | None) -> None:
-    """Step 2. Raises FencedError, with deleting.json taken back, where a worker has taken over meanwhile.
+def begin(storage: Storage, plan: DeletionPlan, catalog: Catalog | None) -> None:
+    """Step 2: writes deleting.json. Raises FencedError, without it, where a worker has taken over meanwhile.
 
     A worker that takes over looks for deleting.json after its T1: either it finds the file, or we find its epoch.
     """
@@ -176,7 +178,7 @@ def begin(storage: Storage, plan: Plan, catalog: Catalog | None) -> None:
         raise
 
 
-def carry_out(storage: Storage, plan: Plan, group: str, admin: Admin, location: Storage | None) -> None:
+def carry_out(storage: Storage, plan: DeletionPlan, group: str, admin: Admin, location: Storage | None) -> None:
     """Steps 3 to 5; what is gone already is fine. `location` is where snapshots are kept.
 
     Raises UnreachableError, NotAllowedError, ConnectorError, StorageError: then the next delete goes on.
@@ -186,7 +188,7 @@ def carry_out(storage: Storage, plan: Plan, group: str, admin: Admin, location: 
         there = admin.describe([one.topic for one in plan.outputs])
         admin.delete_topics([one.topic for one in plan.outputs if _is_there(one, there)])
         if location is not None:
-            shelved.remove(location, plan.connector, plan.snapshots, plan.catalogs)
+            remove_snapshots(location, plan.connector, plan.snapshots, plan.catalogs)
     for folder in FOLDERS:
         storage.delete_folder(folder)
     for name in _FILES:
@@ -197,18 +199,48 @@ def carry_out(storage: Storage, plan: Plan, group: str, admin: Admin, location: 
         storage.delete_folder("")
 
 
-def _begun(storage: Storage) -> Plan | None:
-    """What an earlier delete was about; a file that cannot be read says no more than that there was one."""
+def find_snapshots(location: Storage | None, connector: str, catalogs: Collection[str]) -> tuple[str, ...]:
+    """Lists the paths of the snapshots of `connector` that are of one of `catalogs`. Raises StorageError."""
+    if location is None:
+        return ()
+    places = (info.path.rpartition("/") for info in location.walk(connector))
+    found = dict.fromkeys(folder for folder, _, name in places if name in _SNAPSHOT_FILES and _is_snapshot(folder))
+    return tuple(path for path in found if snapshot_location.catalog_of(location, path) in catalogs)
+
+
+def remove_snapshots(location: Storage, connector: str, paths: Iterable[str], catalogs: Collection[str]) -> None:
+    """Removes the snapshots at `paths`, LATEST and `current` where they lead there, and the mark of one of `catalogs`.
+
+    Without that mark the next catalog may take snapshots in the folder of `connector`. Snapshots of other catalogs
+    stay. Raises StorageError.
+    """
+    for path in paths:
+        folder, _, name = path.rpartition("/")
+        latest = f"{folder}/{listing.LATEST}"
+        listing.delete(location, path)
+        if location.exists(latest) and location.read(latest).strip() == name.encode():
+            location.delete(f"{folder}/{listing.CURRENT}")
+            location.delete(latest)
+        if not location.list(folder):
+            location.delete_folder(folder)
+    if snapshot_location.catalog_of(location, connector) in catalogs:
+        location.delete(f"{connector}/{snapshot_location.MARK}")
+    if not location.list(connector):
+        location.delete_folder(connector)
+
+
+def _begun(storage: Storage) -> DeletionPlan | None:
+    """Reads the plan of an earlier delete; an empty one where its file cannot be read, None where there is none."""
     try:
-        return msgspec.json.decode(storage.read(NAME), type=Plan)
+        return msgspec.json.decode(storage.read(NAME), type=DeletionPlan)
     except MissingFileError:
         return None
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return Plan(connector="")
+        return DeletionPlan(connector="")
 
 
 def _state(storage: Storage, connector: str) -> tuple[State, str | None]:
-    """The catalog's state, an empty one where there is none, and why it cannot be read.
+    """Returns the catalog's state, an empty one where there is none, and why it cannot be read.
 
     Raises CatalogError where it is another connector's.
     """
@@ -222,7 +254,7 @@ def _state(storage: Storage, connector: str) -> tuple[State, str | None]:
 
 
 def _files(storage: Storage) -> list[FileInfo]:
-    """What keyfold made in the connector's folder, deleting.json apart; files that were not finished among it."""
+    """Lists the files that keyfold made in the connector's folder, unfinished ones included, without deleting.json."""
     every = [*storage.walk(""), *storage.unfinished("")]
     return [info for info in every if info.path in _FILES or info.path.partition("/")[0] in FOLDERS]
 
@@ -233,36 +265,57 @@ def _sources(admin: Admin, connector: ConnectorConfig, state: State) -> list[str
 
 
 def _positions(admin: Admin, connector: ConnectorConfig, topics: Iterable[str]) -> dict[TopicPartition, Position]:
-    """What the group holds of the source topics that exist: with a topic its positions go."""
+    """Reads the group's positions of the source topics that exist: a deleted topic has none."""
     there = admin.describe(topics)
     every = [TopicPartition(name, number) for name, info in there.items() for number in range(info.partitions)]
     found = read_positions(admin, connector.group_id, every)
     return {tp: position for tp, position in found.items() if position is not None}
 
 
-def _output(connector: ConnectorConfig, state: State, topic: str) -> str | None:
+def _outputs(
+    admin: Admin,
+    connector: ConnectorConfig,
+    state: State,
+    sources: Iterable[str],
+    held: Mapping[TopicPartition, Position],
+    before: DeletionPlan,
+) -> tuple[tuple[OutputTopic, ...], tuple[str, ...]]:
+    """Returns the connector's output topics that exist, and the names of topics that only have an output's name."""
+    names = {topic: name for topic in sources if (name := _output_name(connector, state, topic)) is not None}
+    known = {*_published(state), *_written(names, held), *before.outputs}
+    there = admin.describe({*names.values(), *(one.topic for one in known)})
+    ours = {one for one in known if _is_there(one, there)}
+    return tuple(sorted(ours)), tuple(sorted(there.keys() - {one.topic for one in ours}))
+
+
+def _output_name(connector: ConnectorConfig, state: State, topic: str) -> str | None:
     known = state.topics.get(topic)
     return connector.output_topic(topic) if known is None else known.output
 
 
-def _published(state: State) -> Iterator[Output]:
-    """The outputs of which the catalog knows that something was sent.
+def _published(state: State) -> Iterator[OutputTopic]:
+    """Returns the outputs to which the catalog knows that records were sent.
 
-    One that it only names, or began a fold for (`PlanFold`, before step 7), may be another connector's, which is why
-    this one never got further; what was sent of such a fold has its position.
+    An output that it only names, or began a fold for (`PlanFold`, before step 7), may be another connector's, which is
+    why this one never got further; what was sent of such a fold has its position.
     """
     sent = {log.topic for log in state.logs if log.published > log.start or log.output is not None}
     for topic in state.topics.values():
         if topic.topic in sent and topic.output is not None and topic.output_id is not None:
-            yield Output(topic.output, topic.output_id)
+            yield OutputTopic(topic.output, topic.output_id)
 
 
-def _written(names: Mapping[str, str], held: Mapping[TopicPartition, Position]) -> Iterator[Output]:
-    """The outputs that positions were committed for: in one transaction with the records."""
+def _written(names: Mapping[str, str], held: Mapping[TopicPartition, Position]) -> Iterator[OutputTopic]:
+    """Returns the outputs that positions were committed for, in one transaction with the records."""
     for tp, position in held.items():
         if tp.topic in names and position.output_id is not None:
-            yield Output(names[tp.topic], position.output_id)
+            yield OutputTopic(names[tp.topic], position.output_id)
 
 
-def _is_there(output: Output, there: Mapping[str, TopicInfo]) -> bool:
+def _is_there(output: OutputTopic, there: Mapping[str, TopicInfo]) -> bool:
     return output.topic in there and there[output.topic].id == output.id
+
+
+def _is_snapshot(folder: str) -> bool:
+    """Returns whether `folder` is where a snapshot would be: <connector>/<topic>/<id>."""
+    return folder.count("/") == 2

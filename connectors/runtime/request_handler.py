@@ -1,4 +1,4 @@
-"""Carries out what commands ask of a connector: requests to a live worker, or those of a command that took it over."""
+"""Carries out the requests of commands: in a live worker, or in the command itself once it has taken over."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ SNAPSHOT: Final = "snapshot"
 CLEAN: Final = "clean"
 RELEASE: Final = "release"
 RESTART: Final = "restart"
-"""What a connector's supervisor answers (`desk.py`), not a life of it."""
+"""The request that a connector's supervisor answers (`restart_policy.py`)."""
 
 _log = structlog.get_logger()
 
 
 class RequestHandler:
-    """Looks for requests in one connector's folder, and carries them out."""
+    """Carries out the requests in one connector's folder."""
 
-    def __init__(self, storage: Storage, catalog: Catalog, upkeep: Maintenance, clock: Clock) -> None:
+    def __init__(self, storage: Storage, catalog: Catalog, maintenance: Maintenance, clock: Clock) -> None:
         self._storage = storage
         self._catalog = catalog
-        self._upkeep = upkeep
+        self._maintenance = maintenance
         self._clock = clock
 
-    def answer(self) -> None:
+    def answer_all(self) -> None:
         """Carries out every request that waits. Raises what ends a connector anyway (StorageError, FencedError)."""
         for request in requests.pending(self._storage, self._clock.now_ms()):
             if request.kind == RESTART or not requests.begin(self._storage, request.id):
@@ -44,27 +44,27 @@ class RequestHandler:
             try:
                 answer = self._try(request)
             except Exception as error:
-                # First the answer: who asks again and again must not end every life of this connector.
+                # Answered first: a command that asks again and again must not end every run of this connector.
                 requests.answer(self._storage, request.id, Answer(ok=False, message=str(error)))
                 raise
             requests.answer(self._storage, request.id, answer)
 
     def carry_out(self, request: Request) -> dict[str, Any]:
-        """Does what is asked; what came of it, as the asker's side reads it. Raises KeyfoldError."""
+        """Does what `request` asks for; returns the result as commands.py reads it. Raises KeyfoldError."""
         now_ms = self._clock.now_ms()
-        wanted = asked_for(request, self._catalog.state)
+        wanted = requested_logs(request, self._catalog.state)
         match request.kind:
             case "snapshot":
-                taken = self._upkeep.snapshot(now_ms)
-                self._upkeep.check_whole()
+                taken = self._maintenance.snapshot(now_ms)
+                self._maintenance.check_complete()
                 return {"snapshots": msgspec.to_builtins(taken)}
             case "clean":
-                folded = self._upkeep.clean(now_ms, wanted)
-                self._upkeep.check_whole(wanted)
+                folded = self._maintenance.clean(now_ms, wanted)
+                self._maintenance.check_complete(wanted)
                 return {"logs": msgspec.to_builtins(folded)}
             case "release":
-                return {"released": self._upkeep.release(now_ms, wanted)}
-        raise AskedWrongError(
+                return {"released": self._maintenance.release(now_ms, wanted)}
+        raise BadRequestError(
             f"The worker that runs this connector does not know {request.kind!r}.",
             "Run worker and command from the same version of keyfold.",
         )
@@ -73,17 +73,17 @@ class RequestHandler:
         try:
             return Answer(ok=True, result=self.carry_out(request))
         except KeyfoldError as error:
-            if error.retriable or isinstance(error, AskedWrongError | QuarantinedError | SnapshotError):
+            if error.retriable or isinstance(error, BadRequestError | QuarantinedError | SnapshotError):
                 return Answer(ok=False, message=error.message, action=error.action)
             raise
 
 
-class AskedWrongError(KeyfoldError):
-    """What was asked for is not there: the one who asks has to ask for something else."""
+class BadRequestError(KeyfoldError):
+    """A request names a topic, partition or operation that there is not."""
 
 
-def asked_for(request: Request, state: State) -> tuple[TopicPartition, ...] | None:
-    """The logs that `request` names; None where it names all. Raises AskedWrongError where there is none of them."""
+def requested_logs(request: Request, state: State) -> tuple[TopicPartition, ...] | None:
+    """Returns the logs that `request` names, None where it names all. Raises BadRequestError where there are none."""
     if request.topic is None:
         return None
     found = tuple(
@@ -93,6 +93,6 @@ def asked_for(request: Request, state: State) -> tuple[TopicPartition, ...] | No
         return found
     where = f"topic {request.topic}" + ("" if request.partition is None else f", partition {request.partition}")
     known = ", ".join(sorted(state.topics)) or "none yet"
-    raise AskedWrongError(
+    raise BadRequestError(
         f"Connector {state.connector} has no {where}.", f"Its topics are: {known}; `keyfold describe` shows all."
     )

@@ -1,13 +1,12 @@
-"""How one life of a connector ends when it is told to stop: steps may end within their time, then they are broken off.
+"""How one run of a connector ends when it is stopped: steps may finish within their time, then they are cancelled.
 
-Whatever is broken off never happened: the catalog says where the next life goes on. What is left behind is a
-transaction that may be open; readers of the output wait for it, so it is ended here and not only by its time-out.
+What is cancelled never happened: the catalog says where the next run goes on. What it may leave behind is an open
+transaction; readers of the output wait for it, so it is aborted here and not only by its time-out.
 """
 
 from __future__ import annotations
 
 import threading
-from contextlib import suppress
 from typing import Final
 
 import structlog
@@ -17,94 +16,97 @@ from connectors.clock import Clock
 from connectors.config.connector import ConnectorConfig
 from connectors.kafka import producers
 from connectors.kafka.client_settings import ClientSettings
-from connectors.runtime.breakable import CancellableJob
-from connectors.runtime.cancellation import StopToken
+from connectors.runtime.cancellation import CancellableJob, StopToken
 from connectors.runtime.components import TaskComponents
 from connectors.runtime.maintenance_thread import MaintenanceThread
+from connectors.threads import CancellableThread
 
 POLL_SECONDS: Final = 0.1
 ABORT_S: Final = 3.0
-"""So long the brokers are asked at most to end what a broken-off publish has left open."""
+"""For how long the brokers are asked at most to abort what a cancelled publish has left open."""
 
 _log = structlog.get_logger()
 
 
 class Shutdown:
-    """Ends what runs of one life, in the order that loses least."""
+    """Ends what one run of a connector has under way, in the order that loses least."""
 
     def __init__(
         self,
-        life: TaskComponents,
-        background: MaintenanceThread,
+        components: TaskComponents,
+        maintenance_thread: MaintenanceThread,
         connector: ConnectorConfig,
         clients: ClientSettings,
         clock: Clock,
         stop: StopToken,
     ) -> None:
-        self._life = life
-        self._background = background
+        self._components = components
+        self._maintenance_thread = maintenance_thread
         self._connector = connector
         self._clients = clients
         self._clock = clock
         self._stop = stop
 
-    def let_finish(self) -> None:
-        """Lets no step begin any more, folds end at once, and waits for the micro-batch or publish under way.
+    def drain(self) -> None:
+        """Lets no step begin any more, and waits for the micro-batch or publish under way.
 
-        Until it has ended or is to be broken off, which the caller then does.
+        Returns when it has ended or is to be cancelled, which the caller then does. Maintenance ends beside it, within
+        the same time; without `drain` its fold is cancelled at once.
         """
-        self._life.engine.begin_close()
-        threading.Thread(target=self._stop_background, daemon=True).start()  # beside: it has the same time
+        self._components.engine.begin_close()
+        CancellableThread("stop-maintenance", lambda _: self.end_maintenance()).start()
         never = threading.Event()
-        while not self._life.engine.is_idle():
-            if self._is_over("micro-batch"):
+        while not self._components.engine.is_idle():
+            if self._is_cancelled("micro-batch"):
                 return
             self._clock.wait(POLL_SECONDS, never)
 
-    def carry_out(self, step: CancellableJob, what: str) -> bool:
-        """Carries a step of `--once` out; False where a stop has ended it, or came before it. Raises its error.
+    def end_maintenance(self) -> None:
+        """Ends the maintenance thread: after its fold where the stop drains, else its fold is cancelled."""
+        self._maintenance_thread.cancel(draining=lambda: self._stop.drain)
 
-        A publish may end within its time, as any micro-batch; everything else is broken off at once.
+    def run_step(self, step: CancellableJob, what: str) -> bool:
+        """Runs a step of `--once`; returns False where a stop came before it or ended it. Raises the step's error.
+
+        A publish may finish within its time, as any micro-batch does; every other step is cancelled at once.
         """
         if self._stop.is_set():
             return False
         step.start()
-        while step.is_alive():
-            step.join(POLL_SECONDS)
-            if self._stop.is_set() and (what != "publish" or self._is_over(what)):
-                self.hurry()
-                step.break_off()
+        while not step.join(POLL_SECONDS):
+            if self._stop.is_set() and (what != "publish" or self._is_cancelled(what)):
+                self.interrupt_maintenance()
+                step.cancel()
         if step.failure is not None and not self._stop.is_set():
             raise step.failure
         return not self._stop.is_set()
 
-    def hurry(self) -> None:
-        """From here on what fails was broken off, and says nothing about any log; unless a fold may still end."""
-        if not (self._stop.is_set() and self._stop.patient):
-            self._life.upkeep.interrupt()
+    def interrupt_maintenance(self) -> None:
+        """Tells maintenance that what fails from here on was cancelled, and says nothing about a log.
+
+        Not where the stop drains: a fold may still finish then.
+        """
+        if not (self._stop.is_set() and self._stop.drain):
+            self._components.maintenance.interrupt()
 
     def abort_transactions(self) -> None:
-        """After a stop that has broken a publish off: its transactions are ended, so that no reader waits for them.
+        """Aborts the transactions of a publish that a stop has cancelled, so that no reader waits for them.
 
-        Only while this process is the owner; after a take-over they were ended by the new one (step T2).
+        Only while this process is the owner: after a take-over the new owner has aborted them (step T2).
         """
-        if not (self._stop.is_set() and self._life.engine.transaction_may_be_open):
+        if not (self._stop.is_set() and self._components.engine.transaction_may_be_open):
             return
         try:
-            buckets = self._life.owned.catalog.refresh().buckets
+            buckets = self._components.catalog.refresh().buckets
             ids = [self._connector.transactional_id(bucket) for bucket in range(buckets)]
             producers.fence_all(self._clients.producer(), ids, ABORT_S)
         except KeyfoldError as error:
-            _log.warning("a transaction may be open until its time is over", error=str(error))
+            _log.warning("transaction may stay open until transaction.timeout.ms", error=str(error))
         else:
-            _log.info("transactions that were broken off are aborted", buckets=buckets)
+            _log.info("cancelled transactions aborted", buckets=buckets)
 
-    def _is_over(self, what: str) -> bool:
-        over = self._stop.is_over(self._clock.monotonic())
-        if over:
-            _log.warning("breaking off what does not end in time", what=what)
-        return over
-
-    def _stop_background(self) -> None:
-        with suppress(Exception):  # the life's own end asks it again, and raises
-            self._background.stop(lambda: self._stop.patient)
+    def _is_cancelled(self, what: str) -> bool:
+        cancelled = self._stop.is_cancelled(self._clock.monotonic())
+        if cancelled:
+            _log.warning("cancelling what does not end in time", what=what)
+        return cancelled

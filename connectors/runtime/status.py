@@ -1,60 +1,128 @@
-"""`status.json` in a connector's folder: what `describe` shows of a worker that runs elsewhere."""
+"""The state of a connector in Kafka Connect's words, and `status.json`, where `describe` and other tools read it.
+
+Clients of Connect fail on any other state, so details stand beside the state, never in it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Final
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compactor.errors import StorageError
+from compactor.spark.errors import briefly
 from compactor.storage.base import Storage
-from connectors.runtime.state import Status
+from connectors.clock import Clock
+from connectors.config.secrets import printable_text
 
 NAME: Final = "status.json"
 WRITE_EVERY_MS: Final = 5_000
 
 
+class ConnectorState(StrEnum):
+    """The states that `describe` and status.json show."""
+
+    UNASSIGNED = "UNASSIGNED"
+    RUNNING = "RUNNING"
+    STOPPED = "STOPPED"
+    FAILED = "FAILED"
+    RESTARTING = "RESTARTING"
+
+
+class Status(Struct, frozen=True):
+    """A connector's state, and what an operator asks next when it is not RUNNING."""
+
+    state: ConnectorState = ConnectorState.UNASSIGNED
+    error: str | None = None
+    failures: int = 0
+    next_restart_ms: int | None = None
+
+
+def running(status: Status, *, worked: bool) -> Status:
+    """Returns the status of a connector that runs; once it has `worked`, its next failure counts as the first again."""
+    failures = 0 if worked else status.failures
+    return replace(status, state=ConnectorState.RUNNING, error=None, failures=failures, next_restart_ms=None)
+
+
+def starting(status: Status) -> Status:
+    """Returns the status of a connector that is being started, the first time or again."""
+    first = status.state is ConnectorState.UNASSIGNED
+    state = ConnectorState.UNASSIGNED if first else ConnectorState.RESTARTING
+    return replace(status, state=state, next_restart_ms=None)
+
+
+def stopped(status: Status) -> Status:
+    """Returns the status of a connector that ended because it was stopped, or because all was done."""
+    return replace(status, state=ConnectorState.STOPPED, next_restart_ms=None)
+
+
+def failed(status: Status, error: BaseException, next_restart_ms: int | None) -> Status:
+    """Returns the status of a connector that FAILED once more, with `error`; None: an operator must restart it."""
+    text = printable_text(briefly(error))
+    failures = status.failures + 1
+    return Status(state=ConnectorState.FAILED, error=text, failures=failures, next_restart_ms=next_restart_ms)
+
+
 class StatusFile:
-    """Writes the newest status, at most every few seconds while nothing but counters changes."""
+    """Holds one connector's status and counters, and writes them to status.json in its folder.
 
-    def __init__(self, storage: Storage) -> None:
+    `current` is the newest status. It is written when it changes, else at most every few seconds.
+    """
+
+    def __init__(self, storage: Storage, clock: Clock) -> None:
+        self.current = Status()
         self._storage = storage
+        self._clock = clock
         self._counters: Mapping[str, int] = {}
-        self._since_ms: int | None = None
-        self._last: tuple[Status, int] | None = None
+        self._counted_since_ms: int | None = None
+        self._started_ms: int | None = None
+        self._written: tuple[Status, int] | None = None
 
-    def write(
-        self, status: Status, now_ms: int, counters: Mapping[str, int] | None = None, since_ms: int | None = None
-    ) -> bool:
-        """Writes `status`, with what was counted since `since_ms`; False where the store does not take it.
+    def start(self) -> bool:
+        """Writes that the connector is being started; counters that are reported from here on count from now."""
+        self._started_ms = self._clock.now_ms()
+        return self.show(starting(self.current))
 
-        That must not fail a connector: it is only its status.
+    def report(self, counters: Mapping[str, int], *, worked: bool) -> bool:
+        """Writes that the connector runs, and what it has counted since it was started."""
+        self._counters, self._counted_since_ms = counters, self._started_ms
+        return self.show(running(self.current, worked=worked))
+
+    def show(self, status: Status | None = None) -> bool:
+        """Writes `status`, or the current one again; returns False where the storage does not take it.
+
+        That does not fail the connector: it is only its status.
         """
-        if counters is not None:
-            self._counters, self._since_ms = counters, since_ms
-        if self._last and self._last[0] == status and now_ms - self._last[1] < WRITE_EVERY_MS:
+        now_ms = self._clock.now_ms()
+        self.current = status or self.current
+        if self._written and self._written[0] == self.current and now_ms - self._written[1] < WRITE_EVERY_MS:
             return True
-        self._last = (status, now_ms)
-        body = {
-            "state": status.state,
-            "error": status.error,
-            "failures": status.failures,
-            "next_restart_ms": status.next_restart_ms,
-            "counters": dict(self._counters),
-            "counted_since_ms": self._since_ms,
-            "updated_ms": now_ms,
-        }
+        self._written = (self.current, now_ms)
         try:
-            self._storage.write(NAME, msgspec.json.format(msgspec.json.encode(body), indent=2))
+            self._storage.write(NAME, msgspec.json.format(msgspec.json.encode(self._body(now_ms)), indent=2))
         except StorageError:
-            self._last = None
+            self._written = None
             return False
         return True
 
+    def _body(self, now_ms: int) -> dict[str, object]:
+        return {
+            "state": self.current.state,
+            "error": self.current.error,
+            "failures": self.current.failures,
+            "next_restart_ms": self.current.next_restart_ms,
+            "counters": dict(self._counters),
+            "counted_since_ms": self._counted_since_ms,
+            "updated_ms": now_ms,
+        }
+
 
 def read(storage: Storage) -> dict[str, object] | None:
-    """The last status that was written to a connector's folder; None where there is none."""
+    """Reads the last status that was written to a connector's folder; None where there is none."""
     if not storage.exists(NAME):
         return None
     found: dict[str, object] = msgspec.json.decode(storage.read(NAME))

@@ -1,12 +1,11 @@
-"""One connector's thread: runs its pipeline, and starts it again with back-off where that can help.
+"""Runs one connector in a thread, and starts it again with back-off where that can help.
 
-From `hold` until it has ended the process holds the connector's `owner.lock`, whatever state the connector is in: a
-connector that waits for its restart, or that FAILED until somebody restarts it, is in the hands of a worker that lives.
+From `hold` until the connector has ended this process holds its `owner.lock`, in every state: a connector that waits
+for its restart, or is FAILED until an operator restarts it, still belongs to this worker.
 """
 
 from __future__ import annotations
 
-import threading
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -16,33 +15,29 @@ import structlog
 from compactor.catalog import owner
 from compactor.catalog.requests import Answer
 from compactor.clean.decision import moment
-from compactor.errors import CatalogError, FencedError, StorageError
+from compactor.errors import FencedError, StorageError
 from compactor.spark.errors import unwrap
 from connectors.clock import Clock
 from connectors.config.connector import ConnectorConfig
-from connectors.config.stores import connector_storage, warn_of_readers
+from connectors.config.engine import connector_storage, warn_of_readers
 from connectors.config.worker import WorkerConfig
 from connectors.errors import NoConnectionError, SparkGoneError
 from connectors.progress.observer import Observer, Throttle
-from connectors.runtime import state
-from connectors.runtime.cancellation import StopToken
-from connectors.runtime.connector_task import FENCE_CHECK_MS, ConnectorTask
-from connectors.runtime.desk import RUNNING, Desk
-from connectors.runtime.outage import Outage, brokers_answer
-from connectors.runtime.state import Backoff, ConnectorState, Status
-from connectors.runtime.status import StatusFile
+from connectors.runtime import restart_policy, status
+from connectors.runtime.cancellation import RunStops
+from connectors.runtime.connector_task import FENCE_CHECK_MS, ConnectorTask, TaskReport
+from connectors.runtime.restart_policy import POLL_S, Outage, Outages, RestartBackoff, RestartRequests
+from connectors.runtime.status import ConnectorState, StatusFile
+from connectors.runtime.takeover import newer_owner
 from connectors.spark import session as sparks
+from connectors.threads import CancellableThread
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from compactor.catalog.catalog import Catalog
 
-POLL_S: Final = 1.0
-"""How often a connector that waits for its restart looks at requests and at the store."""
-ASK_EVERY_S: Final = 2.0
-"""How often brokers that do not answer are asked again; with a take-over within the 5 s of docs/reliability.md."""
-
+RUNNING: Final = Answer(ok=True, result={"state": "RUNNING"})
 MEND: Final = (
     "Mend what the error names. If that is in the connector's file, send the worker SIGHUP, which reads it again; "
     "otherwise `keyfold restart` starts the connector."
@@ -58,235 +53,185 @@ class Supervisor:
         self.error: BaseException | None = None
         storage = connector_storage(worker, connector.name)
         self._lock = owner.OwnerLock(storage)
-        self._made_of = (worker, connector, clock, observer, self._report, self._lock)
+        self._task_settings = (worker, connector, clock, observer, self._take_report, self._lock)
         self._name = connector.name
         self._clock = clock
-        self._backoff = Backoff(connector.restart_backoff_initial_ms, connector.restart_backoff_max_ms)
+        self._backoff = RestartBackoff(connector.restart_backoff_initial_ms, connector.restart_backoff_max_ms)
         self._graceful_s = worker.task_shutdown_graceful_timeout_ms / 1000
-        self._file = StatusFile(storage)
-        self._desk = Desk(storage, clock)
-        self._brokers_answer = partial(brokers_answer, worker, connector)
-        warn_of_readers(worker, connector.name)
-        self._status = Status()
-        self._thread = threading.Thread(target=lambda: None)
-        self._stop = StopToken()
-        self._life = StopToken()
-        self._again = threading.Event()
+        self._status = StatusFile(storage, clock)
+        self._requests = RestartRequests(storage, clock)
+        self._brokers_answer = partial(restart_policy.brokers_answer, worker, connector)
+        self._stops = RunStops()
+        self._thread: CancellableThread | None = None
         self._once = False
-        self._turn = threading.Lock()
-        self._needs_operator = False
-        self._pipeline: ConnectorTask | None = None
         self._catalog: Catalog | None = None
-        self._began_ms: int | None = None
         self._requests_due = Throttle(clock, POLL_S)
         self._owner_due = Throttle(clock, FENCE_CHECK_MS / 1000)
-        self._outages_due = Throttle(clock, ASK_EVERY_S)
+        warn_of_readers(worker, connector.name)
 
     def hold(self) -> None:
         """Takes the connector's lock, so that commands find a worker here from before Spark has started.
 
-        It is a courtesy: a store that refuses it shows that where it matters.
+        The lock is a courtesy: what the storage refuses here fails where it matters.
         """
         with suppress(StorageError):
             self._lock.claim(owner.here(self._catalog.epoch if self._catalog else 0))
 
     def start(self, spark: SparkSession, *, once: bool) -> None:
         """Starts the connector's thread; with `once` it ends when all that is there now is done."""
-        self._once = once
-        self._thread = threading.Thread(target=self._run, args=(spark,), kwargs={"once": once}, name=self._name)
-        self._thread.daemon = True
+        self._thread = CancellableThread(self._name, lambda _: self._run(spark, once=once))
         self._thread.start()
 
     def fail(self, error: BaseException) -> None:
-        """The connector, which was not started, ends with `error`."""
+        """Makes a connector that was not started FAILED with `error`, for good."""
+        self._once = True
         with structlog.contextvars.bound_contextvars(connector=self._name):
-            self._fail(error, once=True)
+            self._fail(error)
 
     def restart(self) -> None:
-        """Ends the life that runs now, or the wait for the next one, and begins another under the same settings."""
-        with self._turn:
-            self._again.set()
-            self._life.ask(break_at=self._clock.monotonic() + self._graceful_s)
+        """Ends the run that is under way, or the wait for the next one, and starts another with the same settings."""
+        self._stops.restart(cancel_at=self._clock.monotonic() + self._graceful_s)
 
-    def ask_to_stop(self, *, patient: bool = False, break_at: float | None = None) -> None:
-        """Lets the step that runs now end, and then the connector; where `patient`, a running fold as well.
+    def stop(self, *, drain: bool = False, cancel_at: float | None = None) -> None:
+        """Lets the step that runs now end, and then the connector; with `drain` a running fold as well.
 
-        At `break_at`, in monotonic seconds, that step is broken off; where there is none it may take its time.
+        At `cancel_at`, in monotonic seconds, that step is cancelled; where it is None the step may take its time.
         """
-        with self._turn:
-            self._stop.ask(patient=patient, break_at=break_at)
-            self._life.ask(patient=patient, break_at=break_at)
+        self._stops.stop(drain=drain, cancel_at=cancel_at)
 
     def join(self, seconds: float | None = None) -> bool:
-        """Waits until the thread has ended, `seconds` at most; whether it has."""
-        self._thread.join(seconds)
-        return not self._thread.is_alive()
+        """Waits until the thread has ended, for at most `seconds`; returns whether it has."""
+        return self._thread is None or self._thread.join(seconds)
 
     def release(self) -> None:
         """Gives the lock back, where the connector has ended or was never started."""
-        if not self._thread.is_alive():
+        if not self._runs():
             self._lock.release()
 
     def is_alive(self) -> bool:
-        """Whether the connector still runs, or will be started again by itself."""
-        return self._thread.is_alive() and not self._needs_operator
+        """Returns whether the connector runs, or will be started again by itself."""
+        return self._runs() and not self._needs_operator
 
     def has_failed(self) -> bool:
-        """Whether it is FAILED and can be started again, by itself or not."""
-        return self._thread.is_alive() and self._status.state is ConnectorState.FAILED
+        """Returns whether it is FAILED and can be started again, by itself or by an operator."""
+        return self._runs() and self._status.current.state is ConnectorState.FAILED
+
+    def _runs(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    @property
+    def _needs_operator(self) -> bool:
+        """Whether it is FAILED and is not started again by itself."""
+        current = self._status.current
+        waits = current.next_restart_ms is None and not self._stops.restarting
+        return current.state is ConnectorState.FAILED and waits
 
     def _run(self, spark: SparkSession, *, once: bool) -> None:
+        self._once = once
         with structlog.contextvars.bound_contextvars(connector=self._name):
             try:
-                while self._attempt(spark, once=once) and not once and self._is_to_start_again():
+                while self._run_task(spark) and not once and self._is_to_start_again():
                     pass
             finally:
-                self._desk.restarted(_ended(self._name))
+                self._requests.answer_restarts(_ended(self._name))
                 self._lock.release()
 
-    def _attempt(self, spark: SparkSession, *, once: bool) -> bool:
-        """One life of the pipeline; True if it failed, or is to be followed by another."""
-        life = self._begin()
-        pipeline = self._pipeline = ConnectorTask(spark, *self._made_of)
+    def _run_task(self, spark: SparkSession) -> bool:
+        """Runs the connector once; returns True if it failed, or is to be followed by another run."""
+        stop = self._stops.begin_run()
+        self.error = None
+        self.hold()
+        self._requests.begin_restarts()
+        self._status.start()
+        task = ConnectorTask(spark, *self._task_settings)
         try:
-            pipeline.run(life, once=once, known=None if self._catalog is None else self._catalog.state.catalog_id)
+            task.run(stop, once=self._once, known=None if self._catalog is None else self._catalog.state.catalog_id)
         except Exception as error:  # noqa: BLE001  # whatever it was, it ends this connector only
             found = unwrap(error) or error
-            if not life.is_set() or isinstance(found, FencedError):
-                self._fail(sparks.gone(spark) or found, once=once)
+            if not stop.is_set() or isinstance(found, FencedError):
+                self._fail(sparks.gone(spark) or found)
                 return True
-            # Whoever stops us may have stopped Spark's JVM first; what that breaks is no failure.
-            _log.debug("broken off by the stop", exc_info=found)
+            # The same signal may have stopped Spark's JVM first; what that breaks is no failure.
+            _log.debug("failed after it was stopped", exc_info=found)
         finally:
-            self._catalog = pipeline.catalog or self._catalog
-        if self._starts_at_once():
+            self._catalog = task.catalog or self._catalog
+        if self._stops.restarting:
             return True
-        self._show(state.stopped(self._status))
+        self._status.show(status.stopped(self._status.current))
         return False
 
-    def _begin(self) -> StopToken:
-        """Resets what belongs to one life and takes the lock; gives the Stop by which that life is told to end."""
-        with self._turn:
-            self._again.clear()
-            life = self._life = StopToken()
-            if self._stop.is_set():
-                life.ask(patient=self._stop.patient, break_at=self._stop.break_at)
-        self.error = None
-        self._needs_operator = False
-        self._began_ms = self._clock.now_ms()
-        self.hold()
-        self._desk.begin_restarts()
-        self._show(state.starting(self._status))
-        return life
-
-    def _fail(self, error: BaseException, *, once: bool) -> None:
+    def _fail(self, error: BaseException) -> None:
         self.error = error
-        self._status = state.failed(self._status, error, self._backoff, self._clock.now_ms(), once=once)
+        current, now_ms = self._status.current, self._clock.now_ms()
+        next_ms = None if self._once else self._backoff.next_restart_ms(error, current.failures + 1, now_ms)
+        failed = self._status.current = status.failed(current, error, next_ms)
         if not isinstance(error, FencedError):  # then the file is the new owner's
-            self._show(self._status)
-        _log.error(
-            "connector FAILED",
-            error=self._status.error,
-            failures=self._status.failures,
-            **self._restart(),
-        )
+            self._status.show()
+        restart = {} if next_ms is None else {"restart_in_s": round((next_ms - now_ms) / 1000)}
+        _log.error("connector FAILED", error=failed.error, failures=failed.failures, **restart)
         _log.debug("what failed", exc_info=error)
-        self._desk.restarted(self._failure())
+        self._requests.answer_restarts(self._failure())
 
-    def _restart(self) -> dict[str, int]:
-        """In how many seconds it is started again at the latest, for the log; nothing where it is not."""
-        at_ms = self._status.next_restart_ms
-        return {} if at_ms is None else {"restart_in_s": round((at_ms - self._clock.now_ms()) / 1000)}
-
-    def _report(self, counters: dict[str, int]) -> None:
-        """Called by the pipeline again and again while it runs."""
-        worked = self._pipeline is not None and self._pipeline.worked
-        self._status = state.running(self._status, worked=worked)
-        self._file.write(self._status, self._clock.now_ms(), counters, self._began_ms)
-        self._desk.restarted(RUNNING)
+    def _take_report(self, report: TaskReport) -> None:
+        """Is called by the task again and again while it runs."""
+        self._status.report(report.counters, worked=report.worked)
+        self._requests.answer_restarts(RUNNING)
         if self._requests_due.ready(self._name):
             self._look_for_restart()
 
     def _look_for_restart(self) -> None:
-        if not (self._once or self._again.is_set()) and self._desk.restart_asked():
-            _log.info("restart asked for by a command")
+        if not (self._once or self._stops.again) and self._requests.restart_requested():
+            _log.info("restart requested by a command")
             self.restart()
 
-    def _show(self, status: Status) -> bool:
-        self._status = status
-        return self._file.write(status, self._clock.now_ms())
-
-    def _starts_at_once(self) -> bool:
-        return self._again.is_set() and not self._stop.is_set()
-
     def _is_to_start_again(self) -> bool:
-        """Waits after a failure; True once the connector is to be started again, False where it is not."""
-        if isinstance(self.error, FencedError | SparkGoneError):  # nothing of it is ours, or can run here, any more
+        """Waits after a failure; returns whether the connector is to be started again."""
+        if isinstance(self.error, FencedError | SparkGoneError):  # another owner has it, or nothing can run here
             return False
-        self._needs_operator = self._status.next_restart_ms is None and not self._starts_at_once()
-        if not (self._starts_at_once() or self._wait()):
-            if not self._needs_operator:  # it was to be started again: being stopped meanwhile is a clean end
+        if not (self._stops.restarting or self._wait()):
+            if not self._needs_operator:  # it was to be started again: to be stopped meanwhile is a clean end
                 self.error = None
-                self._show(state.stopped(self._status))
+                self._status.show(status.stopped(self._status.current))
             return False
-        fenced = self._newer_owner()
+        fenced = newer_owner(self._catalog)
         if fenced is not None:
-            self._fail(fenced, once=False)
+            self._fail(fenced)
         return fenced is None
 
     def _wait(self) -> bool:
-        """True once the time is over, what was away is back, or a restart was asked for; False where it was stopped.
+        """Waits for the next start; returns False where the connector was stopped meanwhile."""
+        needs_operator, outages = self._needs_operator, self._outages()
+        seconds = None if needs_operator else self._backoff.delay_ms(self._status.current.failures) / 1000
+        over = restart_policy.wait_until(self._clock, self._stops.run, seconds, lambda: self._is_wait_over(outages))
+        return over or self._stops.restarting
 
-        Meanwhile it writes the status and answers requests, so that commands see a worker that waits.
-        """
-        outages = self._outages()
-        left = self._backoff.delay_ms(self._status.failures) / 1000
-        until = None if self._needs_operator else self._clock.monotonic() + left
-        while until is None or (left := until - self._clock.monotonic()) > 0:
-            if self._clock.wait(POLL_S if until is None else min(left, POLL_S), self._life):
-                return self._starts_at_once()
-            self._show(self._status)
-            self.hold()
-            self._desk.refuse(self._failure())
-            self._look_for_restart()
-            if self._owner_due.ready(self._name) and self._newer_owner():
-                return True  # the caller asks again, and ends with the error
-            if self._outages_due.ready(self._name) and any(outage.is_over() for outage in outages):
-                _log.info("outage is over, starting the connector")
-                return True
-        return True
+    def _is_wait_over(self, outages: Outages) -> bool:
+        """Writes the status and answers requests while it waits; returns whether something has ended the wait."""
+        self._status.show()
+        self.hold()
+        self._requests.refuse_others(self._failure())
+        self._look_for_restart()
+        fenced = self._owner_due.ready(self._name) and newer_owner(self._catalog) is not None
+        return fenced or outages.any_over()  # where it is fenced the caller asks again, and ends with the error
 
-    def _outages(self) -> tuple[Outage, ...]:
-        """Brokers and store, which are asked while it waits; none where it waits for an operator.
+    def _outages(self) -> Outages:
+        """Returns brokers and storage, to be asked while it waits; none where it waits for an operator.
 
         Brokers that the connector failed for count as silent already: they may be back before the first question.
         """
         if self._needs_operator:
-            return ()
+            return Outages(self._clock)
         brokers = Outage(self._brokers_answer, silent=isinstance(self.error, NoConnectionError))
-        store = Outage(lambda: self._show(self._status), silent=not self._show(self._status))
-        return brokers, store
-
-    def _newer_owner(self) -> FencedError | None:
-        """The error that ends this connector here, where another worker has taken it over meanwhile.
-
-        None where the newer epoch is our own: a take-over that was committed, but whose answer was lost.
-        """
-        try:
-            if self._catalog is not None:
-                self._catalog.refresh()
-        except FencedError as error:
-            return error if self._catalog and self._catalog.state.owner != str(owner.here()) else None
-        except (StorageError, CatalogError):  # the next life says so
-            return None
-        return None
+        storage = Outage(self._status.show, silent=not self._status.show())
+        return Outages(self._clock, brokers, storage)
 
     def _failure(self) -> Answer:
-        """The answer to every request while the connector is FAILED."""
-        at_ms = self._status.next_restart_ms
+        """Returns the answer to every request while the connector is FAILED."""
+        current = self._status.current
+        at_ms = current.next_restart_ms
         when = "" if at_ms is None else f", and is started again at {moment(at_ms)} or before"
         action = MEND if at_ms is None else "Try again then."
-        return Answer(ok=False, message=f"Connector {self._name} is FAILED{when}: {self._status.error}", action=action)
+        return Answer(ok=False, message=f"Connector {self._name} is FAILED{when}: {current.error}", action=action)
 
 
 def _ended(name: str) -> Answer:

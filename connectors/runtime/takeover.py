@@ -9,7 +9,7 @@ import structlog
 
 from compactor.catalog import owner
 from compactor.catalog.catalog import Catalog
-from compactor.errors import CatalogError, StorageError
+from compactor.errors import CatalogError, FencedError, StorageError
 from compactor.failpoints import hit
 from compactor.model.actions import SetBuckets
 from compactor.storage.base import Storage
@@ -18,24 +18,24 @@ from connectors.config.connector import ConnectorConfig
 from connectors.kafka.admin import Admin
 from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.probe import reach_all
-from connectors.runtime import deletion as removal
+from connectors.runtime import deletion
 from connectors.runtime.broker import KafkaBroker
 from connectors.sinks.publisher import fence_all
 
 _log = structlog.get_logger()
 
 REACH_S: Final = 10.0
-"""How long the brokers are looked for before a connector is taken over."""
+"""For how long the brokers are asked at most before a connector is taken over."""
 
 LIST_PAUSE_S: Final = 4.0
-"""Between two lists of a folder whose newest file is not shown: network file systems keep a list for half a minute."""
+"""Between two listings of a folder: a network file system may show an old listing for half a minute."""
 
 
-class Owned(NamedTuple):
-    """A connector that this process owns, as long as nobody else takes it over."""
+class Ownership(NamedTuple):
+    """Catalog and brokers of a connector that this process owns until another process takes it over."""
 
     catalog: Catalog
-    gateway: KafkaBroker
+    broker: KafkaBroker
 
 
 def take_over(
@@ -45,30 +45,47 @@ def take_over(
     tasks_max: int,
     now_ms: int,
     known: str | None = None,
-) -> Owned:
-    """Owns `connector`, whose folder is `storage`, and adds its topics as they are now.
+) -> Ownership:
+    """Takes `connector` over, whose folder is `storage`, and adds its topics as they are now.
 
-    Where a catalog `known` was there before, no other one is taken, nor made: its disk may be away. Raises
-    FencedError where another took over at the same time, OutputError, SourceChangedError and DataLossError where
-    topics are not what the catalog knows, SourceMissingError, UnreachableError, StorageError, CatalogError.
+    Where `known` is the id of the catalog that was there before, no other catalog is taken or made: its disk may be
+    away. Raises FencedError where another process took over at the same time, OutputError, SourceChangedError and
+    DataLossError where topics are not what the catalog knows, SourceMissingError, UnreachableError, StorageError,
+    CatalogError.
     """
-    reach_all(connector.name, clients, REACH_S)  # nobody is fenced for a broker that is away
-    removal.refuse_begun(storage, connector.name)
+    reach_all(connector.name, clients, REACH_S)  # no owner is fenced for a broker that is away
+    deletion.refuse_begun(storage, connector.name)
     catalog = Catalog.open(storage, connector.name)
     _refuse_other(catalog, storage, known)
     catalog.require("offset", "key", "partition")
     catalog.take_over(str(owner.here()), now_ms, _pause)
     hit("takeover.epoch")
-    removal.refuse_begun(storage, connector.name)  # who deletes looks for our epoch after that file is written
+    deletion.refuse_begun(storage, connector.name)  # `delete` looks for our epoch after it has written that file
     _fence(catalog, connector, clients, tasks_max, now_ms)
-    gateway = KafkaBroker(connector, clients, Admin(clients.admin()), storage)
-    found = gateway.discover(catalog.state)
+    broker = KafkaBroker(connector, clients, Admin(clients.admin()), storage)
+    found = broker.discover(catalog.state)
     hit("takeover.topics")
     catalog.commit(lambda _: found, now_ms)
-    aside = gateway.look_into(catalog.state)
+    aside = broker.look_into(catalog.state)
     catalog.commit(lambda _: aside, now_ms)
     _log.info("taken over", epoch=catalog.epoch, topics=sorted(catalog.state.topics))
-    return Owned(catalog, gateway)
+    return Ownership(catalog, broker)
+
+
+def newer_owner(catalog: Catalog | None) -> FencedError | None:
+    """Returns the error of a connector that another process has taken over since it ran on `catalog`, or None.
+
+    None as well where the newer epoch is this process's own: a take-over that was committed, but whose answer was lost.
+    """
+    if catalog is None:
+        return None
+    try:
+        catalog.refresh()
+    except FencedError as error:
+        return error if catalog.state.owner != str(owner.here()) else None
+    except (StorageError, CatalogError):  # the next run says so
+        return None
+    return None
 
 
 def _pause() -> None:
@@ -94,7 +111,7 @@ def _refuse_other(catalog: Catalog, storage: Storage, known: str | None) -> None
 
 
 def _fence(catalog: Catalog, connector: ConnectorConfig, clients: ClientSettings, tasks_max: int, now_ms: int) -> None:
-    """Step T2: nobody else can finish a transaction of ours; only then may partitions change buckets."""
+    """Step T2: fences the earlier owner's transactions; only then may partitions change buckets."""
     stored = catalog.state.buckets
     fence_all(clients, [connector.transactional_id(bucket) for bucket in range(max(tasks_max, stored))])
     hit("takeover.fence")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Final
@@ -16,7 +15,7 @@ from compactor.errors import FencedError, KeyfoldError
 from connectors import errors
 from connectors.clock import Clock
 from connectors.config.errors import Fault, FaultyConfigError
-from connectors.config.load import ConnectorFile, clashes, load_connector
+from connectors.config.files import ConnectorFile, clashes, load_connector
 from connectors.config.worker import WorkerConfig
 from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.probe import reach_all
@@ -26,7 +25,8 @@ from connectors.runtime.signals import handled
 from connectors.runtime.supervisor import Supervisor
 from connectors.runtime.takeover import REACH_S
 from connectors.spark import session as sparks
-from connectors.spark.start import SparkStart
+from connectors.spark.session import SparkStart
+from connectors.threads import CancellableThread
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,9 +36,9 @@ _log = structlog.get_logger()
 POLL_SECONDS: Final = 0.5
 LEAVE_SECONDS: Final = 3.0
 STEP_SHARE: Final = 0.6
-"""The part of task.shutdown.graceful.timeout.ms in which a step may still end; the rest is for breaking it off."""
+"""The part of task.shutdown.graceful.timeout.ms in which a step may still finish; after it the step is cancelled."""
 LEAST_SECONDS: Final = 1.0
-"""Spark has this long at least to close, however long the connectors took."""
+"""Spark has at least this long to close, however long the connectors took."""
 
 
 class Worker:
@@ -105,16 +105,16 @@ class Worker:
     def _session(self, *, once: bool) -> SparkSession | None:
         """Spark, once it has started; None where there is nothing to do with it any more.
 
-        With `once`, brokers that do not answer end the worker: to be told so nobody waits for Spark.
+        With `once`, brokers that do not answer end the worker, which then does not wait for Spark.
         """
         for name in self._files:
             self._observer.stage(name, "starting Spark")
-        reaching = self._reaching() if once and self._files else None
+        probe = self._broker_probe() if once and self._files else None
         while True:
             spark = self._started()
-            if spark is not None and (reaching is None or reaching.found):
+            if spark is not None and (probe is None or probe.found):
                 return spark
-            if self._stop.is_set() or (reaching is not None and self._nobody_answers(reaching)):
+            if self._stop.is_set() or (probe is not None and self._no_broker_answers(probe)):
                 break
             if spark is not None:  # only the brokers are waited for
                 self._clock.wait(POLL_SECONDS, self._stop)
@@ -131,21 +131,21 @@ class Worker:
                 return None
             raise
 
-    def _reaching(self) -> BrokerProbe:
-        """Asks for the brokers of all connectors at once."""
+    def _broker_probe(self) -> BrokerProbe:
+        """Starts to ask the brokers of all connectors at once."""
         asked = {name: ClientSettings.of(self._config, file.config) for name, file in self._files.items()}
         return BrokerProbe({name: partial(reach_all, name, clients, REACH_S) for name, clients in asked.items()})
 
-    def _nobody_answers(self, reaching: BrokerProbe) -> bool:
-        """Whether that is sure by now: then every connector has FAILED."""
-        silent = reaching.silent()
+    def _no_broker_answers(self, probe: BrokerProbe) -> bool:
+        """Returns whether it is known by now that no broker answers: then every connector has FAILED."""
+        silent = probe.silent()
         for name, reason in silent.items():
             self._supervisors[name].fail(reason)
         return bool(silent)
 
     def _start_all(self, spark: SparkSession, *, once: bool) -> None:
         for name in self._files:
-            if not self._stop.is_set():  # told to stop while Spark was starting
+            if not self._stop.is_set():  # set where the signal came while Spark was starting
                 self._supervisors[name].start(spark, once=once)
 
     def _supervisor(self, file: ConnectorFile) -> Supervisor:
@@ -163,7 +163,7 @@ class Worker:
                 self._reload_files(spark, once=once)
 
     def _lost(self, spark: SparkSession) -> bool:
-        """Whether Spark's JVM has ended by itself; a signal to the whole process group ends it as well."""
+        """Returns whether Spark's JVM has ended by itself; a signal to the process group ends it as well."""
         gone = sparks.gone(spark)
         if gone is None or self._clock.wait(POLL_SECONDS, self._stop):
             return False
@@ -172,22 +172,22 @@ class Worker:
         return True
 
     def _stop_all(self, until: float) -> None:
-        """Every connector ends by `until`, in monotonic seconds, or is left to itself."""
+        """Stops every connector; one that has not ended by `until`, in monotonic seconds, is left as it is."""
         if self._stop.is_set():
             _log.info("stopping", connectors=sorted(name for name, one in self._supervisors.items() if one.is_alive()))
-        break_at = until - self._graceful_seconds * (1 - STEP_SHARE)
+        cancel_at = until - self._graceful_seconds * (1 - STEP_SHARE)
         for supervisor in self._supervisors.values():
-            supervisor.ask_to_stop(break_at=break_at)
+            supervisor.stop(cancel_at=cancel_at)
         for name, supervisor in self._supervisors.items():
             if not supervisor.join(max(0.0, until - self._clock.monotonic())):
                 self._abandon(f"connector {name}")
 
     def _close(self, spark: SparkSession, until: float) -> None:
         """Ends Spark; a JVM that does not end by `until` is killed: nothing in it is needed any more."""
-        closing = threading.Thread(target=_stop_spark, args=(spark,), daemon=True)
+        # It fails where a signal to the process group has ended the JVM already.
+        closing = CancellableThread("stop-spark", lambda _: spark.stop())
         closing.start()
-        closing.join(max(LEAST_SECONDS, until - self._clock.monotonic()))
-        if closing.is_alive():
+        if not closing.join(max(LEAST_SECONDS, until - self._clock.monotonic())):
             self._abandon("Spark")
             sparks.kill(spark)
 
@@ -212,22 +212,19 @@ class Worker:
             if found is None:
                 continue
             if found.config == file.config or isinstance(self._supervisors[name].error, FencedError):
-                self._go_on(name, once=once)
+                self._restart_failed(name, once=once)
                 continue
             _log.info("connector file changed, restarting the connector", connector=name, file=str(file.path))
-            self._supervisors[name].ask_to_stop(patient=True)
+            self._supervisors[name].stop(drain=True)
             while not self._supervisors[name].join(0):
-                if self._clock.wait(POLL_SECONDS, self._stop):  # whoever ends the worker does not wait for a fold
+                if self._clock.wait(POLL_SECONDS, self._stop):  # a worker that ends does not wait for a fold
                     return
             del self._files[name], self._supervisors[name]
             self._files[found.config.name] = found
             self._supervisor(found).start(spark, once=once)
 
-    def _go_on(self, name: str, *, once: bool) -> None:
-        """What a reload does with a connector whose file has not changed, or that another worker has taken over.
-
-        It starts the connector again only where it is FAILED.
-        """
+    def _restart_failed(self, name: str, *, once: bool) -> None:
+        """Reloads a connector whose file is unchanged, or that another worker has: restarts it only if it is FAILED."""
         supervisor = self._supervisors[name]
         if supervisor.has_failed() and not once:
             _log.info("connector file unchanged, FAILED: started again", connector=name)
@@ -238,13 +235,8 @@ class Worker:
             _log.info("connector ended: left as it is", connector=name, error=str(supervisor.error))
 
 
-def _stop_spark(spark: SparkSession) -> None:
-    with suppress(Exception):  # a signal to the whole process group has ended the JVM already
-        spark.stop()
-
-
 def _read_again(file: ConnectorFile, others: Sequence[ConnectorFile], worker: WorkerConfig) -> ConnectorFile | None:
-    """The file as it is now, where that is a valid one, beside what `others` say and are until now."""
+    """Reads the file again; None where it is no longer valid, also beside the files and names of `others`."""
     try:
         found = load_connector(file.path, worker)
         if found.config != file.config:
@@ -258,7 +250,7 @@ def _read_again(file: ConnectorFile, others: Sequence[ConnectorFile], worker: Wo
 def _refuse_clashes(found: ConnectorFile, others: Sequence[ConnectorFile]) -> None:
     """Raises ConfigError where `found` has the name, or an output topic, of one of `others`.
 
-    Their files count as they are now; names also as they were read, by those that still run.
+    Of the others' files the present content counts; of names also those that running connectors were started with.
     """
     name = found.config.name
     until_now = (one.path for one in others if one.config.name == name)
@@ -270,7 +262,7 @@ def _refuse_clashes(found: ConnectorFile, others: Sequence[ConnectorFile]) -> No
 
 
 def outcome(found: Iterable[BaseException | None]) -> int:
-    """The worker's exit code: 0 where nothing failed, 5 where anything was fenced, the one that all share, or 1."""
+    """Returns the worker's exit code: 0 if nothing failed, 5 if any was fenced, else the one that all share, or 1."""
     codes = {errors.exit_code(error) for error in found if error is not None}
     if not codes:
         return errors.EXIT_OK

@@ -12,7 +12,7 @@ from confluent_kafka import TopicPartition as Partition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from compactor.model.record import TopicPartition
-from connectors.config.pattern import TopicPattern
+from connectors.config.topics import TopicPattern
 from connectors.kafka.ids import topic_id
 from connectors.source import source_errors as outcome
 from connectors.source.plan import SourceTopic

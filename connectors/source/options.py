@@ -31,7 +31,7 @@ import msgspec
 
 from compactor.errors import StorageError
 from compactor.ingest.ingest import Intake
-from connectors.config.pattern import TopicPattern
+from connectors.config.topics import TopicPattern
 from connectors.errors import ConfigError
 from connectors.kafka.consumers import ClientFactory
 from connectors.source import intake

@@ -1,4 +1,4 @@
-"""How far Spark is with a long job, for whoever watches: the tasks of the stages that are running."""
+"""Shows how far Spark is with a long job: the tasks of the stages that are running."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from connectors.clock import Clock
 from connectors.progress.observer import Observer
+from connectors.threads import CancellableThread
 
 if TYPE_CHECKING:
     from pyspark import StatusTracker
@@ -19,34 +20,33 @@ POLL_SECONDS: Final = 0.5
 
 @contextmanager
 def task_progress(spark: SparkSession, observer: Observer, name: str, clock: Clock) -> Iterator[Callable[[str], None]]:
-    """While the block lasts `observer` hears of the tasks of `spark`, which nobody else uses, as progress of `name`.
+    """Reports the tasks of `spark`, which has no other user, to `observer` as progress of `name` while the block runs.
 
-    The block is given a function: it tells what the tasks that follow are for.
+    Yields a function that names the stage whose tasks follow.
     """
-    stop = threading.Event()
     stage = ["reading"]
 
-    def tell(what: str) -> None:
+    def begin(what: str) -> None:
         stage[0] = what
         observer.stage(name, what)
 
-    def poll() -> None:
+    def poll(stop: threading.Event) -> None:
         tracker = spark.sparkContext.statusTracker()
         while not clock.wait(POLL_SECONDS, stop):
             done, total = tasks(tracker)
             if total:
                 observer.progress(name, stage[0], done, total, "tasks")
 
-    poller = threading.Thread(target=poll, name="spark progress", daemon=True)
+    poller = CancellableThread("spark-progress", poll)
     poller.start()
     try:
-        yield tell
+        yield begin
     finally:
-        stop.set()
+        poller.stop()
         poller.join()
 
 
 def tasks(tracker: StatusTracker) -> tuple[int, int]:
-    """(done, all) tasks of the stages that are running."""
+    """Returns (done, all) tasks of the stages that are running."""
     running = [found for one in tracker.getActiveStageIds() if (found := tracker.getStageInfo(one))]
     return sum(stage.numCompletedTasks for stage in running), sum(stage.numTasks for stage in running)

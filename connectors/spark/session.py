@@ -1,14 +1,23 @@
-"""The worker's one SparkSession: pip's PySpark, no JAR added, Arrow between the JVM and Python."""
+"""The worker's one SparkSession: pip's PySpark, no JAR added, Arrow between the JVM and Python.
+
+Its JVM takes seconds to start: `SparkStart` does so on a thread, while the process does its part.
+"""
 
 from __future__ import annotations
 
+# Takes a lock before each fork and releases it after. PySpark forks the JVM off while the main thread imports, and a
+# module that is imported between the two releases what it never took: "RuntimeError: release unlocked lock" on stderr.
+import concurrent.futures.thread  # noqa: F401
 import os
 import re
 import shlex
 import sys
 from collections.abc import Mapping, MutableMapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+import structlog
 
 from connectors.config.worker import PINNED
 from connectors.errors import SparkGoneError
@@ -16,12 +25,15 @@ from connectors.jvm.cds_archive import sharing
 from connectors.jvm.java import find_java
 from connectors.jvm.spark_home import JARS, ensure_home
 from connectors.jvm.stderr import quietly
-from connectors.spark.handover import Handover
+from connectors.spark.settings_file import SettingsFile
+from connectors.threads import CancellableThread
 
 if TYPE_CHECKING:
     from subprocess import Popen
 
     from pyspark.sql import SparkSession
+
+_log = structlog.get_logger()
 
 _NAME: Final = "keyfold"
 JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
@@ -67,24 +79,24 @@ _NO_SHARING: Final = ("SharedArchiveFile", "ArchiveClassesAtExit", "-Xshare", "-
 
 
 def session(master: str, overrides: Mapping[str, str]) -> SparkSession:
-    """The running session, or a new one on `master`; `overrides` are the worker file's spark.* keys."""
+    """Returns the running session, or a new one on `master`; `overrides` are the worker file's spark.* keys."""
     settings = prepare(master, overrides, os.environ)
-    handover = hand_over(master, settings, os.environ)
+    settings_file = write_settings(master, settings, os.environ)
     try:
         return create(master, settings)
     finally:
-        handover.end()
+        settings_file.remove()
 
 
-def hand_over(master: str, settings: Mapping[str, str], environment: MutableMapping[str, str]) -> Handover:
-    """What `create` needs to start a JVM with `settings` on `master`; the caller ends it when that is over."""
-    return Handover({"spark.master": master, "spark.app.name": _NAME, **settings}, environment)
+def write_settings(master: str, settings: Mapping[str, str], environment: MutableMapping[str, str]) -> SettingsFile:
+    """Writes what `create` needs to start a JVM with `settings` on `master`; the caller removes it after that."""
+    return SettingsFile({"spark.master": master, "spark.app.name": _NAME, **settings}, environment)
 
 
 def create(master: str, settings: Mapping[str, str]) -> SparkSession:
-    """The running session, or a new one on `master` with `settings`, as `prepare` gives them, after `hand_over`.
+    """Returns the running session, or a new one on `master` with `settings` from `prepare`, after `write_settings`.
 
-    What the JVM and its Python processes put into spark.local.dir, records among it, is for this account alone.
+    What the JVM and its Python processes put into spark.local.dir, records included, only this account can read.
     """
     from pyspark.core.context import SparkContext
     from pyspark.java_gateway import launch_gateway
@@ -105,11 +117,11 @@ def create(master: str, settings: Mapping[str, str]) -> SparkSession:
 
 
 def prepare(master: str, overrides: Mapping[str, str], environment: MutableMapping[str, str]) -> dict[str, str]:
-    """A new session's settings; `environment` gets what Spark's processes take from there.
+    """Returns a new session's settings; puts what Spark's processes read from there into `environment`.
 
     The Python of Spark's workers is this process's own: another one would lack keyfold's packages. On this machine
-    Spark listens to nobody from outside, and starts sooner, with a home and a class archive of keyfold's; what the
-    user has chosen himself stays as it is. Raises ConfigError where there is no Java for Spark.
+    Spark listens on 127.0.0.1 only, and starts sooner with a home and a class archive of keyfold's; what the user has
+    set stays as it is. Raises ConfigError where there is no Java for Spark.
     """
     find_java()
     environment.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -134,13 +146,61 @@ def _sharing(options: str, home: str | None) -> str:
     return " ".join([options, *map(shlex.quote, sharing(Path(home, JARS)))])
 
 
+class SparkStart:
+    """Starts a session on a thread, from the moment on when this object is made.
+
+    A process that ends meanwhile does not wait for it: the JVM follows its process. And as the thread is not the main
+    thread, PySpark leaves the handler of SIGINT alone (`SparkContext._do_init`).
+    """
+
+    def __init__(self, master: str, overrides: Mapping[str, str]) -> None:
+        import pyspark.sql  # noqa: F401  # before the caller goes on: beside its imports the JVM would start later
+
+        self._session: SparkSession | None = None
+        settings = prepare(master, overrides, os.environ)  # here, as other threads may read the environment
+        self._settings_file = write_settings(master, settings, os.environ)
+        self._thread = CancellableThread("spark-start", lambda _: self._start(master, settings))
+        self._thread.start()
+
+    def wait(self, seconds: float) -> SparkSession | None:
+        """Returns the session, None where it is not there after `seconds`. Raises what starting it raised."""
+        self._thread.join(seconds)
+        if self._thread.failure is not None:
+            raise self._thread.failure
+        return self._session
+
+    def leave(self, seconds: float) -> None:
+        """Waits for its end, for at most `seconds`: then what is kept in /tmp for the start of the JVM is removed."""
+        self._thread.join(seconds)
+
+    def _start(self, master: str, settings: Mapping[str, str]) -> None:
+        try:
+            session = self._session = create(master, settings)
+        finally:
+            self._settings_file.remove()
+        CancellableThread("spark-warm-up", lambda _: _warm_up(session)).start()
+
+
+def _warm_up(session: SparkSession) -> None:
+    """Has Spark look through Python for sources and start its Python processes, beside the take-overs."""
+    from connectors.source import stream
+    from connectors.spark import warmup
+
+    with suppress(Exception):  # each connector does so too, and says what is wrong
+        stream.register(session)
+    try:
+        warmup.read(session)
+    except Exception as error:  # noqa: BLE001  # without it, or at a stop, nothing is lost but a second
+        _log.debug("Spark's Python processes were not started early", error=str(error))
+
+
 def cores(spark: SparkSession) -> int:
-    """How many tasks run at once: the default of `tasks.max`."""
+    """Returns how many tasks run at once: the default of `tasks.max`."""
     return max(1, spark.sparkContext.defaultParallelism)
 
 
 def gone(spark: SparkSession) -> SparkGoneError | None:
-    """The error to end with where the JVM that this process started has ended; None while it lives."""
+    """Returns the error to end with where the JVM that this process started has ended; None while it lives."""
     process = _process(spark)
     code = None if process is None else process.poll()
     if code is None:
@@ -153,7 +213,7 @@ def gone(spark: SparkSession) -> SparkGoneError | None:
 
 
 def kill(spark: SparkSession) -> None:
-    """Ends the JVM that this process started, whatever it does."""
+    """Kills the JVM that this process started."""
     process = _process(spark)
     if process is not None:
         process.kill()

@@ -1,7 +1,7 @@
-"""A source of nothing, to be read once while connectors are taken over: a micro-batch then finds processes running.
+"""A source without records, which is read once while connectors are taken over, to start Spark's Python processes.
 
-Spark starts a Python process of another kind for each thing that it asks of a source, one after the other and only
-when it asks; each imports PySpark, and those of tasks what a source reads with, for most of a second.
+Spark starts a Python process of another kind for each question that it asks a source, one after the other and only
+when it asks; each imports PySpark, and those of tasks the source's reader, which takes most of a second.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 READER: Final = "connectors.source.reader"
-"""The module that the processes of tasks have imported by then."""
+"""The module that the processes of tasks import meanwhile."""
 
 
 def read(spark: SparkSession) -> None:
-    """Reads nothing, in as many tasks as run at once."""
+    """Reads no records, in as many tasks as run at once."""
     spark.dataSource.register(WarmUp)
     spark.read.format(WarmUp.name()).option("tasks", spark.sparkContext.defaultParallelism).load().collect()
 
 
 class WarmUp(DataSource):
-    """So many partitions as its option `tasks` says, without records."""
+    """As many partitions as its option `tasks` says, without records."""
 
     @classmethod
     def name(cls) -> str:

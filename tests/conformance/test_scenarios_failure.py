@@ -222,19 +222,12 @@ def test_scenario_23_quarantine_of_a_topic_that_goes(kept_of: KeptOf, tmp_path: 
     kept.publish()
     damage_page(kept, 0)
     kept.cleaner.clean(100)
-    upkeep = Maintenance(
-        kept.catalog,
-        kept.cleaner,
-        None,  # type: ignore[arg-type]
-        kept.counters,
-        kept.quarantine,
-        kept.stopping,
-    )
+    upkeep = Maintenance(kept.cleaner, None, kept.catalog, kept.quarantine, kept.counters, kept.stopping)  # type: ignore[arg-type]
     with pytest.raises(QuarantinedError):
-        upkeep.check_whole()
+        upkeep.check_complete()
     kept.catalog.commit(lambda _: [CloseTopic(topic="t", reason="deleted")], 200)
     kept.cleaner.round(100 + 60_000)
-    upkeep.check_whole()
+    upkeep.check_complete()
 
 
 def test_scenario_24_compact_delete(kept_of: KeptOf, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from compactor.runs.scan import whole
 from compactor.settings import CompactionPolicy
 from compactor.storage.location import open_storage
 from connectors.clock import SystemClock
-from connectors.config.load import load_worker
+from connectors.config.files import load_worker
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.errors import DataLossError, SourceChangedError
 from connectors.progress.observer import NullObserver
@@ -134,10 +134,9 @@ class Ran(NamedTuple):
 def once(place: Place, spark: SparkSession, ahead_ms: int = 0, **changes: Any) -> dict[str, int]:
     config = place.config(**changes)
     counts: dict[str, int] = {}
+    report = lambda report: counts.update(report.counters)  # noqa: E731
     worker = load_worker(place.folder / "worker.json")
-    pipeline.ConnectorTask(spark, worker, config, Ahead(ahead_ms), NullObserver(), counts.update).run(
-        StopToken(), once=True
-    )
+    pipeline.ConnectorTask(spark, worker, config, Ahead(ahead_ms), NullObserver(), report).run(StopToken(), once=True)
     return counts
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from connectors.config.load import load_worker
+from connectors.config.files import load_worker
 from connectors.runtime.commands import fold_logs, release_log, take_snapshot
 from tests.support.kafka import end_offsets, produce, wait_until
 from tests.support.place import Place

@@ -12,8 +12,8 @@ from compactor.catalog.owner import is_alive
 from compactor.errors import KeyfoldError
 from compactor.storage.base import Storage
 from connectors.clock import SystemClock
-from connectors.config.load import load_worker
-from connectors.config.stores import connector_storage
+from connectors.config.engine import connector_storage
+from connectors.config.files import load_worker
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.progress.observer import NullObserver
 from connectors.runtime import status
@@ -63,7 +63,7 @@ def test_a_killed_broker_is_waited_for(spark: SparkSession, tmp_path: Path) -> N
                 produce(place.bootstrap, topic, some_records(2, 100))
                 wait_until(place.caught_up, "it publishes what came later", 2 * PATIENCE_S)
             finally:
-                connector.ask_to_stop()
+                connector.stop()
                 connector.join()
         assert connector.error is None
         assert "below our position" not in str(logged)

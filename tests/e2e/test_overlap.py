@@ -46,15 +46,15 @@ def test_overlapping_batches_are_taken_by_offset(spark: SparkSession, place: Pla
     """The same batch twice changes nothing, one that overlaps adds its suffix, one that leaves a gap is refused."""
     produce(place.bootstrap, place.topic, some_records(1, 120))
     with ExitStack() as stack:
-        owned, engine, *_ = place.pipeline(spark, bootstrap_fold_enable="false").begin(stack)
-        topic_id = owned.catalog.state.topics[place.topic].topic_id
+        catalog, _, engine, *_ = place.pipeline(spark, bootstrap_fold_enable="false").take_over(stack)
+        topic_id = catalog.state.topics[place.topic].topic_id
         engine.take(batch(spark, place, topic_id, {0: 0, 1: 0}, engine.intake), NOW_MS)
-        taken = owned.catalog.state
+        taken = catalog.state
         engine.take(batch(spark, place, topic_id, {0: 0, 1: 0}, engine.intake), NOW_MS)
-        assert [log.runs for log in owned.catalog.state.logs] == [log.runs for log in taken.logs]
+        assert [log.runs for log in catalog.state.logs] == [log.runs for log in taken.logs]
         produce(place.bootstrap, place.topic, some_records(2, 80))
         engine.take(batch(spark, place, topic_id, {0: 7, 1: 9}, engine.intake), NOW_MS)
-        assert {log.partition: log.end for log in owned.catalog.state.logs} == end_offsets(place.bootstrap, place.topic)
+        assert {log.partition: log.end for log in catalog.state.logs} == end_offsets(place.bootstrap, place.topic)
         assert place.breaches() == []
         produce(place.bootstrap, place.topic, some_records(3, 80))
         beyond = {partition: end - 5 for partition, end in end_offsets(place.bootstrap, place.topic).items()}

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from compactor.model.state import State
 from compactor.snapshot import manifest
-from compactor.snapshot.snapshot import LATEST
+from compactor.snapshot.listing import LATEST
 from tests.faults.load import Load
 from tests.faults.verdict import Facts, Row, Taken
 from tests.support.kafka import TIMEOUT_S, consume_all, end_offsets

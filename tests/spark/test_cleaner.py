@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from compactor.clean.cleaner import Cleaner
-from compactor.clean.log_to_clean import recount
+from compactor.clean.recount import recount
 from compactor.errors import FailpointError, FoldFailedError, StorageError
 from compactor.model.log import BASE
 from compactor.runs import writer

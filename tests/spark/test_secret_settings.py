@@ -15,7 +15,7 @@ MARKER = "marker-of-a-secret"
 _SCRIPT = """
 import json, os, sys
 from pathlib import Path
-from connectors.spark.start import SparkStart
+from connectors.spark.session import SparkStart
 
 marker = sys.argv[1][::-1].encode()
 

@@ -15,15 +15,16 @@ from compactor.clean.rewriter import Rewriter
 from compactor.model.actions import PlanFold
 from compactor.model.state import State, apply
 from compactor.settings import CompactionPolicy
-from compactor.snapshot import manifest, snapshot
-from compactor.snapshot.snapshot import Extra
+from compactor.snapshot import listing, manifest
+from compactor.snapshot.manifest import SnapshotInputs
+from compactor.snapshot.snapshots import write_snapshot
 from compactor.storage.local import LocalStorage
 from tests.support.engine import ingested, log_of, new_state, published, read_all, row, target
 from tests.support.recipes import CHOICE, recipes, run, snapshots
 
 POLICY = CompactionPolicy(delete_retention_ms=5000)
 NOW = 1_795_228_200_123  # 2026-11-21T02:30:00.123Z
-EXTRA = Extra(output_starts={0: 3, 1: 4, 2: 5}, resume_safe_ms=60_000, policy=POLICY)
+EXTRA = SnapshotInputs(output_starts={0: 3, 1: 4, 2: 5}, resume_safe_ms=60_000, policy=POLICY)
 NAME = "20261121T023000Z-ab12cd"
 
 ROWS = [
@@ -53,7 +54,7 @@ def test_a_snapshot_is_the_live_records_in_any_tool(
     spark: SparkSession, storage: LocalStorage, shelf: LocalStorage, folded: State
 ) -> None:
     """DuckDB, pandas and Spark read the same live records, by partition and offset, with times as times."""
-    taken = snapshot.write_snapshot(spark, storage, shelf, folded, "t", NAME, NOW, EXTRA)
+    taken = write_snapshot(spark, storage, shelf, folded, "t", NAME, NOW, EXTRA)
     written = manifest.decode(shelf.read(f"{taken.path}/_manifest.json"))
     files = [f"{shelf.location}/{taken.path}/{file.path}" for file in written.files]
     found = pd.read_parquet(f"{shelf.location}/{taken.path}")
@@ -75,7 +76,7 @@ def test_a_manifest_says_where_to_go_on(
     spark: SparkSession, storage: LocalStorage, shelf: LocalStorage, folded: State
 ) -> None:
     """Source offsets are the vector; output offsets are of its very commit, or where the output begins."""
-    taken = snapshot.write_snapshot(spark, storage, shelf, folded, "t", NAME, NOW, EXTRA)
+    taken = write_snapshot(spark, storage, shelf, folded, "t", NAME, NOW, EXTRA)
     found = json.loads(shelf.read(f"{taken.path}/_manifest.json"))
     assert taken.path == f"c/t/{NAME}"
     assert found["source_offsets"] == taken.source_offsets == {"0": 4, "1": 9, "2": 6}
@@ -97,7 +98,7 @@ def test_a_snapshot_stands_where_the_base_runs_end(
     ahead = ingested(storage, folded, [read_all([row(0, 4, b"z", b"z")], {0: (4, 5)})])
     begun = apply(ahead, [PlanFold(topic="t", partition=0, end=5, at_ms=NOW + 3_000)])
     later = published(begun, {0: 5})
-    taken = snapshot.write_snapshot(spark, storage, shelf, later, "t", NAME, NOW + 10_000, EXTRA)
+    taken = write_snapshot(spark, storage, shelf, later, "t", NAME, NOW + 10_000, EXTRA)
     written = manifest.decode(shelf.read(f"{taken.path}/_manifest.json"))
     assert (written.source_offsets, written.records) == ({"0": 4, "1": 9, "2": 6}, 3)
     assert written.output_offsets == {"0": 1004, "1": 1009, "2": 5}
@@ -109,22 +110,19 @@ def test_latest_follows_and_what_the_catalog_does_not_name_goes(
 ) -> None:
     """LATEST names the newest; a dropped or never completed snapshot is removed, a stranger's folder is not."""
     names = [f"2026112{day}T000000Z-aaaaaa" for day in range(3)]
-    taken = [
-        snapshot.write_snapshot(spark, storage, shelf, folded, "t", name, NOW + n, EXTRA)
-        for n, name in enumerate(names)
-    ]
+    taken = [write_snapshot(spark, storage, shelf, folded, "t", name, NOW + n, EXTRA) for n, name in enumerate(names)]
     shelf.write("c/t/notes/keep.txt", b"mine")
     state = apply(folded, taken[1:])
-    snapshot.set_latest(shelf, taken[2])
+    listing.set_latest(shelf, taken[2])
     assert shelf.read("c/t/LATEST") == f"{names[2]}\n".encode()
-    drops = snapshot.expired(state, "t", 1)
+    drops = listing.expired(state, "t", 1)
     assert [one.id for one in drops] == [names[1]]
-    before = snapshot.standing(shelf, state, "t")
+    before = listing.list_ids(shelf, state, "t")
     shelf.write(f"c/t/{names[0]}x/_manifest.json", b"a newer owner's, made since")
-    found = snapshot.unreferenced(shelf, apply(state, drops), "t", before, [names[1]])
+    found = listing.unreferenced(shelf, apply(state, drops), "t", before, [names[1]])
     assert found.removable == {names[0]: "the catalog does not name it", names[1]: "beyond snapshot.retention.count"}
     for name in found.removable:
-        snapshot.remove(shelf, f"c/t/{name}")
+        listing.delete(shelf, f"c/t/{name}")
     shelf.delete_folder(f"c/t/{names[0]}x")
     assert shelf.list("c/t") == [names[2], "LATEST", "notes"]
 
@@ -142,6 +140,6 @@ def test_the_recipe_for_spark(spark: SparkSession, tmp_path: Path, monkeypatch: 
 def test_text_is_text_for_spark(spark: SparkSession, storage: LocalStorage, shelf: LocalStorage, folded: State) -> None:
     """snapshot.string.columns make columns of Spark's type string."""
     extra = replace(EXTRA, strings=frozenset({"key", "value"}))
-    taken = snapshot.write_snapshot(spark, storage, shelf, folded, "t", NAME, NOW, extra)
+    taken = write_snapshot(spark, storage, shelf, folded, "t", NAME, NOW, extra)
     found = spark.read.parquet(f"file://{shelf.location}/{taken.path}/data").orderBy("partition", "offset")
     assert [(one["key"], one["value"]) for one in found.collect()] == [("b", "1"), ("a", ""), ("a", "other")]

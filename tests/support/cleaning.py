@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compactor.catalog.catalog import Catalog
-from compactor.clean import foldtasks
 from compactor.clean.cleaner import Cleaner
-from compactor.clean.rewriteplan import RewritePlan
 from compactor.clean.rewriter import Rewriter
+from compactor.fold.in_tasks import InTasks
+from compactor.fold.latest_per_key import Folded, FoldJob
 from compactor.ingest.micro_batch import Batch, appends
 from compactor.metrics import Counters
 from compactor.model.actions import AddPartition, AddTopic, Publish, SetBuckets
@@ -22,7 +22,6 @@ from compactor.runs.reader import read
 from compactor.runs.scan import whole
 from compactor.runs.writer import RunTarget, write
 from compactor.settings import CompactionPolicy, EngineSettings, FoldPolicy
-from compactor.storage.base import Storage
 from compactor.storage.local import LocalStorage
 from tests.support.engine import Row
 
@@ -125,20 +124,16 @@ def _partitions(rows: Sequence[Row]) -> list[int]:
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) -> None:
     """After the next fold is planned, and before it reads anything, something else happens, once."""
-    real = foldtasks.rewrite
+    real = InTasks.run
 
-    def rewrite(spark: SparkSession, storage: Storage, what: RewritePlan) -> object:
-        monkeypatch.setattr(foldtasks, "rewrite", real)
+    def run(self: InTasks, job: FoldJob) -> Folded:
+        monkeypatch.setattr(InTasks, "run", real)
         happens()
-        return real(spark, storage, what)
+        return real(self, job)
 
-    monkeypatch.setattr(foldtasks, "rewrite", rewrite)
+    monkeypatch.setattr(InTasks, "run", run)
 
 
 def by_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """No task can fold anything from now on: all is left to Spark's plan."""
-
-    def rewrite(_spark: SparkSession, _storage: Storage, what: RewritePlan) -> tuple[None, ...]:
-        return (None,) * len(what.slices)
-
-    monkeypatch.setattr(foldtasks, "rewrite", rewrite)
+    monkeypatch.setattr(InTasks, "run", lambda _, job: Folded([], job))

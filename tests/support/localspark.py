@@ -10,15 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import cloudpickle
 
-from compactor.clean.rewriteplan import RewritePlan
 from compactor.errors import DamagedFileError
 from compactor.fold import in_memory
-from compactor.model.publish_plan import PublishPlan, PublishResult
+from compactor.fold.latest_per_key import Folded, FoldJob
+from compactor.fold.on_spark import OnSpark
 from compactor.model.record import RUN
-from compactor.ports import Publisher
-from compactor.publish.plan import Due, complete
-from compactor.runs import file_stats, writer
-from compactor.runs.file_stats import FileStats
 from compactor.runs.scan import LOG, SCAN, OffsetRange, plan_wide_reads
 from compactor.storage.base import Storage
 from tests.support.localframe import LocalRow
@@ -57,44 +53,30 @@ class _Numbers:
         return found
 
 
-def rewrite(_spark: Any, storage: Storage, what: RewritePlan) -> tuple[tuple[FileStats, ...], ...]:
-    """Stands for `foldjob.rewrite`."""
-    found = _latest(storage, what.slices) if what.keep.by_key else _scan(storage, what.slices)
-    kept = (what.keep.of_batch(batch).select(RUN.names) for batch in found.to_batches())
-    written = writer.write((piece for batch in kept for piece in writer.cut(batch)), what.target, what.failpoint)
-    return file_stats.by_range(what.slices, list(written))
+def run(self: OnSpark, job: FoldJob) -> Folded:
+    """Stands for `OnSpark.run`."""
+    found = _latest(self._storage, job.ranges) if job.keep.by_key else _scan(self._storage, job.ranges)
+    work = job.work()
+    rows: list[dict[str, Any]] = []
+    for number, logs in (job.tasks or {0: range(len(job.ranges))}).items():
+        own = found.filter(pc.is_in(found[LOG], pa.array(logs, pa.int32())))
+        kept = (job.keep.of_batch(batch).select(RUN.names) for batch in in_memory.batches(own))
+        rows.extend(row for batch in work(number, kept) for row in batch.to_pylist())
+    return Folded(rows)
 
 
-def send(
-    _spark: Any,
-    storage: Storage,
-    due: Sequence[Due],
-    plans: Sequence[PublishPlan],
-    _buckets: int,
-    publisher: Publisher,
-) -> tuple[PublishResult, ...]:
-    """Stands for `publishjob.send`."""
-    found = _latest(storage, [one.slice for one in due])
-    sent: list[PublishResult] = []
-    for plan in plans:
-        mine = [log for log, one in enumerate(due) if one.bucket == plan.bucket]
-        own = found.filter(pc.is_in(found[LOG], pa.array(mine, pa.int32())))
-        sent.extend(publisher.publish(plan, in_memory.batches(own)))
-    return complete(plans, sent)
-
-
-def _scan(storage: Storage, slices: Sequence[OffsetRange]) -> pa.Table:
-    files = in_memory.load(storage, slices)
+def _scan(storage: Storage, ranges: Sequence[OffsetRange]) -> pa.Table:
+    files = in_memory.load(storage, ranges)
     if files is None:
         raise DamagedFileError("A file is not what was written.", "No history damages one.")
-    found = [one for path, wants in plan_wide_reads(slices).items() for one in in_memory._of_bytes(files[path], wants)]
+    found = [one for path, own in plan_wide_reads(ranges).items() for one in in_memory.read_bytes(files[path], own)]
     read = pa.Table.from_batches(found, SCAN)
     return read.sort_by([(LOG, "ascending"), ("offset", "ascending")])
 
 
-def _latest(storage: Storage, slices: Sequence[OffsetRange]) -> pa.Table:
+def _latest(storage: Storage, ranges: Sequence[OffsetRange]) -> pa.Table:
     """What `fold.latest` gives, found as it finds it: the largest offset of each key, then all rows that have one."""
-    read = _scan(storage, slices)
+    read = _scan(storage, ranges)
     rows = read.select([LOG, "key", "rejected", "offset"]).to_pylist()
     alone = [one["offset"] if one["rejected"] is not None else None for one in rows]
     keys = [(one[LOG], one["key"], rejected) for one, rejected in zip(rows, alone, strict=True)]

@@ -19,7 +19,7 @@ from compactor.model.state import State
 from compactor.storage.location import open_storage
 from connectors.clock import SystemClock
 from connectors.config.connector import ConnectorConfig
-from connectors.config.load import load_connector, load_worker
+from connectors.config.files import load_connector, load_worker
 from connectors.progress.observer import NullObserver
 from connectors.runtime.cancellation import StopToken
 from connectors.runtime.connector_task import ConnectorTask
@@ -113,7 +113,7 @@ class Place:
         try:
             yield
         finally:
-            stop.ask()
+            stop.stop()
             thread.join()
         if errors:
             raise errors[0]

@@ -16,7 +16,7 @@ from compactor.model.state import State
 from compactor.quarantine import verify
 from compactor.quarantine.quarantine import QuarantineManager
 from compactor.settings import CompactionPolicy, EngineSettings
-from compactor.snapshot import manifest, shelfowner, snapshot
+from compactor.snapshot import listing, location, manifest, snapshots
 from compactor.snapshot.snapshots import Snapshots
 from compactor.storage.base import Storage
 from tests.support.catalogs import clean
@@ -44,8 +44,8 @@ class World:
         self.catalog.take_over("test", 0)
         self.catalog.commit(lambda _: [SetBuckets(count=1), *(act for topic in topics for act in _filled(topic))], 0)
         self.snapshots = self.begin()
-        monkeypatch.setattr(snapshot, "write_data", _no_data)
-        monkeypatch.setattr(snapshot, "_check_counts", lambda *_: None)
+        monkeypatch.setattr(snapshots, "write_data", _no_data)
+        monkeypatch.setattr(snapshots, "_check_counts", lambda *_: None)
         monkeypatch.setattr(verify, "find_damage", None)
 
     def begin(self, **changes: Any) -> Snapshots:
@@ -68,7 +68,7 @@ class World:
 
     def latest(self, topic: str = "t") -> str:
         """What LATEST says."""
-        return self.place.read(f"c/{topic}/{snapshot.LATEST}").decode().strip()
+        return self.place.read(f"c/{topic}/{listing.LATEST}").decode().strip()
 
     def complete(self) -> list[str]:
         """The snapshots of topic t that have a manifest."""
@@ -83,12 +83,12 @@ class World:
 class _Snapshots(Snapshots):
     """What Spark would be is the world, which says what is refused."""
 
-    def _one(self, shelf: Any, topic: str, now_ms: int) -> AddSnapshot:
+    def _take(self, place: Any, topic: str, now_ms: int) -> AddSnapshot:
         world = cast("World", self._spark)
         world.tried.append(topic)
         if topic in world.refused:
             raise world.refused[topic]
-        return super()._one(shelf, topic, now_ms)
+        return super()._take(place, topic, now_ms)
 
 
 def _no_data(_spark: Any, _storage: Storage, folder: Storage, _logs: Any, _strings: Any) -> tuple[tuple[()], int]:
@@ -108,6 +108,6 @@ def _filled(topic: str) -> list[AnyAction]:
 
 def began(state: State, place: Storage, storage: Storage, name: str) -> str:
     """A snapshot of topic t that a life of this catalog has begun and not completed; its folder."""
-    shelfowner.mark(place, f"c/t/{name}", state, storage)
+    location.write_mark(place, f"c/t/{name}", state, storage)
     place.write(f"c/t/{name}/data/1.parquet", b"half")
     return f"c/t/{name}"

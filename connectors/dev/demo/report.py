@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from connectors.cli.output import table
 from connectors.dev.demo import load, steps
 from connectors.dev.demo.folder import DemoFolder, shown
 from connectors.dev.demo.steps import Outcome
+from connectors.progress.terminal import table
 
 _TITLE: Final = "Flights out of New York in 2013, folded by aircraft"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from compactor.model.record import TopicPartition
-from connectors.config.pattern import TopicPattern
+from connectors.config.topics import TopicPattern
 from connectors.source.cluster import ClusterAnswers, NoAnswerError
 from connectors.source.plan import SourceTopic
 

@@ -8,10 +8,10 @@ from contextlib import ExitStack, contextmanager
 from typing import Final
 from unittest import mock
 
-from compactor.clean import foldjob, foldtasks
-from compactor.clean.rewriteplan import RewritePlan
+from compactor.clean import rewriter
 from compactor.fold.memory_budget import MemoryBudget, OffsetMapBudget
-from compactor.publish import publishjob, publishtasks
+from compactor.fold.on_spark import OnSpark
+from compactor.publish import executors
 from tests.support import localspark
 from tests.support.oracle.steps import Way
 
@@ -20,20 +20,15 @@ ONE_KEY_EACH: Final = OffsetMapBudget(2, 1 << 20, classes=256)
 """Two tasks hold one key each; where keys differ and fall into one class even so, Spark's fold has them."""
 
 
-def _left(_spark: object, _storage: object, what: RewritePlan) -> tuple[None, ...]:
-    """As `foldtasks.rewrite` answers where a task has room for nothing."""
-    return (None,) * len(what.slices)
-
-
 LIMITS: Final = {
     Way.MEMORY: (),
-    Way.PASSES: ((publishtasks, "TASKS", NOTHING),),
+    Way.PASSES: ((executors, "TASKS", NOTHING),),
     Way.CLASSES: (
-        (publishtasks, "TASKS", NOTHING),
-        (publishtasks, "KEYS", ONE_KEY_EACH),
-        (foldtasks, "KEYS", ONE_KEY_EACH),
+        (executors, "TASKS", NOTHING),
+        (executors, "KEYS", ONE_KEY_EACH),
+        (rewriter, "KEYS", ONE_KEY_EACH),
     ),
-    Way.SPARK: ((publishtasks, "READ", NOTHING), (foldtasks, "rewrite", _left)),
+    Way.SPARK: ((executors, "READ", NOTHING), (rewriter, "READ", NOTHING)),
 }
 
 
@@ -48,7 +43,6 @@ def taken(way: Way, *, local: bool) -> Iterator[None]:
         for module, name, limit in LIMITS[way]:
             stack.enter_context(mock.patch.object(module, name, limit))
         if local:
-            stack.enter_context(mock.patch.object(foldjob, "rewrite", localspark.rewrite))
-            stack.enter_context(mock.patch.object(publishjob, "send", localspark.send))
+            stack.enter_context(mock.patch.object(OnSpark, "run", localspark.run))
             stack.enter_context(mock.patch.object(os, "_exit", _end))
         yield

@@ -218,8 +218,8 @@ class World:
         snapshots = Snapshots(self._spark, catalog, quarantine, self.outside, told, self.shelf, engine.uncertain)
         rewriter = Rewriter(self._spark, self.storage, stopping.is_set)
         cleaner = Cleaner(rewriter, catalog, quarantine, told, engine.counters, engine.uncertain)
-        upkeep = Maintenance(catalog, cleaner, snapshots, engine.counters, quarantine, stopping)
-        upkeep.settle()
+        upkeep = Maintenance(cleaner, snapshots, catalog, quarantine, engine.counters, stopping)
+        upkeep.begin()
         return Life(settings, catalog, engine, upkeep)
 
     @contextmanager

@@ -21,14 +21,15 @@ from compactor.model.position import Position, encode
 from compactor.model.record import TopicPartition
 from compactor.runs.reader import read
 from compactor.runs.scan import whole
-from compactor.snapshot import location, manifest, shelfowner, snapshot
+from compactor.snapshot import listing, location, manifest
+from compactor.snapshot.location import SnapshotBackoff
 from compactor.storage.base import Storage
-from connectors.runtime.deletion import Output, Plan
-from connectors.runtime.state import ConnectorState, Status
-from connectors.runtime.status import StatusFile
+from connectors.runtime.deletion import DeletionPlan, OutputTopic
+from connectors.runtime.status import ConnectorState, Status, StatusFile
 from connectors.sinks import encode as sink
 from connectors.source import offsets
 from connectors.source.offsets import TopicOffsets
+from tests.support.memory.storage import Clock
 from tests.support.oracle.world import CONNECTOR, World
 from tests.support.written.folder import PLACES, Sent, Source, Written
 from tests.support.written.history import T0, T1, W0, perform
@@ -68,8 +69,14 @@ def _beside(world: World) -> None:
     assert lock.claim(Owner(host="worker-1", pid=4711, epoch=state.epoch))
     lock.release()
     failed = Status(state=ConnectorState.FAILED, error="No broker answers.", failures=3, next_restart_ms=now_ms + 4_000)
-    assert StatusFile(storage).write(failed, now_ms, {"records_read": 40, "dead_letters": 1}, now_ms - 9_000)
-    location.note(storage, location.failed(None, SnapshotError("No room is left.", "Free some."), now_ms))
+    clock = Clock(now_ms - 9_000)
+    status = StatusFile(storage, clock)
+    status.start()
+    clock.advance(9_000)
+    status.report({"records_read": 40, "dead_letters": 1}, worked=False)
+    assert status.show(failed)
+    failure = SnapshotBackoff().failed(SnapshotError("No room is left.", "Free some."), now_ms).failure
+    location.write_note(storage, failure)
     _ask(storage, now_ms)
     _add_snapshots(world)
 
@@ -95,14 +102,14 @@ def _add_snapshots(world: World) -> None:
         shutil.copytree(Path(place.location, taken.path), Path(place.location, folder, name))
     strange, older = Path(place.location, folder, STRANGER), Path(place.location, folder, OLDER)
     (strange / manifest.NAME).write_bytes(manifest.encode(replace(of, catalog_id="another")))
-    (strange / shelfowner.NAME).unlink()
-    shelfowner.mark(place, f"{folder}/{STRANGER}", replace(world.life.catalog.state, catalog_id="another"), place)
+    (strange / location.MARK).unlink()
+    location.write_mark(place, f"{folder}/{STRANGER}", replace(world.life.catalog.state, catalog_id="another"), place)
     (older / manifest.NAME).unlink()
-    (older / shelfowner.NAME).unlink()
+    (older / location.MARK).unlink()
     told = msgspec.json.decode(manifest.encode(of))
     del told["catalog_id"]
     (older / "manifest.json").write_bytes(msgspec.json.encode(told))
-    assert set(snapshot.others(place, world.life.catalog.state, folder.rpartition("/")[2])) == {STRANGER, OLDER}
+    assert set(listing.list_others(place, world.life.catalog.state, folder.rpartition("/")[2])) == {STRANGER, OLDER}
 
 
 def _in_other(made: Path, world: World) -> None:
@@ -110,8 +117,8 @@ def _in_other(made: Path, world: World) -> None:
     other = made / "other"
     _write(other / "positions.json", dict(_positions(world)))
     _write(other / "headers.json", list(_headers(world)))
-    outputs = [Output(one.output, one.output_id) for one in state.topics.values() if one.output and one.output_id]
-    plan = Plan(
+    outputs = [OutputTopic(one.output, one.output_id) for one in state.topics.values() if one.output and one.output_id]
+    plan = DeletionPlan(
         connector=CONNECTOR,
         catalogs=("another", state.catalog_id),
         buckets=state.buckets,

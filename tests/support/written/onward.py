@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pyarrow.parquet as pq
 
+from compactor.catalog import commits
 from compactor.catalog.catalog import Catalog
-from compactor.catalog.commits import listing
 from compactor.model.log import PartitionLog
-from compactor.snapshot import manifest, snapshot
+from compactor.snapshot import listing, manifest
 from tests.support.engine import Row
 from tests.support.memory.storage import DictModel
 from tests.support.oracle.kept import Dumps
@@ -68,8 +68,8 @@ def breaches(world: World) -> Iterator[str]:
     state = world.life.catalog.state
     if Catalog.open(world.storage, CONNECTOR).state != state:
         yield "the catalog is not what its owner has committed"
-    if listing(world.storage).checkpoints != (50, 100):
-        yield f"there are the checkpoints {listing(world.storage).checkpoints}"
+    if commits.listing(world.storage).checkpoints != (50, 100):
+        yield f"there are the checkpoints {commits.listing(world.storage).checkpoints}"
     if {info.path for info in world.storage.walk("runs")} != state.paths:
         yield "the run files are not those that the catalog names"
     for log in state.logs:
@@ -100,15 +100,15 @@ def _wrong_snapshot(world: World, topic: str) -> Iterator[str]:
     state, shelf = world.life.catalog.state, world.shelf
     ours = [one for one in state.snapshots if one.topic == topic]
     others = [OLDER, STRANGER] if topic == "t" else []
-    standing = snapshot.standing(shelf, state, topic)
+    standing = listing.list_ids(shelf, state, topic)
     if sorted(standing) != sorted([*others, *(one.id for one in ours)]) or len(ours) != 2:
         yield f"the snapshots {standing} are there, the catalog names {[one.id for one in ours]}"
     folder = f"{CONNECTOR}/{topic}"
-    if shelf.read(f"{folder}/{snapshot.LATEST}").decode().strip() != ours[-1].id:
+    if shelf.read(f"{folder}/{listing.LATEST}").decode().strip() != ours[-1].id:
         yield "LATEST names another one"
     found: list[Row] = []
-    for name in shelf.list(f"{folder}/{snapshot.CURRENT}"):
-        with shelf.open_input(f"{folder}/{snapshot.CURRENT}/{name}") as data:
+    for name in shelf.list(f"{folder}/{listing.CURRENT}"):
+        with shelf.open_input(f"{folder}/{listing.CURRENT}/{name}") as data:
             found += pq.read_table(data).to_pylist()
     starts = {log.partition: log.start for log in state.logs if log.topic == topic}
     rows = [row for tp, rows in world.source.rows.items() if tp.topic == topic for row in rows]

@@ -24,10 +24,10 @@ from compactor.model.state import State
 from compactor.publish.resume import resume_point
 from compactor.runs.reader import read
 from compactor.runs.scan import whole
-from compactor.snapshot import location, manifest, shelfowner, snapshot
-from connectors.cli import description
+from compactor.snapshot import listing, location, manifest
+from connectors.cli import describe_view
 from connectors.runtime import status
-from connectors.runtime.deletion import Plan
+from connectors.runtime.deletion import DeletionPlan
 from connectors.sinks.others import connectors_source
 from connectors.sinks.output_reader import source_offset
 from connectors.source import offsets
@@ -76,9 +76,9 @@ def snapshots(copy: Copy) -> Any:
     """All snapshots by path: manifest, whose it is, rows; and by topic what LATEST, `current` and listings say."""
     catalog, place = Catalog.open(copy.storage, CONNECTOR).state, copy.shelf
     topics = [name for name in place.list(CONNECTOR) if name in catalog.topics]
-    paths = [f"{CONNECTOR}/{topic}/{name}" for topic in topics for name in snapshot.standing(place, catalog, topic)]
+    paths = [f"{CONNECTOR}/{topic}/{name}" for topic in topics for name in listing.list_ids(place, catalog, topic)]
     return {
-        "ours": shelfowner.owns(place, catalog),
+        "ours": location.owns(place, catalog),
         "snapshots": {path: _snapshot(copy, path) for path in paths},
         "topics": {topic: _topic(copy, catalog, topic) for topic in topics},
     }
@@ -86,7 +86,7 @@ def snapshots(copy: Copy) -> Any:
 
 def trouble(copy: Copy) -> Any:
     """Why no snapshot can be written."""
-    return location.noted(copy.storage)
+    return location.read_note(copy.storage)
 
 
 def asked(copy: Copy) -> Any:
@@ -103,12 +103,12 @@ def worker(copy: Copy) -> Any:
     assert lock is not None
     owner = living(copy.storage)
     lock.release()
-    return {"owner": owner, "status": description.status(status.read(copy.storage), 0)}
+    return {"owner": owner, "status": describe_view.status(status.read(copy.storage), 0)}
 
 
 def deleting(copy: Copy) -> Any:
     """What an unfinished `keyfold delete` removes."""
-    return msgspec.json.decode(copy.other("deleting.json"), type=Plan)
+    return msgspec.json.decode(copy.other("deleting.json"), type=DeletionPlan)
 
 
 def headers(copy: Copy) -> Any:
@@ -180,7 +180,7 @@ def _resolved(on: ResumePoint) -> dict[str, object]:
 def _snapshot(copy: Copy, path: str) -> dict[str, object]:
     found = manifest.read(copy.shelf, path)
     return {
-        "catalog": shelfowner.catalog_of(copy.shelf, path),
+        "catalog": location.catalog_of(copy.shelf, path),
         "manifest": found,
         "rows": [row for file in found.files for row in _rows(copy, f"{path}/{file.path}")],
     }
@@ -194,8 +194,8 @@ def _rows(copy: Copy, path: str) -> Iterator[dict[str, Any]]:
 def _topic(copy: Copy, catalog: State, topic: str) -> dict[str, object]:
     folder = f"{CONNECTOR}/{topic}"
     return {
-        "standing": snapshot.standing(copy.shelf, catalog, topic),
-        "others": snapshot.others(copy.shelf, catalog, topic),
-        "LATEST": copy.shelf.read(f"{folder}/{snapshot.LATEST}").decode().strip(),
-        "current": [info.path for info in copy.shelf.walk(f"{folder}/{snapshot.CURRENT}")],
+        "standing": listing.list_ids(copy.shelf, catalog, topic),
+        "others": listing.list_others(copy.shelf, catalog, topic),
+        "LATEST": copy.shelf.read(f"{folder}/{listing.LATEST}").decode().strip(),
+        "current": [info.path for info in copy.shelf.walk(f"{folder}/{listing.CURRENT}")],
     }

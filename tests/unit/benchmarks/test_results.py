@@ -1,4 +1,4 @@
-"""What the benchmarks keep, and the table, plots and verdict that are made of it."""
+"""The benchmarks' results file, and the tables, plots and quick ratios made of it."""
 
 from __future__ import annotations
 
@@ -8,22 +8,21 @@ import pytest
 
 from benchmarks import quick
 from benchmarks.harness import plots
-from benchmarks.harness.figure import Figure
 from benchmarks.harness.process import Used
 from benchmarks.harness.results import Machine, Measured, Results, Run, load, save
-from benchmarks.harness.table import figures, table, whole
+from benchmarks.harness.row import Measurement
+from benchmarks.harness.table import comparisons, measurements, report
 from benchmarks.quick import Limits
-from benchmarks.rows.keys import ENOUGH, FOLD, GROWTH, LIMIT_BYTES, Point, costs, values
-from benchmarks.rows.rows import ROWS
+from benchmarks.rows.keys import FOLD_RATE, GROWTH, KEYS_IN_LIMIT, LIMIT_BYTES, Point, costs, growth, values
+from benchmarks.rows.registry import COMPARISONS, MEASUREMENTS
 from benchmarks.rows.whole_run import Phase, WholeRun
-from benchmarks.rows.worker_figures import FIGURES
 
 MACHINE = Machine(cores=2, memory_bytes=1 << 33, system="a", python="b", pyspark="c", librdkafka="d")
-ROW = ROWS["backlog"]
+ROW = COMPARISONS["backlog"]
 
 
 def runs(row: str, program: str, start: float, seconds: float) -> list[Run]:
-    """A start, and a thousand records."""
+    """Returns a run on one record, the start, and one on a thousand records."""
     return [
         Run(row=row, program=program, round=1, records=records, used=Used(took, 1.0, 1 << 30, 1 << 29))
         for records, took in ((1, start), (1000, seconds))
@@ -50,46 +49,46 @@ def nothing(bootstrap: str) -> dict[str, float]:
         (10.0, "| not measured |"),
     ],
 )
-def test_rows(ours: float, cells: str) -> None:
+def test_comparisons(ours: float, cells: str) -> None:
     """A row shows the ratio of times without the starts, and marks one that falls short."""
-    assert cells in table([ROW], results(ours))
+    assert cells in comparisons([ROW], results(ours))
 
 
-def test_missing() -> None:
+def test_a_missing_program_has_a_reason() -> None:
     """A row of a program that cannot run here says why."""
     found = Results(machine=MACHINE, missing={ROW.other.name: "there is no JDK"})
-    assert "| there is no JDK |" in table([ROW], found)
+    assert "| there is no JDK |" in comparisons([ROW], found)
 
 
-def test_figures() -> None:
-    """Values are held against what they must be at most or at least; what has no limit is shown below, once."""
-    most = Figure("one", "most", {"s": (3, 1)}, nothing)
-    least = Figure("two", "least", {}, nothing, at_least={"M": (50, 200)}, same_as="one")
+def test_measurements() -> None:
+    """Values are compared with the most or least that they may be; those without a limit follow, once."""
+    most = Measurement("one", "most", {"s": (3, 1)}, nothing)
+    least = Measurement("two", "least", {}, nothing, at_least={"M": (50, 200)}, same_as="one")
     found = Results(machine=MACHINE)
     found.measured = [
         Measured(figure="one", round=number, values={"s": s, "M": 40.0, "other": 1.0}) for number, s in ((1, 2), (2, 5))
     ]
-    lines = figures([most, least], found).splitlines()[2:]
+    lines = measurements([most, least], found).splitlines()[2:]
     assert lines == [
         "| most: s | ≤ 3 | 1 | 3.50 **short** | 2 |",
         "| most: other | | | 1.00 | 2 |",
         "| least: M | ≥ 50 | 200 | 40.00 **short** | 2 |",
     ]
     found.measured = []
-    assert "| most: s | ≤ 3 | 1 | not measured | 0 |" in figures([most], found)
+    assert "| most: s | ≤ 3 | 1 | not measured | 0 |" in measurements([most], found)
 
 
-def test_whole() -> None:
-    """A table of a small try says so, and notes what failed by its first and last line."""
+def test_report() -> None:
+    """A report at another scale says so, and notes failures by their first and last line."""
     found = results()
     found.scale, found.notes = 0.02, ["row failed:\nTraceback\nRuntimeError: why\n"]
-    text = whole([ROW], [], found)
+    text = report([ROW], [], found)
     assert text.startswith("0.02 times as many records")
     assert text.endswith("- row failed: RuntimeError: why")
 
 
-def test_kept(tmp_path: Path) -> None:
-    """Results are gone on with at the scale at which they were measured, and at no other."""
+def test_results_are_continued_at_their_scale(tmp_path: Path) -> None:
+    """Results are continued at the scale at which they were measured, and at no other."""
     file = tmp_path / "into" / "results.json"
     found = results()
     save(file, found)
@@ -98,24 +97,24 @@ def test_kept(tmp_path: Path) -> None:
         load(file, 0.5)
 
 
-def test_same_rounds() -> None:
-    """A figure that shares another's rounds names one that has rounds of its own, and measures the same."""
-    for one in FIGURES.values():
-        assert FIGURES[one.source].source == one.source
-        assert FIGURES[one.source].measure is one.measure
+def test_shared_rounds() -> None:
+    """A measurement that shares rounds names one that has rounds of its own and the same function."""
+    for one in MEASUREMENTS.values():
+        assert MEASUREMENTS[one.source].source == one.source
+        assert MEASUREMENTS[one.source].measure is one.measure
 
 
 def test_keys() -> None:
     """As many keys count as fitted; growth is the cost among most over that among fewest; the slowest fold counts."""
     small, large = Point(1_000_000, 4.0, LIMIT_BYTES), Point(50_000_000, 250.0, LIMIT_BYTES + 1)
     found = values([small, large])
-    assert found[ENOUGH] == 1.0
+    assert found[KEYS_IN_LIMIT] == 1.0
     assert found[GROWTH] == pytest.approx(1.25)
     assert costs(found) == pytest.approx({1.0: 4.0, 50.0: 5.0})
     assert GROWTH not in values([small])
-    assert FOLD not in found
-    assert values([small, large._replace(folds=(5e5, 3e5))])[FOLD] == 3e5
-    assert values([]) == {ENOUGH: 0.0}
+    assert FOLD_RATE not in found
+    assert values([small, large._replace(folds=(5e5, 3e5))])[FOLD_RATE] == 3e5
+    assert values([]) == {KEYS_IN_LIMIT: 0.0}
     assert costs(values([Point(1_000_000, -0.1, 1)])) == {}
 
 
@@ -133,19 +132,19 @@ def test_whole_run() -> None:
 def test_plots(tmp_path: Path) -> None:
     """There is a plot of throughput and one of growth where both were measured, and none of nothing."""
     found = results()
-    assert plots.draw([ROW], Results(machine=MACHINE), tmp_path) == []
+    assert plots.draw([ROW], Results(machine=MACHINE), [], tmp_path) == []
     found.measured = [Measured(figure="keys", round=1, values=values([Point(10**6, 4, 1), Point(10**7, 50, 1)]))]
-    assert plots.growth(found) == [(1.0, 4.0), (10.0, 5.0)]
+    assert growth(found) == [(1.0, 4.0), (10.0, 5.0)]
     assert plots.rates([ROW], found) == {"backlog": [("keyfold", 1000.0), ("Kafka Streams", 50.0)]}
-    drawn = plots.draw([ROW], found, tmp_path)
+    drawn = plots.draw([ROW], found, growth(found), tmp_path)
     assert [one.name for one in drawn] == ["throughput.png", "growth.png"]
     assert all(one.read_bytes().startswith(b"\x89PNG") for one in drawn)
 
 
 def test_no_plots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without matplotlib there is a word instead of plots."""
+    """Without matplotlib a line is printed instead of plots."""
     monkeypatch.setattr(plots, "find_spec", lambda _: None)
-    assert plots.draw([ROW], results(), tmp_path) == []
+    assert plots.draw([ROW], results(), [], tmp_path) == []
     assert "matplotlib is not installed" in capsys.readouterr().out
 
 
@@ -158,11 +157,11 @@ def test_quick_ratios() -> None:
 
 
 def test_quick_limits() -> None:
-    """A ratio may be worse by the tolerance; one below that, or that was not measured, is told."""
+    """A ratio may be worse by the tolerance; one below that, or not measured, is reported."""
     limits = Limits(tolerance=2.0, ratios={"backlog": 8.0, "ready": 0.6})
-    assert list(quick.worse({"backlog": 4.0, "ready": 0.3, "new": 1.0}, limits)) == []
-    assert list(quick.worse({"backlog": 3.9}, limits)) == [
+    assert list(quick.slower({"backlog": 4.0, "ready": 0.3, "new": 1.0}, limits)) == []
+    assert list(quick.slower({"backlog": 3.9}, limits)) == [
         "backlog: 3.900 is worse than 4.000, which is 8.000 / 2",
         "ready: not measured",
     ]
-    assert "has no ratios" in next(quick.worse({"backlog": 1.0}, Limits(tolerance=2.0, ratios={})))
+    assert "has no ratios" in next(quick.slower({"backlog": 1.0}, Limits(tolerance=2.0, ratios={})))

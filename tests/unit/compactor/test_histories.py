@@ -12,8 +12,7 @@ from unittest import mock
 
 import pytest
 
-from compactor.fold import in_memory, two_pass
-from compactor.fold.keyclasses import HashPartition
+from compactor.fold import in_memory, offset_map, two_pass
 from tests.support import localspark
 from tests.support.oracle import runs
 from tests.support.oracle.histories import WAYS, history
@@ -49,8 +48,8 @@ def test_each_way_of_folding_is_taken(way: Way) -> None:
     with ExitStack() as stack:
         for place, name, mark in (
             (in_memory, "latest", Way.MEMORY),
-            (two_pass, "last", Way.PASSES),
-            (HashPartition, "halves", Way.CLASSES),
+            (two_pass, "build_offset_map", Way.PASSES),
+            (offset_map, "classes_of", Way.CLASSES),
             (localspark, "_latest", Way.SPARK),
         ):
             stack.enter_context(mock.patch.object(place, name, _marking(getattr(place, name), taken, mark)))

@@ -7,10 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec.structs import replace
 
-from compactor.clean.log_to_clean import LogToClean, recount, straddling_runs
+from compactor.clean.log_to_clean import LogToClean, straddling_runs
+from compactor.clean.recount import recount
 from compactor.fold import in_memory, two_pass
 from compactor.fold.memory_budget import OffsetMapBudget
-from compactor.fold.two_pass import Logs
+from compactor.fold.two_pass import FileScan
 from compactor.model import record
 from compactor.model.actions import AddPartition, Append, Publish
 from compactor.model.log import empty
@@ -67,12 +68,12 @@ def test_what_an_overlap_has_brought_twice_is_read_once_after_a_recount(tmp_path
     (across,) = straddling_runs(log_of(state))
     assert (across.start, across.end, across.files[0].first) == (4, 8, 2)
     part = whole(log_of(apply(state, [recount(storage, log_of(state), across)])))
-    logs = Logs(storage=storage, slices=[part], paths=files_in_order([part]) or ())
+    scan = FileScan(storage=storage, ranges=[part], paths=files_in_order([part]) or ())
     files = in_memory.load(storage, [part])
     folded = two_pass.latest(storage, [part], OffsetMapBudget(100, 10_000))
     assert files is not None
     assert folded is not None
-    assert _offsets(two_pass.every(logs)) == [*range(8)]
+    assert _offsets(two_pass.read_all(scan)) == [*range(8)]
     assert _offsets(folded) == [*range(8)]
     assert _offsets(in_memory.batches(in_memory.latest(files, [part]))) == [*range(8)]
     assert sorted(_wide(storage, part)) == [*range(8)]

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 
-from compactor.fold import keyclasses, offset_map
+from compactor.fold import offset_map
 from compactor.runs.reader import read
 from compactor.runs.scan import whole
 from compactor.settings import CompactionPolicy
@@ -80,16 +80,15 @@ def test_what_a_fold_says_is_exact_to_the_byte(new_kept: NewKept) -> None:
 
 
 def test_keys_with_one_hash_stay_apart(new_kept: NewKept, way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where keys are told apart by classes of their hash, those of one class are compared byte by byte."""
+    """Where rows are found by the hashes of their keys, those with one hash are compared byte by byte."""
     keys = [b"", b"\x00", b"\x00\x00", b"a", b"A", b"ab", b"a\x00", b"\xff\xfe"]
     hashed: list[bytes] = []
 
-    def four(found: pa.Array) -> NDArray[np.uint32]:
+    def four(found: pa.Array, _logs: pa.Array) -> NDArray[np.uint64]:
         hashed.extend(found.to_pylist())
-        return np.array([keys.index(key) % 4 for key in found.to_pylist()], np.uint32)
+        return np.array([keys.index(key) % 4 for key in found.to_pylist()], np.uint64)
 
-    for module in (keyclasses, offset_map):
-        monkeypatch.setattr(module, "hashes_of", four)
+    monkeypatch.setattr(offset_map, "hashes_of", four)
     kept = new_kept()
     kept.ingest([row(0, at, keys[at % 8], b"%d" % at) for at in range(20)])
     kept.publish()

@@ -1,29 +1,66 @@
-"""Keys by classes of their hashes."""
+"""Hashes of keys, and the classes that they make."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
+import numpy as np
 import pyarrow as pa
 import pytest
+from numpy.typing import NDArray
 
 from compactor.fold import keyclasses
-from compactor.fold.keyclasses import HashPartition, hashes_of
+from compactor.fold.keyclasses import BITS, CLASSES, classes_of, hashes_of
+
+KEYS = pa.array([None, b"", b"\x00", b"\x00\x00", b"a", b"ab", b"\xff\xfe", b"k" * 1_000], pa.binary())
+
+
+def hashed(keys: pa.Array | pa.ChunkedArray, log: int = 0) -> NDArray[np.uint64]:
+    return hashes_of(keys, pa.array(np.full(len(keys), log, np.int32)))
 
 
 def test_a_keys_hash_is_the_same_wherever_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In one piece with others or not, as a null too."""
+    """In one piece with others or not, in a slice, in chunks; as a null too."""
     keys = pa.array([b"%d" % (at % 7) for at in range(100)] + [None], pa.binary())
-    whole = hashes_of(keys)
+    whole = hashed(keys)
+    assert hashed(keys.slice(9, 30)).tolist() == whole[9:39].tolist()
+    assert hashed(pa.chunked_array([keys.slice(0, 40), keys.slice(40, 0), keys.slice(40)])).tolist() == whole.tolist()
     monkeypatch.setattr(keyclasses, "_PIECE", 9)
-    assert hashes_of(keys).tolist() == whole.tolist()
+    assert hashed(keys).tolist() == whole.tolist()
     assert whole[:7].tolist() == whole[7:14].tolist()
-    assert len(set(whole[:7].tolist())) > 1
 
 
-def test_halves_have_every_key_and_none_in_common() -> None:
-    """However often a class is halved: what is in one is in no other."""
-    hashes = hashes_of(pa.array([b"%d" % at for at in range(1_000)]))
-    classes = [HashPartition()]
-    for _ in range(3):
-        classes = [half for one in classes for half in one.halves()]
-    found = [row for one in classes for row, own in enumerate(one.among(hashes).to_pylist()) if own]
-    assert sorted(found) == list(range(1_000))
+def test_keys_that_differ_little_differ_in_their_hashes() -> None:
+    """Null, the empty key, and keys that begin alike; the same key of another log too."""
+    assert len({*hashed(KEYS).tolist(), *hashed(KEYS, log=1).tolist()}) == 2 * len(KEYS)
+    assert len(hashed(KEYS.slice(0, 0))) == 0
+
+
+def test_another_process_finds_the_same_hashes() -> None:
+    """Whatever its seed of Python's own hashes: what was seen once is seen again."""
+    command = (
+        "import numpy as np, pyarrow as pa\n"
+        "from compactor.fold.keyclasses import hashes_of\n"
+        "print(*hashes_of(pa.array([b'%d' % at for at in range(9)]), pa.array(np.zeros(9, np.int32))))"
+    )
+    done = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(one) for one in hashed(pa.array([b"%d" % at for at in range(9)]))]
+
+
+@pytest.mark.parametrize("key", [b"%d", b"customer-%012d", b"%d" + b"-" * 100], ids=["short", "usual", "long"])
+@pytest.mark.parametrize("level", [0, 1, 3])
+def test_keys_are_spread_evenly(key: bytes, level: int) -> None:
+    """Every class of every level has its share, of keys that were numbered one after the other too."""
+    count = 32_000
+    found = np.bincount(classes_of(hashed(pa.array([key % at for at in range(count)])), level), minlength=CLASSES)
+    assert len(found) == CLASSES
+    assert np.abs(found - count / CLASSES).max() < 6 * (count / CLASSES) ** 0.5
+
+
+def test_a_level_tells_apart_what_the_one_before_did_not() -> None:
+    """Keys of one class are spread over all classes of the next level."""
+    hashes = hashed(pa.array([b"%d" % at for at in range(10_000)]))
+    of_one = hashes[classes_of(hashes, 0) == 5]
+    assert {*classes_of(of_one, 1).tolist()} == {*range(CLASSES)}
+    assert CLASSES == 1 << BITS

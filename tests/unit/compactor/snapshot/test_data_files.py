@@ -11,9 +11,9 @@ import pytest
 from msgspec.structs import replace
 
 from compactor.errors import SnapshotError
-from compactor.snapshot import manifest, shelfowner, snapshot
-from compactor.snapshot.snapshot import Extra
-from compactor.snapshot.snapshots import Snapshots
+from compactor.snapshot import listing, location, manifest
+from compactor.snapshot.manifest import SnapshotInputs
+from compactor.snapshot.snapshots import Snapshots, write_snapshot
 from compactor.storage.local import LocalStorage
 from tests.support.cleaning import Kept
 from tests.support.engine import Row, row
@@ -39,9 +39,11 @@ def _kept(folder: Path, rows: list[Row]) -> Kept:
 
 def _taken(kept: Kept, shelf: LocalStorage, *strings: str) -> str:
     """A snapshot of topic t, whose columns `strings` are text; its folder."""
-    extra = Extra(output_starts={0: 0}, resume_safe_ms=None, policy=kept.settings.policy, strings=frozenset(strings))
+    inputs = SnapshotInputs(
+        output_starts={0: 0}, resume_safe_ms=None, policy=kept.settings.policy, strings=frozenset(strings)
+    )
     state = kept.catalog.state
-    return snapshot.write_snapshot(kept.spark, kept.storage, shelf, state, "t", NAME, NOW, extra).path
+    return write_snapshot(kept.spark, kept.storage, shelf, state, "t", NAME, NOW, inputs).path
 
 
 @pytest.fixture
@@ -61,7 +63,7 @@ def test_a_manifest_and_a_mark_say_whose_a_snapshot_is(tmp_path: Path, shelf: Lo
     kept = _kept(tmp_path, [row(0, 0, b"a", b"1")])
     path = _taken(kept, shelf)
     catalog_id = kept.catalog.state.catalog_id
-    assert manifest.read(shelf, path).catalog_id == shelfowner.catalog_of(shelf, path) == catalog_id
+    assert manifest.read(shelf, path).catalog_id == location.catalog_of(shelf, path) == catalog_id
 
 
 @pytest.mark.parametrize("strings", [("key",), ("value",), ("key", "value")])
@@ -107,7 +109,7 @@ def test_a_snapshot_that_is_no_text_leaves_nothing_behind(tmp_path: Path, shelf:
     with pytest.raises(SnapshotError, match="partition 0 at offset 1") as caught:
         snapshots.take(NOW)
     assert caught.value.topics == frozenset({"t"})
-    assert snapshot.standing(shelf, kept.catalog.state, "t") == (taken.id,)
+    assert listing.list_ids(shelf, kept.catalog.state, "t") == (taken.id,)
     assert shelf.read("c/t/LATEST").decode().strip() == taken.id
 
 

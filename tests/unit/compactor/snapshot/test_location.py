@@ -10,11 +10,10 @@ import pyarrow as pa
 import pytest
 from msgspec.structs import replace
 
-from compactor.errors import DamagedFileError, SnapshotStorageError, StorageError
+from compactor.errors import DamagedFileError, SnapshotError, SnapshotStorageError, StorageError
 from compactor.runs.writer import ParquetFile
-from compactor.snapshot import location as shelf
-from compactor.snapshot import manifest, shelfowner, snapshot
-from compactor.snapshot.location import SnapshotFailure, SnapshotStorage
+from compactor.snapshot import listing, location, manifest
+from compactor.snapshot.location import SnapshotBackoff, SnapshotFailure, SnapshotStorage
 from compactor.storage.local import LocalStorage
 from tests.support.memory.storage import FailingStorage, lost
 from tests.support.shelves import HOUR, World
@@ -40,35 +39,49 @@ def test_snapshots_wait_longer_each_time_until_one_succeeds(world: World) -> Non
             tries.append(minute)
         world.place._plan.clear()
     assert tries == [0, 1, 3, 7]
-    found = shelf.noted(world.storage)
+    found = location.read_note(world.storage)
     assert found is not None
     assert (found.failures, found.since_ms, found.retry_ms) == (4, 0, 15 * 60_000)
     assert "No space left on device. Free space, or move snapshot.location." in found.error
-    assert [info.path for info in world.place.walk("")] == [f"c/{shelfowner.NAME}"]
+    assert [info.path for info in world.place.walk("")] == [f"c/{location.MARK}"]
     assert not world.take(14 * 60_000)
     assert world.take(15 * 60_000)
-    assert shelf.noted(world.storage) is None
+    assert location.read_note(world.storage) is None
     assert world.latest() == world.complete()[0]
 
 
 def test_a_clock_that_is_set_back_lets_no_snapshot_wait_for_ever() -> None:
     """The longest wait is an hour, by whatever clock."""
-    trouble = shelf.failed(None, SnapshotStorageError("Full."), 100 * HOUR)
-    assert shelf.waits(trouble, 100 * HOUR)
-    assert not shelf.waits(trouble, 0)
+    waiting = SnapshotBackoff().failed(SnapshotStorageError("Full."), 100 * HOUR)
+    assert waiting.due(["t"], ["t"], 100 * HOUR) == []
+    assert waiting.due(["t"], ["t"], 0) == ["t"]
     for _ in range(20):
-        trouble = shelf.failed(trouble, SnapshotStorageError("Full."), 100 * HOUR)
-    assert trouble.retry_ms == 101 * HOUR
+        waiting = waiting.failed(SnapshotStorageError("Full."), 100 * HOUR)
+    assert waiting.failure is not None
+    assert waiting.failure.retry_ms == 101 * HOUR
+
+
+def test_a_topic_that_failed_alone_holds_up_no_other() -> None:
+    """It waits by itself, also past the others' success, and is over once it has succeeded or is not open any more."""
+    waiting = SnapshotBackoff().failed(SnapshotError("No text.", topics=frozenset({"a"})), 0)
+    assert waiting.due("ab", "ab", 1) == ["b"]
+    assert waiting.due("ab", "a", 1) == []
+    assert waiting.due("ab", "ab", 60_000) == ["a", "b"]
+    assert waiting.succeeded(["b"], ["a", "b"]) == waiting
+    assert waiting.succeeded(["a"], ["a", "b"]) == waiting.succeeded(["b"], ["b"]) == SnapshotBackoff()
+    everything = waiting.failed(SnapshotStorageError("Full."), 0)
+    assert (everything.topics, everything.due("ab", "ab", 1)) == (None, [])
+    assert everything.succeeded(["b"], ["a", "b"]) == SnapshotBackoff()
 
 
 def test_a_snapshot_that_is_in_the_catalog_is_taken(world: World) -> None:
     """Where LATEST cannot be written, or what is dropped not removed, the next vacuum and snapshot make up for it."""
     assert world.take(0)
     first = world.latest()
-    world.place.before("write", full, snapshot.LATEST)
+    world.place.before("write", full, listing.LATEST)
     assert world.take(HOUR)
     assert world.latest() == first
-    world.snapshots.settle()
+    world.snapshots.repair()
     assert world.latest() != first
     world.place.before("delete", full, manifest.NAME)
     assert world.take(2 * HOUR)
@@ -81,31 +94,31 @@ def test_a_life_begins_beside_a_location_that_is_away(world: World) -> None:
     """What an earlier life left undone waits as well; what it noted is forgotten."""
     world.take(0)
     world.place.before("exists", lost)
-    shelf.note(world.storage, SnapshotFailure(since_ms=0, retry_ms=1, failures=1, error="x"))
+    location.write_note(world.storage, SnapshotFailure(since_ms=0, retry_ms=1, failures=1, error="x"))
     world.begin()
-    assert shelf.noted(world.storage) is None
+    assert location.read_note(world.storage) is None
 
 
 def test_latest_never_names_what_is_not_there(world: World) -> None:
     """A catalog that was restored may name a snapshot that a later one has dropped: LATEST stays what it is."""
     world.take(0)
     (taken,) = world.catalog.state.snapshots
-    snapshot.remove(world.place, taken.path)
+    listing.delete(world.place, taken.path)
     world.place.write("c/t/LATEST", b"20261121T023000Z-later\n")
-    snapshot.settle(world.place, world.catalog.state)
+    listing.repair_latest(world.place, world.catalog.state)
     assert world.latest() == "20261121T023000Z-later"
     world.place.write(f"{taken.path}/{manifest.NAME}", b"{}")
-    snapshot.settle(world.place, world.catalog.state)
+    listing.repair_latest(world.place, world.catalog.state)
     assert world.latest() == taken.id
     world.place.write("c/t/LATEST", b"an older one, of an owner that slept\n")
-    snapshot.settle(world.place, replace(world.catalog.state))
+    listing.repair_latest(world.place, replace(world.catalog.state))
     assert world.latest() == taken.id
 
 
 def test_a_note_that_is_no_note_is_nothing(world: World) -> None:
     """Describe shows the rest."""
-    world.storage.write(shelf.NOTE, b"{")
-    assert shelf.noted(world.storage) is None
+    world.storage.write(location.NOTE, b"{")
+    assert location.read_note(world.storage) is None
 
 
 def test_every_refusal_of_the_location_is_told_from_the_stores_own(tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ from compactor.model.state import State
 from compactor.settings import CompactionPolicy
 from compactor.snapshot import manifest
 from compactor.snapshot.data_files import TABLE
+from compactor.snapshot.listing import expired
 from compactor.snapshot.manifest import DataFile, Manifest
-from compactor.snapshot.snapshot import expired, snapshot_id
+from compactor.snapshot.snapshots import snapshot_id
 from tests.support.memory.storage import MemoryStorage
 
 FULL = Manifest(

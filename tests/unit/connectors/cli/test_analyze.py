@@ -15,7 +15,7 @@ from compactor.catalog.owner import OwnerLock, here
 from compactor.model.actions import AddPartition, AddTopic, AnyAction, Append, Clean, CloseTopic, Publish, Quarantine
 from compactor.model.log import BASE, Quarantined
 from connectors.cli import analyze
-from connectors.cli.analyze_report import PartitionReport, Report, Split, SplitKey, TopicReport, readable
+from connectors.cli.analyze_view import AnalyzeReport, PartitionReport, SplitKey, SplitKeyCount, TopicReport, readable
 from connectors.errors import ConfigError
 from tests.support.cli import NAME, ROOT, connector_file, invoke, keep, row, storage_of, worker_file
 from tests.support.kept import Row, rows_of, run_of
@@ -285,7 +285,7 @@ def test_a_setting_is_changed_once() -> None:
 
 def test_every_bearing_setting_may_be_changed(tmp_path: Path) -> None:
     """Each is a key of the connector file, and stands in it as --with gives it."""
-    from connectors.config.load import load_connector
+    from connectors.config.files import load_connector
 
     present = load_connector(connector_file(tmp_path)).config
     for key in analyze.BEARING:
@@ -296,7 +296,9 @@ def test_every_bearing_setting_may_be_changed(tmp_path: Path) -> None:
         analyze.changed_settings(present, {"fold.full.interval.ms": "soon"}, tmp_path)
 
 
-@pytest.mark.parametrize("struct", [Report, TopicReport, PartitionReport, Split, SplitKey, Outcome, Effect])
+@pytest.mark.parametrize(
+    "struct", [AnalyzeReport, TopicReport, PartitionReport, SplitKeyCount, SplitKey, Outcome, Effect]
+)
 def test_every_field_is_documented(struct: type[Struct]) -> None:
     """docs/formats.md names each field that programs read."""
     documented = (ROOT / "docs/formats.md").read_text(encoding="utf-8")

@@ -14,8 +14,7 @@ from connectors.cli import delete as command
 from connectors.config.connector import ConnectorConfig
 from connectors.errors import UsageError
 from connectors.kafka import probe as reach
-from connectors.runtime import deletion as removal
-from connectors.runtime import takeover
+from connectors.runtime import deletion, takeover
 from tests.support.cli import connector_file, invoke, keep, row, storage_of, worker_file
 
 
@@ -119,8 +118,10 @@ def test_brokers_that_do_not_answer_keep_everything(place: Path, monkeypatch: py
 
 def test_what_is_told_names_what_stays() -> None:
     """Outputs that are not asked for, and what nothing shows to be ours, with what follows from it."""
-    plan = removal.Plan(connector="c", outputs=(removal.Output("t.compacted", "id"),), snapshots=("c/t/1",))
-    found = removal.Found(plan, 3, 30, False, True, 2, ("cat-1",), ("u.compacted",), None, False)
+    plan = deletion.DeletionPlan(
+        connector="c", outputs=(deletion.OutputTopic("t.compacted", "id"),), snapshots=("c/t/1",)
+    )
+    found = deletion.DeletionPreview(plan, 3, 30, False, True, 2, ("cat-1",), ("u.compacted",), None, False)
     config = ConnectorConfig.model_validate(
         {"name": "c", "connector.class": "keyfold.CompactedTopic", "topics": "t", "snapshot.location": "s"}
     )

@@ -13,18 +13,18 @@ from compactor.model.log import Gap, PartitionLog, Quarantined, Run
 from compactor.model.record import TopicPartition
 from compactor.model.state import State, apply
 from compactor.settings import CompactionPolicy, EngineSettings
-from compactor.snapshot import location as shelf
+from compactor.snapshot import location
 from compactor.snapshot.location import SnapshotFailure
 from compactor.storage.location import open_storage
-from connectors.cli import describe_text, description, source_ends
+from connectors.cli import describe_view, source_ends
 from connectors.cli.describe import describing
-from connectors.cli.describe_text import text
+from connectors.cli.describe_view import text
 from connectors.cli.source_ends import Ends
-from connectors.config.load import load_connector
-from connectors.runtime.state import Status, running
+from connectors.config.files import load_connector
 from connectors.runtime.status import StatusFile
 from connectors.source import aside
 from tests.support.cli import NAME, connector_file, invoke, keep, row, storage_of, worker_file
+from tests.support.memory.storage import Clock
 
 SETTINGS = EngineSettings(connector="c", policy=CompactionPolicy())
 ROWS = [row(0, b"a", b"1"), row(1, b"b", None), row(3, None, b"x", rejected="null key"), row(4, b"a", b"22")]
@@ -75,7 +75,7 @@ def test_lag_is_what_is_not_published() -> None:
     log = _log(10, None, _run(0, 12, 1), gaps=(Gap(2, 5),))
     state = State(logs=(log,))
     known, unknown, behind = (
-        description.partitions(state, ends, SETTINGS, 0)[0] for ends in ({log.tp: 15}, {}, {log.tp: 7})
+        describe_view.partitions(state, ends, SETTINGS, 0)[0] for ends in ({log.tp: 15}, {}, {log.tp: 7})
     )
     assert (known.source_end, known.lag, known.ingested, known.lost_offsets) == (15, 5, 12, 3)
     assert (unknown.source_end, unknown.lag) == (None, None)
@@ -89,7 +89,7 @@ def test_partitions_stand_in_their_order() -> None:
         PartitionLog(topic=t, partition=p, bucket=0, start=0, end=0, folded_end=0, published=0, clean_end=0)
         for t, p in order
     )
-    listed = [(each.topic, each.partition) for each in description.partitions(State(logs=logs), {}, SETTINGS, 0)]
+    listed = [(each.topic, each.partition) for each in describe_view.partitions(State(logs=logs), {}, SETTINGS, 0)]
     assert listed == [("a", 2), ("a", 10), ("b", 0)]
 
 
@@ -97,10 +97,10 @@ def test_what_the_cleaner_would_do_is_shown_and_who_is_set_aside() -> None:
     """A word and a sentence for each log; one in quarantine with its error, and when it is looked at again."""
     held = Quarantined(since_ms=0, retry_ms=60_000, failures=1, error="x is gone.", publishing=True)
     logs = tuple(replace(_log(10, None, _run(0, 10, 100)), partition=n, quarantine=held if n else None) for n in (0, 1))
-    shown = description.partitions(State(logs=logs), {}, SETTINGS, 0)
+    shown = describe_view.partitions(State(logs=logs), {}, SETTINGS, 0)
     assert [one.fold.reason for one in shown] == ["nothing to do", "quarantined"]
     assert "release" in shown[1].fold.text
-    assert list(describe_text._aside(shown)) == [
+    assert list(describe_view._partitions_aside(shown)) == [
         "Set aside since 1970-01-01T00:00:00Z: t-1, not folded, nothing more of it is published. x is gone.",
         "  failed 1 times; looked at again at 1970-01-01T00:01:00Z",
     ]
@@ -113,9 +113,9 @@ def test_where_records_wait_to_be_published_there_is_something_to_do(end: int | 
     """Beside a lag the fold waits for it; where the lag is unknown nothing is said of it."""
     log = _log(10, _run(0, 10, 9, level=-1))
     ends = {} if end is None else {log.tp: end}
-    (shown,) = description.partitions(State(logs=(log,)), ends, SETTINGS, 0)
+    (shown,) = describe_view.partitions(State(logs=(log,)), ends, SETTINGS, 0)
     assert shown.fold.reason == "nothing to do"
-    assert describe_text._partition(shown)[-1] == word
+    assert describe_view._partition_row(shown)[-1] == word
 
 
 def test_the_newest_snapshot_of_each_topic_is_shown() -> None:
@@ -123,17 +123,17 @@ def test_the_newest_snapshot_of_each_topic_is_shown() -> None:
     topic = AddTopic(topic="orders", topic_id="i", output=None, output_id=None)
     later = AddSnapshot(topic="orders", id="later", path="p", created_ms=1, source_offsets={}, records=0, bytes=0)
     assert SNAPSHOT.created_ms > later.created_ms
-    shown = description.topics(apply(State(), [topic, SNAPSHOT, later]), {})[0].newest_snapshot
+    shown = describe_view.topics(apply(State(), [topic, SNAPSHOT, later]), {})[0].newest_snapshot
     assert shown is not None
     assert shown.id == later.id
 
 
 @pytest.mark.parametrize(
-    ("age_ms", "stale"), [(0, False), (description.STALE_MS, False), (description.STALE_MS + 1, True)]
+    ("age_ms", "stale"), [(0, False), (describe_view.STALE_MS, False), (describe_view.STALE_MS + 1, True)]
 )
 def test_an_old_status_is_marked_stale(age_ms: int, stale: bool) -> None:
     """What a worker said half a minute ago may no longer be so."""
-    found = description.status({"state": "RUNNING", "updated_ms": 1_000}, 1_000 + age_ms)
+    found = describe_view.status({"state": "RUNNING", "updated_ms": 1_000}, 1_000 + age_ms)
     assert found is not None
     assert found.stale is stale
 
@@ -186,8 +186,11 @@ def test_describe_works_beside_a_live_owner(tmp_path: Path) -> None:
 
 def test_describe_shows_what_the_worker_said(tmp_path: Path) -> None:
     """State, counters and error of status.json, as the worker wrote it."""
-    status = running(Status(), worked=False)
-    StatusFile(open_storage(str(tmp_path / "store")).sub(NAME)).write(status, 1_000, {"records_read": 7}, 500)
+    clock = Clock(500)
+    status = StatusFile(open_storage(str(tmp_path / "store")).sub(NAME), clock)
+    status.start()
+    clock.advance(500)
+    status.report({"records_read": 7}, worked=False)
     found = _described(tmp_path)["status"]
     assert (found["state"], found["counters"], found["stale"]) == ("RUNNING", {"records_read": 7}, True)
     assert found["counted_since_ms"] == 500
@@ -212,7 +215,7 @@ def test_describe_shows_why_there_is_no_snapshot(tmp_path: Path) -> None:
     """As the worker noted it in the connector's folder; nothing where snapshots can be written."""
     assert _described(tmp_path)["snapshots"] is None
     trouble = SnapshotFailure(since_ms=0, retry_ms=60_000, failures=2, error="No space left.")
-    shelf.note(open_storage(str(tmp_path / "store")).sub(NAME), trouble)
+    location.write_note(open_storage(str(tmp_path / "store")).sub(NAME), trouble)
     found = json.loads(invoke("describe", connector_file(tmp_path), "--worker", worker_file(tmp_path), "--json").stdout)
     assert found["snapshots"] == {"since_ms": 0, "retry_ms": 60_000, "failures": 2, "error": "No space left."}
 
@@ -282,21 +285,21 @@ def test_a_failed_connector_shows_error_and_restart(said: dict[str, object], lin
 
     Where it was not started again there was no restart. Counts say since when.
     """
-    owner = description.Owner(alive=True, name="h:1", epoch=2)
-    shown = description.Description(
+    owner = describe_view.OwnerDescription(alive=True, name="h:1", epoch=2)
+    shown = describe_view.Description(
         format_version=1,
         connector="c",
         catalog_id="i",
         catalog_version=1,
         owner=owner,
-        status=description.status({**said, "updated_ms": 0}, 5_000),
+        status=describe_view.status({**said, "updated_ms": 0}, 5_000),
         broker_error=None,
         snapshots=SnapshotFailure(since_ms=0, retry_ms=60_000, failures=2, error="No space left."),
         topics=(),
         partitions=(),
     )
     assert text(shown, 5_000, "store").splitlines()[1:] == [
-        f"State: {said['state']}, said 0:00:05 ago",
+        f"State: {said['state']}, said 5 seconds ago",
         *lines,
         "No snapshot since 1970-01-01T00:00:00Z, 2 failed: No space left.",
         "  tried again at 1970-01-01T00:01:00Z; everything else goes on",

@@ -52,7 +52,7 @@ def test_the_traceback_is_in_the_log_at_debug(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With log.level=debug the whole traceback of an unexpected error is on stderr."""
-    monkeypatch.setattr("connectors.config.load.load_connector", lambda *_: 1 / 0)
+    monkeypatch.setattr("connectors.config.files.load_connector", lambda *_: 1 / 0)
     quiet = invoke("describe", connector_file(tmp_path), "--worker", worker_file(tmp_path))
     loud = invoke("describe", connector_file(tmp_path), "--worker", worker_file(tmp_path, **{"log.level": "debug"}))
     assert (quiet.exit_code, loud.exit_code) == (1, 1)
@@ -102,6 +102,6 @@ def test_ctrl_c_is_told_and_130(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("connectors.config.load.load_connector", interrupt)
+    monkeypatch.setattr("connectors.config.files.load_connector", interrupt)
     result = invoke("describe", connector_file(tmp_path), "--worker", worker_file(tmp_path))
     assert (result.exit_code, result.stdout, result.stderr) == (130, "", "interrupted\n")

@@ -27,7 +27,7 @@ class _Worker:
 
 def test_the_folder_of_the_storage_is_said_at_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One line names the folder that storage.location means, and the connectors."""
-    monkeypatch.setattr("connectors.spark.start.SparkStart", lambda *_: None)
+    monkeypatch.setattr("connectors.spark.session.SparkStart", lambda *_: None)
     monkeypatch.setattr("connectors.runtime.worker.Worker", _Worker)
     worker = write_json(tmp_path / "worker.json", {"bootstrap.servers": NOBODY, "storage.location": "here"})
     result = invoke("run", connector_file(tmp_path), "--once", "--worker", worker)
@@ -41,7 +41,7 @@ def test_a_storage_that_cannot_be_made_is_told_before_anything_begins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Exit code 4, with the key and the folder; Spark is not started for it."""
-    monkeypatch.setattr("connectors.spark.start.SparkStart", lambda *_: pytest.fail("Spark was started"))
+    monkeypatch.setattr("connectors.spark.session.SparkStart", lambda *_: pytest.fail("Spark was started"))
     worker = write_json(tmp_path / "worker.json", {"bootstrap.servers": NOBODY, "storage.location": "/proc/nope"})
     result = invoke("run", connector_file(tmp_path), "--worker", worker)
     assert result.exit_code == 4
@@ -62,7 +62,7 @@ def no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_without_java_nothing_is_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     """A command that needs Spark ends with 3 and says what to install; the catalog stays as it was."""
     catalog = keep(tmp_path, [row(0, b"a", b"1")])
-    monkeypatch.setattr("compactor.analyze.counting.little", lambda _: False)
+    monkeypatch.setattr("compactor.analyze.analyze.is_little", lambda _: False)
     connector = connector_file(tmp_path, **{"snapshot.location": str(tmp_path / "snapshots")})
     result = invoke(command, connector, "--worker", worker_file(tmp_path))
     assert result.exit_code == 3

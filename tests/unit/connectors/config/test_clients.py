@@ -242,7 +242,7 @@ def test_every_name_that_is_passed_on_is_librdkafkas(name: str) -> None:
 @pytest.mark.parametrize("name", WORDS)
 def test_the_words_that_a_refusal_lists_are_librdkafkas(name: str) -> None:
     """The installed librdkafka takes each of them, and not another one."""
-    assert librdkafka.setting(name).kind == "words"
+    assert librdkafka.describe(name).kind == "words"
     assert [word for word in WORDS[name] if not librdkafka.takes(name, word)] == []
     assert not librdkafka.takes(name, "another")
 
@@ -250,23 +250,23 @@ def test_the_words_that_a_refusal_lists_are_librdkafkas(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "setting"),
     [
-        ("fetch.min.bytes", librdkafka.Setting("number", 0, 2147483647)),
-        ("linger.ms", librdkafka.Setting("number", 0, 900000, fractions=True)),
-        ("check.crcs", librdkafka.Setting("flag")),
-        ("debug", librdkafka.Setting("words")),
-        ("client.id", librdkafka.Setting("text")),
-        ("fetch.mn.bytes", librdkafka.Setting("unknown")),
+        ("fetch.min.bytes", librdkafka.Description("number", 0, 2147483647)),
+        ("linger.ms", librdkafka.Description("number", 0, 900000, fractions=True)),
+        ("check.crcs", librdkafka.Description("flag")),
+        ("debug", librdkafka.Description("words")),
+        ("client.id", librdkafka.Description("text")),
+        ("fetch.mn.bytes", librdkafka.Description("unknown")),
     ],
 )
-def test_librdkafka_says_what_a_setting_takes(name: str, setting: librdkafka.Setting) -> None:
+def test_librdkafka_says_what_a_setting_takes(name: str, setting: librdkafka.Description) -> None:
     """Kind and range come from the library that is installed."""
-    assert librdkafka.setting(name) == setting
+    assert librdkafka.describe(name) == setting
 
 
 @pytest.mark.parametrize("name", CLIENT_SETTINGS)
 def test_every_setting_that_is_passed_on_can_be_asked_about(name: str) -> None:
     """Numbers have a range, and a value at its ends is taken, one beyond it refused."""
-    asked = librdkafka.setting(name)
+    asked = librdkafka.describe(name)
     assert asked.kind != "unknown"
     if asked.kind == "number":
         assert librdkafka.takes(name, str(asked.least))

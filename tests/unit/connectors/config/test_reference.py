@@ -13,7 +13,8 @@ from connectors.config.definitions import Definition, definitions, documentation
 from connectors.config.reference import page
 from connectors.config.worker import WorkerConfig
 
-PAGE = Path(__file__).parents[4] / "docs" / "configuration.md"
+ROOT = Path(__file__).parents[4]
+PAGE = ROOT / "docs" / "configuration.md"
 MODELS: tuple[type[BaseModel], ...] = (ConnectorConfig, WorkerConfig)
 KEYS = [pytest.param(model, key, id=key.name) for model in MODELS for key in definitions(model).values()]
 
@@ -65,3 +66,16 @@ def test_every_default_is_allowed(model: type[BaseModel], key: Definition) -> No
     """A default is a text that the key's own rule takes: a file that writes it out means the same."""
     written = {} if key.default is None else {key.name: key.default}
     assert getattr(model(**LEAST[model] | written), key.field) == getattr(model(**LEAST[model]), key.field)
+
+
+def test_the_worked_example_of_a_setting_is_the_code() -> None:
+    """What CONTRIBUTING.md shows of a declaration and of its use stands so in the files that it names."""
+    (section,) = re.findall(
+        r"^## Adding a setting\n(.*?)^## ", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL | re.MULTILINE
+    )
+    blocks = re.findall(r"`(connectors/config/\w+\.py)`:\n\n((?:    .*\n)+)", section)
+    assert [path for path, _ in blocks] == ["connectors/config/connector.py", "connectors/config/engine.py"]
+    for path, block in blocks:
+        assert all(line.strip() in (ROOT / path).read_text() for line in block.splitlines())
+    named = re.findall(r"`((?:connectors|tests)/[\w/]+\.py)`", section)
+    assert [path for path in named if not (ROOT / path).is_file()] == []

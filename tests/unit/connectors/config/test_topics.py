@@ -74,6 +74,15 @@ def test_own_topics() -> None:
         (r"\x{61}+", "aa", "b"),
         ("(?>a|ab)c", "ac", "abc"),
         ("(?!test).*", "prod", "test1"),
+        ("a[b&&c]?", "a", "ab"),
+        ("[a-z&&[^b-d]]+", "aex", "abx"),
+        ("[[a]b]+", "ab", "abc"),
+        ("[^a[b]]", "c", "b"),
+        (r"[\s\S]+", "a.b-C", ""),
+        (r"[\w&&[^\d]]+", "a_b", "a1b"),
+        (r"(?i)\p{Upper}+", "abC", "ab1"),
+        ("a(?i)b", "aB", "AB"),
+        ("(?<=a{1,3})b|aab", "aab", "b"),
     ],
 )
 def test_java_patterns(pattern: str, yes: str, no: str) -> None:
@@ -85,10 +94,12 @@ def test_java_patterns(pattern: str, yes: str, no: str) -> None:
 @pytest.mark.parametrize(
     ("pattern", "said"),
     [
-        ("a[b&&c]", "position 3"), ("[]a]", "position 1"), ("a{", "position 1"), ("(?P<x>a)", "position 0"),
-        ("(?#c)a", "position 0"), ("[[a]b]", "position 1"), ("a{,3}", "position 1"), ("[a--b]", "position 2"),
+        ("a[b&&]", "position 3"), ("[]a]", "position 1"), ("a{", "position 1"), ("(?P<x>a)", "position 0"),
+        ("(?#c)a", "position 0"), ("[[:alpha:]]", "position 1"), ("a{,3}", "position 1"), ("[a--b]", "position 2"),
         (r"\y", "position 0"), ("x(?x)a b", "position 1"), ("a(b", "position 1"), ("*a", "position 0"),
         ("a\\", "position 1"), ("[a", "position 2"), (r"\p{Greek}", "position 0"), ("(?<x>a)(?<x>b)", "position"),
+        ("a[&&b]", "position 2"), (r"[^\d\D]", "position 4"), (r"[^a[^b]]", "position 3"), ("[a-[b]]", "position 2"),
+        ("a(*b)", "position 1"), ("(?|a)", "position 0"), (r"[a-\d]", "position 2"), ("(?i)+", "position 0"),
     ],
 )  # fmt: skip
 def test_what_java_or_python_cannot_is_refused(pattern: str, said: str) -> None:

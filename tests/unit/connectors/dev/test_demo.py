@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from connectors.cli.demo import own_command
-from connectors.config.load import load_connector, load_worker
+from connectors.config.files import load_connector, load_worker
 from connectors.dev.demo import data, steps
 from connectors.dev.demo.folder import DemoFolder, shown
 from connectors.dev.demo.query import Answer, Snapshot, carriers, newest_snapshot

@@ -13,10 +13,11 @@ import structlog
 
 from compactor.errors import CatalogError, StorageError
 from connectors.clock import SystemClock
-from connectors.config.load import load_connector, load_worker
+from connectors.config.files import load_connector, load_worker
 from connectors.progress.observer import NullObserver
 from connectors.runtime import status, supervisor
 from connectors.runtime.cancellation import StopToken
+from connectors.runtime.connector_task import TaskReport
 from connectors.runtime.supervisor import Supervisor
 from connectors.spark import session as sparks
 from tests.support.cli import connector_file, invoke, keep, row, storage_of, worker_file
@@ -27,7 +28,7 @@ BACKOFF = {"restart.backoff.initial.ms": "600000", "restart.backoff.max.ms": "60
 
 
 class Beside:
-    """A supervisor whose first life fails and whose next ones run, and the commands beside it."""
+    """A supervisor whose first run fails and whose next ones go on, and the commands beside it."""
 
     def __init__(self, folder: Path) -> None:
         keep(folder, [row(0, b"a", b"1")])
@@ -52,16 +53,16 @@ class Beside:
         """Runs a command on the connector."""
         return invoke(name, self.files[0], "--worker", self.files[1], *more)
 
-    def pipeline(self, *args: Any) -> Any:
-        """Stands in for `Pipeline`."""
-        report: Callable[[dict[str, int]], None] = args[-2]
+    def task(self, *args: Any) -> Any:
+        """Stands in for `ConnectorTask`: the last argument but the lock is where it reports to."""
+        report: Callable[[TaskReport], None] = args[-2]
 
         def run(stop: StopToken, **_: object) -> None:
             if self.error:
                 error, self.error = self.error, None
                 raise error
             while not stop.wait(0.05):
-                report({"records_read": 1})
+                report(TaskReport({"records_read": 1}, worked=False))
 
         return SimpleNamespace(catalog=None, worked=False, run=run)
 
@@ -74,10 +75,10 @@ def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Beside]:
     made = Beside(tmp_path)
     monkeypatch.setattr(sparks, "session", rival)
     monkeypatch.setattr(sparks, "gone", lambda _: None)
-    monkeypatch.setattr(supervisor, "ConnectorTask", made.pipeline)
+    monkeypatch.setattr(supervisor, "ConnectorTask", made.task)
     with structlog.testing.capture_logs():
         yield made
-        made.one.ask_to_stop()
+        made.one.stop()
         assert made.one.join(30)
 
 

@@ -15,14 +15,14 @@ from compactor.model.actions import AddPartition, AddSnapshot, AddTopic, Append,
 from compactor.model.log import OutputPoint, Run
 from compactor.model.position import Position, encode
 from compactor.model.record import TopicPartition
-from compactor.snapshot import manifest, shelfowner
+from compactor.snapshot import location, manifest
 from compactor.storage.local import LocalStorage
 from connectors.config.connector import ConnectorConfig
 from connectors.errors import ConnectorError, UnreachableError
 from connectors.kafka.admin import TopicInfo
 from connectors.kafka.groups import Held
-from connectors.runtime import deletion as removal
-from connectors.runtime.deletion import NAME, Found, Output
+from connectors.runtime import deletion
+from connectors.runtime.deletion import NAME, DeletionPreview, OutputTopic
 from tests.support.memory.storage import FailingStorage, MemoryStorage
 from tests.unit.compactor.snapshot.test_manifest import FULL
 
@@ -114,18 +114,18 @@ class World:
         self.shelf.write("c/t/LATEST", SNAPSHOT[4:].encode() + b"\n")
         return self
 
-    def found(self, *, outputs: bool = True, storage: Any = None) -> Found:
+    def found(self, *, outputs: bool = True, storage: Any = None) -> DeletionPreview:
         admin: Any = self.brokers
-        return removal.survey(storage or self.storage, CONFIG, admin, self.shelf, with_outputs=outputs)
+        return deletion.preview(storage or self.storage, CONFIG, admin, self.shelf, with_outputs=outputs)
 
     def delete(self, *, outputs: bool = True, storage: Any = None) -> None:
         """What the command does once it was told to go on."""
         used = storage or self.storage
         found = self.found(outputs=outputs, storage=used)
         admin: Any = self.brokers
-        catalog = removal.fence(used, "c", "me:2", 2)
-        removal.begin(used, found.plan, catalog)
-        removal.carry_out(used, found.plan, "connect-c", admin, self.shelf)
+        catalog = deletion.fence(used, "c", "me:2", 2)
+        deletion.begin(used, found.plan, catalog)
+        deletion.carry_out(used, found.plan, "connect-c", admin, self.shelf)
 
 
 @pytest.fixture
@@ -148,7 +148,7 @@ def test_all_of_a_connector_goes_and_nothing_else(world: World) -> None:
 
 def test_outputs_stay_unless_they_are_asked_for(world: World) -> None:
     """Without --outputs the output and the snapshots are left, and named."""
-    assert world.found(outputs=False).plan.outputs == (Output(OUT, "id-o"),)
+    assert world.found(outputs=False).plan.outputs == (OutputTopic(OUT, "id-o"),)
     world.delete(outputs=False)
     assert OUT in world.brokers.topics
     assert SNAPSHOT[4:] in world.shelf.list("c/t")
@@ -167,12 +167,12 @@ def test_a_delete_that_was_broken_off_is_finished_by_the_next(world: World, refu
     def fail() -> None:
         raise StorageError("away")
 
-    method = "delete_folder" if refused in removal.FOLDERS else "delete"
+    method = "delete_folder" if refused in deletion.FOLDERS else "delete"
     storage.before(method, fail, refused)
     with pytest.raises((UnreachableError, StorageError)):
         world.delete(storage=storage)
     with pytest.raises(ConnectorError, match="is being deleted"):
-        removal.refuse_begun(world.storage, "c")
+        deletion.refuse_begun(world.storage, "c")
     assert world.found(outputs=False).begun
     world.delete(outputs=False)
     assert world.storage.walk("") == []
@@ -193,22 +193,22 @@ def test_a_group_that_somebody_is_in_keeps_the_outputs(world: World) -> None:
 def test_a_worker_that_takes_over_before_it_begins_stops_it(world: World) -> None:
     """Either the worker finds that a delete has begun, or the delete finds the worker's epoch: then nothing goes."""
     found = world.found()
-    catalog = removal.fence(world.storage, "c", "me:2", 2)
+    catalog = deletion.fence(world.storage, "c", "me:2", 2)
     Catalog.open(world.storage, "c").take_over("worker:3", 3)
     with pytest.raises(FencedError):
-        removal.begin(world.storage, found.plan, catalog)
+        deletion.begin(world.storage, found.plan, catalog)
     assert not world.storage.exists(NAME)
     empty = MemoryStorage()
     begun = FailingStorage(empty)
     begun.before("write", lambda: Catalog.open(empty, "c").take_over("worker:3", 3), NAME)
     with pytest.raises(FencedError):
-        removal.begin(begun, replace(found.plan, connector="c"), None)
+        deletion.begin(begun, replace(found.plan, connector="c"), None)
     assert not empty.exists(NAME)
 
 
 def test_an_older_owner_commits_nothing_any_more(world: World) -> None:
     """The catalog is taken over before it is removed."""
-    removal.fence(world.storage, "c", "me:2", 2)
+    deletion.fence(world.storage, "c", "me:2", 2)
     with pytest.raises(FencedError):
         world.catalog.refresh()
 
@@ -217,7 +217,7 @@ def test_where_the_storage_is_lost_the_positions_say_what_was_ours(world: World)
     """They name the output that they were committed for; a topic that only has its name is left."""
     world.storage = MemoryStorage()
     found = world.found()
-    assert (found.has_catalog, found.plan.outputs, found.positions) == (False, (Output(OUT, "id-o"),), 1)
+    assert (found.has_catalog, found.plan.outputs, found.positions) == (False, (OutputTopic(OUT, "id-o"),), 1)
     assert found.strangers == (world.catalog.state.catalog_id,)
     world.brokers.topics[OUT] = TopicInfo(OUT, "made anew", 1)
     assert (world.found().plan.outputs, world.found().others) == ((), (OUT,))
@@ -231,7 +231,7 @@ def test_snapshots_that_say_whose_they_are_go_with_a_lost_storage(world: World) 
     state = world.catalog.state
     lost = state.catalog_id
     for folder in ("c", "c/t/begun"):
-        shelfowner.mark(world.shelf, folder, state, world.storage)
+        location.write_mark(world.shelf, folder, state, world.storage)
     world.storage = MemoryStorage()
     for path, catalog_id in ((f"{SNAPSHOT}/manifest.json", lost), (f"{THEIRS}/_manifest.json", "another")):
         world.shelf.write(path, manifest.encode(replace(FULL, catalog_id=catalog_id)))

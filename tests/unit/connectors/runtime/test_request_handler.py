@@ -41,7 +41,7 @@ class Kept:
         self._note("release", wanted)
         return 1
 
-    def check_whole(self, wanted: Collection[TopicPartition] | None = None) -> None:
+    def check_complete(self, wanted: Collection[TopicPartition] | None = None) -> None:
         if self.aside:
             raise QuarantinedError("One is set aside.", "See describe.")
 
@@ -61,7 +61,7 @@ def kept() -> Kept:
 
 
 @pytest.fixture
-def answers(storage: MemoryStorage, kept: Kept) -> RequestHandler:
+def handler(storage: MemoryStorage, kept: Kept) -> RequestHandler:
     catalog = Catalog.open(storage, "c")
     catalog.take_over("test", 0)
     adds = [AddTopic(topic="t", topic_id="T", output=None, output_id=None)]
@@ -70,22 +70,22 @@ def answers(storage: MemoryStorage, kept: Kept) -> RequestHandler:
     return RequestHandler(storage, catalog, cast("Maintenance", kept), Clock())
 
 
-def _asked(storage: MemoryStorage, answers: RequestHandler, kind: str, **where: Any) -> requests.Answer:
+def _asked(storage: MemoryStorage, handler: RequestHandler, kind: str, **where: Any) -> requests.Answer:
     request = requests.leave(storage, kind, 1, **where)
-    answers.answer()
+    handler.answer_all()
     found = requests.answered(storage, request.id)
     assert found is not None
     return found
 
 
-def test_each_kind_is_carried_out_once(storage: MemoryStorage, kept: Kept, answers: RequestHandler) -> None:
+def test_each_kind_is_carried_out_once(storage: MemoryStorage, kept: Kept, handler: RequestHandler) -> None:
     """A fold of all, a fold of one topic, a release of one partition, a snapshot; nothing is done twice."""
-    folded = _asked(storage, answers, CLEAN)
+    folded = _asked(storage, handler, CLEAN)
     assert folded.result["logs"][0]["records"] == 2
-    _asked(storage, answers, CLEAN, topic="t")
-    assert _asked(storage, answers, RELEASE, topic="t", partition=1).result == {"released": 1}
-    assert _asked(storage, answers, SNAPSHOT).result == {"snapshots": []}
-    answers.answer()
+    _asked(storage, handler, CLEAN, topic="t")
+    assert _asked(storage, handler, RELEASE, topic="t", partition=1).result == {"released": 1}
+    assert _asked(storage, handler, SNAPSHOT).result == {"snapshots": []}
+    handler.answer_all()
     both, one = (TopicPartition("t", 0), TopicPartition("t", 1)), (TopicPartition("t", 1),)
     assert kept.asked == [("clean", None), ("clean", both), ("release", one), ("snapshot", None)]
 
@@ -99,26 +99,26 @@ def test_each_kind_is_carried_out_once(storage: MemoryStorage, kept: Kept, answe
     ],
 )
 def test_who_asks_for_what_is_not_there_is_told(
-    storage: MemoryStorage, kept: Kept, answers: RequestHandler, kind: str, where: dict[str, Any], said: str
+    storage: MemoryStorage, kept: Kept, handler: RequestHandler, kind: str, where: dict[str, Any], said: str
 ) -> None:
     """The asker reads what there is instead; the connector goes on."""
-    answer = _asked(storage, answers, kind, **where)
+    answer = _asked(storage, handler, kind, **where)
     assert (answer.ok, said in answer.message, kept.asked) == (False, True, [])
 
 
 def test_what_was_taken_back_is_not_carried_out(
-    storage: MemoryStorage, kept: Kept, answers: RequestHandler, monkeypatch: pytest.MonkeyPatch
+    storage: MemoryStorage, kept: Kept, handler: RequestHandler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where its asker was first by a moment, after the worker had seen it."""
     request = requests.leave(storage, CLEAN, 1)
     seen = requests.pending(storage, 1)
     requests.withdraw(storage, request.id)
     monkeypatch.setattr(requests, "pending", lambda *_: seen)
-    answers.answer()
+    handler.answer_all()
     assert kept.asked == []
 
 
-def test_what_is_carried_out_cannot_be_taken_back(storage: MemoryStorage, kept: Kept, answers: RequestHandler) -> None:
+def test_what_is_carried_out_cannot_be_taken_back(storage: MemoryStorage, kept: Kept, handler: RequestHandler) -> None:
     """Its asker is told that it goes on."""
     back: list[bool] = []
     request = requests.leave(storage, CLEAN, 1)
@@ -128,47 +128,47 @@ def test_what_is_carried_out_cannot_be_taken_back(storage: MemoryStorage, kept: 
         return (DONE,)
 
     kept.clean = clean  # type: ignore[method-assign, assignment]
-    answers.answer()
+    handler.answer_all()
     answer = requests.answered(storage, request.id)
     assert answer is not None
     assert (back, answer.ok) == ([False], True)
 
 
-def test_a_restart_is_left_to_the_supervisor(storage: MemoryStorage, kept: Kept, answers: RequestHandler) -> None:
-    """This life cannot answer for the next."""
+def test_a_restart_is_left_to_the_supervisor(storage: MemoryStorage, kept: Kept, handler: RequestHandler) -> None:
+    """This run cannot answer for the next."""
     request = requests.leave(storage, RESTART, 1)
-    answers.answer()
+    handler.answer_all()
     assert requests.pending(storage, 1) == (request,)
 
 
 @pytest.mark.parametrize("kind", [CLEAN, SNAPSHOT])
 def test_what_was_not_done_because_of_a_quarantine_is_told(
-    storage: MemoryStorage, kept: Kept, answers: RequestHandler, kind: str
+    storage: MemoryStorage, kept: Kept, handler: RequestHandler, kind: str
 ) -> None:
     """The others are done; the asker hears that something was left out, and the connector goes on."""
     kept.aside = True
-    answer = _asked(storage, answers, kind)
+    answer = _asked(storage, handler, kind)
     assert (answer.ok, answer.message, len(kept.asked)) == (False, "One is set aside.", 1)
 
 
 @pytest.mark.parametrize("kind", [StorageError, SnapshotError])
 def test_a_failure_that_may_pass_is_the_askers(
-    storage: MemoryStorage, kept: Kept, answers: RequestHandler, kind: type[KeyfoldError]
+    storage: MemoryStorage, kept: Kept, handler: RequestHandler, kind: type[KeyfoldError]
 ) -> None:
     """A store that does not answer now, a snapshot that cannot be taken: message and action go to the asker."""
     kept.fails = kind("No room.", "Make some.")
-    answer = _asked(storage, answers, SNAPSHOT)
+    answer = _asked(storage, handler, SNAPSHOT)
     assert (answer.ok, answer.message, answer.action) == (False, "No room.", "Make some.")
 
 
 def test_a_failure_that_ends_the_connector_is_answered_first(
-    storage: MemoryStorage, kept: Kept, answers: RequestHandler
+    storage: MemoryStorage, kept: Kept, handler: RequestHandler
 ) -> None:
-    """The next life must not meet the same request again."""
+    """The next run must not meet the same request again."""
     kept.fails = FoldError("Records are missing.", "Look.")
     request = requests.leave(storage, SNAPSHOT, 1)
     with pytest.raises(FoldError):
-        answers.answer()
+        handler.answer_all()
     found = requests.answered(storage, request.id)
     assert found is not None
     assert "Records are missing." in found.message

@@ -18,12 +18,13 @@ import structlog
 from compactor.catalog import requests
 from compactor.catalog.owner import here, is_alive
 from compactor.errors import CatalogError, FencedError, StorageError
-from connectors.config.load import load_connector, load_worker
-from connectors.config.stores import connector_storage
+from connectors.config.engine import connector_storage
+from connectors.config.files import load_connector, load_worker
 from connectors.errors import EXIT_FAILED, NoConnectionError, SparkGoneError, exit_code
 from connectors.progress.observer import NullObserver
-from connectors.runtime import status, supervisor
+from connectors.runtime import restart_policy, status, supervisor
 from connectors.runtime.cancellation import StopToken
+from connectors.runtime.connector_task import TaskReport
 from connectors.runtime.status import StatusFile
 from connectors.runtime.supervisor import Supervisor
 from connectors.spark import session as sparks
@@ -37,8 +38,8 @@ BROKERS = NoConnectionError("The brokers are away.")
 Moment = Callable[[float], None]
 
 
-class Lives:
-    """What each life does: it runs for so long, then fails with that; the last of them is stopped."""
+class Runs:
+    """What each run does: it runs for so long, then fails with that; the last of them is stopped."""
 
     def __init__(
         self,
@@ -56,29 +57,29 @@ class Lives:
         self._plan = list(plan)
         self._works, self._comes_up, self._during = works, comes_up, during
 
-    def pipeline(self, *args: Any) -> Any:
-        """Stands in for `Pipeline`: the last argument but the lock is where it reports to."""
-        report: Callable[[dict[str, int]], None] = args[-2]
+    def task(self, *args: Any) -> Any:
+        """Stands in for `ConnectorTask`: the last argument but the lock is where it reports to."""
+        report: Callable[[TaskReport], None] = args[-2]
         self._made = SimpleNamespace(catalog=None, worked=False, run=lambda stop, **how: self._run(report, stop, **how))
         return self._made
 
-    def _run(self, report: Callable[[dict[str, int]], None], stop: StopToken, *, once: bool, known: str | None) -> None:
+    def _run(self, report: Callable[[TaskReport], None], stop: StopToken, *, once: bool, known: str | None) -> None:
         self.began.append(self._clock.monotonic())
         self.known.append(known)
         self._made.catalog = self.catalog
         ran_ms, error = self._plan.pop(0) if self._plan else (0, None)
         if self._comes_up:
-            report({})
+            report(TaskReport({}, self._made.worked))
             self._during()
             self._clock.advance(ran_ms)
             self._made.worked = self._works
-            report({})
+            report(TaskReport({}, self._made.worked))
         if error and not stop.is_set():
             raise error
 
 
 class Ground:
-    """A supervisor over lives that go as planned; `at` looks on at each moment of its waiting, in seconds."""
+    """A supervisor over runs that go as planned; `at` looks on at each moment of its waiting, in seconds."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.clock = Clock(0)
@@ -88,28 +89,28 @@ class Ground:
         worker = load_worker(worker_file(folder))
         config = load_connector(connector_file(folder), worker).config
         self.storage = connector_storage(worker, NAME)
+        monkeypatch.setattr(restart_policy, "brokers_answer", lambda *_: self._ask())
         self.one = Supervisor(worker, config, self.clock, NullObserver())
         self._monkeypatch = monkeypatch
-        monkeypatch.setattr(self.one, "_brokers_answer", self._ask)
 
-    def run(self, *plan: tuple[int, Exception], stopped: bool = False, at: Moment | None = None, **how: Any) -> Lives:
+    def run(self, *plan: tuple[int, Exception], stopped: bool = False, at: Moment | None = None, **how: Any) -> Runs:
         """Until the plan is over, or with `stopped` until its first wait."""
-        self.lives = Lives(self.clock, *plan, **how)
-        self._monkeypatch.setattr(supervisor, "ConnectorTask", self.lives.pipeline)
+        self.runs = Runs(self.clock, *plan, **how)
+        self._monkeypatch.setattr(supervisor, "ConnectorTask", self.runs.task)
         wait = self.clock.wait
 
         def noted(seconds: float, event: Any) -> bool:
-            self.lives.shown.append(dict(status.read(self.storage) or {}))
+            self.runs.shown.append(dict(status.read(self.storage) or {}))
             if at:
                 at(self.clock.monotonic())
             if stopped:
-                self.one.ask_to_stop()
+                self.one.stop()
             return wait(seconds, event)
 
         self._monkeypatch.setattr(self.clock, "wait", noted)
         with structlog.testing.capture_logs():  # to print an error with all that it came by takes seconds
             self.one._run(cast("Any", None), once=False)
-        return self.lives
+        return self.runs
 
     def ask(self, kind: str, after: float = 0) -> None:
         """Leaves a request, once, when the clock is that far."""
@@ -133,27 +134,27 @@ def ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ground:
 
 
 @pytest.fixture
-def start(ground: Ground) -> Callable[..., tuple[Supervisor, Lives]]:
-    """Runs a supervisor to its end over lives that go as planned."""
+def start(ground: Ground) -> Callable[..., tuple[Supervisor, Runs]]:
+    """Runs a supervisor to its end over runs that go as planned."""
     return lambda *plan, **how: (ground.one, ground.run(*plan, **how))
 
 
-def _pauses(lives: Lives, ran_ms: int) -> list[int]:
-    """Seconds between the end of a life and the start of the next."""
-    return [round(after - before - ran_ms / 1000) for before, after in pairwise(lives.began)]
+def _pauses(runs: Runs, ran_ms: int) -> list[int]:
+    """Seconds between the end of a run and the start of the next."""
+    return [round(after - before - ran_ms / 1000) for before, after in pairwise(runs.began)]
 
 
 def test_a_connector_that_fails_in_each_batch_waits_longer_and_longer(start: Callable[..., Any]) -> None:
     """That it came up and took something in each time does not begin the back-off anew."""
-    one, lives = start(*[(20_000, AWAY)] * 11)
-    assert _pauses(lives, 20_000) == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]
+    one, runs = start(*[(20_000, AWAY)] * 11)
+    assert _pauses(runs, 20_000) == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]
     assert one.error is None
 
 
 def test_one_that_has_worked_begins_with_a_short_wait_again(start: Callable[..., Any]) -> None:
     """However soon it fails after that: an outage is a new one."""
-    _, lives = start(*[(5_000, AWAY)] * 3, works=True)
-    assert _pauses(lives, 5_000) == [1, 1, 1]
+    _, runs = start(*[(5_000, AWAY)] * 3, works=True)
+    assert _pauses(runs, 5_000) == [1, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -166,59 +167,59 @@ def test_one_that_has_worked_begins_with_a_short_wait_again(start: Callable[...,
 def test_brokers_that_are_back_end_the_wait(ground: Ground, error: Exception, away_from: int, back: int) -> None:
     """They are asked every few seconds, and taken up within five, whatever the back-off has come to."""
     ground.answering = lambda now: not away_from <= now < back
-    lives = ground.run(*[(0, AWAY)] * 7, (0, error))
-    assert back <= lives.began[-1] <= back + 5
+    runs = ground.run(*[(0, AWAY)] * 7, (0, error))
+    assert back <= runs.began[-1] <= back + 5
     assert max(after - before for before, after in pairwise(ground.asked) if after < back) > 1
 
 
 def test_brokers_that_are_back_before_the_first_question_end_the_wait(ground: Ground) -> None:
     """Their silence was what the connector failed for."""
-    lives = ground.run(*[(0, BROKERS)] * 7)
-    assert max(_pauses(lives, 0)) <= 2
+    runs = ground.run(*[(0, BROKERS)] * 7)
+    assert max(_pauses(runs, 0)) <= 2
 
 
 def test_brokers_that_answer_all_the_time_shorten_no_wait(ground: Ground) -> None:
     """What it failed for is something else; they are asked once."""
-    lives = ground.run(*[(0, AWAY)] * 7)
-    assert _pauses(lives, 0) == [1, 2, 4, 8, 16, 32, 64]
+    runs = ground.run(*[(0, AWAY)] * 7)
+    assert _pauses(runs, 0) == [1, 2, 4, 8, 16, 32, 64]
     assert len(ground.asked) <= 7
 
 
 def test_a_store_that_is_back_ends_the_wait(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
     """The status goes there anyway."""
-    write = StatusFile.write
+    show = StatusFile.show
     times: list[float] = []
 
     def refuse(self: StatusFile, *what: Any, **how: Any) -> bool:
         times.append(ground.clock.monotonic())
-        return times[-1] >= 75 and write(self, *what, **how)
+        return times[-1] >= 75 and show(self, *what, **how)
 
-    monkeypatch.setattr(StatusFile, "write", refuse)
-    lives = ground.run(*[(0, AWAY)] * 7)
-    assert 75 <= lives.began[-1] <= 80
+    monkeypatch.setattr(StatusFile, "show", refuse)
+    runs = ground.run(*[(0, AWAY)] * 7)
+    assert 75 <= runs.began[-1] <= 80
 
 
 def test_describe_sees_a_connector_that_waits(start: Callable[..., Any]) -> None:
     """Error, failures and the time of the next start; the file is fresh however long the wait is."""
-    _, lives = start(*[(0, AWAY)] * 6)
-    last = lives.shown[-1]
+    _, runs = start(*[(0, AWAY)] * 6)
+    last = runs.shown[-1]
     assert (last["state"], last["failures"], last["error"]) == ("FAILED", 6, str(AWAY))
     assert 0 <= last["next_restart_ms"] - last["updated_ms"] <= 32_000
-    times = [shown["updated_ms"] for shown in lives.shown]
+    times = [shown["updated_ms"] for shown in runs.shown]
     assert max(after - before for before, after in pairwise(times)) <= status.WRITE_EVERY_MS
 
 
 def test_a_stop_ends_the_wait(start: Callable[..., Any]) -> None:
     """It was to be started again, so that is a clean end."""
-    one, lives = start((0, AWAY), stopped=True)
-    assert (one.error, len(lives.began)) == (None, 1)
+    one, runs = start((0, AWAY), stopped=True)
+    assert (one.error, len(runs.began)) == (None, 1)
 
 
 def test_a_fenced_connector_is_not_started_again(ground: Ground) -> None:
     """It has another owner, and so has its lock."""
     error = FencedError("Newer.")
-    lives = ground.run((0, error))
-    assert (ground.one.error, len(lives.began), is_alive(ground.storage)) == (error, 1, False)
+    runs = ground.run((0, error))
+    assert (ground.one.error, len(runs.began), is_alive(ground.storage)) == (error, 1, False)
 
 
 def test_what_an_operator_must_see_to_waits_for_him(ground: Ground) -> None:
@@ -229,11 +230,11 @@ def test_what_an_operator_must_see_to_waits_for_him(ground: Ground) -> None:
     def look(now: float) -> None:
         seen.append((is_alive(ground.storage), ground.one._needs_operator))
         if now > 300:
-            ground.one.ask_to_stop()
+            ground.one.stop()
 
-    lives = ground.run((0, error), at=look)
-    assert (ground.one.error, len(lives.began), set(seen)) == (error, 1, {(True, True)})
-    assert lives.shown[-1]["updated_ms"] > 290_000
+    runs = ground.run((0, error), at=look)
+    assert (ground.one.error, len(runs.began), set(seen)) == (error, 1, {(True, True)})
+    assert runs.shown[-1]["updated_ms"] > 290_000
     assert not is_alive(ground.storage)
 
 
@@ -256,8 +257,8 @@ def test_what_is_asked_of_a_connector_that_waits_is_answered(ground: Ground) -> 
 @pytest.mark.parametrize("error", [AWAY, CatalogError("Damaged.")])
 def test_a_failed_connector_is_restarted_on_request(ground: Ground, error: Exception) -> None:
     """At once, also where only an operator could say so; the answer comes when it runs."""
-    lives = ground.run(*[(0, AWAY)] * 8, (0, error), at=lambda _: ground.ask("restart", after=300))
-    assert lives.began[-1] <= 302
+    runs = ground.run(*[(0, AWAY)] * 8, (0, error), at=lambda _: ground.ask("restart", after=300))
+    assert runs.began[-1] <= 302
     answer = ground.answer()
     assert (answer.ok, answer.result) == (True, {"state": "RUNNING"})
 
@@ -268,7 +269,7 @@ def test_a_restart_that_fails_says_so(ground: Ground) -> None:
 
     def look(_: float) -> None:
         if ground.request and requests.answered(ground.storage, ground.request):
-            ground.one.ask_to_stop()
+            ground.one.stop()
         ground.ask("restart")
 
     ground.run((0, CatalogError("Damaged.")), (0, again), at=look, comes_up=False)
@@ -277,34 +278,34 @@ def test_a_restart_that_fails_says_so(ground: Ground) -> None:
 
 
 def test_a_running_connector_is_restarted_on_request(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its life ends as with any stop, and another begins at once; that is no failure."""
+    """Its run ends as with any stop, and another begins at once; that is no failure."""
     seen: list[bool] = []
-    monkeypatch.setattr(ground.one, "_newer_owner", lambda: seen.append(ground.one._needs_operator))
-    lives = ground.run((5_000, AWAY), during=lambda: ground.ask("restart"))
-    assert seen == [False]  # a worker whose connectors have all given up ends
-    assert _pauses(lives, 5_000) == [0]
-    assert (ground.one.error, ground.one._status.failures) == (None, 0)
+    monkeypatch.setattr(supervisor, "newer_owner", lambda _: seen.append(ground.one._needs_operator))
+    runs = ground.run((5_000, AWAY), during=lambda: ground.ask("restart"))
+    assert seen == [False]  # a worker whose connectors have all ended ends
+    assert _pauses(runs, 5_000) == [0]
+    assert (ground.one.error, ground.one._status.current.failures) == (None, 0)
     assert ground.answer().ok
 
 
-def test_a_life_is_the_restart_that_was_asked_for_before_it(ground: Ground) -> None:
+def test_a_run_is_the_restart_that_was_asked_for_before_it(ground: Ground) -> None:
     """A worker that has just been started does not start its connectors twice."""
     ground.ask("restart")
-    lives = ground.run((5_000, AWAY))
-    assert _pauses(lives, 5_000) == [1]
+    runs = ground.run((5_000, AWAY))
+    assert _pauses(runs, 5_000) == [1]
     assert ground.answer().ok
 
 
-def test_whoever_was_taken_over_while_it_waited_ends(ground: Ground) -> None:
+def test_a_connector_that_was_taken_over_while_it_waited_ends(ground: Ground) -> None:
     """It is told so at the next look, and takes nothing back from the new owner."""
     error = FencedError("other:1 took it over.")
 
     def look(now: float) -> None:
         if now > 10:
-            ground.lives.catalog.refresh.side_effect = error
+            ground.runs.catalog.refresh.side_effect = error
 
-    lives = ground.run(*[(0, AWAY)] * 6, at=look)
-    assert (ground.one.error, lives.began[-1] < 15) == (error, True)
+    runs = ground.run(*[(0, AWAY)] * 6, at=look)
+    assert (ground.one.error, runs.began[-1] < 15) == (error, True)
     assert not is_alive(ground.storage)
 
 
@@ -312,22 +313,22 @@ def test_a_take_over_of_its_own_whose_answer_was_lost_is_no_other_owner(ground: 
     """The epoch is newer than the one that it knows, and its own all the same."""
 
     def look(now: float) -> None:
-        ground.lives.catalog.state.owner = str(here())
-        ground.lives.catalog.refresh.side_effect = FencedError("Newer.")
+        ground.runs.catalog.state.owner = str(here())
+        ground.runs.catalog.refresh.side_effect = FencedError("Newer.")
 
-    lives = ground.run(*[(0, AWAY)] * 3, at=look)
-    assert (ground.one.error, len(lives.began)) == (None, 4)
+    runs = ground.run(*[(0, AWAY)] * 3, at=look)
+    assert (ground.one.error, len(runs.began)) == (None, 4)
 
 
-def test_the_catalog_of_the_last_life_is_expected_by_the_next(start: Callable[..., Any]) -> None:
+def test_the_catalog_of_the_last_run_is_expected_by_the_next(start: Callable[..., Any]) -> None:
     """So an empty folder where a disk was unmounted is not taken for a connector that begins."""
-    _, lives = start((0, AWAY))
-    assert lives.known == [None, "c-1"]
+    _, runs = start((0, AWAY))
+    assert runs.known == [None, "c-1"]
 
 
 def test_without_spark_nothing_is_started_again(start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """What a dead JVM breaks fails with what happened, and for good: exit code 1."""
     gone = SparkGoneError("Spark's JVM has ended (signal 9).")
     monkeypatch.setattr(sparks, "gone", lambda _: gone)
-    one, lives = start((0, ConnectionRefusedError("py4j")))
-    assert (one.error, exit_code(gone), len(lives.began)) == (gone, EXIT_FAILED, 1)
+    one, runs = start((0, ConnectionRefusedError("py4j")))
+    assert (one.error, exit_code(gone), len(runs.began)) == (gone, EXIT_FAILED, 1)

@@ -10,8 +10,7 @@ import pytest
 from compactor.catalog.catalog import Catalog
 from compactor.errors import CatalogError, KeyfoldError, StorageError
 from connectors.errors import ConnectorError
-from connectors.runtime import deletion as removal
-from connectors.runtime import takeover
+from connectors.runtime import deletion, takeover
 from connectors.runtime.takeover import take_over
 from tests.support.catalogs import NOW, owned
 from tests.support.memory.storage import FailingStorage, MemoryStorage
@@ -52,12 +51,12 @@ def test_another_one_is_neither_taken_nor_made(again: Any, *, other: bool, error
 def test_what_is_being_deleted_is_not_taken_over(again: Any) -> None:
     """Neither where that has begun before, nor where it begins beside the take-over: then after T1 it is found."""
     storage = MemoryStorage()
-    storage.write(removal.NAME, b"{}")
+    storage.write(deletion.NAME, b"{}")
     with pytest.raises(ConnectorError, match="is being deleted"):
         again(storage, None)
     assert storage.list("catalog") == []
     beside = MemoryStorage()
     meanwhile = FailingStorage(beside)
-    meanwhile.before("create", lambda: beside.write(removal.NAME, b"{}"), "catalog")
+    meanwhile.before("create", lambda: beside.write(deletion.NAME, b"{}"), "catalog")
     with pytest.raises(ConnectorError, match="is being deleted"):
         again(meanwhile, None)

@@ -12,15 +12,15 @@ import pytest
 import structlog
 
 from connectors.clock import SystemClock
-from connectors.config.load import load_connector, load_worker
-from connectors.config.stores import connector_storage
+from connectors.config.engine import connector_storage
+from connectors.config.files import load_connector, load_worker
 from connectors.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_UNREACHABLE, SparkGoneError, UnreachableError
 from connectors.progress.observer import NullObserver
 from connectors.runtime import status, supervisor
 from connectors.runtime import worker as workers
 from connectors.runtime.worker import Worker
 from connectors.spark import session as sparks
-from connectors.spark.start import SparkStart
+from connectors.spark.session import SparkStart
 from tests.support.cli import connector_file, worker_file
 
 
@@ -29,12 +29,12 @@ class Supervisor:
 
     def __init__(self, *, hangs: bool) -> None:
         self.error = None
-        self.break_at: float | None = None
+        self.cancel_at: float | None = None
         self._ended = threading.Event()
         self._hangs = hangs
 
-    def ask_to_stop(self, *, patient: bool = False, break_at: float | None = None) -> None:
-        self.break_at = break_at
+    def stop(self, *, drain: bool = False, cancel_at: float | None = None) -> None:
+        self.cancel_at = cancel_at
         if not self._hangs:
             self._ended.set()
 
@@ -91,10 +91,10 @@ def test_what_does_not_end_in_its_time_is_left(worker: Any) -> None:
 
 
 def test_what_ends_in_its_time_is_waited_for(worker: Any) -> None:
-    """It is told from when on its step will be broken off: before all of the time is over."""
+    """It is told from when on its step will be cancelled: before all of the time is over."""
     made, code, one, _ = worker(hangs=False, spark=Session())
     assert (made.abandoned, code) == ([], EXIT_OK)
-    assert one.break_at is not None
+    assert one.cancel_at is not None
 
 
 @pytest.mark.parametrize(("code", "how"), [(-9, "signal 9"), (3, "exit code 3")])

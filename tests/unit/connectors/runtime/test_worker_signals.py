@@ -12,13 +12,13 @@ import structlog
 from compactor.catalog.owner import is_alive
 from compactor.errors import FencedError
 from connectors.clock import SystemClock
-from connectors.config.load import load_connector, load_worker
-from connectors.config.stores import connector_storage
+from connectors.config.engine import connector_storage
+from connectors.config.files import load_connector, load_worker
 from connectors.progress.observer import NullObserver
 from connectors.runtime import worker as workers
 from connectors.runtime.worker import Worker
 from connectors.spark import session as sparks
-from connectors.spark.start import SparkStart
+from connectors.spark.session import SparkStart
 from tests.support.cli import NAME, connector_file, worker_file
 
 
@@ -77,7 +77,7 @@ def test_sighup_says_what_it_did_with_an_unchanged_file(
     with structlog.testing.capture_logs() as logged:
         worker._reload_files(cast("Any", None), once=False)
     assert [(line["event"], line["connector"]) for line in logged] == [(said, NAME)]
-    assert (one.restart.call_count, one.ask_to_stop.call_count) == (restarts, 0)
+    assert (one.restart.call_count, one.stop.call_count) == (restarts, 0)
 
 
 @pytest.mark.parametrize("swapped", [False, True])
@@ -96,7 +96,7 @@ def test_a_changed_file_may_not_take_what_is_another_connectors(tmp_path: Path, 
     with structlog.testing.capture_logs() as logged:
         worker._reload_files(cast("Any", None), once=False)
     assert worker._supervisors == before
-    assert [before[name].ask_to_stop.call_count for name in before] == [0, 0]
+    assert [before[name].stop.call_count for name in before] == [0, 0]
     assert [line["log_level"] for line in logged if "not valid" in line["event"]] == ["error"] * (2 if swapped else 1)
 
 
@@ -108,7 +108,7 @@ def test_a_changed_file_takes_no_connector_back(tmp_path: Path) -> None:
     one = worker._supervisors[NAME] = Mock(error=FencedError("other:1 took it over."))
     connector_file(tmp_path, **{"min.cleanable.dirty.ratio": "0.1"})
     worker._reload_files(cast("Any", None), once=False)
-    assert (worker._supervisors, one.ask_to_stop.call_count) == ({NAME: one}, 0)
+    assert (worker._supervisors, one.stop.call_count) == ({NAME: one}, 0)
 
 
 def test_a_worker_holds_its_connectors_before_spark_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

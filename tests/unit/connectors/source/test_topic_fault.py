@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from unittest.mock import Mock
 
 import pytest
 
@@ -17,8 +16,7 @@ from compactor.spark.errors import tag
 from connectors.config.connector import ConnectorConfig
 from connectors.errors import DataLossError, SourceAsideError, SourceChangedError, UnreachableError
 from connectors.kafka.client_settings import ClientSettings
-from connectors.runtime.state import restarts
-from connectors.runtime.takeover import Owned
+from connectors.runtime.restart_policy import is_retriable
 from connectors.source import aside
 from connectors.source import source_errors as outcome
 from connectors.source.stream import source_options
@@ -46,8 +44,7 @@ def about(topic: str, error: KeyfoldError) -> KeyfoldError:
 
 def fail(catalog: Catalog, error: Exception, *found: CloseTopic) -> BaseException:
     """What a life that fails with `error` ends with, where a look at the topics finds `found`."""
-    owned = Owned(catalog, Mock(look_into=lambda _: found))
-    with pytest.raises(Exception) as raised, setting_aside(owned, lambda: NOW):  # noqa: PT011
+    with pytest.raises(Exception) as raised, setting_aside(catalog, lambda _: found, lambda: NOW):  # noqa: PT011
         raise error
     return raised.value
 
@@ -58,7 +55,7 @@ def test_the_topic_is_set_aside_and_the_connector_started_again(catalog: Catalog
     text = f"from Spark: {tag(about('t', kind('t is gone')))}"
     found = fail(catalog, RuntimeError(text), CloseTopic(topic="t", reason=aside.LOST))
     assert isinstance(found, SourceAsideError)
-    assert restarts(found)
+    assert is_retriable(found)
     assert "t is gone" in found.message
     assert aside.names(catalog.state) == {"t"}
 
@@ -67,7 +64,7 @@ def test_where_nothing_can_be_found_an_operator_decides(catalog: Catalog) -> Non
     """A log that has grown again meanwhile may lack records; what is no topic's fault is none of this."""
     error = SourceChangedError("t was cut")
     assert fail(catalog, error) is error
-    assert not restarts(error)
+    assert not is_retriable(error)
     away = UnreachableError("away")
     assert fail(catalog, away, CloseTopic(topic="t", reason=aside.LOST)) is away
     assert aside.names(catalog.state) == set()

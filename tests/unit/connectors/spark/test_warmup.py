@@ -11,7 +11,7 @@ import pytest
 from connectors.source import stream
 from connectors.spark import session as sparks
 from connectors.spark import warmup
-from connectors.spark.start import SparkStart
+from connectors.spark.session import SparkStart
 from tests.support.cli import ROOT, environment
 
 READS = """

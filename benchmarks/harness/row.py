@@ -1,0 +1,74 @@
+"""The two kinds of rows of the table: a comparison of two programs, and measured values of one worker by itself."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from msgspec import Struct
+
+from benchmarks.harness.process import Used
+
+
+class MissingError(Exception):
+    """A program cannot run on this machine; str() is the reason."""
+
+
+class Peer(Protocol):
+    """A program that is measured. `name` is its name in tables."""
+
+    name: str
+
+    def run(self, bootstrap: str, topic: str, folder: Path) -> Used:
+        """Runs it from its start until it has processed all of `topic`, with its files in `folder`.
+
+        Raises:
+            MissingError: it cannot run on this machine.
+        """
+        ...
+
+
+class Comparison(Struct, frozen=True):
+    """Records per second of `ours` over those of `other` on data set `data`.
+
+    The ratio has to be at least `must`; `aim` is the goal. The time of a run on a topic with one record, a program's
+    start, is subtracted.
+    """
+
+    id: str
+    what: str
+    data: str
+    ours: Peer
+    other: Peer
+    must: float
+    aim: float
+
+
+class Measurement(Struct, frozen=True):
+    """Values by name that `measure` takes, given the bootstrap servers of a broker of its own.
+
+    `limits` has for each value the most that it may be, and the goal; `at_least` the least. `same_as` names the
+    measurement whose rounds have these values too. Without `broker` the function gets an empty string. It runs in a
+    process of its own, and multiplies its numbers of records by `datasets.scale()`.
+    """
+
+    id: str
+    what: str
+    limits: Mapping[str, tuple[float, float]]
+    measure: Callable[[str], dict[str, float]]
+    at_least: Mapping[str, tuple[float, float]] = {}
+    same_as: str = ""
+    broker: bool = True
+
+    @property
+    def source(self) -> str:
+        """The id of the measurement whose rounds have its values."""
+        return self.same_as or self.id
+
+
+def run_peer(peer: Peer, bootstrap: str, topic: str) -> Used:
+    """Runs `peer` on `topic` in a temporary folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        return peer.run(bootstrap, topic, Path(folder))

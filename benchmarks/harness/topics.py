@@ -1,0 +1,81 @@
+"""Topics of the broker that is measured on: made, asked for their ends, and for what a group has committed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import wait
+from functools import cache
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+
+_POLL_S: Final = 0.1
+_TIMEOUT_S: Final = 30.0
+_CREATE_S: Final = 60.0
+# With read_uncommitted the broker answers at once instead of waiting for open transactions to end.
+_CONSUMER: Final = {"enable.auto.commit": False, "isolation.level": "read_uncommitted", "log_level": 0}
+
+
+@cache
+def admin(bootstrap: str) -> AdminClient:
+    """Returns the one admin client of a broker: closing one while a request is in flight crashes the process."""
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+
+
+def create_topic(bootstrap: str, topic: str, partitions: int, policy: str = "delete") -> None:
+    """Makes an empty topic that removes nothing by age; returns once its partitions have leaders."""
+    config = {"cleanup.policy": policy, "retention.ms": "-1"}
+    new = NewTopic(topic, partitions, 1, config=config)
+    admin(bootstrap).create_topics([new])[topic].result(_CREATE_S)
+    deadline = time.monotonic() + _CREATE_S
+    while True:
+        try:
+            end_offsets(bootstrap, topic)
+            return
+        except KafkaException:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(0.1)
+
+
+def end_offsets(bootstrap: str, topic: str) -> dict[int, int]:
+    """Returns the end offset of each partition of `topic`.
+
+    Raises:
+        KafkaException: the broker refused it, or a partition has no leader yet.
+    """
+    client = admin(bootstrap)
+    count = len(client.list_topics(topic, _TIMEOUT_S).topics[topic].partitions)
+    answers = client.list_offsets({TopicPartition(topic, number): OffsetSpec.latest() for number in range(count)})
+    wait(answers.values(), _TIMEOUT_S)
+    return {partition.partition: answer.result(_TIMEOUT_S).offset for partition, answer in answers.items()}
+
+
+def committed_to_end(bootstrap: str, group: str, topic: str) -> Callable[[], bool]:
+    """Returns a condition: `group` has committed the end offsets that `topic` has now."""
+    return committed(bootstrap, group, topic, end_offsets(bootstrap, topic))
+
+
+def committed(
+    bootstrap: str, group: str, topic: str, offsets: Mapping[int, int], poll_s: float = _POLL_S
+) -> Callable[[], bool]:
+    """Returns a condition, which waits `poll_s` seconds: `group` has committed at least `offsets` of `topic`.
+
+    Every peer commits its positions with its output, so that they show its progress.
+    """
+    partitions = [TopicPartition(topic, number) for number in offsets]
+    # A consumer that never joins: an admin client that asks a starting coordinator crashes the process.
+    consumer = Consumer({**_CONSUMER, "bootstrap.servers": bootstrap, "group.id": group})
+
+    def reached() -> bool:
+        time.sleep(poll_s)
+        try:
+            found = consumer.committed(partitions, _TIMEOUT_S)
+        except KafkaException:  # the group has no coordinator yet
+            return False
+        held = {one.partition: one.offset for one in found if one.error is None}
+        return all(held.get(number, -1) >= offset for number, offset in offsets.items() if offset)
+
+    return reached

@@ -1,0 +1,144 @@
+"""Kafka's own log cleaner as a peer: it is made to clean a whole topic, and timed by what the broker logs of it.
+
+The lines are those of `LogCleaner.CleanerThread.recordStats`.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from msgspec import Struct
+
+from benchmarks.harness.topics import admin, end_offsets
+from connectors.dev.embedded_config import Layout
+from connectors.dev.embedded_kafka import EmbeddedKafka
+
+_PROPERTIES: Final = {"log.initial.task.delay.ms": "100", "log.cleaner.backoff.ms": "1000"}
+"""A shorter pause between passes; its one thread and its buffer are Kafka's defaults."""
+_JAVA_OPTIONS: Final = (
+    # As in Kafka's start script: the embedded broker's defaults start quickly, but run slowly.
+    "-XX:TieredStopAtLevel=4",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    # The log has decimal points, and commas between thousands.
+    "-Duser.language=en",
+    "-Duser.country=US",
+)
+_SMALLEST_SEGMENT: Final = 1 << 20
+_TIMEOUT_S: Final = 60.0
+_LONGEST_S: Final = 3_600.0
+_POLL_S: Final = 0.2
+_PASS: Final = re.compile(
+    r"Log cleaner thread \d+ cleaned log (?P<log>\S+) \(dirty section = \[(?P<start>\d+), (?P<end>\d+)\]\)\s+"
+    r"(?P<mb>[\d,.]+) MB of log processed in (?P<seconds>[\d,.]+) seconds"
+    r"(?:(?!Log cleaner thread).)*?Start size: [\d,.]+ MB \((?P<read>[\d,]+) messages\)"
+    r"\s+End size: [\d,.]+ MB \((?P<kept>[\d,]+) messages\)",
+    re.DOTALL,
+)
+
+
+class Pass(Struct, frozen=True, kw_only=True):
+    """One pass over one partition, `log` being topic-partition, with the dirty section [start, end).
+
+    `read` and `kept` are records; `mb` is what it read, the dirty section twice; `seconds` are rounded to tenths.
+    """
+
+    log: str
+    start: int
+    end: int
+    mb: float
+    seconds: float
+    read: int
+    kept: int
+
+
+@contextmanager
+def cleaning_broker(folder: Path) -> Iterator[EmbeddedKafka]:
+    """Runs a broker during the block whose cleaner has Kafka's defaults."""
+    with EmbeddedKafka(folder, properties=_PROPERTIES, heap="1g", java_options=_JAVA_OPTIONS) as broker:
+        yield broker
+
+
+def clean(broker: EmbeddedKafka, topic: str) -> tuple[int, float]:
+    """Sets cleanup.policy=compact on `topic` and waits until all of it is cleaned; returns records read, seconds.
+
+    Raises:
+        TimeoutError: it was not cleaned within an hour.
+    """
+    logs = {f"{topic}-{partition}": end for partition, end in end_offsets(broker.bootstrap, topic).items()}
+    _roll_segments(broker, topic, len(logs))
+    _configure(
+        broker,
+        topic,
+        # Only now: the cleaner would begin while the topic is filled, and clean parts of it more than once.
+        {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.bytes": None},
+    )
+    deadline = time.monotonic() + _LONGEST_S
+    while (found := passes_to(passes(broker.log_file.read_text(encoding="utf-8", errors="replace")), logs)) is None:
+        broker.require_running()
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"The cleaner has not gone over {topic}: see {broker.log_file}.")
+        time.sleep(_POLL_S)
+    return sum(one.read for one in found), sum(one.seconds for one in found)
+
+
+def _roll_segments(broker: EmbeddedKafka, topic: str, partitions: int) -> None:
+    """Rolls the active segment of each partition, which is never cleaned, by producing until there is a new one."""
+    folders = [Layout(broker.log_file.parent).data / f"{topic}-{partition}" for partition in range(partitions)]
+    before = [_segments(folder) for folder in folders]
+    _configure(broker, topic, {"segment.bytes": str(_SMALLEST_SEGMENT)})
+    deadline = time.monotonic() + _TIMEOUT_S
+    with Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0}) as producer:
+        while behind := [one for one, folder in enumerate(folders) if _segments(folder) == before[one]]:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{topic} has no new segment in partition {behind[0]}.")
+            for partition in behind:
+                producer.produce(topic, bytes(_SMALLEST_SEGMENT // 2), b"roll", partition)
+            producer.flush(_TIMEOUT_S)
+            time.sleep(_POLL_S)
+
+
+def _segments(folder: Path) -> int:
+    return len(list(folder.glob("*.log")))
+
+
+def _configure(broker: EmbeddedKafka, topic: str, settings: Mapping[str, str | None]) -> None:
+    """Sets the topic's `settings`; None resets one to its default."""
+    entries = [
+        ConfigEntry(
+            name, value or "", incremental_operation=AlterConfigOpType.SET if value else AlterConfigOpType.DELETE
+        )
+        for name, value in settings.items()
+    ]
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+    admin(broker.bootstrap).incremental_alter_configs([resource])[resource].result(_TIMEOUT_S)
+
+
+def passes(text: str) -> Iterator[Pass]:
+    """Parses the passes out of `text`, the log of a broker whose language is English, in order."""
+    for found in _PASS.finditer(text):
+        plain = {name: text.replace(",", "") for name, text in found.groupdict().items()}
+        yield Pass(
+            log=plain["log"],
+            start=int(plain["start"]),
+            end=int(plain["end"]),
+            mb=float(plain["mb"]),
+            seconds=float(plain["seconds"]),
+            read=int(plain["read"]),
+            kept=int(plain["kept"]),
+        )
+
+
+def passes_to(found: Iterable[Pass], ends: Mapping[str, int]) -> list[Pass] | None:
+    """Returns the passes over the logs in `ends` (log → end offset); None until each is cleaned to its end."""
+    own = [one for one in found if one.log in ends]
+    reached = {one.log: one.end for one in own}
+    return own if all(reached.get(log, 0) >= end for log, end in ends.items()) else None

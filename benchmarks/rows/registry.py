@@ -1,0 +1,48 @@
+"""All rows by their ids: comparisons of two programs, and measurements of one worker by itself."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from benchmarks.harness.row import Comparison
+from benchmarks.peers.kafka_streams import KafkaStreams
+from benchmarks.peers.keyfold import Keyfold
+from benchmarks.peers.quix_streams import QuixStreams
+from benchmarks.peers.reading_only import ReadingOnly
+from benchmarks.rows.catalog_commits import CATALOG
+from benchmarks.rows.full_fold import FULL_FOLD
+from benchmarks.rows.keys import GROWTH_ROW, KEYS
+from benchmarks.rows.partitions import PARTITIONS
+from benchmarks.rows.worker import FRESH, IDLE, READY
+from benchmarks.rows.write_amplification import WRITTEN
+
+KEYFOLD: Final = Keyfold()
+SMALL_BATCHES: Final = Keyfold(connector={"max.offsets.per.trigger": "1000000", "bootstrap.fold.enable": "false"})
+"""A backlog in micro-batches as small as they are once it is read: each is ingested, folded by itself and published."""
+STREAMS: Final = KafkaStreams()
+READING: Final = ReadingOnly()
+QUIX: Final = QuixStreams()
+
+COMPARISONS: Final = {
+    row.id: row
+    for row in (
+        Comparison(
+            "backlog", "backlog → output topic, exactly once, against Kafka Streams", "small", KEYFOLD, STREAMS, 6, 12
+        ),
+        Comparison("reading", "the same against reading only", "small", KEYFOLD, READING, 0.3, 0.7),
+        Comparison(
+            "steady", "micro-batches of ≤ 1 M records, against Kafka Streams", "small", SMALL_BATCHES, STREAMS, 4, 8
+        ),
+        Comparison("backlog-1KiB", "values of 1 KiB, against Kafka Streams", "1KiB", KEYFOLD, STREAMS, 6, 12),
+        Comparison("backlog-unique", "each key once, against Kafka Streams", "unique", KEYFOLD, STREAMS, 6, 12),
+        Comparison("backlog-zipf", "Zipf keys, against Kafka Streams", "zipf", KEYFOLD, STREAMS, 6, 12),
+        Comparison("tombstones", "90 % tombstones, against reading only", "tombstones", KEYFOLD, READING, 0.3, 0.7),
+        Comparison("backlog-1", "1 partition, against Kafka Streams", "1-partition", KEYFOLD, STREAMS, 6, 12),
+        Comparison("backlog-64", "64 partitions, against Kafka Streams", "64-partitions", KEYFOLD, STREAMS, 6, 12),
+        Comparison("backlog-quix", "500,000 records, against Quix Streams", "500k", KEYFOLD, QUIX, 1, 1),
+    )
+}
+
+MEASUREMENTS: Final = {
+    row.id: row for row in (READY, IDLE, FRESH, KEYS, GROWTH_ROW, PARTITIONS, FULL_FOLD, CATALOG, WRITTEN)
+}

@@ -1,0 +1,77 @@
+"""Counts a level-0 run anew within bounds, where a lag ends inside a micro-batch, so that it is decided by exact bytes.
+
+Stands alone because it reads files: what is decided from metadata, also by `keyfold describe`, imports no Arrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import reduce
+
+from msgspec.structs import replace
+
+from compactor.model.actions import Restate
+from compactor.model.log import PartitionLog, Run, RunFile, exact
+from compactor.runs.file_stats import FileStats, combine, level0_run, stats_of, with_checksum
+from compactor.runs.reader import read_file_range
+from compactor.runs.scan import FileRange, OffsetRange
+from compactor.storage.base import Storage
+
+
+def recount(storage: Storage, log: PartitionLog, run: Run) -> Restate:
+    """Counts `run` of `log`, which lies across published, as one run below it and one above it. Raises StorageError.
+
+    The bytes of a file cannot be split in proportion: the records below are read, without Spark; what is above is the
+    rest. So each record is read once, however often published moves inside the run.
+    """
+    cut = min(max(log.published, run.start), run.end)
+    below = _counted(storage, log, run, run.start, cut)
+    above = _rest(run, below, cut) if below and exact(run) else _counted(storage, log, run, cut, run.end)
+    return Restate(topic=log.topic, partition=log.partition, runs=tuple(piece for piece in (below, above) if piece))
+
+
+def _counted(storage: Storage, log: PartitionLog, run: Run, start: int, end: int) -> Run | None:
+    if start >= end:
+        return None
+    file_ranges = OffsetRange(tp=log.tp, start=start, end=end, runs=(run,)).file_ranges
+    parts = [part for one in file_ranges for part in _stats_within(storage, one)]
+    return level0_run(start, end, parts, run.arrived_ms, folded=run.folded)
+
+
+def _stats_within(storage: Storage, one: FileRange) -> Iterator[FileStats]:
+    """Counts what of a file lies in the range; nothing where that holds no record."""
+    file = one.file
+    found = [part for batch in read_file_range(storage, one) for part in stats_of(file.path, batch)]
+    if found:
+        entire = file.entire and one.start <= file.first and file.last < one.end
+        part = with_checksum(reduce(combine, found), file.file_bytes, file.sha256, file.footer)
+        yield replace(part, file=replace(part.file, entire=entire))
+
+
+def _rest(run: Run, below: Run, start: int) -> Run | None:
+    """Returns what of `run` is not in `below`, with the times of the whole run: it may seem older than it is."""
+    if start >= run.end:
+        return None
+    counted = {file.path: file for file in below.files}
+    files = tuple(_left(file, counted.get(file.path), start) for file in run.files)
+    return replace(
+        run,
+        start=start,
+        files=tuple(file for file in files if file.records),
+        records=run.records - below.records,
+        bytes=run.bytes - below.bytes,
+        tombstones=run.tombstones - below.tombstones,
+        rejected=run.rejected - below.rejected,
+    )
+
+
+def _left(file: RunFile, below: RunFile | None, start: int) -> RunFile:
+    cut = replace(file, first=max(file.first, start), entire=file.entire and start <= file.first)
+    if below is None:
+        return cut
+    return replace(
+        cut,
+        records=file.records - below.records,
+        bytes=file.bytes - below.bytes,
+        keyless=file.keyless - below.keyless,
+    )

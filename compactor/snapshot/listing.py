@@ -1,0 +1,118 @@
+"""The snapshots of a topic that are in the location: which readers are led to, which may go, and how one goes.
+
+A snapshot is removed in this order: the manifest first, the mark last. So no reader ever finds a manifest whose files
+are not all there, nor data without the mark of its catalog.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import Final
+
+from msgspec import Struct
+
+from compactor.model.actions import AddSnapshot, DropSnapshot
+from compactor.model.state import State
+from compactor.snapshot import location, manifest
+from compactor.storage.base import Storage
+
+LATEST: Final = "LATEST"
+CURRENT: Final = "current"
+_ID: Final = re.compile(r"\d{8}T\d{6}Z-[0-9A-Za-z]+")
+
+
+class Unreferenced(Struct, frozen=True, kw_only=True):
+    """The snapshots in a topic's folder that its catalog does not name.
+
+    `removable` are this catalog's own: why each may go, by id. `others` are the ids of all that nothing shows to be.
+    """
+
+    removable: dict[str, str]
+    others: tuple[str, ...]
+
+
+def list_ids(place: Storage, state: State, topic: str) -> tuple[str, ...]:
+    """Lists the ids of all snapshots of `topic` in the location, complete or not, of whatever catalog."""
+    return tuple(name for name in place.list(f"{state.connector}/{topic}") if _ID.fullmatch(name))
+
+
+def unreferenced(
+    place: Storage, state: State, topic: str, before: Collection[str], dropped: Collection[str] = (), keep: int = 0
+) -> Unreferenced:
+    """Returns which of the snapshots `before` (ids) of `topic` the catalog does not name, and which are its own.
+
+    `before` was listed before the owner's last commit, which took the ids `dropped` out of the catalog: so none of it
+    can be a newer owner's, who may have taken over since. What the catalog named is its own; of any other snapshot the
+    mark, else the manifest, says whose it is. One of its own that is complete stays while it is among the newest `keep`
+    by id: the catalog may be a restored copy, from before it was taken.
+    """
+    named = {one.id for one in state.snapshots if one.topic == topic}
+    newest = sorted(named.union(before), reverse=True)[:keep]
+    removable: dict[str, str] = {}
+    others: list[str] = []
+    for name in before:
+        path = f"{state.connector}/{topic}/{name}"
+        if name in dropped:
+            removable[name] = "beyond snapshot.retention.count"
+        elif name not in named and location.catalog_of(place, path) != state.catalog_id:
+            others.append(name)
+        elif name not in named and manifest.path_of(place, path) is None:
+            removable[name] = "it was never completed"
+        elif name not in named and name not in newest:
+            removable[name] = "the catalog does not name it"
+    return Unreferenced(removable=removable, others=tuple(others))
+
+
+def list_others(place: Storage, state: State, topic: str) -> tuple[str, ...]:
+    """Lists the ids of the snapshots in the folder of `topic` that are not this catalog's: they stay as they are."""
+    return unreferenced(place, state, topic, list_ids(place, state, topic)).others
+
+
+def expired(state: State, topic: str, keep: int) -> tuple[DropSnapshot, ...]:
+    """Returns the drops of all snapshots of `topic` but the newest `keep`, of which there is at least one.
+
+    The newest is the one that was committed last: a clock may have been set back since.
+    """
+    taken = [one for one in state.snapshots if one.topic == topic]
+    return tuple(DropSnapshot(topic=topic, id=one.id) for one in taken[: -max(1, keep)])
+
+
+def delete(place: Storage, path: str) -> None:
+    """Deletes the snapshot at `path`, complete or not: its manifest first, its mark last. Raises StorageError."""
+    for name in manifest.NAMES:
+        place.delete(f"{path}/{name}")
+    place.delete_folder(f"{path}/data")
+    place.delete_folder(path)
+
+
+def set_latest(place: Storage, taken: AddSnapshot) -> None:
+    """Lets LATEST name `taken`, which is in the catalog. Raises StorageError."""
+    place.write(_beside(taken, LATEST), f"{taken.id}\n".encode())
+
+
+def set_current(place: Storage, taken: AddSnapshot) -> None:
+    """Lets `current` lead to the data of `taken`, where the store has links. Raises StorageError."""
+    place.link(_beside(taken, CURRENT), f"{taken.path}/data")
+
+
+def repair_latest(place: Storage, state: State) -> None:
+    """Makes LATEST and `current` of every topic lead to its newest snapshot, whose owner may have died before it did.
+
+    A snapshot that is not there any more is passed over: a restored catalog may name some that a later one has dropped.
+    In a folder that is another catalog's nothing is changed. Raises StorageError.
+    """
+    if not state.snapshots or not location.owns(place, state):
+        return
+    newest = {one.topic: one for one in state.snapshots}.values()
+    there = [taken for taken in newest if manifest.path_of(place, taken.path)]
+    for taken in there:
+        path = _beside(taken, LATEST)
+        if not place.exists(path) or place.read(path).strip() != taken.id.encode():
+            set_latest(place, taken)
+    for taken in there:
+        set_current(place, taken)
+
+
+def _beside(taken: AddSnapshot, name: str) -> str:
+    return f"{taken.path.rpartition('/')[0]}/{name}"

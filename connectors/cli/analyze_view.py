@@ -1,0 +1,389 @@
+"""What `keyfold analyze` says: first as values, then as text for people. Pure.
+
+The values' fields are those of `analyze --json` (docs/formats.md). The text has what goes and what stays of each topic,
+then the partitions one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+import typer
+from msgspec import Struct
+
+from compactor.analyze.effect import Amount, Analysis, Effect, Outcome, PartitionAnalysis, SplitKeys, by_topic, total
+from compactor.clean.decision import moment
+from compactor.model.state import State
+from connectors.progress.terminal import table
+
+FORMAT: Final = 1
+LONGEST_KEY: Final = 40
+_WITH: Final = "WITH"
+_PUBLISHED: Final = "PUBLISHED"
+_FOLD_TO: Final = "FOLD TO"
+
+
+class SplitKey(Struct, frozen=True, kw_only=True):
+    """A key with live records in several partitions; `text` is for reading."""
+
+    key: bytes
+    text: str
+    partitions: tuple[int, ...]
+
+
+class SplitKeyCount(Struct, frozen=True, kw_only=True):
+    """How many such keys a topic has, and a few of them."""
+
+    keys: int
+    examples: tuple[SplitKey, ...]
+
+
+class TopicReport(Struct, frozen=True, kw_only=True):
+    """The sum over a topic's partitions, but for those `left_out`; `closed` says why it is no longer read.
+
+    `changed` is None without changed settings; `split_keys` where less than two partitions hold live records.
+    """
+
+    topic: str
+    closed: str | None
+    partitions: int
+    left_out: int
+    present: Effect
+    changed: Effect | None
+    split_keys: SplitKeyCount | None
+
+
+class PartitionReport(Struct, frozen=True, kw_only=True):
+    """One partition; `unread` is the error for which it was left out, and then there are no outcomes."""
+
+    topic: str
+    partition: int
+    ingested: int
+    published: int
+    unread: str | None
+    present: Outcome | None
+    changed: Outcome | None
+
+
+class AnalyzeReport(Struct, frozen=True, kw_only=True):
+    """Everything; `changes` are the settings of --with, empty without any."""
+
+    format_version: int
+    connector: str
+    catalog_id: str
+    catalog_version: int
+    now_ms: int
+    worker_alive: bool
+    changes: Mapping[str, str]
+    topics: tuple[TopicReport, ...]
+    partitions: tuple[PartitionReport, ...]
+
+
+def report(
+    found: Analysis, state: State, catalog_version: int, now_ms: int, changes: Mapping[str, str], *, worker_alive: bool
+) -> AnalyzeReport:
+    """The report of what was found in `state` at `now_ms`: under the present settings, and with `changes` to them."""
+    topics = by_topic(found.partitions)
+    return AnalyzeReport(
+        format_version=FORMAT,
+        connector=state.connector,
+        catalog_id=state.catalog_id,
+        catalog_version=catalog_version,
+        now_ms=now_ms,
+        worker_alive=worker_alive,
+        changes=dict(changes),
+        topics=tuple(_topic(state, topic, own, found.split.get(topic)) for topic, own in topics.items()),
+        partitions=tuple(_partition(one) for own in topics.values() for one in own),
+    )
+
+
+def _topic(state: State, topic: str, partitions: Sequence[PartitionAnalysis], split: SplitKeys | None) -> TopicReport:
+    outcomes = [one.outcomes for one in partitions if one.outcomes]
+    return TopicReport(
+        topic=topic,
+        closed=state.topics[topic].closed,
+        partitions=len(partitions),
+        left_out=len(partitions) - len(outcomes),
+        present=total(each[0].effect for each in outcomes),
+        changed=total(each[1].effect for each in outcomes) if any(len(each) > 1 for each in outcomes) else None,
+        split_keys=_split(split) if split else None,
+    )
+
+
+def _split(found: SplitKeys) -> SplitKeyCount:
+    return SplitKeyCount(
+        keys=found.keys,
+        examples=tuple(
+            SplitKey(key=one.key, text=readable(one.key), partitions=one.partitions) for one in found.examples
+        ),
+    )
+
+
+def _partition(one: PartitionAnalysis) -> PartitionReport:
+    present, changed, *_ = (*one.outcomes, None, None)
+    return PartitionReport(
+        topic=one.topic,
+        partition=one.partition,
+        ingested=one.ingested,
+        published=one.published,
+        unread=one.unread,
+        present=present,
+        changed=changed,
+    )
+
+
+def readable(key: bytes) -> str:
+    """`key` as it may be shown on a terminal, at most LONGEST_KEY characters: text where it is printable, else hex."""
+    try:
+        text = key.decode()
+    except UnicodeDecodeError:
+        text = ""
+    shown = text if text and text.isprintable() else f"0x{key[:LONGEST_KEY].hex()}" if key else '""'
+    return shown if len(shown) <= LONGEST_KEY else f"{shown[: LONGEST_KEY - 1]}…"
+
+
+def outcomes(partitions: Iterable[PartitionReport]) -> tuple[tuple[PartitionReport, Outcome, Outcome | None], ...]:
+    """Those that were read, with what was found under the present and the changed settings."""
+    return tuple((one, one.present, one.changed) for one in partitions if one.present)
+
+
+class _Signed(int):
+    """A difference: a rise shows its sign as a fall does."""
+
+    def __format__(self, spec: str) -> str:
+        return int.__format__(self, f"+{spec}" if self > 0 else spec)
+
+
+class _BalanceLine(Struct, frozen=True):
+    """A line of a topic's balance: a field of Effect, counted down where it goes; `always` or where there is any."""
+
+    label: str
+    field: str
+    goes: bool = False
+    always: bool = False
+
+    def shown(self, effects: Iterable[Effect]) -> bool:
+        """Whether the line says anything."""
+        return self.always or any(getattr(effect, self.field) != Amount() for effect in effects)
+
+    def amount(self, effect: Effect) -> Amount:
+        """What it says, negative where it goes."""
+        found: Amount = getattr(effect, self.field)
+        return Amount() - found if self.goes else found
+
+
+_BALANCE: Final = (
+    _BalanceLine("kept now", "before", always=True),
+    _BalanceLine("  taken by retention", "retention", goes=True),
+    _BalanceLine("  superseded by a later record", "superseded", goes=True, always=True),
+    _BalanceLine("  tombstones past their horizon", "expired", goes=True, always=True),
+    _BalanceLine("  rejected, or without a key", "rejected", goes=True),
+    _BalanceLine("kept after a full fold", "after", always=True),
+    _BalanceLine("  last records of their keys", "live", always=True),
+    _BalanceLine("  tombstones", "tombstones", always=True),
+    _BalanceLine("  held by {held}", "held", always=True),
+    _BalanceLine("    rejected among them", "waiting"),
+    _BalanceLine("  not folded by key", "unfolded"),
+)
+
+
+def text(report: AnalyzeReport) -> str:
+    """Everything, sections parted by an empty line."""
+    sections = [_head(report), *(_topic_section(report, one) for one in report.topics), *_partition_sections(report)]
+    return "\n\n".join("\n".join(lines) for section in sections if (lines := list(section)))
+
+
+def _head(report: AnalyzeReport) -> Iterator[str]:
+    lives = "A worker is running" if report.worker_alive else "No worker is running"
+    yield f"What a full fold of connector {report.connector} would do at {moment(report.now_ms)}."
+    yield f"{lives}. Counted is what is ingested; nothing was changed."
+    if report.changes:
+        yield f"{_WITH} is: {_changes(report)}"
+    for one in report.partitions:
+        if one.unread is not None:
+            yield f"Left out: {one.topic}-{one.partition} cannot be folded. {one.unread}"
+    ahead = [one for one, present, _ in outcomes(report.partitions) if present.fold_end > one.published]
+    if ahead:
+        what = _counted(len(ahead), "partition")
+        yield f"Before it folds, a worker publishes: {what} may be published further, from {_PUBLISHED} to {_FOLD_TO}."
+
+
+def _changes(report: AnalyzeReport) -> str:
+    return ", ".join(f"{key}={value}" for key, value in report.changes.items())
+
+
+def _topic_section(report: AnalyzeReport, topic: TopicReport) -> Iterator[str]:
+    effects = [effect for effect in (topic.present, topic.changed) if effect]
+    held = _held_by(report, topic.topic)
+    headers = [f"{topic.topic}, {_counted(topic.partitions, 'partition')}", "RECORDS", "BYTES"]
+    if topic.changed:
+        headers += [f"RECORDS {_WITH}", f"BYTES {_WITH}", "RECORDS +/-", "BYTES +/-"]
+    lines = (line for line in _BALANCE if line.shown(effects))
+    yield table(headers, [(line.label.format(held=held), *_cells(line, effects)) for line in lines])
+    yield from _sentences(topic)
+
+
+def _cells(line: _BalanceLine, effects: Sequence[Effect]) -> tuple[int, ...]:
+    amounts = [line.amount(effect) for effect in effects]
+    plain = tuple(figure for amount in amounts for figure in (amount.records, amount.bytes))
+    if len(amounts) == 1:
+        return plain
+    rise = amounts[1] - amounts[0]
+    return (*plain, _Signed(rise.records), _Signed(rise.bytes))
+
+
+def _held_by(report: AnalyzeReport, topic: str) -> str:
+    """What holds records of `topic` back, under any of the settings; where nothing does, what could."""
+    own = outcomes(one for one in report.partitions if one.topic == topic)
+    reasons = {each.held_by for _, *both in own for each in both if each and each.held_by}
+    return " or ".join(sorted(reasons)) or "min.compaction.lag.ms"
+
+
+def _sentences(topic: TopicReport) -> Iterator[str]:
+    if topic.closed:
+        yield f"The topic is closed ({topic.closed}): nothing more of it is published."
+    if topic.left_out:
+        yield f"{_counted(topic.left_out, 'partition')} left out of these figures."
+    yield _share(topic.present)
+    yield from _horizons(topic.present)
+    if topic.changed:
+        if topic.changed == topic.present:
+            yield f"{_WITH}: not one of these figures differs."
+        else:
+            yield f"{_WITH}: {_share(topic.changed)}"
+            yield from (f"{_WITH}: {line}" for line in _horizons(topic.changed))
+    yield from _split_lines(topic)
+
+
+def _share(effect: Effect) -> str:
+    if not effect.before.records:
+        return "There are no records."
+    if effect.gone == Amount():
+        return "A full fold removes nothing."
+    records = 100 * effect.after.records / effect.before.records
+    size = f" and {100 * effect.after.bytes / effect.before.bytes:.1f} % of the bytes" if effect.before.bytes else ""
+    return f"A full fold keeps {records:.1f} % of the records{size}."
+
+
+def _horizons(effect: Effect) -> Iterator[str]:
+    """When the tombstones that stay may go."""
+    if not effect.tombstones.records:
+        return
+    stamped = f" {effect.stamped:,} of them get their delete horizon by this fold." if effect.stamped else ""
+    yield f"Tombstones that are kept: {effect.tombstones.records:,}; {_dropped(effect)}.{stamped}"
+
+
+def _dropped(effect: Effect) -> str:
+    first, last = moment(effect.earliest_horizon_ms), moment(effect.latest_horizon_ms)
+    if first == last:
+        return "none is ever dropped" if first == moment(None) else f"a full fold from {first} on drops them"
+    return f"a full fold from {first} on drops the first, from {last} on the last"
+
+
+def _split_lines(topic: TopicReport) -> Iterator[str]:
+    """Keys that compaction cannot fold."""
+    found = topic.split_keys
+    if found is None:
+        return
+    if not found.keys:
+        yield "No key lives in more than one partition."
+        return
+    keys = _counted(found.keys, "key")
+    yield f"{keys} in more than one partition: each partition keeps its own last record, and no fold joins them."
+    rows = [(one.text, ", ".join(map(str, one.partitions))) for one in found.examples]
+    yield table(("  KEY", "PARTITIONS"), [(f"  {key}", places) for key, places in rows])
+    if found.keys > len(found.examples):
+        yield f"  … and {found.keys - len(found.examples):,} more"
+
+
+def _partition_sections(report: AnalyzeReport) -> Iterator[Iterator[str]]:
+    """The tables of all partitions: as it is, then with the changed settings."""
+    found = outcomes(report.partitions)
+    yield _tables("now", [(one, present, None) for one, present, _ in found])
+    changed = [(one, other, present) for one, present, other in found if other]
+    if changed:
+        yield _tables(_WITH, changed)
+
+
+Row = tuple[PartitionReport, Outcome, Outcome | None]
+"""A partition, what is found of it, and what that is compared with."""
+
+
+def _tables(when: str, rows: Sequence[Row]) -> Iterator[str]:
+    if not rows:
+        return
+    yield _figures(f"Records, {when}", (_PUBLISHED, _FOLD_TO), "records", rows)
+    yield ""
+    yield _figures(f"Bytes, {when}", (), "bytes", rows)
+    yield ""
+    yield _decisions(when, rows)
+    yield from _retained(rows)
+
+
+_GOES: Final = ("retention", "superseded", "expired", "rejected")
+_STAYS: Final = ("live", "tombstones", "held", "unfolded")
+_SELDOM: Final = ("retention", "rejected", "unfolded")
+"""Columns that are left out where they would hold nothing but zeros."""
+
+
+def _columns(names: Iterable[str], rows: Sequence[Row]) -> list[str]:
+    return [name for name in names if name not in _SELDOM or any(_amount(row, name) != Amount() for row in rows)]
+
+
+def _amount(row: Row, name: str) -> Amount:
+    found: Amount = getattr(row[1].effect, name)
+    return found
+
+
+def _figures(title: str, place: Sequence[str], unit: str, rows: Sequence[Row]) -> str:
+    """The table of all partitions in one `unit` of Amount; `place` are columns of the partition itself before it."""
+    names = ["before", *_columns(_GOES, rows), "after", *_columns(_STAYS, rows)]
+    compared = ["AFTER +/-"] if any(other for *_, other in rows) else []
+    headers = ["PARTITION", *place, *(name.upper() for name in names), *compared]
+    cells = [(_name(row[0]), *_place(row, place), *_of(row, names, unit), *_rise(row, unit)) for row in rows]
+    return f"{typer.style(title, bold=True)}\n{table(headers, cells)}"
+
+
+def _place(row: Row, place: Sequence[str]) -> Iterator[int]:
+    known = {_PUBLISHED: row[0].published, _FOLD_TO: row[1].fold_end}
+    return (known[name] for name in place)
+
+
+def _of(row: Row, names: Iterable[str], unit: str) -> Iterator[int]:
+    return (getattr(_amount(row, name), unit) for name in names)
+
+
+def _rise(row: Row, unit: str) -> Iterator[_Signed]:
+    """How much more stays than under the settings that are compared with."""
+    _, found, other = row
+    if other:
+        yield _Signed(getattr(found.effect.after - other.effect.after, unit))
+
+
+def _decisions(when: str, rows: Sequence[Row]) -> str:
+    """Whether the cleaner would fold by itself, and until when tombstones stay."""
+    headers = ("PARTITION", "DIRTY", "STAMPED", "FIRST HORIZON", "LAST HORIZON", "WOULD THE CLEANER FOLD IT BY ITSELF?")
+    cells = [(_name(one), *_decision_row(found)) for one, found, _ in rows]
+    return f"{typer.style(f'Cleaner, {when}', bold=True)}\n{table(headers, cells)}"
+
+
+def _decision_row(found: Outcome) -> tuple[object, ...]:
+    effect = found.effect
+    horizons = (effect.earliest_horizon_ms, effect.latest_horizon_ms)
+    times = (None if each is None else moment(each) for each in horizons)
+    return (found.dirty_ratio, effect.stamped, *times, found.why)
+
+
+def _retained(rows: Sequence[Row]) -> Iterator[str]:
+    """Where retention would take something."""
+    lines = [f"{_name(one)}: {found.retained}" for one, found, _ in rows if found.effect.retention != Amount()]
+    yield from ("", *lines) if lines else ()
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
+def _name(one: PartitionReport) -> str:
+    return f"{one.topic}-{one.partition}"

@@ -1,0 +1,309 @@
+"""What `keyfold describe` says of a connector: first as values, then as text for people. Pure.
+
+The values' fields are those of `describe --json` (docs/formats.md). Offsets are the next ones; times in ms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import humanize
+from msgspec import Struct
+
+from compactor.clean import schedule
+from compactor.clean.decision import CleaningDecision, Reason, quarantined
+from compactor.clean.log_to_clean import LogToClean
+from compactor.model.actions import AddSnapshot
+from compactor.model.log import PartitionLog, Quarantined
+from compactor.model.record import TopicPartition
+from compactor.model.state import State, Topic
+from compactor.settings import EngineSettings
+from compactor.snapshot.location import SnapshotFailure
+from connectors.progress.terminal import table
+from connectors.runtime.status import ConnectorState
+from connectors.source import aside
+
+FORMAT: Final = 1
+STALE_MS: Final = 30_000
+_PARTITION_HEADERS: Final = (
+    *("TOPIC", "PARTITION", "SOURCE END", "INGESTED", "PUBLISHED", "LAG", "CLEAN END"),
+    *("RUNS", "RECORDS", "BYTES", "DIRTY", "TOMBSTONES", "REJECTED", "LOST", "FOLD"),
+)
+
+_STARTED_AGAIN: Final = (ConnectorState.RUNNING, ConnectorState.RESTARTING)
+_IDLE: Final = (Reason.NOTHING.value, Reason.TOMBSTONES.value)
+_UNPUBLISHED: Final = "waits for publish"
+
+
+class OwnerDescription(Struct, frozen=True, kw_only=True):
+    """Who owns the connector: `alive` where a worker holds it now; `name` and `epoch` of the last one."""
+
+    alive: bool
+    name: str
+    epoch: int
+
+
+class WorkerStatus(Struct, frozen=True, kw_only=True):
+    """What the worker last said of itself; `stale` where that is long ago."""
+
+    state: str
+    error: str | None
+    failures: int
+    next_restart_ms: int | None
+    counters: Mapping[str, int]
+    counted_since_ms: int | None
+    updated_ms: int
+    stale: bool
+
+
+class SnapshotDescription(Struct, frozen=True, kw_only=True):
+    """A snapshot of a topic."""
+
+    id: str
+    path: str
+    created_ms: int
+    records: int
+    bytes: int
+    source_offsets: Mapping[str, int]
+
+
+class TopicDescription(Struct, frozen=True, kw_only=True):
+    """A source topic; `closed` says why it is no longer read, `other_snapshots` are another catalog's in its folder."""
+
+    topic: str
+    topic_id: str
+    output_topic: str | None
+    output_topic_id: str | None
+    closed: str | None
+    newest_snapshot: SnapshotDescription | None
+    other_snapshots: tuple[str, ...]
+
+
+class FoldDescription(Struct, frozen=True, kw_only=True):
+    """What the cleaner would decide now, in a word and as a sentence; `due_ms`: since or from when, by time."""
+
+    reason: str
+    text: str
+    due_ms: int | None
+
+
+class PartitionDescription(Struct, frozen=True, kw_only=True):
+    """A log. `source_end` and `lag` (source_end - published) are None where the broker did not say."""
+
+    topic: str
+    partition: int
+    source_end: int | None
+    ingested: int
+    published: int
+    clean_end: int
+    lag: int | None
+    runs: int
+    records: int
+    bytes: int
+    dirty_ratio: float
+    tombstones: int
+    rejected: int
+    lost_offsets: int
+    fold: FoldDescription
+    quarantine: Quarantined | None
+
+
+class Description(Struct, frozen=True, kw_only=True):
+    """Everything; `broker_error` says why there are no source ends, `snapshots` why no snapshot can be written."""
+
+    format_version: int
+    connector: str
+    catalog_id: str
+    catalog_version: int
+    owner: OwnerDescription
+    status: WorkerStatus | None
+    broker_error: str | None
+    snapshots: SnapshotFailure | None
+    topics: tuple[TopicDescription, ...]
+    partitions: tuple[PartitionDescription, ...]
+
+
+def topics(state: State, others: Mapping[str, tuple[str, ...]]) -> tuple[TopicDescription, ...]:
+    """All topics by name; `others` are the snapshots of other catalogs by topic."""
+    return tuple(_topic(state, state.topics[name], others.get(name, ())) for name in sorted(state.topics))
+
+
+def partitions(
+    state: State, ends: Mapping[TopicPartition, int], settings: EngineSettings, now_ms: int
+) -> tuple[PartitionDescription, ...]:
+    """All logs by topic and partition; `ends` are the source's last stable offsets, as far as they are known."""
+    logs = sorted(state.logs, key=lambda log: log.tp)
+    found = schedule.evaluate_all(logs, settings.policy, settings.fold, now_ms, quarantined(logs))
+    return tuple(_partition(log, ends.get(log.tp), one) for log, one in zip(logs, found, strict=True))
+
+
+def status(found: Mapping[str, Any] | None, now_ms: int) -> WorkerStatus | None:
+    """The content of status.json; a field that is missing reads as nothing."""
+    if found is None:
+        return None
+    updated_ms = int(found.get("updated_ms", 0))
+    return WorkerStatus(
+        state=str(found.get("state", "UNASSIGNED")),
+        error=found.get("error"),
+        failures=int(found.get("failures", 0)),
+        next_restart_ms=found.get("next_restart_ms"),
+        counters=dict(found.get("counters", {})),
+        counted_since_ms=found.get("counted_since_ms"),
+        updated_ms=updated_ms,
+        stale=now_ms - updated_ms > STALE_MS,
+    )
+
+
+def _topic(state: State, topic: Topic, others: tuple[str, ...]) -> TopicDescription:
+    taken = [snapshot for snapshot in state.snapshots if snapshot.topic == topic.topic]
+    return TopicDescription(
+        topic=topic.topic,
+        topic_id=topic.topic_id,
+        output_topic=topic.output,
+        output_topic_id=topic.output_id,
+        closed=topic.closed,
+        newest_snapshot=_snapshot(taken[-1]) if taken else None,
+        other_snapshots=others,
+    )
+
+
+def _snapshot(taken: AddSnapshot) -> SnapshotDescription:
+    return SnapshotDescription(
+        id=taken.id,
+        path=taken.path,
+        created_ms=taken.created_ms,
+        records=taken.records,
+        bytes=taken.bytes,
+        source_offsets=taken.source_offsets,
+    )
+
+
+def _partition(log: PartitionLog, source_end: int | None, found: CleaningDecision) -> PartitionDescription:
+    kept = (log.base, *log.runs) if log.base else log.runs
+    return PartitionDescription(
+        topic=log.topic,
+        partition=log.partition,
+        source_end=source_end,
+        ingested=log.end,
+        published=log.published,
+        clean_end=log.clean_end,
+        lag=None if source_end is None else max(0, source_end - log.published),
+        runs=len(kept),
+        records=sum(run.records for run in kept),
+        bytes=sum(run.bytes for run in kept),
+        dirty_ratio=LogToClean.of(log).ratio,
+        tombstones=sum(run.tombstones for run in kept),
+        rejected=sum(run.rejected for run in kept),
+        lost_offsets=sum(gap.end - gap.start for gap in log.gaps),
+        fold=_fold(found),
+        quarantine=log.quarantine,
+    )
+
+
+def _fold(found: CleaningDecision) -> FoldDescription:
+    return FoldDescription(reason=found.reason.value, text=found.text, due_ms=found.due_ms)
+
+
+def text(description: Description, now_ms: int, location: str) -> str:
+    """Everything, sections parted by an empty line; `location` is the connector's folder."""
+    sections = [list(_head(description, now_ms, location))]
+    if description.topics:
+        sections.append([_topics_table(description.topics)])
+    if description.partitions:
+        sections.append([_partitions_table(description.partitions)])
+    if held := [*_topics_aside(description.topics), *_partitions_aside(description.partitions)]:
+        sections.append(held)
+    return "\n\n".join("\n".join(section) for section in sections)
+
+
+def _head(description: Description, now_ms: int, location: str) -> Iterator[str]:
+    if description.catalog_version == 0:
+        yield f"Connector {description.connector} has not run yet: there is no catalog in {location}."
+    else:
+        owner = description.owner
+        lives = "a worker is running" if owner.alive else "no worker is running"
+        yield f"Connector {description.connector}: {lives}; last owner {owner.name}, epoch {owner.epoch}"
+    if description.status is not None:
+        yield from _status_lines(description.status, now_ms)
+    if description.broker_error is not None:
+        yield f"Source ends unknown: {description.broker_error}"
+    for topic in description.topics:
+        if topic.other_snapshots:
+            yield other_snapshots_line(topic.topic, topic.other_snapshots)
+    if trouble := description.snapshots:
+        yield f"No snapshot since {_time(trouble.since_ms)}, {trouble.failures} failed: {trouble.error}"
+        yield f"  tried again at {_time(trouble.retry_ms)}; everything else goes on"
+
+
+def other_snapshots_line(topic: str, ids: Sequence[str]) -> str:
+    """A line about the snapshots `ids` of `topic`, which are not of the connector's catalog."""
+    return f"Snapshots of {topic} that are another catalog's, and left as they are: {', '.join(ids)}"
+
+
+def _status_lines(status: WorkerStatus, now_ms: int) -> Iterator[str]:
+    stale = " (stale)" if status.stale else ""
+    yield f"State: {status.state}, said {_ago(now_ms - status.updated_ms)} ago{stale}"
+    if status.error is not None:
+        yield f"Error: {status.error}"
+    if status.next_restart_ms is not None:
+        yield f"Restart: after {status.failures} failures, by {_time(status.next_restart_ms)}"
+    elif status.failures and status.state in _STARTED_AGAIN:
+        yield f"Restarts: {status.failures} in a row; forgotten once it has worked"
+    counted = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in status.counters.items() if count)
+    if counted:
+        since = "it was started" if status.counted_since_ms is None else _time(status.counted_since_ms)
+        yield f"Counted since {since}: {counted}"
+
+
+def _topics_table(topics: tuple[TopicDescription, ...]) -> str:
+    return table(
+        ("TOPIC", "OUTPUT", "READ", "NEWEST SNAPSHOT", "TAKEN", "RECORDS"), [_topic_row(topic) for topic in topics]
+    )
+
+
+def _topic_row(topic: TopicDescription) -> tuple[object, ...]:
+    taken = topic.newest_snapshot
+    snapshot = (taken.id, _time(taken.created_ms), taken.records) if taken else (None, None, None)
+    return (topic.topic, topic.output_topic, f"no: {topic.closed}" if topic.closed else "yes", *snapshot)
+
+
+def _partitions_table(partitions: tuple[PartitionDescription, ...]) -> str:
+    return table(_PARTITION_HEADERS, [_partition_row(each) for each in partitions])
+
+
+def _partition_row(one: PartitionDescription) -> tuple[object, ...]:
+    place = (one.topic, one.partition, one.source_end, one.ingested, one.published, one.lag, one.clean_end)
+    kept = (one.runs, one.records, one.bytes, one.dirty_ratio, one.tombstones, one.rejected, one.lost_offsets)
+    return (*place, *kept, _fold_word(one))
+
+
+def _fold_word(one: PartitionDescription) -> str:
+    """The verdict in a word; where only what is not published yet could be folded, that is what it waits for."""
+    return _UNPUBLISHED if one.fold.reason in _IDLE and one.lag else one.fold.reason
+
+
+def _topics_aside(topics: tuple[TopicDescription, ...]) -> Iterator[str]:
+    """The topics that are set aside, each with what can be done about it."""
+    for one in topics:
+        if one.closed is not None and one.closed in aside.KINDS:
+            yield f"Set aside: topic {one.topic}, {aside.KINDS[one.closed]}; neither read nor published any more."
+            yield f"  {aside.advice(one.closed)}"
+
+
+def _partitions_aside(partitions: tuple[PartitionDescription, ...]) -> Iterator[str]:
+    """The partitions that are set aside, each with its error."""
+    for one in partitions:
+        if held := one.quarantine:
+            what = "not folded, nothing more of it is published" if held.publishing else "not folded"
+            yield f"Set aside since {_time(held.since_ms)}: {one.topic}-{one.partition}, {what}. {held.error}"
+            yield f"  failed {held.failures} times; looked at again at {_time(held.retry_ms)}"
+
+
+def _time(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _ago(ms: int) -> str:
+    return humanize.precisedelta(timedelta(seconds=max(0, ms) // 1000))

@@ -1,0 +1,176 @@
+"""Reads worker and connector files, each by itself and together with the others; every fault names its file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from connectors.config import errors
+from connectors.config.client_check import client_faults
+from connectors.config.connector import ConnectorConfig
+from connectors.config.definitions import definitions
+from connectors.config.errors import Fault, FaultyConfigError, raise_all
+from connectors.config.json_file import read_object
+from connectors.config.relative import anchored, folder_of
+from connectors.config.topics import matches
+from connectors.config.worker import WorkerConfig
+
+STORAGE: Final = "storage.location"
+
+
+class ConnectorFile(msgspec.Struct, frozen=True):
+    """A connector and the file that it was read from."""
+
+    path: Path
+    config: ConnectorConfig
+
+
+def load_worker(path: Path | None) -> WorkerConfig:
+    """Reads the worker's settings: the file's, under those of the environment; without a file only these.
+
+    Relative paths of the file count from its folder, those of the environment from the current folder.
+    Raises ConfigError with all faults.
+    """
+    where = str(path) if path else "environment"
+    raw = _worker_settings(path) if path else {}
+    try:
+        config = WorkerConfig(**raw)
+    except FaultyConfigError as error:
+        raise error.of(where) from None
+    faults = client_faults(config, None)
+    if faults:
+        raise FaultyConfigError(where, faults)
+    return config
+
+
+def _worker_settings(path: Path) -> dict[str, Any]:
+    keys = definitions(WorkerConfig)
+    here = {STORAGE: keys[STORAGE].default}  # the default too is a folder beside the file
+    return anchored({**here, **read_object(path)}, keys, folder_of(path))
+
+
+def load_connector(path: Path, worker: WorkerConfig | None = None) -> ConnectorFile:
+    """Reads the connector of a file; with `worker` what the two mean together is checked too.
+
+    Relative paths count from the file's folder. Raises ConfigError with all faults.
+    """
+    raw = read_object(path)
+    try:
+        config = ConnectorConfig.model_validate(anchored(unwrapped(raw), definitions(ConnectorConfig), folder_of(path)))
+    except FaultyConfigError as error:
+        raise error.of(str(path)) from None
+    faults = _together(config, worker) if worker else ()
+    if faults:
+        raise FaultyConfigError(str(path), faults)
+    return ConnectorFile(path, config)
+
+
+def load_connectors(paths: Sequence[Path], worker: WorkerConfig | None = None) -> tuple[ConnectorFile, ...]:
+    """Reads the connectors of several files, in their order; two of one name or with one output topic are refused.
+
+    Raises ConfigError with all faults of all files.
+    """
+    found: list[ConnectorFile] = []
+    errors = []
+    for at, path in enumerate(paths):
+        try:
+            file = load_connector(path, worker)
+        except FaultyConfigError as error:
+            errors.append(error)
+            continue
+        found.append(file)
+        doubled = clashes(file.config, paths[:at])
+        errors += [FaultyConfigError(str(path), doubled)] if doubled else []
+    raise_all(errors)
+    return tuple(found)
+
+
+def clashes(config: ConnectorConfig, others: Iterable[Path]) -> tuple[Fault, ...]:
+    """Returns a fault for each file of `others` whose connector has the name of `config`, or an output topic of it.
+
+    Of faulty files only the name is looked at.
+    """
+    return tuple(fault for path in others for fault in _clash(config, path))
+
+
+def _clash(config: ConnectorConfig, path: Path) -> tuple[Fault, ...]:
+    if _name(path) == config.name:
+        return (Fault("name", f'"{config.name}" is also in {path}; rename one.'),)
+    try:
+        return _output_faults(config, load_connector(path).config, path)
+    except FaultyConfigError:
+        return ()
+
+
+def _name(path: Path) -> str | None:
+    try:
+        return str(unwrapped(read_object(path)).get("name", "")).strip()
+    except FaultyConfigError:
+        return None
+
+
+def unwrapped(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Flattens `{"name": …, "config": {…}}`; a flat mapping stays as it is. Raises ConfigError."""
+    inner = raw.get("config")
+    if not isinstance(inner, Mapping):
+        return dict(raw)
+    faults = [Fault(name, _refusal(name)) for name in raw if name not in ("name", "config")]
+    outside, inside = raw.get("name"), inner.get("name")
+    if None not in (outside, inside) and outside != inside:
+        faults.append(Fault("name", f'"{outside}" outside of config and "{inside}" inside; they must be equal.'))
+    if faults:
+        raise FaultyConfigError("connector", faults)
+    return ({"name": raw["name"]} if "name" in raw else {}) | dict(inner)
+
+
+def _refusal(name: str) -> str:
+    return errors.not_yet(name) or "unknown here; beside config there is only name. Settings go into config."
+
+
+def _together(config: ConnectorConfig, worker: WorkerConfig) -> tuple[Fault, ...]:
+    faults = client_faults(worker, config)
+    if config.snapshot_path and config.snapshot_path.resolve() == worker.storage_path.resolve():
+        text = "is the worker's storage.location; snapshots need a folder of their own."
+        faults = (*faults, Fault("snapshot.location", text))
+    return faults
+
+
+def _shared_output(one: ConnectorConfig, other: ConnectorConfig) -> str | None:
+    """Returns an output topic that both publish to, as a name or a template; None where nothing says that there is one.
+
+    Of two patterns only equal ones are known to match the same topics; what they come to share is found when it is
+    published (`connectors.sinks.others`).
+    """
+    if not one.publishes or not other.publishes:
+        return None
+    return _named(one, other) or _named(other, one) or _both_patterns(one, other)
+
+
+def _output_faults(one: ConnectorConfig, other: ConnectorConfig, where: object) -> tuple[Fault, ...]:
+    """Returns the fault of `one` where it would share an output topic with `other`, of the file `where`."""
+    name = _shared_output(one, other)
+    if name is None:
+        return ()
+    text = f'"{name}" is also the output topic of connector "{other.name}" in {where}; each needs one of its own.'
+    return (Fault("output.topic", text),)
+
+
+def _named(one: ConnectorConfig, other: ConnectorConfig) -> str | None:
+    """Returns an output of `one`'s named topics where `other` reads the same topic, or names one with that output."""
+    theirs = {other.output_topic(topic) for topic in other.topics or ()}
+    for topic in one.topics or ():
+        name = one.output_topic(topic)
+        if name in theirs or (matches(other, topic) and other.output_topic(topic) == name):
+            return name
+    return None
+
+
+def _both_patterns(one: ConnectorConfig, other: ConnectorConfig) -> str | None:
+    same = one.topics_regex is not None and (one.topics_regex, one.output_topic_template) == (
+        other.topics_regex,
+        other.output_topic_template,
+    )
+    return one.output_topic_template if same else None

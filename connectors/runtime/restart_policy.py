@@ -1,0 +1,172 @@
+"""Whether and when a connector that FAILED is started again: back-off, the end of an outage, a command.
+
+A connector is started again by itself after a back-off, where waiting can help. What it lost (brokers or storage) is
+asked meanwhile, and ends the wait as soon as it answers; a `restart` request does so at any time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Final
+
+import structlog
+from msgspec import Struct
+
+from compactor.catalog import requests
+from compactor.catalog.requests import Answer, Request
+from compactor.errors import FencedError, KeyfoldError, StorageError
+from compactor.storage.base import Storage
+from connectors.clock import Clock
+from connectors.config.connector import ConnectorConfig
+from connectors.config.worker import WorkerConfig
+from connectors.errors import NoConnectionError
+from connectors.kafka.client_settings import ClientSettings
+from connectors.kafka.probe import reach_all
+from connectors.progress.observer import Throttle
+from connectors.runtime.request_handler import RESTART
+
+POLL_S: Final = 1.0
+"""How often a connector that waits for its restart looks at requests and at the storage."""
+ASK_EVERY_S: Final = 2.0
+"""How often brokers that do not answer are asked again; with a take-over within the 5 s of docs/reliability.md."""
+ASK_S: Final = 2.0
+"""For how long one question to the brokers waits; those that need longer count as silent."""
+
+_log = structlog.get_logger()
+
+
+class RestartBackoff(Struct, frozen=True):
+    """`restart.backoff.initial.ms` and `restart.backoff.max.ms`."""
+
+    initial_ms: int
+    max_ms: int
+
+    def delay_ms(self, failures: int) -> int:
+        """Returns the wait after the `failures`th failure in a row (from 1): doubled each time, capped."""
+        return min(self.max_ms, self.initial_ms * 2 ** min(failures - 1, 40))
+
+    def next_restart_ms(self, error: BaseException, failures: int, now_ms: int) -> int | None:
+        """Returns when a connector is started again that failed with `error`; None where an operator has to do it."""
+        return now_ms + self.delay_ms(failures) if is_retriable(error) else None
+
+
+def is_retriable(error: BaseException) -> bool:
+    """Returns whether a connector that failed with `error` may work later without an operator.
+
+    An error that keyfold does not know is retried: a failed Spark task says nothing about its cause.
+    """
+    if isinstance(error, FencedError):
+        return False
+    return error.retriable if isinstance(error, KeyfoldError) else isinstance(error, Exception)
+
+
+class Outage:
+    """Notices the end of a silence of brokers or storage: `ask` asks once whether they answer.
+
+    `silent` says that they did not answer before. They are asked until they have answered. Those that answer the first
+    question were never silent: the connector failed for another reason.
+    """
+
+    def __init__(self, ask: Callable[[], bool], *, silent: bool) -> None:
+        self._ask = ask
+        self._silent = silent
+        self._answered = False
+
+    def is_over(self) -> bool:
+        """Asks; returns True once: when they were silent before, and answer now."""
+        if self._answered:
+            return False
+        self._answered = self._ask()
+        self._silent |= not self._answered
+        return self._answered and self._silent
+
+
+class Outages:
+    """The outages that may end a wait, asked every ASK_EVERY_S seconds."""
+
+    def __init__(self, clock: Clock, *outages: Outage) -> None:
+        self._outages = outages
+        self._due = Throttle(clock, ASK_EVERY_S)
+
+    def any_over(self) -> bool:
+        """Returns True when it is time to ask, and one of the outages is over."""
+        over = self._due.ready("outages") and any(outage.is_over() for outage in self._outages)
+        if over:
+            _log.info("outage is over, starting the connector")
+        return over
+
+
+def brokers_answer(worker: WorkerConfig, connector: ConnectorConfig) -> bool:
+    """Returns whether the brokers let every client of `connector` in, which its next run asks first."""
+    try:
+        reach_all(connector.name, ClientSettings.of(worker, connector), ASK_S)
+    except NoConnectionError:
+        return False
+    except Exception as error:  # noqa: BLE001  # the next run fails with it, and says so
+        _log.debug("brokers could not be asked", exc_info=error)
+        return False
+    return True
+
+
+def wait_until(clock: Clock, stop: threading.Event, seconds: float | None, is_over: Callable[[], bool]) -> bool:
+    """Waits for `seconds` (None: for ever) or until `is_over()`, which is asked every POLL_S seconds.
+
+    Returns False where `stop` was set first.
+    """
+    until = None if seconds is None else clock.monotonic() + seconds
+    while until is None or (left := until - clock.monotonic()) > 0:
+        if clock.wait(POLL_S if until is None else min(left, POLL_S), stop):
+            return False
+        if is_over():
+            return True
+    return True
+
+
+class RestartRequests:
+    """The requests that a connector's supervisor answers: `restart` always, the others while the connector is FAILED.
+
+    The connector may have failed for its storage: nothing here raises StorageError, and what the storage refuses is
+    tried again at the next look.
+    """
+
+    def __init__(self, storage: Storage, clock: Clock) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._begun: dict[str, None] = {}
+
+    def restart_requested(self) -> bool:
+        """Returns whether a command asks for a restart that has not begun."""
+        return any(request.kind == RESTART and request.id not in self._begun for request in self._pending())
+
+    def begin_restarts(self) -> None:
+        """Begins every `restart` that waits: the run that starts now is what they ask for."""
+        with suppress(StorageError):
+            restarts = [request for request in self._pending() if request.kind == RESTART]
+            self._begun |= {one.id: None for one in restarts if requests.begin(self._storage, one.id)}
+
+    def answer_restarts(self, answer: Answer) -> None:
+        """Answers the restarts that have begun with what came of them."""
+        for one in tuple(self._begun):
+            with suppress(StorageError):
+                requests.answer(self._storage, one, answer)
+                self._begun.pop(one, None)
+
+    def refuse_others(self, answer: Answer) -> None:
+        """Answers every request but restarts with `answer`."""
+        for one in self._pending():
+            if one.kind != RESTART:
+                with suppress(StorageError):
+                    self._refuse(one, answer)
+
+    def _refuse(self, request: Request, answer: Answer) -> None:
+        if requests.begin(self._storage, request.id):
+            _log.info("request refused", kind=request.kind, id=request.id, why=answer.message)
+            requests.answer(self._storage, request.id, answer)
+
+    def _pending(self) -> Iterable[Request]:
+        try:
+            return requests.pending(self._storage, self._clock.now_ms())
+        except StorageError:
+            return ()

@@ -1,0 +1,74 @@
+"""The one kind of thread of this package that can be stopped and cancelled.
+
+Threads that only copy a pipe until it ends (`jvm/stderr.py`, `progress/live.py`) are plain daemon threads.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+POLL_SECONDS: Final = 0.2
+"""How long `cancel` waits before it interrupts a thread again that has not ended."""
+
+_log = structlog.get_logger()
+
+
+class CancellableThread:
+    """Runs `work` on a daemon thread, with the log fields of the thread that makes it.
+
+    `work` gets an event, which is set when the thread is to end by itself. `failure` is what `work` raised; what it
+    raises after it was stopped is logged at level debug and is no failure.
+    """
+
+    def __init__(self, name: str, work: Callable[[threading.Event], object]) -> None:
+        self.failure: BaseException | None = None
+        self._work = work
+        self._stopped = threading.Event()
+        self._fields = structlog.contextvars.get_contextvars()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Starts the thread; to be called once."""
+        self._thread.start()
+
+    def is_alive(self) -> bool:
+        """Returns whether the thread was started and has not ended."""
+        return self._thread.is_alive()
+
+    def join(self, seconds: float | None = None) -> bool:
+        """Waits until the thread has ended, for at most `seconds`; returns whether it has, or was never started."""
+        if self._thread.is_alive():
+            self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def stop(self) -> None:
+        """Asks the thread to end after what it does now."""
+        self._stopped.set()
+
+    def cancel(self, *, draining: Callable[[], bool] = lambda: False) -> None:
+        """Stops the thread and returns when it has ended; may be called again.
+
+        What it does now may finish as long as `draining()` is true, and is interrupted otherwise.
+        """
+        self.stop()
+        while self._thread.is_alive():
+            if not draining():
+                self.interrupt()  # again and again: the thread may have begun another piece of work just after
+            self._thread.join(POLL_SECONDS)
+
+    def interrupt(self) -> None:
+        """Breaks off what the thread does now. Does nothing here: `work` looks at its event."""
+
+    def _run(self) -> None:
+        with structlog.contextvars.bound_contextvars(**self._fields):
+            try:
+                self._work(self._stopped)
+            except BaseException as error:  # noqa: BLE001  # the thread that waits for this one raises it
+                if self._stopped.is_set():
+                    _log.debug("failed after it was stopped", exc_info=error)
+                else:
+                    self.failure = error

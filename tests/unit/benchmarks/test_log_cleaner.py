@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.peers.log_cleaner import Pass, passes, passes_to
+
+LOG = """[2026-11-21T12:00:00,001] INFO Starting cleaning of log small-1. (org.apache.kafka.storage.internals.log.X)
+[2026-11-21T12:00:03,214] INFO [kafka-log-cleaner-thread-0]:
+\tLog cleaner thread 0 cleaned log small-1 (dirty section = [0, 2500000])
+\t1,251.4 MB of log processed in 3.2 seconds (391.1 MB/sec).
+\tIndexed 1,250.0 MB in 1.6 seconds (781.3 Mb/sec, 50.1% of total time)
+\tBuffer utilization: 5.6%
+\tCleaned 1,251.4 MB in 1.6 seconds (782.1 Mb/sec, 49.9% of total time)
+\tStart size: 1,251.4 MB (2,500,001 messages)
+\tEnd size: 29.0 MB (245,000 messages)
+\t97.7% size reduction (90.2% fewer messages)
+ (org.apache.kafka.storage.internals.log.LogCleaner)
+"""
+
+
+def test_a_pass_is_parsed_from_the_log() -> None:
+    """A pass's log, dirty section, MB, seconds and messages are taken from the broker's log, commas and all."""
+    first = Pass(log="small-1", start=0, end=2500000, mb=1251.4, seconds=3.2, read=2500001, kept=245000)
+    second = Pass(log="other-0", start=0, end=2500000, mb=1251.4, seconds=3.2, read=2500001, kept=245000)
+    assert list(passes(LOG + LOG.replace("small-1", "other-0"))) == [first, second]
+
+
+def test_an_incomplete_pass_does_not_take_the_sizes_of_the_next() -> None:
+    """A pass whose sizes are missing is left out, and does not get those of the next one."""
+    torn = LOG[: LOG.index("\tStart size")]
+    assert [one.log for one in passes(torn + LOG.replace("small-1", "other-0"))] == ["other-0"]
+
+
+@pytest.mark.parametrize(
+    ("ends", "found"),
+    [
+        ({"small-1": 2500000}, [3.2]),
+        ({"small-1": 2500001}, None),
+        ({"small-1": 1, "small-0": 1}, None),
+    ],
+)
+def test_a_topic_is_cleaned_once_passes_have_reached_all_its_ends(
+    ends: dict[str, int], found: list[float] | None
+) -> None:
+    """Passes over a topic count once each of its partitions is cleaned up to its end, and those of others never."""
+    found_passes = passes_to(passes(LOG + LOG.replace("small-1", "other-0")), ends)
+    assert (None if found_passes is None else [one.seconds for one in found_passes]) == found

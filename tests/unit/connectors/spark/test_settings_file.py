@@ -1,0 +1,60 @@
+"""How Spark's settings come to its JVM: in a file, not on a command line."""
+
+from __future__ import annotations
+
+import shlex
+import stat
+from pathlib import Path
+
+import javaproperties
+import pytest
+
+from connectors.spark.settings_file import SettingsFile, properties, submit_arguments
+
+AWKWARD = {
+    "spark.a": "plain",
+    "spark.b c": "  blanks = : # ! around  ",
+    "spark.options": '-Da="b c" -Xlog\\x\n-Y',
+    "spark.password": "pä$$wörd-\U0001f511",
+    "spark.none": "",
+}
+
+
+def test_the_file_says_what_the_settings_say() -> None:
+    """Java reads every name and value as it was, whatever characters it has."""
+    assert javaproperties.loads(properties(AWKWARD)).items() >= AWKWARD.items()
+
+
+def test_only_the_account_can_read_the_file_and_it_is_removed() -> None:
+    """The file has mode 0600 in a folder of mode 0700, and neither is left after the start."""
+    environment: dict[str, str] = {}
+    written = SettingsFile(AWKWARD, environment)
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (written.file, written.file.parent)] == [0o600, 0o700]
+    written.remove()
+    assert not written.file.parent.exists()
+
+
+def test_the_environment_names_the_file_only() -> None:
+    """Children inherit the environment: it holds no setting, and names the file of the latest start."""
+    environment: dict[str, str] = {}
+    SettingsFile({"spark.x": "marker"}, environment).remove()
+    again = SettingsFile({"spark.x": "marker"}, environment)
+    again.remove()
+    assert "marker" not in str(environment)
+    assert shlex.split(environment["PYSPARK_SUBMIT_ARGS"]).count("--properties-file") == 1
+    assert str(again.file) in environment["PYSPARK_SUBMIT_ARGS"]
+
+
+@pytest.mark.parametrize(
+    ("users", "expected"),
+    [
+        ("pyspark-shell", ["--properties-file", "/a b/f", "--load-spark-defaults", "pyspark-shell"]),
+        (
+            "--jars 'x y.jar' pyspark-shell",
+            ["--jars", "x y.jar", "--properties-file", "/a b/f", "--load-spark-defaults", "pyspark-shell"],
+        ),
+    ],
+)
+def test_what_the_user_gives_spark_submit_is_kept(users: str, expected: list[str]) -> None:
+    """Arguments of his own in PYSPARK_SUBMIT_ARGS stay, in front of the file."""
+    assert shlex.split(submit_arguments(users, Path("/a b/f"))) == expected
