@@ -18,7 +18,7 @@ from compactor.snapshot import manifest
 from compactor.snapshot.listing import LATEST
 from compactor.snapshot.snapshots import Snapshots
 from compactor.storage.local import LocalStorage
-from tests.support.cleaning import Kept
+from tests.support.brokerless import BrokerlessConnector
 from tests.support.memory.broker import MemoryBroker
 from tests.support.memory.storage import MemoryStorage
 
@@ -29,7 +29,7 @@ Rows: TypeAlias = list[tuple[int, bytes | None, bytes | None]]
 class Follower:
     """Reads the changelog of one partition from its beginning; what it knows then is `table`."""
 
-    def __init__(self, kept: Kept, folder: Path, partition: int = 0) -> None:
+    def __init__(self, kept: BrokerlessConnector, folder: Path, partition: int = 0) -> None:
         self._kept = kept
         self._outside = MemoryBroker(LocalStorage(str(folder / "changelog")))
         self._tp = TopicPartition("t", partition)
@@ -76,7 +76,7 @@ class Shelf:
     def __init__(self, folder: Path) -> None:
         self._store = LocalStorage(str(folder))
 
-    def take(self, kept: Kept, now_ms: int = 0) -> tuple[AddSnapshot, ...]:
+    def take(self, kept: BrokerlessConnector, now_ms: int = 0) -> tuple[AddSnapshot, ...]:
         """A new one."""
         outside = MemoryBroker(MemoryStorage())  # a world without Kafka
         return Snapshots(

@@ -36,9 +36,9 @@ from compactor.settings import FOREVER, CompactionPolicy, EngineSettings
 from compactor.storage.local import LocalStorage
 from tests.support.cli import connector_file, invoke, keep, worker_file
 from tests.support.cli import row as at
-from tests.support.engine import Row, ingested, log_of, new_state, published, read_all, row, target
-from tests.support.kept import rows_of as kept_rows
-from tests.support.kept import run_of
+from tests.support.engine import Row, ingested, log_of, new_state, published, row, target, with_range_reports
+from tests.support.run_files import run_rows as kept_rows
+from tests.support.run_files import write_run
 
 KEYS = [b"", b"\x00", b"a", b"ab", b"\xff", b"k" * 50]
 HEADERS = [[], [{"key": "h", "value": None}], [{"key": "größe", "value": b"12"}, {"key": "", "value": b""}]]
@@ -54,7 +54,7 @@ def history(spark: SparkSession, storage: LocalStorage, chance: random.Random) -
         rows = [
             _record(chance, p, o, now_ms) for p in PARTITIONS for o in range(lo, lo + STEP) if chance.random() < 0.8
         ]
-        state = ingested(storage, state, [read_all(rows, dict.fromkeys(PARTITIONS, (lo, lo + STEP)))], now_ms)
+        state = ingested(storage, state, [with_range_reports(rows, dict.fromkeys(PARTITIONS, (lo, lo + STEP)))], now_ms)
         ends = {p: chance.randint(max(log_of(state, p).published, 1), lo + STEP) for p in chance.sample(PARTITIONS, 2)}
         state = published(state, ends)
         if number < 2:
@@ -180,7 +180,7 @@ def assert_verdict(
 def test_a_file_that_was_counted_in_parts_is_read_in_parts(spark: SparkSession, storage: LocalStorage) -> None:
     """What a full fold has replaced of a run that a `Restate` has cut does not come back: neither told nor folded."""
     rows = [row(0, offset, b"k%d" % (offset % 3), b"v") for offset in range(20)]
-    state = published(ingested(storage, new_state({0: 0}), [read_all(rows, {0: (0, 20)})]), {0: 12})
+    state = published(ingested(storage, new_state({0: 0}), [with_range_reports(rows, {0: (0, 20)})]), {0: 12})
     state = apply(state, [recount(storage, log_of(state), run) for run in straddling_runs(log_of(state))])
     settings = EngineSettings(connector="c", policy=CompactionPolicy())
     first = compaction.clean(Rewriter(spark, storage), [log_of(state)], target(storage, "1-a"), settings.policy, 5)
@@ -195,7 +195,7 @@ def test_a_file_that_was_counted_in_parts_is_read_in_parts(spark: SparkSession, 
 def test_a_record_without_a_key_goes_as_a_rejected_one(spark: SparkSession, storage: LocalStorage) -> None:
     """A log that was not folded by key before may hold such: no full fold keeps them."""
     records: list[Row] = [{"key": b"k", "value": b"v"}, {"key": None, "value": b"raw", "rejected": None}]
-    run = run_of(storage, kept_rows("t", 0, 0, records))
+    run = write_run(storage, kept_rows("t", 0, 0, records))
     state = apply(new_state({0: 0}), [Append(topic="t", partition=0, start=0, end=2, run=run)])
     settings = EngineSettings(connector="c", policy=CompactionPolicy())
     told = analyze(storage, state, [settings], 9, partial(SparkCounts, spark, storage))
@@ -217,7 +217,7 @@ def several(storage: LocalStorage) -> State:
     }
     rows = [row(p, at, key, value) for p, records in kept.items() for at, (key, value) in enumerate(records)]
     ends = {partition: (0, len(records)) for partition, records in kept.items()}
-    return ingested(storage, new_state(dict.fromkeys(kept, 0)), [read_all(rows, ends)])
+    return ingested(storage, new_state(dict.fromkeys(kept, 0)), [with_range_reports(rows, ends)])
 
 
 def test_split_keys_are_counted_and_named(spark: SparkSession, storage: LocalStorage) -> None:
@@ -233,7 +233,7 @@ def test_split_keys_are_counted_and_named(spark: SparkSession, storage: LocalSto
 def test_without_split_keys_there_are_none(spark: SparkSession, storage: LocalStorage) -> None:
     """A topic with several partitions is told to have none; one with a single partition is not asked."""
     rows = [row(partition, 0, b"%d" % partition, b"v") for partition in (0, 1)]
-    state = ingested(storage, new_state({0: 0, 1: 0}), [read_all(rows, {0: (0, 1), 1: (0, 1)})])
+    state = ingested(storage, new_state({0: 0, 1: 0}), [with_range_reports(rows, {0: (0, 1), 1: (0, 1)})])
     settings = [EngineSettings(connector="c", policy=CompactionPolicy())]
     told = analyze(storage, state, settings, 9, partial(SparkCounts, spark, storage))
     assert told.split == {"t": SplitKeys()}
@@ -261,7 +261,7 @@ def test_a_file_that_cannot_be_read_concerns_its_partition(
     state = new_state({0: 0, 1: 0})
     for partition in (0, 1):
         rows = [row(partition, 0, b"k", b"v" * 100)]
-        state = ingested(storage, state, [read_all(rows, {partition: (0, 1)})])
+        state = ingested(storage, state, [with_range_reports(rows, {partition: (0, 1)})])
     path = log_of(state, 1).runs[0].files[0].path
     content = storage.read(path)
     storage.delete(path)

@@ -21,7 +21,7 @@ from compactor.ports import Publisher
 from compactor.publish import executors
 from compactor.publish.plan import complete, results_of
 from compactor.storage.local import LocalStorage
-from tests.support.engine import Row, ingested, new_state, plans, read_all, row
+from tests.support.engine import Row, ingested, new_state, plans, row, with_range_reports
 from tests.support.memory.broker import MemoryBroker
 
 
@@ -93,7 +93,7 @@ def test_each_bucket_gets_its_survivors_by_partition_and_offset(
     """A bucket's records come to one publisher by partition and offset, rejected ones in their place."""
     rows = [*records(5, 20), row(3, 20, None, b"x"), row(3, 21, b"k0", None)]
     ends = dict.fromkeys(range(5), (0, 22))
-    state = ingested(storage, new_state(dict.fromkeys(range(5), 0), buckets=2), [read_all(rows, ends)])
+    state = ingested(storage, new_state(dict.fromkeys(range(5), 0), buckets=2), [with_range_reports(rows, ends)])
     outside.most_records = 1  # each by itself, so that their order can be seen
     due = plans(state, dict.fromkeys(range(5), 22))
     sent = send(state, due, outside.publisher(state))
@@ -113,7 +113,7 @@ def test_a_publisher_runs_for_every_plan_also_without_a_record(
     state = ingested(
         storage,
         new_state(dict.fromkeys(range(3), 0), buckets=5),
-        [read_all([], dict.fromkeys(range(3), (0, 4)))],
+        [with_range_reports([], dict.fromkeys(range(3), (0, 4)))],
     )
     due = plans(state, {0: 0, 2: 4})
     sent = send(state, due, outside.publisher(state))
@@ -125,7 +125,7 @@ def test_a_publisher_runs_for_every_plan_also_without_a_record(
 @pytest.mark.parametrize("kind", [FencedError, RefusedForTestError])
 def test_a_publishers_error_comes_back_as_it_was(storage: LocalStorage, send: Send, kind: type[KeyfoldError]) -> None:
     """What a task raises is raised by send: the type decides whether to stop, to retry, or to ask an operator."""
-    state = ingested(storage, new_state({0: 0}), [read_all(records(1, 3), {0: (0, 3)})])
+    state = ingested(storage, new_state({0: 0}), [with_range_reports(records(1, 3), {0: (0, 3)})])
     due = plans(state, {0: 3})
     with pytest.raises(kind) as caught:
         send(state, due, Failing(kind))
@@ -139,7 +139,7 @@ def test_what_a_task_cannot_hold_or_trust_is_left(
     state = new_state(dict.fromkeys(range(3), 0), buckets=3)
     for partition, count in ((0, 5), (1, 5), (2, 50)):
         rows = [row(partition, offset, b"k%d" % offset, b"v") for offset in range(count)]
-        state = ingested(storage, state, [read_all(rows, {partition: (0, count)})])
+        state = ingested(storage, state, [with_range_reports(rows, {partition: (0, count)})])
     path = Path(storage.location, state.log(TopicPartition("t", 1)).runs[0].files[0].path)
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     monkeypatch.setattr(executors, "READ", replace(READ, records=20))
@@ -158,7 +158,7 @@ def test_more_keys_than_a_task_holds_are_left_before_anything_is_sent(
     state = new_state(dict.fromkeys(range(2), 0), buckets=1)
     for partition, count in ((0, 2), (1, 50)):
         rows = [row(partition, offset, b"k%d" % offset, b"v") for offset in range(count)]
-        state = ingested(storage, state, [read_all(rows, {partition: (0, count)})])
+        state = ingested(storage, state, [with_range_reports(rows, {partition: (0, count)})])
     monkeypatch.setattr(executors, "TASKS", NONE)
     monkeypatch.setattr(executors, "KEYS", OffsetMapBudget(10, 1_000, classes=1))
     due = plans(state, {0: 2, 1: 50})

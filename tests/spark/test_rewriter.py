@@ -24,7 +24,7 @@ from compactor.runs import file_stats, reader
 from compactor.runs.file_stats import FileStats
 from compactor.runs.scan import OffsetRange, between
 from compactor.storage.local import LocalStorage
-from tests.support.engine import Row, ingested, log_of, new_state, read_all, row, target
+from tests.support.engine import Row, ingested, log_of, new_state, row, target, with_range_reports
 
 KEYS = [b"", b"\x00", b"a", b"ab", b"\xff", b"a" * 300, None]
 NOW = 500
@@ -52,7 +52,7 @@ def filled(storage: LocalStorage, seed: int = 0) -> State:
     state = new_state(dict.fromkeys(range(3), 0))
     for number in range(3):
         lo, hi = 20 * number, 20 * number + 20
-        read = read_all(rows_of(100 * seed + number, lo, hi), dict.fromkeys(range(3), (lo, hi)))
+        read = with_range_reports(rows_of(100 * seed + number, lo, hi), dict.fromkeys(range(3), (lo, hi)))
         state = ingested(storage, state, [read], now_ms=number)
     return state
 

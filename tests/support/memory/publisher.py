@@ -1,4 +1,4 @@
-"""A publisher without Kafka, for tests: what Spark's tasks send goes into `tests.support.memory.journal`.
+"""The engine's Publisher in memory: what tasks send goes to `tests.support.memory.journal`.
 
 It keeps the steps of docs/protocol.md, and can be told at which of them to fail.
 """
@@ -20,7 +20,15 @@ from compactor.model.position import Position
 from compactor.model.publish_plan import PublishPlan, PublishResult, PublishTarget
 from compactor.model.record import TopicPartition
 from compactor.storage.base import Storage
-from tests.support.memory.journal import Entry, Event, Held, Journal, Output, OutputRecord, output_record
+from tests.support.memory.journal import (
+    CommittedPosition,
+    Event,
+    Journal,
+    JournalEntry,
+    OutputRecord,
+    OutputTopic,
+    output_record,
+)
 
 EVERYTHING: Final = 1 << 62
 """More records than any transaction has."""
@@ -28,7 +36,7 @@ EVERYTHING: Final = 1 << 62
 Rows = Sequence[Mapping[str, Any]]
 
 
-class Step(Enum):
+class PublishStep(Enum):
     """Where a publisher can fail, by the steps of docs/protocol.md."""
 
     FENCE = "6: its producer is initialised"
@@ -36,21 +44,21 @@ class Step(Enum):
     COMMITTED = "11: a transaction is committed"
 
 
-class Fault(Struct, frozen=True, kw_only=True):
+class PublishFault(Struct, frozen=True, kw_only=True):
     """A publish task fails at `step` of its transaction number `transaction`, counted from 1.
 
     At COMMITTED only the answer is lost. `dies`: its process ends there, without a word.
     """
 
-    step: Step
+    step: PublishStep
     transaction: int = 1
     dies: bool = False
 
     def strike(self, bucket: int) -> None:
-        """Fails."""
+        """Raises, or kills the process, as the fault says."""
         if self.dies:
             os._exit(1)
-        if self.step is Step.COMMITTED:
+        if self.step is PublishStep.COMMITTED:
             raise OutcomeUnknownError(f"Bucket {bucket}: the commit was not answered.", "It is read back.")
         raise PublishInterruptedError(f"Bucket {bucket}: failed on purpose at step {self.step.value}.", "Try again.")
 
@@ -66,7 +74,7 @@ class MemoryPublisher(Struct, frozen=True, kw_only=True):
     connector: Storage | None = None
     output_ids: dict[str, str] = {}
     most_records: int = EVERYTHING
-    fault: Fault | None = None
+    fault: PublishFault | None = None
 
     def publish(self, plan: PublishPlan, records: Iterator[pa.RecordBatch]) -> Sequence[PublishResult]:
         """See Publisher. Raises FencedError, PositionMovedError, PublishInterruptedError, OutcomeUnknownError."""
@@ -77,20 +85,20 @@ class MemoryPublisher(Struct, frozen=True, kw_only=True):
             task.send(number, transaction)
         return tuple(task.sent.values())
 
-    def fails(self, step: Step, transaction: int) -> bool:
-        """Whether it is to fail here."""
+    def fails(self, step: PublishStep, transaction: int) -> bool:
+        """Whether it fails at this step of this transaction."""
         return self.fault is not None and (self.fault.step, self.fault.transaction) == (step, transaction)
 
 
 class _Transaction(NamedTuple):
-    """What one transaction carries; `offsets` are those that its positions have."""
+    """The content of one transaction; `offsets` are those of its positions."""
 
     records: tuple[OutputRecord, ...]
     letters: tuple[OutputRecord, ...]
     offsets: dict[TopicPartition, int]
 
     def counts(self, tp: TopicPartition) -> tuple[int, int]:
-        """Records and dead letters of a partition."""
+        """Counts records and dead letters of a partition."""
         return sum(one.tp == tp for one in self.records), sum(one.tp == tp for one in self.letters)
 
 
@@ -114,7 +122,7 @@ def _transactions(plan: PublishPlan, rows: Rows, most: int) -> Iterator[_Transac
 
 
 class _Task:
-    """One call of a publisher: one producer. `sent` is what it has committed for each target."""
+    """One call of a publisher, with one producer; `sent` is what it has committed for each target."""
 
     def __init__(self, publisher: MemoryPublisher, plan: PublishPlan) -> None:
         self.sent = {target.tp: _nothing(target) for target in plan.targets}
@@ -124,26 +132,26 @@ class _Task:
         self._opened = -1
 
     def open(self) -> None:
-        """Steps 6 and 7."""
+        """Does steps 6 and 7: fences, and checks the positions."""
         self._opened = self._journal.open(self._plan.bucket)
-        self._strike(Step.FENCE, 1)
+        self._strike(PublishStep.FENCE, 1)
         self._check_epoch()
         self._check_positions()
 
     def send(self, number: int, transaction: _Transaction) -> None:
-        """Steps 8 to 11."""
-        if self._publisher.fails(Step.SENT, number):
+        """Does steps 8 to 11: one transaction."""
+        if self._publisher.fails(PublishStep.SENT, number):
             records = transaction.records
-            self._append(lambda _: Entry(event=Event.ABORTED, bucket=self._plan.bucket, records=records))
-        self._strike(Step.SENT, number)
+            self._append(lambda _: JournalEntry(event=Event.ABORTED, bucket=self._plan.bucket, records=records))
+        self._strike(PublishStep.SENT, number)
         before = (
             self._journal.read().ends.copy()
         )  # nobody else writes to these partitions, or this producer is shut out
         self.sent.update({tp: self._after(tp, before.get(tp, 0), transaction) for tp in transaction.offsets})
         self._append(lambda _: self._committed(transaction))
-        self._strike(Step.COMMITTED, number)
+        self._strike(PublishStep.COMMITTED, number)
 
-    def _strike(self, step: Step, transaction: int) -> None:
+    def _strike(self, step: PublishStep, transaction: int) -> None:
         if self._publisher.fault is not None and self._publisher.fails(step, transaction):
             self._publisher.fault.strike(self._plan.bucket)
 
@@ -161,20 +169,22 @@ class _Task:
             if (position.offset if position else None) != target.found or not ours:
                 raise PositionMovedError(f"{target.tp}: {position} is held, {target.found} was planned.", "Try again.")
 
-    def _append(self, decide: Callable[[Output], Entry]) -> None:
-        def checked(output: Output) -> Entry:
+    def _append(self, decide: Callable[[OutputTopic], JournalEntry]) -> None:
+        def checked(output: OutputTopic) -> JournalEntry:
             self._journal.check(self._plan.bucket, self._opened)
             return decide(output)
 
         self._journal.append(checked)
 
-    def _committed(self, transaction: _Transaction) -> Entry:
-        return Entry(
+    def _committed(self, transaction: _Transaction) -> JournalEntry:
+        return JournalEntry(
             event=Event.COMMITTED,
             bucket=self._plan.bucket,
             records=transaction.records,
             letters=transaction.letters,
-            positions=tuple(Held(*target.tp, self._position(target)) for target in self._moved(transaction)),
+            positions=tuple(
+                CommittedPosition(*target.tp, self._position(target)) for target in self._moved(transaction)
+            ),
         )
 
     def _moved(self, transaction: _Transaction) -> list[PublishTarget]:
@@ -191,7 +201,7 @@ class _Task:
         )
 
     def _after(self, tp: TopicPartition, high_watermark: int, transaction: _Transaction) -> PublishResult:
-        """What will be sent of `tp` after `transaction`, whose first record goes to `high_watermark`."""
+        """Returns what is sent of `tp` after `transaction`, whose first record goes to `high_watermark`."""
         sent, (records, letters) = self.sent[tp], transaction.counts(tp)
         return replace(
             sent,

@@ -1,4 +1,4 @@
-"""`make histories`: histories by chance, each from its seed, held against the promises.
+"""`make histories`: runs random histories, one for each seed, and checks the promises after every step.
 
     python -m tests.support.oracle --seeds 0-199 --steps 40
 
@@ -18,14 +18,14 @@ from typing import Final
 
 from tests.support.oracle import steps
 from tests.support.oracle.histories import history
-from tests.support.oracle.runs import Ran, quiet, ran, shortened
+from tests.support.oracle.runner import Outcome, run_seed, shrink, silence_logs
 
 _ENUM: Final = re.compile(r"<(\w+\.\w+): [^>]*>")
-"""A member of an enum as its repr has it, and by its name."""
+"""Matches the repr of an enum's member; the group is its name."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The exit code: 0 where all promises held, 1 where one did not."""
+    """Runs the histories; returns 0 if all promises held, else 1."""
     told = _arguments(arguments)
     began = time.monotonic()
     print(f"{len(told.seeds)} histories of {told.steps} steps, {told.processes} at a time", flush=True)
@@ -55,24 +55,24 @@ def _range(text: str) -> range:
     return found
 
 
-def _ran(seeds: Iterable[int], length: int, processes: int) -> Iterator[Ran]:
-    """By seed, so that the first that fails is the same each time."""
+def _ran(seeds: Iterable[int], length: int, processes: int) -> Iterator[Outcome]:
+    """Yields outcomes in the order of seeds, so that the first failure is always the same."""
     work = ((seed, length) for seed in seeds)
     if processes == 1:
-        yield from map(ran, work)
+        yield from map(run_seed, work)
         return
     with get_context("spawn").Pool(processes) as pool:
-        yield from pool.imap(ran, work)
+        yield from pool.imap(run_seed, work)
 
 
-def _tell(one: Ran, length: int) -> None:
-    quiet()
+def _tell(one: Outcome, length: int) -> None:
+    silence_logs()
     print(f"\nseed {one.seed}: {one.failure}", flush=True)
     print(f"\nAgain: make histories SEEDS={one.seed} STEPS={length}\nLooking for fewer steps that fail …", flush=True)
-    print("\n".join(["These are enough:", *_lines(shortened(history(one.seed, length)))]), flush=True)
+    print("\n".join(["These are enough:", *_lines(shrink(history(one.seed, length)))]), flush=True)
 
 
-def _lines(found: Iterable[steps.Any]) -> Iterator[str]:
+def _lines(found: Iterable[steps.AnyStep]) -> Iterator[str]:
     yield "["
     yield from (_ENUM.sub(r"\1", f"    {step!r},") for step in found)
     yield "]"

@@ -1,4 +1,4 @@
-"""What can happen to a connector, as plain values: a history is a list of steps, and its repr can be run again."""
+"""The steps of a history as plain values: a history is a list of them, whose repr can be run again."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Final, NamedTuple, TypeAlias
 
 from compactor.model.record import TopicPartition
 from compactor.settings import FOREVER, CompactionPolicy, FoldPolicy
-from tests.support.memory.publisher import Fault
+from tests.support.memory.publisher import PublishFault
 
 BASE_MS: Final = 2_000_000_000_000
-"""When every history begins. It is later than the clock of the machine: a vacuum thinks that all files are old."""
+"""Time at which every history begins, later than the machine's clock, so that a vacuum takes all files for old."""
 
 PARTITIONS: Final = tuple(
     TopicPartition(topic, number) for topic, count in (("t", 3), ("u", 2)) for number in range(count)
@@ -18,10 +18,10 @@ PARTITIONS: Final = tuple(
 """The source partitions; topic u is seen first when it has a record."""
 
 CRASH: Final = "crash"
-"""The process ends: nothing of what it had in memory is there in its next life."""
+"""The process ends and loses what it had in memory."""
 
 
-class Rec(NamedTuple):
+class SourceRecord(NamedTuple):
     """A record in the source partition PARTITIONS[place], `hole` offsets behind the one before.
 
     `time` is its timestamp, relative to the clock where `fixed` is False.
@@ -36,8 +36,8 @@ class Rec(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
-class Way(Enum):
-    """How tasks fold: their limits are so small that it is the first of these which still can."""
+class FoldMethod(Enum):
+    """How tasks fold: their limits are so small that this is the first method which is possible."""
 
     MEMORY = "all records in memory"
     PASSES = "two passes, all keys in memory"
@@ -46,7 +46,7 @@ class Way(Enum):
 
 
 class Settings(NamedTuple):
-    """What a life of the connector is configured with, and how much its tasks hold."""
+    """Settings of the connector from a Restart on, and the limits of its tasks."""
 
     lag: int = 0
     max_lag: int = FOREVER
@@ -61,11 +61,11 @@ class Settings(NamedTuple):
     buckets: int = 1
     most: int = 100
     local: int = 1_000
-    way: Way = Way.MEMORY
+    fold_method: FoldMethod = FoldMethod.MEMORY
 
     @property
     def policy(self) -> CompactionPolicy:
-        """As the engine takes it; `retention_ms` None is cleanup.policy=compact."""
+        """The engine's policy; `retention_ms` None is cleanup.policy=compact."""
         return CompactionPolicy(
             cleanup_policy=("compact",) if self.retention_ms is None else ("compact", "delete"),
             min_cleanable_dirty_ratio=self.ratio,
@@ -79,18 +79,18 @@ class Settings(NamedTuple):
 
     @property
     def fold(self) -> FoldPolicy:
-        """When runs are rewritten."""
+        """The engine's fold policy."""
         return FoldPolicy(level0_files=self.level0, tier_runs=self.tiers, full_interval_ms=self.interval)
 
 
 class Ingest(NamedTuple):
-    """Records come, and a micro-batch takes what is there, at most `most` offsets of a partition.
+    """Records are produced, and a micro-batch ingests what is there, at most `most` offsets of a partition.
 
     It begins `again` offsets below the log's end. `tasks` read it; on Spark, or in this process for its speed. Behind
     the last record of each partition that has one the source goes on for `tail` offsets without any.
     """
 
-    records: tuple[Rec, ...]
+    records: tuple[SourceRecord, ...]
     most: int = 1000
     again: int = 0
     tasks: int = 1
@@ -99,11 +99,11 @@ class Ingest(NamedTuple):
 
 
 class Tick(NamedTuple):
-    """Time is looked at: what the lag has let go is published."""
+    """The engine's tick: what has left the lag is published."""
 
 
 class Round(NamedTuple):
-    """The cleaner does what is due."""
+    """A round of the cleaner."""
 
 
 class Fold(NamedTuple):
@@ -115,45 +115,45 @@ class Snapshot(NamedTuple):
 
 
 class Vacuum(NamedTuple):
-    """What nobody needs is removed, without a grace."""
+    """A vacuum without grace."""
 
 
 class Advance(NamedTuple):
-    """The clock goes on, or back."""
+    """The clock moves by `ms`, which may be negative."""
 
     ms: int
 
 
 class Restart(NamedTuple):
-    """The connector is taken over, with the settings that it had or with others; who had it before is not told."""
+    """The connector is taken over, with its settings or with others; the previous owner does not notice."""
 
     settings: Settings | None = None
 
 
 class Tamper(NamedTuple):
-    """The group forgets a position (None), or an operator sets it to so many offsets from the source's start."""
+    """The group loses a position (None), or an operator sets it to `offset`."""
 
     place: int
     offset: int | None = None
 
 
-Plain: TypeAlias = Ingest | Tick | Round | Fold | Snapshot | Vacuum | Advance | Restart | Tamper
+PlainStep: TypeAlias = Ingest | Tick | Round | Fold | Snapshot | Vacuum | Advance | Restart | Tamper
 
 
-class At(NamedTuple):
+class AtFailpoint(NamedTuple):
     """While `step` runs, at the `nth` time that it reaches the failpoint `point`: other steps, or CRASH."""
 
-    step: Plain
+    step: PlainStep
     point: str
-    then: tuple[Plain, ...] | str
+    then: tuple[PlainStep, ...] | str
     nth: int = 1
 
 
-class Failing(NamedTuple):
+class FailingPublisher(NamedTuple):
     """The publisher of `step` fails."""
 
     step: Ingest | Tick
-    fault: Fault
+    fault: PublishFault
 
 
-Any: TypeAlias = Plain | At | Failing
+AnyStep: TypeAlias = PlainStep | AtFailpoint | FailingPublisher

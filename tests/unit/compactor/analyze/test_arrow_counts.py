@@ -15,9 +15,10 @@ from compactor.model.log import PartitionLog, empty
 from compactor.model.log_transitions import append
 from compactor.model.record import TopicPartition
 from compactor.storage.base import Storage
-from tests.support.kept import Row, rows_of, run_of
+from tests.support.dict_model import DictModel
 from tests.support.logs import base, log, run
-from tests.support.memory.storage import DictModel, MemoryStorage
+from tests.support.memory.storage import MemoryStorage
+from tests.support.run_files import Row, run_rows, write_run
 
 NOW = 50
 
@@ -41,7 +42,7 @@ def log_of(storage: Storage, partition: int, records: list[Row], topic: str = "t
     made = empty(TopicPartition(topic, partition), 0, 0, None)
     if not records:
         return append(made, 0, 5, None, None)
-    return append(made, 0, len(records), run_of(storage, rows_of(topic, partition, 0, records)), None)
+    return append(made, 0, len(records), write_run(storage, run_rows(topic, partition, 0, records)), None)
 
 
 def size_of(one: Row) -> int:

@@ -17,7 +17,7 @@ from compactor.fold.two_pass import FileScan
 from compactor.model import record
 from compactor.runs.scan import OffsetRange, between, files_in_order
 from compactor.storage.local import LocalStorage
-from tests.support.engine import Row, ingested, new_state, read_all, row
+from tests.support.engine import Row, ingested, new_state, row, with_range_reports
 
 ROOM = OffsetMapBudget(100, 10_000)
 
@@ -36,7 +36,7 @@ def filled(storage: LocalStorage) -> list[OffsetRange]:
             for offset in range(lo, hi)
             for partition in range(2)
         ]
-        state = ingested(storage, state, [read_all(rows, dict.fromkeys(range(2), (lo, hi)))])
+        state = ingested(storage, state, [with_range_reports(rows, dict.fromkeys(range(2), (lo, hi)))])
     return [between(log, 3, 38) for log in state.logs]
 
 

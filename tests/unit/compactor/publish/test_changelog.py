@@ -26,9 +26,10 @@ from compactor.publish.plan import SENT, sent_rows
 from compactor.quarantine import verify
 from compactor.quarantine.quarantine import QuarantineManager, quarantine_of
 from compactor.settings import CompactionPolicy, EngineSettings
+from tests.support.clocks import ManualClock
 from tests.support.logs import run
 from tests.support.memory.broker import MemoryBroker
-from tests.support.memory.storage import Clock, MemoryStorage
+from tests.support.memory.storage import MemoryStorage
 
 SETTINGS = EngineSettings(connector="c", policy=CompactionPolicy())
 PARTITIONS = MAX_LOGS_BESIDE_DAMAGE + 8
@@ -49,7 +50,7 @@ class World:
         self.stopping = threading.Event()
         manager = QuarantineManager(self.catalog, self.stopping)
         self.outside = MemoryBroker(storage)
-        self.clock = Clock(1_000)
+        self.clock = ManualClock(1_000)
         sending = Sending(cast("Any", None), storage, self.outside, self.stopping.is_set)
         self.changelog = Changelog(self.catalog, self.outside, sending, manager, lambda: self.clock.advance(7))
         self.fails: Exception | None = None

@@ -1,4 +1,4 @@
-"""Records as no client of Python's can write them: header names of any bytes, by librdkafka's own C interface."""
+"""Produces records with header names of any bytes by librdkafka's C interface; Python's clients take only text."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _COPY: Final = c_int(2)
 _PRODUCER: Final = 0
 _TIMEOUT_MS: Final = 30_000
 
-Bytes = tuple[bytes, bytes, list[tuple[bytes, bytes]]]
+RawRecord = tuple[bytes, bytes, list[tuple[bytes, bytes]]]
 """Key, value, headers."""
 
 
-def produce_bytes(bootstrap: str, topic: str, records: Iterable[Bytes]) -> None:
-    """Writes `records` to partition 0, header names as they are."""
+def produce_bytes(bootstrap: str, topic: str, records: Iterable[RawRecord]) -> None:
+    """Produces `records` to partition 0, header names unchanged."""
     library = _library()
     settings = c_void_p(library.rd_kafka_conf_new())
     said = ctypes.create_string_buffer(512)
@@ -38,7 +38,7 @@ def produce_bytes(bootstrap: str, topic: str, records: Iterable[Bytes]) -> None:
 
 
 def _library() -> ctypes.CDLL:
-    """The librdkafka that confluent-kafka brings along."""
+    """Loads the librdkafka that confluent-kafka contains."""
     (path,) = (Path(confluent_kafka.__file__).parent.parent / "confluent_kafka.libs").glob("librdkafka*")
     library = ctypes.CDLL(str(path))
     for name in ("conf_new", "new", "headers_new"):

@@ -1,4 +1,4 @@
-"""Reads what the verdict is about: from the broker as any reader would, and from the files as they lie there."""
+"""Reads what the checks need: from the broker as any consumer, and from the files."""
 
 from __future__ import annotations
 
@@ -14,48 +14,50 @@ from confluent_kafka import Consumer, TopicPartition
 from compactor.model.state import State
 from compactor.snapshot import manifest
 from compactor.snapshot.listing import LATEST
+from tests.faults.checks import Observation, Row, SnapshotFiles
 from tests.faults.load import Load
-from tests.faults.verdict import Facts, Row, Taken
+from tests.support.deployment import Deployment
 from tests.support.kafka import TIMEOUT_S, consume_all, end_offsets
-from tests.support.place import Place
 
 TRIES: Final = 20
 
 
-def gather(place: Place, load: Load) -> Facts:
-    """The facts of now; the source must rest, the worker may go on."""
-    ends = end_offsets(place.bootstrap, place.topic)
-    source = tuple(consume_all(place.bootstrap, place.topic))
-    taken = newest(place)
-    state = place.state()
-    return Facts(
+def observe(deployment: Deployment, load: Load) -> Observation:
+    """Returns what is there now; no record may be produced meanwhile, but the worker may run."""
+    ends = end_offsets(deployment.bootstrap, deployment.topic)
+    source = tuple(consume_all(deployment.bootstrap, deployment.topic))
+    taken = newest(deployment)
+    state = deployment.state()
+    return Observation(
         acknowledged=dict(load.acknowledged),
         source=source,
         ends=ends,
-        output=tuple(consume_all(place.bootstrap, place.output)),
-        positions=positions(place, len(ends)),
+        output=tuple(consume_all(deployment.bootstrap, deployment.output)),
+        positions=positions(deployment, len(ends)),
         logs=state.logs,
         snapshot=taken,
-        damaged=tuple(_damaged(place, state)),
+        damaged=tuple(_damaged(deployment, state)),
     )
 
 
-def positions(place: Place, partitions: int) -> dict[int, int]:
-    """What the connector's group holds."""
-    consumer = Consumer({"bootstrap.servers": place.bootstrap, "group.id": f"connect-{place.name}", "log_level": 0})
+def positions(deployment: Deployment, partitions: int) -> dict[int, int]:
+    """Returns the committed offsets of the connector's group."""
+    consumer = Consumer(
+        {"bootstrap.servers": deployment.bootstrap, "group.id": f"connect-{deployment.name}", "log_level": 0}
+    )
     try:
-        asked = [TopicPartition(place.topic, number) for number in range(partitions)]
+        asked = [TopicPartition(deployment.topic, number) for number in range(partitions)]
         return {each.partition: each.offset for each in consumer.committed(asked, TIMEOUT_S)}
     finally:
         consumer.close()
 
 
-def newest(place: Place) -> Taken | None:
-    """The snapshot that LATEST names; None where the connector keeps none, or has not taken one yet.
+def newest(deployment: Deployment) -> SnapshotFiles | None:
+    """Reads the snapshot that LATEST names; None if there is none yet.
 
     A running worker may remove it while it is read: then LATEST names another by now.
     """
-    folder = Path(place.settings["snapshot.location"]) / place.name / place.topic
+    folder = Path(deployment.settings["snapshot.location"]) / deployment.name / deployment.topic
     for _ in range(TRIES):
         if not (folder / LATEST).exists():
             return None
@@ -68,12 +70,12 @@ def newest(place: Place) -> Taken | None:
     raise AssertionError(f"{folder}: {TRIES} snapshots went while they were read")
 
 
-def _taken(folder: Path) -> Taken:
+def _taken(folder: Path) -> SnapshotFiles:
     found = manifest.decode((folder / manifest.NAME).read_bytes())
     files = {file.path: (folder / file.path).read_bytes() for file in found.files}
     tables = {path: pq.read_table(io.BytesIO(data)) for path, data in files.items()}
     rows = (row for table in tables.values() for row in table.to_pylist())
-    return Taken(
+    return SnapshotFiles(
         found,
         files,
         {path: table.num_rows for path, table in tables.items()},
@@ -81,12 +83,12 @@ def _taken(folder: Path) -> Taken:
     )
 
 
-def _damaged(place: Place, state: State) -> Iterator[str]:
-    """Files that the catalog names and that are gone or not as it says.
+def _damaged(deployment: Deployment, state: State) -> Iterator[str]:
+    """Yields files that the catalog names and that are missing or have another checksum.
 
     A running worker may have replaced and removed one meanwhile: what the catalog names no more does not count.
     """
-    root = Path(place.worker["storage.location"]) / place.name
+    root = Path(deployment.worker["storage.location"]) / deployment.name
     said = {
         file.path: file.sha256
         for log in state.logs
@@ -95,7 +97,7 @@ def _damaged(place: Place, state: State) -> Iterator[str]:
     }
     wrong = [path for path, digest in said.items() if _digest(root / path) != digest]
     if wrong:
-        still = {path for log in place.state().logs for path in log.paths}
+        still = {path for log in deployment.state().logs for path in log.paths}
         yield from (f"{path} is damaged or gone" for path in wrong if path in still)
 
 

@@ -17,8 +17,8 @@ from tests.support.kafka import admin
 Row = dict[str, Any]
 
 
-class Source:
-    """Plans and reads topics of the broker; options by keyword with `_` for `.`."""
+class BrokerSource:
+    """Plans and reads topics of the test broker; options are keywords with `_` for `.`."""
 
     def __init__(self, bootstrap: str, *topics: str, **extra: str) -> None:
         config = json.dumps({"bootstrap.servers": bootstrap, "log_level": 0})
@@ -47,10 +47,10 @@ def offsets(rows: list[Row], partition: int = 0) -> list[int]:
     return [row["offset"] for row in records(rows) if row["partition"] == partition]
 
 
-def stated(rows: list[Row]) -> list[tuple[int, int, int, int]]:
+def range_reports(rows: list[Row]) -> list[tuple[int, int, int, int]]:
     found = [row["range"] for row in rows if row["range"] is not None]
     return [(each["lo"], each["hi"], each["start"], each["records"]) for each in found]
 
 
-def numbered(count: int, partition: int = 0) -> list[tuple[object, ...]]:
+def numbered_records(count: int, partition: int = 0) -> list[tuple[object, ...]]:
     return [(partition, b"k%d" % number, b"v%d" % number) for number in range(count)]

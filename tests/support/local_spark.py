@@ -1,4 +1,4 @@
-"""As much of Spark as the engine asks for behind reading, in this process: what takes Spark 100 ms takes 2."""
+"""Runs the engine's Spark jobs in this process: as much of SparkSession and DataFrame as the engine uses."""
 
 from __future__ import annotations
 
@@ -8,28 +8,52 @@ from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import cloudpickle
 
 from compactor.errors import DamagedFileError
 from compactor.fold import in_memory
 from compactor.fold.latest_per_key import Folded, FoldJob
 from compactor.fold.on_spark import OnSpark
-from compactor.model.record import RUN
+from compactor.ingest.ingest import Intake, write_level0
+from compactor.model.record import RUN, SOURCE
 from compactor.runs.scan import LOG, SCAN, OffsetRange, plan_wide_reads
 from compactor.storage.base import Storage
-from tests.support.localframe import LocalRow
 
 Work = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
+class LocalFrame:
+    """The DataFrame of a micro-batch: runs the reading tasks `tasks` in this process, 50 times as fast as Spark."""
+
+    def __init__(self, tasks: Sequence[Sequence[dict[str, Any]]], intake: Intake) -> None:
+        self._tasks = tasks
+        self._intake = intake
+
+    def collect(self) -> list[LocalRow]:
+        """Returns the rows that the tasks yield."""
+        batches = (pa.RecordBatch.from_pylist([*rows], schema=SOURCE) for rows in self._tasks)
+        return [
+            LocalRow(row) for batch in batches for one in write_level0([batch], self._intake) for row in one.to_pylist()
+        ]
+
+
+class LocalRow:
+    """Stands for pyspark.sql.Row."""
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self._fields = fields
+
+    def asDict(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        return self._fields
+
+
 class LocalSpark:
-    """A session whose only jobs are those of numbered tasks (`compactor.spark.tasks`)."""
+    """A session whose only jobs are numbered tasks (`compactor.spark.tasks`); one takes 2 ms instead of 100."""
 
     def __init__(self, cores: int = 2) -> None:
         self.sparkContext = SimpleNamespace(defaultParallelism=cores)
 
     def range(self, start: int, end: int, step: int, partitions: int) -> _Numbers:
-        """The numbers from `start` to `end`, each in a partition of its own."""
+        """Returns the numbers from `start` to `end`, each in a partition of its own."""
         assert (step, partitions) == (1, end - start)
         return _Numbers(start, end)
 
@@ -40,10 +64,14 @@ class _Numbers:
         self._work: bytes | None = None
 
     def mapInArrow(self, work: Work, _schema: str) -> _Numbers:  # noqa: N802 - Spark's name
+        from pyspark import cloudpickle
+
         self._work = cloudpickle.dumps(work)  # type: ignore[no-untyped-call]  # a task has copies of what it was given, as on Spark
         return self
 
     def collect(self) -> list[LocalRow]:
+        from pyspark import cloudpickle
+
         assert self._work is not None
         found: list[LocalRow] = []
         for number in self._numbers:

@@ -1,4 +1,4 @@
-"""Connectors with something to take snapshots of, and a snapshot location that a test can share, or let fail."""
+"""Connectors with base runs to take snapshots of, and a snapshot location that tests can share or make fail."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ SETTINGS = EngineSettings(
 )
 
 
-class World:
-    """A connector `c` with a catalog of its own; snapshots of the topics in `refused` fail with what that says."""
+class SnapshotConnector:
+    """A connector `c` with a catalog of its own; snapshots of the topics in `refused` fail with its errors."""
 
     def __init__(
         self, monkeypatch: pytest.MonkeyPatch, place: Storage | None = None, topics: tuple[str, ...] = ("t",)
@@ -49,7 +49,7 @@ class World:
         monkeypatch.setattr(verify, "find_damage", None)
 
     def begin(self, **changes: Any) -> Snapshots:
-        """Another life."""
+        """Starts the snapshots of a new task with changed settings."""
         settings = replace(SETTINGS, **changes)
         quarantine, broker = QuarantineManager(self.catalog, threading.Event()), MemoryBroker(self.storage)
         begun = _Snapshots(cast("Any", self), self.catalog, quarantine, broker, settings, self.place, frozenset)
@@ -57,7 +57,7 @@ class World:
         return begun
 
     def take(self, now_ms: int) -> bool:
-        """As the thread behind publishing does it."""
+        """Takes a due snapshot as the maintenance thread does; returns whether one was taken."""
         if not self.snapshots.due(now_ms):
             return False
         try:
@@ -67,27 +67,27 @@ class World:
             return False
 
     def latest(self, topic: str = "t") -> str:
-        """What LATEST says."""
+        """Returns the content of LATEST."""
         return self.place.read(f"c/{topic}/{listing.LATEST}").decode().strip()
 
     def complete(self) -> list[str]:
-        """The snapshots of topic t that have a manifest."""
+        """Returns the snapshots of topic t that have a manifest."""
         return [name for name in self.place.list("c/t") if manifest.path_of(self.place, f"c/t/{name}")]
 
     @property
     def catalog_id(self) -> str:
-        """Of its catalog."""
+        """The id of its catalog."""
         return self.catalog.state.catalog_id
 
 
 class _Snapshots(Snapshots):
-    """What Spark would be is the world, which says what is refused."""
+    """Gets the connector in place of Spark, to refuse what it says."""
 
     def _take(self, place: Any, topic: str, now_ms: int) -> AddSnapshot:
-        world = cast("World", self._spark)
-        world.tried.append(topic)
-        if topic in world.refused:
-            raise world.refused[topic]
+        connector = cast("SnapshotConnector", self._spark)
+        connector.tried.append(topic)
+        if topic in connector.refused:
+            raise connector.refused[topic]
         return super()._take(place, topic, now_ms)
 
 
@@ -106,8 +106,8 @@ def _filled(topic: str) -> list[AnyAction]:
     ]
 
 
-def began(state: State, place: Storage, storage: Storage, name: str) -> str:
-    """A snapshot of topic t that a life of this catalog has begun and not completed; its folder."""
+def begin_snapshot(state: State, place: Storage, storage: Storage, name: str) -> str:
+    """Begins a snapshot of topic t for this catalog without completing it; returns its folder."""
     location.write_mark(place, f"c/t/{name}", state, storage)
     place.write(f"c/t/{name}/data/1.parquet", b"half")
     return f"c/t/{name}"

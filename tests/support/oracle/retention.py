@@ -1,4 +1,4 @@
-"""What retention may remove, and what it must: by whole files, from the old end."""
+"""Checks what retention may remove and what it must: whole files, the oldest first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.oracle.steps import Settings
 
 
 class Segment(NamedTuple):
-    """A file of a log: the offsets [first, last] of it that count, and the largest timestamp that it is aged by."""
+    """A file of a log: its offsets [first, last] in the log, and the largest timestamp, from which it ages."""
 
     first: int
     last: int
@@ -21,13 +21,13 @@ class Segment(NamedTuple):
     bytes: int
 
     def old(self, now_ms: int, settings: Settings) -> bool:
-        """Whether its youngest record is older than retention.ms; a future stamp counts as its arrival."""
+        """Whether its youngest record is older than retention.ms; a future timestamp counts as its arrival."""
         aged_ms = self.arrived_ms if self.newest_ms < 0 else min(self.newest_ms, self.arrived_ms)
         return settings.retention_ms is not None and 0 <= settings.retention_ms < now_ms - aged_ms
 
 
 def segments(log: PartitionLog) -> list[Segment]:
-    """The files of `log`, by offset."""
+    """Returns the files of `log`, by offset."""
     runs = (log.base, *log.runs) if log.base else log.runs
     found = [
         Segment(
@@ -43,7 +43,7 @@ def segments(log: PartitionLog) -> list[Segment]:
     return sorted(found)
 
 
-def wrong(
+def violations(
     before: PartitionLog,
     start: int,
     now_ms: int,
@@ -51,7 +51,7 @@ def wrong(
     kept: Sequence[Row],
     arrived_ms: Mapping[int, int],
 ) -> Iterator[str]:
-    """What is wrong with moving the start of `before`, which holds `kept`, to `start`."""
+    """Yields what is wrong with moving the start of `before`, with the records `kept`, to `start`."""
     found = segments(before)
     gone = [one for one in found if one.first < start]
     if settings.retention_ms is None:
@@ -64,14 +64,14 @@ def wrong(
         inside = [row for row in kept if one.first <= row["offset"] <= one.last]
         if any(row["timestamp"] > one.newest_ms or arrived_ms[row["offset"]] > one.arrived_ms for row in inside):
             yield f"{one} is said to be older than its records, {inside}"
-    left = sum(one.bytes for one in found if one.first >= start)
-    too_large = 0 <= settings.retention_bytes <= left
+    missed = sum(one.bytes for one in found if one.first >= start)
+    too_large = 0 <= settings.retention_bytes <= missed
     if not too_large and not all(one.old(now_ms, settings) for one in gone):
-        yield f"of {gone} not all are older than retention.ms, and {left} bytes are left"
+        yield f"of {gone} not all are older than retention.ms, and {missed} bytes are left"
 
 
-def left(before: Iterable[PartitionLog], after: State, now_ms: int, settings: Settings) -> Iterator[str]:
-    """Logs whose oldest file had to go by its age, and did not."""
+def missed(before: Iterable[PartitionLog], after: State, now_ms: int, settings: Settings) -> Iterator[str]:
+    """Yields logs whose oldest file is older than retention.ms and was not removed."""
     for log in before:
         found = segments(log)
         due = bool(found) and found[0].last < log.published and found[0].old(now_ms, settings)

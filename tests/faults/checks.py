@@ -1,6 +1,7 @@
-"""The one checker of every case: what source, output, positions, catalog and newest snapshot say, held together.
+"""The checks of a fault case: the promises of docs/protocol.md, positions, the catalog's order, the snapshot.
 
-Pure: `facts.gather` reads the facts, and tests/faults/test_verdict.py shows that each kind of breach is seen.
+They are pure functions: `observe.observe` reads the broker and the files, and tests/faults/test_checks.py shows that
+each kind of violation is found.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from compactor.model.log import PartitionLog
 from compactor.snapshot.manifest import Manifest
 from tests.faults.load import Sent
 from tests.support.kafka import Read
-from tests.support.promises import check
+from tests.support.promises import broken_promises
 
 At = tuple[int, bytes | None]
 """Partition and key."""
@@ -30,7 +31,7 @@ class Row(NamedTuple):
     value: bytes | None
 
 
-class Taken(NamedTuple):
+class SnapshotFiles(NamedTuple):
     """The snapshot that LATEST names: its manifest, its files as they are, and what they hold."""
 
     manifest: Manifest
@@ -39,7 +40,7 @@ class Taken(NamedTuple):
     rows: tuple[Row, ...]
 
 
-class Facts(NamedTuple):
+class Observation(NamedTuple):
     """What there is to see of one connector while its source rests.
 
     `positions`: the next source offset by partition, as the group holds it. `damaged`: files that the catalog names
@@ -52,16 +53,16 @@ class Facts(NamedTuple):
     output: tuple[Read, ...]
     positions: Mapping[int, int]
     logs: tuple[PartitionLog, ...]
-    snapshot: Taken | None
+    snapshot: SnapshotFiles | None
     damaged: tuple[str, ...] = ()
 
 
-def breaches(facts: Facts) -> list[str]:
+def violations(facts: Observation) -> list[str]:
     """Every breach, one line each; none where all promises hold and everything agrees."""
     published = {log.partition: log.published for log in facts.logs}
     return [
         *_lost_at_the_source(facts),
-        *check(facts.source, facts.output, published),
+        *broken_promises(facts.source, facts.output, published),
         *_positions(facts, published),
         *(fault for log in facts.logs for fault in _out_of_order(log)),
         *(f"catalog: {what}" for what in facts.damaged),
@@ -69,7 +70,7 @@ def breaches(facts: Facts) -> list[str]:
     ]
 
 
-def _lost_at_the_source(facts: Facts) -> Iterator[str]:
+def _lost_at_the_source(facts: Observation) -> Iterator[str]:
     """The harness itself: what was acknowledged must be there, or nothing else is worth looking at."""
     there = {(one.partition, one.offset): one for one in facts.source}
     for at, sent in facts.acknowledged.items():
@@ -80,7 +81,7 @@ def _lost_at_the_source(facts: Facts) -> Iterator[str]:
             yield f"source: acknowledged record {at} is {one.key!r}, was sent as {sent.key!r}"
 
 
-def _positions(facts: Facts, published: Mapping[int, int]) -> Iterator[str]:
+def _positions(facts: Observation, published: Mapping[int, int]) -> Iterator[str]:
     for partition, end in facts.ends.items():
         held = facts.positions.get(partition), published.get(partition)
         if held != (end, end):
@@ -100,7 +101,7 @@ def _out_of_order(log: PartitionLog) -> Iterator[str]:
         yield f"log: {log.tp} is set aside: {log.quarantine.error}"
 
 
-def _snapshot(facts: Facts) -> Iterator[str]:
+def _snapshot(facts: Observation) -> Iterator[str]:
     if facts.snapshot is None:
         return
     yield from _files(facts.snapshot)
@@ -117,7 +118,7 @@ def _snapshot(facts: Facts) -> Iterator[str]:
     yield from _differences("snapshot and output", _resumed(facts, facts.snapshot), _living(facts.source))
 
 
-def _files(taken: Taken) -> Iterator[str]:
+def _files(taken: SnapshotFiles) -> Iterator[str]:
     for file in taken.manifest.files:
         data = taken.files.get(file.path)
         if data is None:
@@ -131,7 +132,7 @@ def _files(taken: Taken) -> Iterator[str]:
         yield f"snapshot: {len(taken.rows)} rows, the manifest says {taken.manifest.records}"
 
 
-def _resumed(facts: Facts, taken: Taken) -> Table:
+def _resumed(facts: Observation, taken: SnapshotFiles) -> Table:
     """What a consumer knows that loads the snapshot and then reads the output from its offsets on."""
     table = {(row.partition, row.key): row.value or b"" for row in taken.rows}
     for record in facts.output:

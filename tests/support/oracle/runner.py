@@ -1,4 +1,4 @@
-"""Runs whole histories in a folder of their own, and makes those that fail short."""
+"""Runs whole histories, each in a temporary folder, and shrinks those that fail."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class Ran(NamedTuple):
-    """How the history of a seed went; `failure` is None where every promise held."""
+class Outcome(NamedTuple):
+    """Outcome of the history of a seed; `failure` is None if every promise held."""
 
     seed: int
     failure: str | None
 
 
-def ran(work: tuple[int, int]) -> Ran:
-    """Runs the history of a seed and a length, in silence. It stands here for spawned processes to import it."""
-    quiet()
+def run_seed(work: tuple[int, int]) -> Outcome:
+    """Runs the history of a seed and a length without logs; a public function, which spawned processes can import."""
+    silence_logs()
     seed, length = work
-    return Ran(seed, failure(made(seed, length)))
+    return Outcome(seed, failure(made(seed, length)))
 
 
-def quiet() -> None:
-    """What the engine logs of steps that fail on purpose is no news here."""
+def silence_logs() -> None:
+    """Drops the logs, most of which are of steps that fail on purpose."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
 
-def run(history: Sequence[steps.Any], spark: SparkSession | None = None) -> None:
-    """Does all steps; raises after the first that breaks a promise, or what a step raises. None: without Spark."""
+def run(history: Sequence[steps.AnyStep], spark: SparkSession | None = None) -> None:
+    """Performs all steps, without Spark if None; raises at the first that fails or breaks a promise."""
     with TemporaryDirectory(prefix="keyfold-") as folder:
         Oracle(spark, Path(folder)).run(history)
 
 
-def failure(history: Sequence[steps.Any]) -> str | None:
-    """What is wrong in the first step of `history`, run without Spark, in which anything is; None where nothing is."""
+def failure(history: Sequence[steps.AnyStep]) -> str | None:
+    """Runs `history` without Spark; returns the first failure, None if there is none."""
     try:
         run(history)
     except Exception as error:  # noqa: BLE001 - whatever a step raises is a finding
@@ -52,8 +52,8 @@ def failure(history: Sequence[steps.Any]) -> str | None:
     return None
 
 
-def shortened(history: Sequence[steps.Any]) -> list[steps.Any]:
-    """Steps of `history`, which fails, that still fail, though none of them can be left out alone."""
+def shrink(history: Sequence[steps.AnyStep]) -> list[steps.AnyStep]:
+    """Returns the steps of a failing history that still fail, none of which can be left out."""
     found = list(history)
     size = len(found)
     while size:

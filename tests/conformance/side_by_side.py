@@ -13,12 +13,12 @@ from compactor.runs.scan import whole
 from compactor.storage.location import open_storage
 from connectors.dev.embedded_config import Layout
 from connectors.dev.embedded_kafka import EmbeddedKafka
-from tests.conformance.cleaner import Cleaner, create_compacted
 from tests.conformance.compare import Record, of_log, of_topic
 from tests.conformance.feeder import Feeder
+from tests.conformance.kafka_cleaner import KafkaCleaner, create_compacted
 from tests.conformance.workload import Operation
+from tests.support.deployment import Deployment
 from tests.support.kafka import Read, consume_all, create_topic
-from tests.support.place import Place
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,14 +33,14 @@ _MICRO_BATCHES: Final = 3
 Workloads: TypeAlias = Mapping[str, Sequence[Operation]]
 
 
-class Kept(NamedTuple):
+class Compacted(NamedTuple):
     """What both sides keep of one workload."""
 
     kafka: list[Record]
     keyfold: list[Record]
 
 
-class Bench:
+class SideBySide:
     """A broker with a quick cleaner, and a Spark; `say` is told of each step that is done."""
 
     def __init__(
@@ -50,9 +50,9 @@ class Bench:
         self._spark = spark
         self._folder = folder
         self._say = say
-        self._cleaner = Cleaner(broker.bootstrap, Layout(broker.log_file.parent).data)
+        self._cleaner = KafkaCleaner(broker.bootstrap, Layout(broker.log_file.parent).data)
 
-    def run(self, workloads: Workloads) -> dict[tuple[str, str], Kept]:
+    def run(self, workloads: Workloads) -> dict[tuple[str, str], Compacted]:
         """What is kept of each workload, by its name and by what happens to tombstones."""
         began = time.monotonic()
         one = _Run(self._broker.bootstrap, self._folder, workloads)
@@ -99,11 +99,11 @@ class _Run:
         """The end in each partition of the topic that Kafka compacts."""
         return {(self._compacted[kind], self._partitions[name]): end for name, end in ends.items()}
 
-    def kept(self, spark: SparkSession, ends: Mapping[str, int]) -> dict[tuple[str, str], Kept]:
+    def kept(self, spark: SparkSession, ends: Mapping[str, int]) -> dict[tuple[str, str], Compacted]:
         """Kafka's and keyfold's records of each workload."""
         ours = {WITH_TOMBSTONES: self._folded(spark, ends), WITHOUT_TOMBSTONES: self._folded_twice(spark)}
         return {
-            (name, kind): Kept(of_topic(theirs[number], ends[name]), ours[kind][number])
+            (name, kind): Compacted(of_topic(theirs[number], ends[name]), ours[kind][number])
             for kind, topic in self._compacted.items()
             for theirs in (self._read(topic),)
             for name, number in self._partitions.items()
@@ -118,29 +118,29 @@ class _Run:
 
     def _folded(self, spark: SparkSession, ends: Mapping[str, int]) -> dict[int, list[Record]]:
         """After one full fold of a log that came in several micro-batches and was published."""
-        place = self._place(WITH_TOMBSTONES)
-        place.once(spark, max_offsets_per_trigger=sum(ends.values()) // _MICRO_BATCHES + 1)
-        return self._log(place)
+        deployment = self._place(WITH_TOMBSTONES)
+        deployment.run_once(spark, max_offsets_per_trigger=sum(ends.values()) // _MICRO_BATCHES + 1)
+        return self._log(deployment)
 
     def _folded_twice(self, spark: SparkSession) -> dict[int, list[Record]]:
         """After two full folds: the second has nothing new, and every horizon has passed."""
-        place = self._place(WITHOUT_TOMBSTONES)
-        place.once(spark, output_topic="none")
-        place.once(spark)
-        return self._log(place)
+        deployment = self._place(WITHOUT_TOMBSTONES)
+        deployment.run_once(spark, output_topic="none")
+        deployment.run_once(spark)
+        return self._log(deployment)
 
-    def _place(self, kind: str) -> Place:
+    def _place(self, kind: str) -> Deployment:
         folder = self._folder / kind.replace(" ", "-")
         folder.mkdir(parents=True)
-        place = Place(folder, self._bootstrap, self._source)
-        place.name = place.settings["name"] = self._compacted[kind]
-        place.settings["delete.retention.ms"] = RETENTION_MS[kind]
-        del place.settings["snapshot.location"]
-        return place
+        deployment = Deployment(folder, self._bootstrap, self._source)
+        deployment.name = deployment.settings["name"] = self._compacted[kind]
+        deployment.settings["delete.retention.ms"] = RETENTION_MS[kind]
+        del deployment.settings["snapshot.location"]
+        return deployment
 
-    def _log(self, place: Place) -> dict[int, list[Record]]:
-        storage = open_storage(str(place.folder / "storage")).sub(place.name)
+    def _log(self, deployment: Deployment) -> dict[int, list[Record]]:
+        storage = open_storage(str(deployment.folder / "storage")).sub(deployment.name)
         return {
             log.partition: of_log(row for batch in read(storage, whole(log)) for row in batch.to_pylist())
-            for log in place.state().logs
+            for log in deployment.state().logs
         }

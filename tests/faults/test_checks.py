@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from compactor.model.log import PartitionLog
 from compactor.snapshot.manifest import DataFile, Manifest
+from tests.faults.checks import Observation, Row, SnapshotFiles, violations
 from tests.faults.load import Sent
-from tests.faults.verdict import Facts, Row, Taken, breaches
 from tests.support.kafka import Read
 
 pytestmark = pytest.mark.selected
@@ -54,14 +54,14 @@ def manifest(**changes: Any) -> Manifest:
     return replace(whole, **changes)
 
 
-def taken(**changes: Any) -> Taken:
+def taken(**changes: Any) -> SnapshotFiles:
     rows = (Row(0, b"b", 1, b"2"), Row(0, b"a", 2, b"3"))
-    return Taken(manifest(), {"data/0.parquet": FILE}, {"data/0.parquet": 2}, rows)._replace(**changes)
+    return SnapshotFiles(manifest(), {"data/0.parquet": FILE}, {"data/0.parquet": 2}, rows)._replace(**changes)
 
 
 LOG = PartitionLog(topic="t", partition=0, bucket=0, start=0, end=5, folded_end=5, published=5, clean_end=3)
 OUTPUT = (sent(1, 0), sent(2, 1), sent(3, 3), sent(4, 4))  # at 2 stands the marker of the first transaction
-HEALTHY = Facts(
+HEALTHY = Observation(
     acknowledged={(0, one.offset): Sent(one.key, one.value, one.headers) for one in SOURCE},
     source=SOURCE,
     ends={0: 5},
@@ -72,17 +72,17 @@ HEALTHY = Facts(
 )
 
 
-def facts(**changes: Any) -> Facts:
+def facts(**changes: Any) -> Observation:
     return HEALTHY._replace(**changes)
 
 
 def test_where_all_agrees_there_is_no_breach() -> None:
     """The facts that the other tests damage are sound."""
-    assert breaches(HEALTHY) == []
-    assert breaches(facts(snapshot=None)) == []
+    assert violations(HEALTHY) == []
+    assert violations(facts(snapshot=None)) == []
 
 
-CASES: dict[str, tuple[Callable[[], Facts], str]] = {
+CASES: dict[str, tuple[Callable[[], Observation], str]] = {
     "lost in the output": (lambda: facts(output=OUTPUT[:-1]), "(3) partition 0, key b'c': last is None"),
     "a lost deletion": (lambda: facts(output=(*OUTPUT[:2], OUTPUT[3])), "(3) partition 0, key b'b'"),
     "doubled": (lambda: facts(output=(*OUTPUT, sent(4, 5))), "(1) source (0, 4) is in the output twice"),
@@ -126,4 +126,4 @@ CASES: dict[str, tuple[Callable[[], Facts], str]] = {
 def test_each_breach_is_seen(case: str) -> None:
     """What is wrong is said, by the promise or the place that it breaks."""
     make, said = CASES[case]
-    assert said in "\n".join(breaches(make()))
+    assert said in "\n".join(violations(make()))

@@ -33,19 +33,18 @@ from compactor.quarantine.quarantine import QuarantineManager
 from compactor.settings import EngineSettings
 from compactor.snapshot.snapshots import Snapshots
 from compactor.storage.local import LocalStorage
+from tests.support.clocks import ManualClock
 from tests.support.engine import source_frame
-from tests.support.localframe import LocalFrame
-from tests.support.localspark import LocalSpark
+from tests.support.local_spark import LocalFrame, LocalSpark
 from tests.support.memory.broker import MemoryBroker
-from tests.support.memory.storage import Clock
-from tests.support.oracle import steps, ways
+from tests.support.oracle import fold_methods, steps
 from tests.support.oracle.source import Source
 from tests.support.oracle.steps import (
     BASE_MS,
     CRASH,
     PARTITIONS,
-    At,
-    Failing,
+    AtFailpoint,
+    FailingPublisher,
     Fold,
     Ingest,
     Restart,
@@ -62,35 +61,35 @@ if TYPE_CHECKING:
 CONNECTOR: Final = "c"
 
 
-class Life(NamedTuple):
-    """One life of the connector."""
+class Components(NamedTuple):
+    """What one run of the connector consists of, from a take-over to the next."""
 
     settings: Settings
     catalog: Catalog
     engine: Engine
-    upkeep: Maintenance
+    maintenance: Maintenance
 
 
 class _Strict(QuarantineManager):
-    """No fold may fail: what would be tried again later is raised."""
+    """Raises the errors of folds instead of trying again later: none may fail here."""
 
     def _count_failure(self, log: PartitionLog, error: Exception, now_ms: int) -> None:
         raise error
 
 
-class World:
-    """A connector, its surroundings, and what was done to them. `spark` None: what stands for it in this process.
+class Simulation:
+    """A connector with its source, storage and broker. `spark` None: LocalSpark.
 
-    `settings` are those of each epoch; `tampered` the partitions whose position somebody else has touched; `times`
+    `settings` are those of each epoch; `tampered` the partitions whose position a Tamper has changed; `times`
     all times that the clock has shown since a step began.
     """
 
     def __init__(self, spark: SparkSession | None, folder: Path) -> None:
         self.source = Source()
-        self.clock = Clock(BASE_MS)
+        self.clock = ManualClock(BASE_MS)
         self.storage = LocalStorage(str(folder / "store" / CONNECTOR))
         self.shelf = LocalStorage(str(folder / "shelf"))
-        self.outside = MemoryBroker(LocalStorage(str(folder / "outside")), self.storage)
+        self.broker = MemoryBroker(LocalStorage(str(folder / "outside")), self.storage)
         self.settings: dict[int, Settings] = {}
         self.tampered: set[TopicPartition] = set()
         self.times = {BASE_MS}
@@ -98,73 +97,73 @@ class World:
         self._batches = 0
         self._local = spark is None
         self._spark = spark or cast("SparkSession", LocalSpark())
-        self.life = self._begin(Settings())
+        self.components = self._begin(Settings())
 
-    def perform(self, step: steps.Any) -> bool:
-        """Does `step`; whether it came to its end undisturbed. What nobody could foresee is raised."""
-        life = self.life
+    def perform(self, step: steps.AnyStep) -> bool:
+        """Performs `step`; returns whether it completed. Raises errors that the step does not explain."""
+        components = self.components
         try:
-            with ways.taken(life.settings.way, local=self._local):
+            with fold_methods.forced(components.settings.fold_method, local=self._local):
                 return self._perform(step)
         except Exception as error:
-            if not self._foreseen(error, step, life):
+            if not self._foreseen(error, step, components):
                 raise
-            if self.life is life:
-                self.life = self._begin(life.settings)
+            if self.components is components:
+                self.components = self._begin(components.settings)
             return False
 
-    def _foreseen(self, error: Exception, step: steps.Any, life: Life) -> bool:
+    def _foreseen(self, error: Exception, step: steps.AnyStep, components: Components) -> bool:
         if isinstance(error, FencedError):
-            return self.life is not life
+            return self.components is not components
         if isinstance(error, PositionMovedError) and self._moved:
             return True
-        if isinstance(step, At):
+        if isinstance(step, AtFailpoint):
             return isinstance(error, FailpointError) and step.then == CRASH
-        if not isinstance(step, Failing):
+        if not isinstance(step, FailingPublisher):
             return False
         return isinstance(error, PublishInterruptedError | OutcomeUnknownError) or (
             step.fault.dies and "Python worker" in str(error)
         )
 
-    def _perform(self, step: steps.Any) -> bool:
+    def _perform(self, step: steps.AnyStep) -> bool:
         match step:
-            case At():
+            case AtFailpoint():
                 with self._armed(step):
                     self._plain(step.step)
                 return False
-            case Failing():
-                self.outside.fault = step.fault
+            case FailingPublisher():
+                self.broker.fault = step.fault
                 try:
                     self._plain(step.step)
                 finally:
-                    self.outside.fault = None
+                    self.broker.fault = None
                 return False
             case _:
                 self._plain(step)
                 return True
 
-    def _plain(self, step: steps.Plain) -> None:
-        life, now_ms = self.life, self.clock.now_ms()
+    def _plain(self, step: steps.PlainStep) -> None:
+        components, now_ms = self.components, self.clock.now_ms()
         match step:
             case Ingest():
-                self._ingest(life, step, now_ms)
+                self._ingest(components, step, now_ms)
             case steps.Tick():
-                life.engine.tick(now_ms)
+                components.engine.tick(now_ms)
             case steps.Advance():
                 self.times.add(self.clock.advance(step.ms))
             case Restart():
-                self.life = self._begin(step.settings or life.settings)
+                self.components = self._begin(step.settings or components.settings)
             case Tamper():
                 self._tamper(step)
             case _:
-                _keep(life, step, now_ms)
+                _keep(components, step, now_ms)
 
-    def _ingest(self, life: Life, step: Ingest, now_ms: int) -> None:
+    def _ingest(self, components: Components, step: Ingest, now_ms: int) -> None:
         for rec in step.records:
             self.source.add(rec, now_ms)
         self.source.end_in_holes(step.tail)
         ranges = {}
-        known = life.catalog.state.by_partition()
+        known = components.catalog.state.by_partition()
         for tp, end in self.source.ends.items():
             taken = known[tp].end if tp in known else 0
             if taken < end:
@@ -172,37 +171,37 @@ class World:
                 self._announce(tp)
         found = self.source.read(ranges, step.tasks)
         self._batches += 1
-        intake = life.engine.intake.of_batch(self._batches, now_ms)
+        intake = components.engine.intake.of_batch(self._batches, now_ms)
         on_spark = step.on_spark and not self._local
         frame = source_frame(self._spark, intake, *found) if on_spark else cast("DataFrame", LocalFrame(found, intake))
-        life.engine.take(frame, now_ms)
+        components.engine.take(frame, now_ms)
 
     def _announce(self, tp: TopicPartition) -> None:
-        """The source topic is there, with the records that it has."""
+        """Gives the broker the source topic with its ends."""
         names = [each for each in PARTITIONS if each.topic == tp.topic]
-        topic = self.outside.topics.get(tp.topic) or self.outside.add_topic(tp.topic, len(names))
+        topic = self.broker.topics.get(tp.topic) or self.broker.add_topic(tp.topic, len(names))
         topic.ends[:] = [self.source.ends[each] for each in names]
 
     def _tamper(self, step: Tamper) -> None:
         tp = PARTITIONS[step.place]
-        self.outside.overwrite(tp, None if step.offset is None else Position(offset=step.offset))
+        self.broker.overwrite(tp, None if step.offset is None else Position(offset=step.offset))
         self.tampered.add(tp)
         self._moved = True
 
-    def _begin(self, settings: Settings) -> Life:
-        """Steps T1 to T3, and the engine on what they found."""
+    def _begin(self, settings: Settings) -> Components:
+        """Takes the connector over (steps T1 to T3) and makes its components."""
         now_ms = self.clock.now_ms()
         catalog = Catalog.open(self.storage, CONNECTOR)
         catalog.take_over("test", now_ms)
-        self.outside.fence(range(max(settings.buckets, catalog.state.buckets)))
+        self.broker.fence(range(max(settings.buckets, catalog.state.buckets)))
         self.settings[catalog.epoch] = settings
         if catalog.state.buckets != settings.buckets:
             catalog.commit(lambda _: [SetBuckets(count=settings.buckets)], now_ms)
-        self.outside.most_records = settings.most
+        self.broker.most_records = settings.most
         self._moved = False
         return self._life(settings, catalog)
 
-    def _life(self, settings: Settings, catalog: Catalog) -> Life:
+    def _life(self, settings: Settings, catalog: Catalog) -> Components:
         told = EngineSettings(
             connector=CONNECTOR,
             policy=settings.policy,
@@ -213,23 +212,23 @@ class World:
         )
         stopping = threading.Event()
         quarantine = _Strict(catalog, stopping)
-        sending = Sending(self._spark, self.storage, self.outside, stopping.is_set)
-        engine = Engine(catalog, self.outside, told, Changelog(catalog, self.outside, sending, quarantine))
-        snapshots = Snapshots(self._spark, catalog, quarantine, self.outside, told, self.shelf, engine.uncertain)
+        sending = Sending(self._spark, self.storage, self.broker, stopping.is_set)
+        engine = Engine(catalog, self.broker, told, Changelog(catalog, self.broker, sending, quarantine))
+        snapshots = Snapshots(self._spark, catalog, quarantine, self.broker, told, self.shelf, engine.uncertain)
         rewriter = Rewriter(self._spark, self.storage, stopping.is_set)
         cleaner = Cleaner(rewriter, catalog, quarantine, told, engine.counters, engine.uncertain)
-        upkeep = Maintenance(cleaner, snapshots, catalog, quarantine, engine.counters, stopping)
-        upkeep.begin()
-        return Life(settings, catalog, engine, upkeep)
+        maintenance = Maintenance(cleaner, snapshots, catalog, quarantine, engine.counters, stopping)
+        maintenance.begin()
+        return Components(settings, catalog, engine, maintenance)
 
     @contextmanager
-    def _armed(self, at: At) -> Iterator[None]:
-        """The failpoint of `at` does what it says, once."""
+    def _armed(self, at: AtFailpoint) -> Iterator[None]:
+        """Sets the failpoint of `at`, once."""
         with mock.patch.dict(os.environ), mock.patch.object(failpoints, "_act", self._happening(at)):
             os.environ[failpoints.VARIABLE] = f"{at.point}=error"
             yield
 
-    def _happening(self, at: At) -> Callable[[str, str], None]:
+    def _happening(self, at: AtFailpoint) -> Callable[[str, str], None]:
         left = at.nth
 
         def act(name: str, _action: str) -> None:
@@ -240,20 +239,20 @@ class World:
             del os.environ[failpoints.VARIABLE]
             if at.then == CRASH:
                 raise FailpointError(f"The process ends at {name}.", "")
-            for step in cast("tuple[steps.Plain, ...]", at.then):
+            for step in cast("tuple[steps.PlainStep, ...]", at.then):
                 self.perform(step)
 
         return act
 
 
-def _keep(life: Life, step: Round | Fold | Snapshot | Vacuum, now_ms: int) -> None:
-    """What comes behind publishing."""
+def _keep(components: Components, step: Round | Fold | Snapshot | Vacuum, now_ms: int) -> None:
+    """Performs a step of the maintenance thread."""
     match step:
         case Round():
-            life.upkeep.round(now_ms)
+            components.maintenance.round(now_ms)
         case Fold():
-            life.upkeep.clean(now_ms)
+            components.maintenance.clean(now_ms)
         case Snapshot():
-            life.upkeep.snapshot(now_ms)
+            components.maintenance.snapshot(now_ms)
         case Vacuum():
-            life.upkeep.vacuum(now_ms, 0, life.engine.running)
+            components.maintenance.vacuum(now_ms, 0, components.engine.running)

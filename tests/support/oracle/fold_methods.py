@@ -1,4 +1,4 @@
-"""Each way of folding on a few records: limits of tasks so small that it is taken."""
+"""Forces a fold method on a few records, by small limits of the tasks."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from compactor.clean import rewriter
 from compactor.fold.memory_budget import MemoryBudget, OffsetMapBudget
 from compactor.fold.on_spark import OnSpark
 from compactor.publish import executors
-from tests.support import localspark
-from tests.support.oracle.steps import Way
+from tests.support import local_spark
+from tests.support.oracle.steps import FoldMethod
 
 NOTHING: Final = MemoryBudget(0, 0)
 ONE_KEY_EACH: Final = OffsetMapBudget(2, 1 << 20, classes=256)
-"""Two tasks hold one key each; where keys differ and fall into one class even so, Spark's fold has them."""
+"""Two tasks hold one key each; keys that differ and fall into one class are folded by Spark."""
 
 
 LIMITS: Final = {
-    Way.MEMORY: (),
-    Way.PASSES: ((executors, "TASKS", NOTHING),),
-    Way.CLASSES: (
+    FoldMethod.MEMORY: (),
+    FoldMethod.PASSES: ((executors, "TASKS", NOTHING),),
+    FoldMethod.CLASSES: (
         (executors, "TASKS", NOTHING),
         (executors, "KEYS", ONE_KEY_EACH),
         (rewriter, "KEYS", ONE_KEY_EACH),
     ),
-    Way.SPARK: ((executors, "READ", NOTHING), (rewriter, "READ", NOTHING)),
+    FoldMethod.SPARK: ((executors, "READ", NOTHING), (rewriter, "READ", NOTHING)),
 }
 
 
@@ -37,12 +37,12 @@ def _end(_code: int) -> None:
 
 
 @contextmanager
-def taken(way: Way, *, local: bool) -> Iterator[None]:
-    """Folds go this way; with `local` without Spark."""
+def forced(fold_method: FoldMethod, *, local: bool) -> Iterator[None]:
+    """Makes folds in the block use this method; with `local` without Spark."""
     with ExitStack() as stack:
-        for module, name, limit in LIMITS[way]:
+        for module, name, limit in LIMITS[fold_method]:
             stack.enter_context(mock.patch.object(module, name, limit))
         if local:
-            stack.enter_context(mock.patch.object(OnSpark, "run", localspark.run))
+            stack.enter_context(mock.patch.object(OnSpark, "run", local_spark.run))
             stack.enter_context(mock.patch.object(os, "_exit", _end))
         yield
