@@ -94,7 +94,7 @@ def results_of(rows: Iterable[dict[str, Any]]) -> list[PublishResult]:
 class Due(NamedTuple):
     """A range of a log of which records are sent, and the bucket that sends them."""
 
-    slice: OffsetRange
+    range: OffsetRange
     bucket: int
 
 

@@ -87,8 +87,8 @@ def write_data(
 
 def _work(logs: Sequence[PartitionLog], cores: int) -> list[tuple[FileRange, ...]]:
     """What each task copies: neighbouring file ranges of the base runs."""
-    slices = (between(log, log.start, log.clean_end) for log in logs)
-    file_ranges = [one for part in slices for one in part.file_ranges]
+    ranges = (between(log, log.start, log.clean_end) for log in logs)
+    file_ranges = [one for part in ranges for one in part.file_ranges]
     size = task_bytes(sum(one.file.bytes for one in file_ranges), _TASK_BYTES, cores)
     return [tuple(packed) for packed in pack(file_ranges, Until(size, lambda one: one.file.bytes))]
 

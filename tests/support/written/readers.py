@@ -28,8 +28,7 @@ from compactor.snapshot import listing, location, manifest
 from connectors.cli import describe_view
 from connectors.runtime import status
 from connectors.runtime.deletion import DeletionPlan
-from connectors.sinks.others import connectors_source
-from connectors.sinks.output_reader import source_offset
+from connectors.sinks.output_reader import connectors_source, source_offset
 from connectors.source import offsets
 from tests.support.oracle.simulation import CONNECTOR
 from tests.support.written.folder import Copy

@@ -22,7 +22,7 @@ from connectors.cli.describe_view import text
 from connectors.cli.source_ends import Ends
 from connectors.config.files import load_connector
 from connectors.runtime.status import StatusFile
-from connectors.source import aside
+from connectors.source.source_errors import RECREATED
 from tests.support.cli import NAME, connector_file, invoke, keep, row, storage_of, worker_file
 from tests.support.clocks import ManualClock
 
@@ -326,7 +326,7 @@ def test_a_topic_that_is_set_aside_is_shown_with_what_can_be_done(
         return Ends({}, None)
 
     monkeypatch.setattr(source_ends, "source_ends", ends)
-    keep(tmp_path, [row(0, b"k", b"v")], [CloseTopic(topic="orders", reason=aside.RECREATED)])
+    keep(tmp_path, [row(0, b"k", b"v")], [CloseTopic(topic="orders", reason=RECREATED)])
     shown = invoke("describe", connector_file(tmp_path), "--worker", worker_file(tmp_path)).stdout
     assert "no: recreated" in shown
     assert "Set aside: topic orders, another topic has its name now, by its id" in shown
