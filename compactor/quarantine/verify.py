@@ -12,7 +12,7 @@ from typing import Final, Self, TypeVar
 
 import pyarrow.parquet as pq
 
-from compactor.catalog.commits import commit_path, listing
+from compactor.catalog.commits import commit_path, list_versions
 from compactor.errors import DamagedFileError, StoppedError, StorageError, UnreadableFileError
 from compactor.model.log import PartitionLog, RunFile
 from compactor.model.partitioned import spans
@@ -150,7 +150,7 @@ class _Verifier:
 def _answers(storage: Storage) -> bool:
     """Returns whether the storage reads a file that is there: the newest commit of the catalog."""
     try:
-        newest = listing(storage)
+        newest = list_versions(storage)
         storage.read(commit_path(newest.commits[-1]))
     except (StorageError, IndexError):
         return False

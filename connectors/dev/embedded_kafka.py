@@ -233,9 +233,9 @@ class EmbeddedKafka:
     def _claim(self) -> None:
         """The directory, until the broker has ended: a second one would replace the first one's settings."""
         storage = LocalStorage(str(self._layout.root))
-        if not self._lock.claim(owner.here()):
+        if not self._lock.claim(owner.this_process()):
             raise ConfigError(
-                f"A broker runs in {self._layout.root} already: that of process {owner.living(storage)}.",
+                f"A broker runs in {self._layout.root} already: that of process {owner.live_owner(storage)}.",
                 "Stop it, or give another --data-dir.",
             )
 

@@ -28,7 +28,7 @@ from compactor.publish.executors import Sending
 from compactor.quarantine.quarantine import QuarantineManager
 from compactor.snapshot.snapshots import Snapshots
 from compactor.storage.base import Storage
-from compactor.storage.location import open_storage
+from compactor.storage.local import open_storage
 from connectors.clock import Clock
 from connectors.config.connector import ConnectorConfig
 from connectors.config.engine import connector_storage, engine_settings
@@ -285,12 +285,12 @@ class ConnectorTask:
         The lock is a courtesy: what the storage refuses here fails where it matters.
         """
         try:
-            self._locked = self._lock.claim(owner.here(epoch))
+            self._locked = self._lock.claim(owner.this_process(epoch))
         except StorageError as error:
             _log.warning("owner.lock could not be taken", error=str(error))
 
     def _warn_of_another(self) -> None:
-        other = None if self._locked else owner.living(self._storage)
+        other = None if self._locked else owner.live_owner(self._storage)
         if other is not None:
             _log.warning("taking over from a worker that lives, which ends with exit code 5", owner=str(other))
 

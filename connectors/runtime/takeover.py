@@ -58,7 +58,7 @@ def take_over(
     catalog = Catalog.open(storage, connector.name)
     _refuse_other(catalog, storage, known)
     catalog.require("offset", "key", "partition")
-    catalog.take_over(str(owner.here()), now_ms, _pause)
+    catalog.take_over(str(owner.this_process()), now_ms, _pause)
     hit("takeover.epoch")
     deletion.refuse_begun(storage, connector.name)  # `delete` looks for our epoch after it has written that file
     _fence(catalog, connector, clients, tasks_max, now_ms)
@@ -82,7 +82,7 @@ def newer_owner(catalog: Catalog | None) -> FencedError | None:
     try:
         catalog.refresh()
     except FencedError as error:
-        return error if catalog.state.owner != str(owner.here()) else None
+        return error if catalog.state.owner != str(owner.this_process()) else None
     except (StorageError, CatalogError):  # the next run says so
         return None
     return None

@@ -31,7 +31,7 @@ import msgspec
 from compactor.errors import StorageError
 from compactor.ingest.ingest import Intake
 from compactor.runs.writer import RunTarget
-from compactor.storage.location import open_storage
+from compactor.storage.local import open_storage
 from connectors.config.topics import TopicPattern
 from connectors.errors import ConfigError
 from connectors.kafka.client_settings import ClientSettings, Setting

@@ -202,7 +202,7 @@ class Simulation:
         return self._life(settings, catalog)
 
     def _life(self, settings: Settings, catalog: Catalog) -> Components:
-        told = EngineSettings(
+        engine_settings = EngineSettings(
             connector=CONNECTOR,
             policy=settings.policy,
             fold=settings.fold,
@@ -213,10 +213,12 @@ class Simulation:
         stopping = threading.Event()
         quarantine = _Strict(catalog, stopping)
         sending = Sending(self._spark, self.storage, self.broker, stopping.is_set)
-        engine = Engine(catalog, self.broker, told, Changelog(catalog, self.broker, sending, quarantine))
-        snapshots = Snapshots(self._spark, catalog, quarantine, self.broker, told, self.shelf, engine.uncertain)
+        engine = Engine(catalog, self.broker, engine_settings, Changelog(catalog, self.broker, sending, quarantine))
+        snapshots = Snapshots(
+            self._spark, catalog, quarantine, self.broker, engine_settings, self.shelf, engine.uncertain
+        )
         rewriter = Rewriter(self._spark, self.storage, stopping.is_set)
-        cleaner = Cleaner(rewriter, catalog, quarantine, told, engine.counters, engine.uncertain)
+        cleaner = Cleaner(rewriter, catalog, quarantine, engine_settings, engine.counters, engine.uncertain)
         maintenance = Maintenance(cleaner, snapshots, catalog, quarantine, engine.counters, stopping)
         maintenance.begin()
         return Components(settings, catalog, engine, maintenance)

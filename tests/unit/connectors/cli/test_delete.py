@@ -87,13 +87,13 @@ def test_only_yes_is_yes(monkeypatch: pytest.MonkeyPatch, answer: str, goes: boo
 def test_a_running_connector_is_not_deleted(deployment: Path, brokers: None) -> None:
     """It names the worker and what to do; nothing is removed."""
     lock = owner.OwnerLock(storage_of(deployment))
-    assert lock.claim(owner.here(3))
+    assert lock.claim(owner.this_process(3))
     try:
         shown = delete(deployment, "--yes")
     finally:
         lock.release()
     assert shown.exit_code == 2
-    assert str(owner.here()) in shown.stderr
+    assert str(owner.this_process()) in shown.stderr
     assert "Stop that worker" in shown.stderr
     assert storage_of(deployment).exists("catalog")
 

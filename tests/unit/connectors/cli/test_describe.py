@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from compactor.catalog.owner import OwnerLock, here
+from compactor.catalog.owner import OwnerLock, this_process
 from compactor.model.actions import AddSnapshot, AddTopic, AnyAction, CloseTopic, Publish
 from compactor.model.log import Gap, PartitionLog, Quarantined, Run
 from compactor.model.record import TopicPartition
@@ -15,7 +15,7 @@ from compactor.model.state import State, apply
 from compactor.settings import CompactionPolicy, EngineSettings
 from compactor.snapshot import location
 from compactor.snapshot.location import SnapshotFailure
-from compactor.storage.location import open_storage
+from compactor.storage.local import open_storage
 from connectors.cli import describe_view, source_ends
 from connectors.cli.describe import describing
 from connectors.cli.describe_view import text
@@ -176,7 +176,7 @@ def test_describe_says_why_there_are_no_source_ends(tmp_path: Path) -> None:
 def test_describe_works_beside_a_live_owner(tmp_path: Path) -> None:
     """It takes nothing over, and says that a worker is running."""
     lock = OwnerLock(storage_of(tmp_path))
-    assert lock.claim(here(1))
+    assert lock.claim(this_process(1))
     try:
         found = _described(tmp_path)
     finally:
