@@ -15,8 +15,7 @@ import pyarrow.parquet as pq
 from compactor.catalog.commits import commit_path, listing
 from compactor.errors import DamagedFileError, StoppedError, StorageError, UnreadableFileError
 from compactor.model.log import PartitionLog, RunFile
-from compactor.model.partitioned import spans
-from compactor.model.record import TopicPartition
+from compactor.model.record import TopicPartition, partition_spans
 from compactor.runs import checksums as footers
 from compactor.runs.checksums import RESTORE
 from compactor.runs.reader import Bounds, bounds_of
@@ -187,7 +186,7 @@ def _rows(path: str, group: int) -> Rows:
     found: Counter[TopicPartition] = Counter()
     told = _opened(path).metadata.row_group(group).num_rows
     for batch in _opened(path).iter_batches(row_groups=[group]):
-        for tp, start, end in spans(batch):
+        for tp, start, end in partition_spans(batch):
             found[tp] += end - start
     if found.total() != told:
         raise ValueError(f"it has {found.total()} of {told} records")
