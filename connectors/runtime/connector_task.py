@@ -25,7 +25,7 @@ from compactor.maintenance import Maintenance
 from compactor.quarantine.isolation import Isolation
 from compactor.snapshot.snapshots import Snapshots
 from compactor.storage.base import Storage
-from compactor.storage.location import open_storage
+from compactor.storage.local import open_storage
 from connectors.clock import Clock
 from connectors.config.connector import ConnectorConfig
 from connectors.config.engine import connector_storage, engine_settings
@@ -40,8 +40,8 @@ from connectors.runtime.maintenance_thread import VACUUM_GRACE_MS, MaintenanceSc
 from connectors.runtime.request_handler import RequestHandler
 from connectors.runtime.shutdown import Shutdown
 from connectors.runtime.takeover import take_over
-from connectors.source import aside, stream
-from connectors.source.topic_fault import setting_aside
+from connectors.source import stream
+from connectors.source.source_errors import check_none_closed, closing_topic
 from connectors.spark import session as sparks
 from connectors.threads import CancellableThread
 
@@ -115,7 +115,7 @@ class ConnectorTask:
         with ExitStack() as stack:
             components = self.take_over(stack, known)
             catalog, broker = components.catalog, components.broker
-            with _fenced_first(catalog, stop), setting_aside(catalog, broker.look_into, self._clock.now_ms):
+            with _fenced_first(catalog, stop), closing_topic(catalog, broker.look_into, self._clock.now_ms):
                 self._run(components, stack, stop, once=once)
 
     def _run(self, components: TaskComponents, stack: ExitStack, stop: StopToken, *, once: bool) -> None:
@@ -281,12 +281,12 @@ class ConnectorTask:
         The lock is a courtesy: what the storage refuses here fails where it matters.
         """
         try:
-            self._locked = self._lock.claim(owner.here(epoch))
+            self._locked = self._lock.claim(owner.this_process(epoch))
         except StorageError as error:
             _log.warning("owner.lock could not be taken", error=str(error))
 
     def _warn_of_another(self) -> None:
-        other = None if self._locked else owner.living(self._storage)
+        other = None if self._locked else owner.live_owner(self._storage)
         if other is not None:
             _log.warning("taking over from a worker that lives, which ends with exit code 5", owner=str(other))
 
@@ -320,7 +320,7 @@ class ConnectorTask:
                 return
         self._show(engine)
         maintenance.check_complete()
-        aside.check(name, catalog.state, partial(matches, self._connector))
+        check_none_closed(name, catalog.state, partial(matches, self._connector))
 
     def _job(self, what: str, step: Callable[[], object]) -> CancellableJob:
         return CancellableJob(self._spark, f"{what}-{self._connector.name}", lambda _: step())

@@ -17,10 +17,10 @@ from connectors.clock import SystemClock
 from connectors.config.connector import ConnectorConfig
 from connectors.kafka.admin import Admin
 from connectors.kafka.client_settings import ClientSettings
-from connectors.kafka.probe import reach_all
+from connectors.kafka.probe import probe_all
+from connectors.kafka.producers import fence_all
 from connectors.runtime import deletion
 from connectors.runtime.broker import KafkaBroker
-from connectors.sinks.publisher import fence_all
 
 _log = structlog.get_logger()
 
@@ -53,12 +53,12 @@ def take_over(
     DataLossError where topics are not what the catalog knows, SourceMissingError, UnreachableError, StorageError,
     CatalogError.
     """
-    reach_all(connector.name, clients, REACH_S)  # no owner is fenced for a broker that is away
+    probe_all(connector.name, clients, REACH_S)  # no owner is fenced for a broker that is away
     deletion.refuse_begun(storage, connector.name)
     catalog = Catalog.open(storage, connector.name)
     _refuse_other(catalog, storage, known)
     catalog.require("offset", "key", "partition")
-    catalog.take_over(str(owner.here()), now_ms, _pause)
+    catalog.take_over(str(owner.this_process()), now_ms, _pause)
     hit("takeover.epoch")
     deletion.refuse_begun(storage, connector.name)  # `delete` looks for our epoch after it has written that file
     _fence(catalog, connector, clients, tasks_max, now_ms)
@@ -66,8 +66,8 @@ def take_over(
     found = broker.discover(catalog.state)
     hit("takeover.topics")
     catalog.commit(lambda _: found, now_ms)
-    aside = broker.look_into(catalog.state)
-    catalog.commit(lambda _: aside, now_ms)
+    closed = broker.look_into(catalog.state)
+    catalog.commit(lambda _: closed, now_ms)
     _log.info("taken over", epoch=catalog.epoch, topics=sorted(catalog.state.topics))
     return Ownership(catalog, broker)
 
@@ -82,7 +82,7 @@ def newer_owner(catalog: Catalog | None) -> FencedError | None:
     try:
         catalog.refresh()
     except FencedError as error:
-        return error if catalog.state.owner != str(owner.here()) else None
+        return error if catalog.state.owner != str(owner.this_process()) else None
     except (StorageError, CatalogError):  # the next run says so
         return None
     return None
@@ -113,7 +113,7 @@ def _refuse_other(catalog: Catalog, storage: Storage, known: str | None) -> None
 def _fence(catalog: Catalog, connector: ConnectorConfig, clients: ClientSettings, tasks_max: int, now_ms: int) -> None:
     """Step T2: fences the earlier owner's transactions; only then may partitions change buckets."""
     stored = catalog.state.buckets
-    fence_all(clients, [connector.transactional_id(bucket) for bucket in range(max(tasks_max, stored))])
+    fence_all(clients.producer(), [connector.transactional_id(bucket) for bucket in range(max(tasks_max, stored))])
     hit("takeover.fence")
     if tasks_max != stored:
         catalog.commit(lambda _: [SetBuckets(count=tasks_max)], now_ms)

@@ -198,7 +198,7 @@ class Simulation:
         return self._life(settings, catalog)
 
     def _life(self, settings: Settings, catalog: Catalog) -> Components:
-        told = EngineSettings(
+        engine_settings = EngineSettings(
             connector=CONNECTOR,
             policy=settings.policy,
             fold=settings.fold,
@@ -207,9 +207,11 @@ class Simulation:
             snapshot_retention_count=2,
         )
         isolation = _Strict(self.storage, catalog)
-        engine = Engine(self._spark, self.storage, catalog, self.broker, told, isolation)
-        snapshots = Snapshots(self._spark, catalog, isolation, self.broker, told, self.shelf, engine.uncertain)
-        cleaner = Cleaner(self._spark, catalog, isolation, told, engine.counters, engine.uncertain)
+        engine = Engine(self._spark, self.storage, catalog, self.broker, engine_settings, isolation)
+        snapshots = Snapshots(
+            self._spark, catalog, isolation, self.broker, engine_settings, self.shelf, engine.uncertain
+        )
+        cleaner = Cleaner(self._spark, catalog, isolation, engine_settings, engine.counters, engine.uncertain)
         maintenance = Maintenance(cleaner, snapshots, catalog, isolation, engine.counters)
         maintenance.begin()
         return Components(settings, catalog, engine, maintenance)

@@ -192,9 +192,9 @@ class _History:
         source.rows[tp] += rows
         source.ends[tp] = hi
         self._batches += 1
-        told = range_report(tp.partition, lo, hi, len(rows), start=start, topic=tp.topic)
+        report = range_report(tp.partition, lo, hi, len(rows), start=start, topic=tp.topic)
         intake = simulation.components.engine.intake.of_batch(self._batches, self._now)
-        frame: Sequence[Row] = [*rows, told]
+        frame: Sequence[Row] = [*rows, report]
         simulation.components.engine.take(cast("DataFrame", LocalFrame([frame], intake)), self._now)
 
     def _row(
