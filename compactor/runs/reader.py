@@ -11,8 +11,7 @@ import pyarrow.parquet as pq
 from msgspec import Struct
 
 from compactor.model import record
-from compactor.model.partitioned import PARTITION, split
-from compactor.model.record import TopicPartition
+from compactor.model.record import PARTITION, TopicPartition, split_by_partition
 from compactor.runs import checksums
 from compactor.runs.scan import LOG, SCAN, FileRange, OffsetRange
 from compactor.storage.base import Storage
@@ -115,7 +114,7 @@ def _of_shared(
     rows: pa.Table, ranges: Mapping[TopicPartition, Sequence[FileRange]], columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     """Takes `ranges` out of a row group that several partitions share: little of each, so all of it at once."""
-    pieces = ((tp, rows) for batch in rows.to_batches() for tp, rows in split(batch))
+    pieces = ((tp, rows) for batch in rows.to_batches() for tp, rows in split_by_partition(batch))
     found = [_numbered(rows.select(columns), one) for tp, rows in pieces for one in ranges.get(tp, ())]
     if found:
         yield pa.concat_batches(found)
