@@ -189,7 +189,7 @@ class ConnectorTask:
         return MaintenanceThread(self._spark, name, maintenance, requests, engine.running, clock, schedule)
 
     def _query(self, engine: Engine, catalog: Catalog, *, once: bool) -> StreamingQuery:
-        """Step T4: starts the query with a checkpoint of this epoch, from where the catalog ends.
+        """Starts the query (step T4) with a checkpoint of this epoch, from where the catalog ends.
 
         A checkpoint that is there already belongs to a history that a restored catalog does not know.
         """
@@ -301,7 +301,7 @@ class ConnectorTask:
                 topics_due = not engine.commit(components.broker.discover, self._clock.now_ms())
 
     def _finish(self, components: TaskComponents, shutdown: Shutdown) -> None:
-        """The end of `--once`: publishes what is still due, folds and snapshots everything published.
+        """Ends `--once`: publishes what is still due, folds and snapshots everything published.
 
         A stop ends it after the publish, and anywhere in a fold.
         """

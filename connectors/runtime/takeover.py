@@ -111,7 +111,7 @@ def _refuse_other(catalog: Catalog, storage: Storage, known: str | None) -> None
 
 
 def _fence(catalog: Catalog, connector: ConnectorConfig, clients: ClientSettings, tasks_max: int, now_ms: int) -> None:
-    """Step T2: fences the earlier owner's transactions; only then may partitions change buckets."""
+    """Fences the earlier owner's transactions (step T2); only then may partitions change buckets."""
     stored = catalog.state.buckets
     fence_all(clients, [connector.transactional_id(bucket) for bucket in range(max(tasks_max, stored))])
     hit("takeover.fence")

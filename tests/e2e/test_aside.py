@@ -9,7 +9,7 @@ import pytest
 
 from connectors.errors import SourceAsideError, SourceChangedError
 from connectors.kafka import gone
-from connectors.runtime import connector_task as pipeline
+from connectors.runtime import connector_task
 from connectors.source import aside
 from tests.support.kafka import create_topic, delete_topic, produce, wait_until
 from tests.support.place import Place
@@ -32,7 +32,7 @@ def test_one_recreated_topic_among_several(spark: SparkSession, place: Place, mo
     With no other topic left the connector is FAILED.
     """
     monkeypatch.setattr(gone, "SURE_S", 1.0)
-    monkeypatch.setattr(pipeline, "TOPICS_CHECK_MS", 500)
+    monkeypatch.setattr(connector_task, "TOPICS_CHECK_MS", 500)
     names = [place.topic, f"{place.topic}-b", f"{place.topic}-c"]
     for name in names[1:]:
         create_topic(place.bootstrap, name, 2, cleanup_policy="delete")

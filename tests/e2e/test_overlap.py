@@ -46,7 +46,7 @@ def test_overlapping_batches_are_taken_by_offset(spark: SparkSession, place: Pla
     """The same batch twice changes nothing, one that overlaps adds its suffix, one that leaves a gap is refused."""
     produce(place.bootstrap, place.topic, some_records(1, 120))
     with ExitStack() as stack:
-        catalog, _, engine, *_ = place.pipeline(spark, bootstrap_fold_enable="false").take_over(stack)
+        catalog, _, engine, *_ = place.task(spark, bootstrap_fold_enable="false").take_over(stack)
         topic_id = catalog.state.topics[place.topic].topic_id
         engine.take(batch(spark, place, topic_id, {0: 0, 1: 0}, engine.intake), NOW_MS)
         taken = catalog.state

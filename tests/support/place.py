@@ -86,25 +86,25 @@ class Place:
         """The connector's configuration as the commands read it."""
         return load_connector(self.write(**changes)[0]).config
 
-    def pipeline(self, spark: SparkSession, **changes: object) -> ConnectorTask:
-        """A pipeline in this process."""
+    def task(self, spark: SparkSession, **changes: object) -> ConnectorTask:
+        """Returns a task in this process, not started."""
         config = self.config(**changes)
         worker = load_worker(self.folder / "worker.json")
         return ConnectorTask(spark, worker, config, SystemClock(), NullObserver(), lambda _: None)
 
     def once(self, spark: SparkSession, **changes: object) -> State:
         """`run --once` in this process; the catalog afterwards."""
-        self.pipeline(spark, **changes).run(StopToken(), once=True)
+        self.task(spark, **changes).run(StopToken(), once=True)
         return self.state()
 
     @contextmanager
     def running(self, spark: SparkSession, **changes: object) -> Iterator[None]:
         """`run` in this process, stopped at the end; what ended it before is raised then."""
-        pipeline, stop, errors = self.pipeline(spark, **changes), StopToken(), list[Exception]()
+        task, stop, errors = self.task(spark, **changes), StopToken(), list[Exception]()
 
         def run() -> None:
             try:
-                pipeline.run(stop, once=False)
+                task.run(stop, once=False)
             except Exception as error:  # noqa: BLE001 - raised below
                 errors.append(error)
 
