@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from compactor.catalog.catalog import Catalog
-from compactor.clocks import Clocks
 from compactor.errors import PublishInterruptedError, RejectedRecordError, TopicGoneError
 from compactor.failpoints import hit
 from compactor.ingest import ingest
 from compactor.ingest.micro_batch import Batch, appends, first_rejected
-from compactor.metrics import Counters
+from compactor.metrics import ClockWarnings, Counters
 from compactor.model.actions import AnyAction
+from compactor.model.publish_plan import PublishResult
 from compactor.model.record import TopicPartition
 from compactor.model.state import State
 from compactor.ports import Broker
@@ -67,7 +67,7 @@ class Engine:
         self._closed = False
         self._sending = False
         self._running = RunningBatches(secrets.token_hex(4))
-        self._clocks = Clocks(self.counters)
+        self._clock_warnings = ClockWarnings(self.counters)
 
     def take(self, frame: DataFrame, now_ms: int) -> Batch:
         """Takes a micro-batch in (ingest.WRITTEN columns, of `intake`) and publishes what is due with it.
@@ -77,7 +77,7 @@ class Engine:
         """
         with self._turn:
             self._check_open()
-            self._clocks.told(now_ms)
+            self._clock_warnings.observe(now_ms)
             try:
                 return self._take(frame, now_ms)
             except BaseException:
@@ -133,7 +133,7 @@ class Engine:
         """
         with self._if_free(0) as free:
             if free:
-                self._clocks.told(now_ms)
+                self._clock_warnings.observe(now_ms)
                 self._publish(now_ms)
 
     @contextmanager
@@ -155,10 +155,25 @@ class Engine:
         self._catalog.commit(lambda state: appends(state, batch, now_ms), now_ms)
         self._running = self._running.after(part.file.path for part in batch.parts)
         hit("ingest.after-commit")
-        self.counters.ingested(batch)
-        self._clocks.stamped(batch.parts)
+        self._count_ingested(batch)
         self._publish(now_ms)
         return batch
+
+    def _count_ingested(self, batch: Batch) -> None:
+        self.counters.add_all(
+            {
+                "batches": 1,
+                "offsets_read": sum(read.hi - read.lo for read in batch.ranges),
+                "records_read": sum(read.records for read in batch.ranges),
+                "bytes_read": batch.bytes_read,
+                "records_rejected": sum(part.rejected for part in batch.parts),
+                "future_timestamps": sum(part.future for part in batch.parts),
+                "offsets_lost": sum(read.start - read.lo for read in batch.ranges),
+            }
+        )
+        for part in batch.parts:
+            if part.future:
+                self._clock_warnings.future_records(part.topic, part.partition, part.file.last)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -198,8 +213,19 @@ class Engine:
 
     def _publish(self, now_ms: int, settings: EngineSettings | None = None) -> None:
         self._sending = True
-        self.counters.published(self._changelog.publish(settings or self._settings, now_ms))
+        self._count_published(self._changelog.publish(settings or self._settings, now_ms))
         self._sending = False
+
+    def _count_published(self, sent: Sequence[PublishResult]) -> None:
+        self.counters.add_all(
+            {
+                "records_published": sum(one.records for one in sent),
+                "bytes_published": sum(one.bytes for one in sent),
+                "dead_letters": sum(one.dead_letters for one in sent),
+                "records_refused": sum(one.refused for one in sent),
+                "transactions": sum(one.transactions for one in sent),
+            }
+        )
 
     def _admit(self, batch: Batch, now_ms: int) -> None:
         """Topics and partitions seen for the first time; their output partitions exist before they are named."""

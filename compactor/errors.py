@@ -1,21 +1,30 @@
-"""Errors of the engine.
+"""Every error that the engine raises on purpose.
 
-KeyfoldError                      anything keyfold says went wrong; has a message and a next action
+KeyfoldError                      base: a message and a next action
 ├── StorageError                  the store did not answer or refused; retriable
+│   ├── MissingFileError          a file that should be read is not there
+│   ├── DamagedFileError          a file of a run is not what was written
+│   ├── UnreadableFileError       a file of a run is there, and the disk cannot read it (EIO)
+│   ├── SnapshotStorageError      the snapshot location did not answer or refused: only snapshots wait
+│   └── UnsupportedStorageError   the location names a store that keyfold does not know; not retriable
 ├── OutcomeUnknownError           an answer was lost: read back before deciding; retriable
 ├── FencedError                   a newer owner exists: stop, do not restart (exit code 5)
 ├── PublishInterruptedError       a publish ended early: read positions again, plan again; retriable
 │   └── PositionMovedError        the group does not hold the position that was planned from
 ├── PositionError                 committed position missing, lower or not ours: an operator decides
 ├── CatalogError                  the catalog is damaged, or is not the one that was expected
+│   ├── BrokenChainError          a commit does not follow the one that was read before it
+│   └── DamagedError              a file of the catalog is not what was written
 ├── IngestError                   a batch does not continue the log
 │   ├── TopicGoneError            what a batch was read from is gone or another topic since; retriable
 │   ├── GapError                  records between the log's end and the batch are missing; retriable
 │   └── RejectedRecordError       a record that cannot be folded, and errors.tolerance is none
 ├── FoldError                     a fold or a snapshot could not be made from its runs
-│   └── FoldFailedError           a fold that somebody asked for failed, and may succeed later; retriable
+│   └── FoldFailedError           a fold on command failed, and may succeed later; retriable
 ├── SnapshotError                 a snapshot cannot be taken; everything else goes on
-└── QuarantinedError              partitions are set aside, so that not everything was done
+├── QuarantinedError              partitions are quarantined, so that not everything was done
+├── StoppedError                  a stop came before all files were read; retriable
+└── FailpointError                raised at a failpoint that a test has set to `error`; retriable
 """
 
 from __future__ import annotations
@@ -23,15 +32,15 @@ from __future__ import annotations
 from typing import ClassVar, Final
 
 DEFECT: Final = "This is a defect of keyfold; only what was committed counts."
-"""What to do next where the code broke its own rule."""
+"""The next action where the code broke its own rule."""
 
 
 class KeyfoldError(Exception):
     """Base of every error that keyfold raises on purpose.
 
-    `message` says what happened and where (connector, topic, partition, offset); `action` says what the
-    operator can do next, one sentence. `retriable` is True where the same call may succeed later without
-    anybody changing anything. `topic` is the source topic that it is about, where that decides what is done next.
+    `message` says what happened and where (connector, topic, partition, offset); `action` says in one sentence what
+    the operator can do next. `retriable` is True where the same call may succeed later although no one has changed
+    anything. `topic` is the source topic concerned, where that decides what is done next; otherwise None.
     """
 
     retriable: ClassVar[bool] = False
@@ -52,6 +61,28 @@ class StorageError(KeyfoldError):
     retriable = True
 
 
+class MissingFileError(StorageError):
+    """A file that should be read is not there."""
+
+
+class DamagedFileError(StorageError):
+    """A file of a run is there, and is not what was written."""
+
+
+class UnreadableFileError(StorageError):
+    """A file of a run is there, and the disk cannot read all of it (EIO)."""
+
+
+class SnapshotStorageError(StorageError):
+    """The snapshot location did not answer, refused, or has no room."""
+
+
+class UnsupportedStorageError(StorageError):
+    """The location names a store that keyfold does not know yet."""
+
+    retriable = False
+
+
 class OutcomeUnknownError(KeyfoldError):
     """The answer to a commit was lost; whether it took effect must be read back, never guessed."""
 
@@ -59,7 +90,7 @@ class OutcomeUnknownError(KeyfoldError):
 
 
 class FencedError(KeyfoldError):
-    """A newer epoch owns this connector; whatever this process still holds counts for nothing."""
+    """A newer epoch owns this connector; nothing that this process still writes is valid."""
 
 
 class PublishInterruptedError(KeyfoldError):
@@ -80,6 +111,14 @@ class CatalogError(KeyfoldError):
     """The catalog is damaged, of an unknown format, or belongs to another connector."""
 
 
+class BrokenChainError(CatalogError):
+    """A commit does not follow the one that was read before it."""
+
+
+class DamagedError(CatalogError):
+    """A file of the catalog is not what was written."""
+
+
 class IngestError(KeyfoldError):
     """A micro-batch does not fit the log that it should continue."""
 
@@ -87,7 +126,8 @@ class IngestError(KeyfoldError):
 class GapError(IngestError):
     """Offsets between the log's end and the start of the batch are missing.
 
-    A source that was not known for a moment may leave one; the next start reads from the log's end.
+    A source partition that the brokers did not know for a moment may leave one; the next start reads from the log's
+    end.
     """
 
     retriable = True
@@ -108,15 +148,15 @@ class FoldError(KeyfoldError):
 
 
 class FoldFailedError(FoldError):
-    """A fold that somebody asked for failed, and left everything as it was."""
+    """A fold on command failed, and left everything as it was."""
 
     retriable = True
 
 
 class SnapshotError(KeyfoldError):
-    """A snapshot cannot be taken until somebody changes something; nothing but snapshots is concerned.
+    """A snapshot cannot be taken until the operator acts; everything but snapshots goes on.
 
-    `topics` are those that it concerns; None: all of the connector.
+    `topics` are the source topics concerned; None: all topics of the connector.
     """
 
     def __init__(self, message: str, action: str = "", topics: frozenset[str] | None = None) -> None:
@@ -125,4 +165,16 @@ class SnapshotError(KeyfoldError):
 
 
 class QuarantinedError(KeyfoldError):
-    """Partitions are set aside because of damaged files; what was asked for was done without them."""
+    """Partitions are quarantined; the command was carried out without them."""
+
+
+class StoppedError(KeyfoldError):
+    """A stop came before all files were read: nothing is known of the rest."""
+
+    retriable = True
+
+
+class FailpointError(KeyfoldError):
+    """Raised on purpose at a failpoint that is set to `error`."""
+
+    retriable = True

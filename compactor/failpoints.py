@@ -16,7 +16,7 @@ from collections import Counter
 from functools import lru_cache
 from typing import Final
 
-from compactor.errors import KeyfoldError
+from compactor.errors import FailpointError
 
 VARIABLE: Final = "KEYFOLD_FAILPOINTS"
 
@@ -54,12 +54,6 @@ STEPS: Final[dict[str, str]] = {
 }
 
 _hits: Counter[str] = Counter()
-
-
-class FailpointError(KeyfoldError):
-    """Raised on purpose at a failpoint set to `error`."""
-
-    retriable = True
 
 
 @lru_cache(maxsize=8)

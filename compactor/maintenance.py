@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 from compactor.catalog.catalog import Catalog
 from compactor.clean.cleaner import CleanedLog, Cleaner, Round
 from compactor.clean.vacuum import vacuum
-from compactor.errors import QuarantinedError, SnapshotError
+from compactor.errors import QuarantinedError, SnapshotError, SnapshotStorageError
 from compactor.metrics import Counters
 from compactor.model.record import TopicPartition
 from compactor.quarantine.isolation import Isolation
-from compactor.snapshot.location import SnapshotStorageError
 from compactor.snapshot.snapshots import Snapshots
 
 if TYPE_CHECKING:

@@ -1,21 +1,23 @@
-"""What one connector's engine has done since it was started, for `describe` and the line a minute."""
+"""What one run of a connector's engine has counted, for `describe` and the line a minute; and its clock warnings.
+
+Takes numbers only, so that every layer above can count.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
-if TYPE_CHECKING:
-    from compactor.ingest.micro_batch import Batch
-    from compactor.model.publish_plan import PublishResult
+import structlog
+
+_log = structlog.get_logger()
 
 
 class Counters:
-    """Counts that only grow; records and bytes, never times. Threads may share it."""
+    """Counts that only grow; records, offsets and bytes, never times. Threads may share it."""
 
     def __init__(self) -> None:
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
         self._counts: dict[str, int] = dict.fromkeys(
             (
                 "batches",
@@ -39,30 +41,47 @@ class Counters:
             0,
         )
 
-    def ingested(self, batch: Batch) -> None:
-        """Counts a micro-batch that is in the catalog."""
-        self.add("batches", 1)
-        self.add("offsets_read", sum(read.hi - read.lo for read in batch.ranges))
-        self.add("records_read", sum(read.records for read in batch.ranges))
-        self.add("bytes_read", batch.bytes_read)
-        self.add("records_rejected", sum(part.rejected for part in batch.parts))
-        self.add("future_timestamps", sum(part.future for part in batch.parts))
-        self.add("offsets_lost", sum(read.start - read.lo for read in batch.ranges))
-
-    def published(self, sent: Iterable[PublishResult]) -> None:
-        """Counts folds that are sent completely."""
-        found = tuple(sent)
-        self.add("records_published", sum(one.records for one in found))
-        self.add("bytes_published", sum(one.bytes for one in found))
-        self.add("dead_letters", sum(one.dead_letters for one in found))
-        self.add("records_refused", sum(one.refused for one in found))
-        self.add("transactions", sum(one.transactions for one in found))
-
     def add(self, name: str, by: int) -> None:
-        """Counts `by` more of `name`."""
-        with self._turn:
+        """Adds `by` to the count `name`."""
+        with self._lock:
             self._counts[name] += by
 
+    def add_all(self, counts: Mapping[str, int]) -> None:
+        """Adds each of `counts` to the count of its name."""
+        for name, by in counts.items():
+            self.add(name, by)
+
     def values(self) -> Mapping[str, int]:
-        """A copy of all counts."""
+        """Returns a copy of all counts by name."""
         return dict(self._counts)
+
+
+class ClockWarnings:
+    """Warns once of each kind of time that cannot be right: of records, or of the worker's clock.
+
+    No decision depends on it. A record stamped in the future ages from its arrival (`publish.publishable`,
+    `model.log.aged_from`); where the worker's clock steps back, nothing that was decided moves back.
+    """
+
+    def __init__(self, counters: Counters) -> None:
+        self._counters = counters
+        self._latest_ms: int | None = None
+        self._warned: set[str] = set()
+
+    def observe(self, now_ms: int) -> None:
+        """Counts a step back of the worker's clock, which shows `now_ms` now."""
+        before, self._latest_ms = self._latest_ms, now_ms
+        if before is None or now_ms >= before:
+            return
+        self._counters.add("clock_steps_back", 1)
+        self._once("the clock was set back; nothing that was published or folded moves back", by_ms=before - now_ms)
+
+    def future_records(self, topic: str, partition: int, up_to_offset: int) -> None:
+        """Warns of records of one partition, up to an offset, whose timestamps lie after their arrival."""
+        where = {"topic": topic, "partition": partition, "up_to_offset": up_to_offset}
+        self._once("records are stamped in the future; they age from their arrival", **where)
+
+    def _once(self, event: str, **where: object) -> None:
+        if event not in self._warned:
+            self._warned.add(event)
+            _log.warning(event, **where)

@@ -1,24 +1,77 @@
-"""What the engine is told of a connector's configuration; it never reads a file or an environment."""
+"""Settings of one connector as the engine takes them; files and environment are read by `connectors.config`.
+
+`CompactionPolicy` has the names of Kafka's topic configuration (`LogConfig`, `TopicConfig`).
+"""
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec import Struct
 
-from compactor.policy import CompactionPolicy, FoldPolicy
+FOREVER: Final = 9223372036854775807
 
-HALF_A_DAY_MS = 43_200_000
+
+class CompactionPolicy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Kafka's settings of one compacted log; times in ms, sizes in bytes, -1 is unlimited.
+
+    `min_compaction_lag_ms`: a record younger than it is not folded (KIP-58).
+    `max_compaction_lag_ms`: a record older than it is folded whatever the ratio (KIP-354).
+    `delete_retention_ms`: how long a tombstone is kept after the first full fold that meets it (KIP-534).
+    """
+
+    cleanup_policy: tuple[str, ...] = ("compact",)
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = FOREVER
+    delete_retention_ms: int = 86_400_000
+    retention_ms: int = -1
+    retention_bytes: int = -1
+    segment_bytes: int = 134_217_728
+
+    @property
+    def compacts(self) -> bool:
+        """Whether records are folded by key."""
+        return "compact" in self.cleanup_policy
+
+    @property
+    def folds_at_once(self) -> bool:
+        """Whether every record may be folded as soon as it is ingested: compacted, without a min.compaction.lag.ms."""
+        return self.compacts and self.min_compaction_lag_ms <= 0
+
+    @property
+    def deletes(self) -> bool:
+        """Whether retention.ms and retention.bytes remove old records."""
+        return "delete" in self.cleanup_policy
+
+
+class FoldPolicy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """When runs are rewritten: the connector's `fold.*` settings; times in ms, sizes in bytes.
+
+    `level0_files`: number of level-0 runs that are merged to one of level 1. `tier_runs`: number of neighbouring runs
+    of a level and of similar size that are merged to one of the next level. `run_max_bytes`: no larger run is merged.
+    `full_interval_ms`: after this time a full fold is due where it would change anything; negative is never.
+    `job_bytes`: bytes that one Spark job reads at most; a single log may be larger.
+    """
+
+    level0_files: int = 32
+    tier_runs: int = 10
+    run_max_bytes: int = 128 << 30
+    full_interval_ms: int = 86_400_000
+    job_bytes: int = 8 << 30
 
 
 class EngineSettings(Struct, frozen=True, kw_only=True):
     """Times in ms.
 
-    `tolerate_rejected`: a record that cannot be folded (no key) is counted and sent to the dead letter
-    topic (errors.tolerance=all); otherwise it stops the connector. `snapshot_interval_ms` -1: only on demand;
-    `snapshot_strings`: which of key and value are written as UTF-8 text there.
-    `position_refresh_ms`: how old a committed position may grow, well inside the broker's
-    offsets.retention.minutes (a week by default); `first_refresh_ms`: when one of unknown age is committed again.
-    `fold_bytes_per_second`: what folds read and write together at most; None: no limit. `publish_local_records`:
-    so many are folded and sent in the driver at most, without a Spark job; -1: none.
+    `fold_bytes_per_second`: bytes per second that folds read and write together at most; None is no limit.
+    `publish_local_records`: records that the driver folds and sends at most without a Spark job; -1 is none.
+    `tolerate_rejected`: a record that cannot be folded (no key) is counted and sent to the dead letter topic
+    (errors.tolerance=all); otherwise it stops the connector. `snapshot_interval_ms`: -1 is only on command.
+    `snapshot_strings`: which of key and value snapshots hold as UTF-8 text.
+    `position_refresh_ms`: the age at which a committed position is committed again, well inside the brokers'
+    offsets.retention.minutes (a week by default); `first_refresh_ms`: the same for a position of unknown age, counted
+    from when it was read.
     """
 
     connector: str
@@ -31,5 +84,5 @@ class EngineSettings(Struct, frozen=True, kw_only=True):
     snapshot_interval_ms: int = -1
     snapshot_retention_count: int = 3
     snapshot_strings: frozenset[str] = frozenset()
-    position_refresh_ms: int = HALF_A_DAY_MS
+    position_refresh_ms: int = 43_200_000
     first_refresh_ms: int = 60_000

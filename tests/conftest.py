@@ -12,7 +12,7 @@ import pytest
 from hypothesis import settings
 
 from connectors.dev.embedded_kafka import EmbeddedKafka
-from tests.support.quick import QUICK_START
+from tests.support.spark_settings import FAST_START
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -78,7 +78,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     folder = tmp_path_factory.mktemp("warehouse")
     own = {"spark.sql.shuffle.partitions": "2", "spark.sql.warehouse.dir": str(folder)}
-    shared = session("local[2]", {**own, **QUICK_START})
+    shared = session("local[2]", {**own, **FAST_START})
     shared.sparkContext.setLogLevel("ERROR")
     yield shared
     shared.stop()

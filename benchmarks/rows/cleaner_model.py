@@ -15,8 +15,8 @@ from compactor.clean.decision import Queue
 from compactor.clean.tiers import MergePick
 from compactor.model.actions import AnyAction, Clean, Merge
 from compactor.model.log import BASE, PartitionLog, Run, RunFile
-from compactor.policy import CompactionPolicy, FoldPolicy
 from compactor.runs.file_stats import FileStats
+from compactor.settings import CompactionPolicy, FoldPolicy
 from connectors.runtime.maintenance_thread import VACUUM_GRACE_MS
 
 RECORD_BYTES: Final = 113

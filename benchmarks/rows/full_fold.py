@@ -18,9 +18,8 @@ from benchmarks.rows.steady_load import SteadyLoad
 from compactor.catalog.catalog import Catalog
 from compactor.clean.cleaner import Cleaner
 from compactor.metrics import Counters
-from compactor.policy import CompactionPolicy
 from compactor.quarantine.isolation import Isolation
-from compactor.settings import EngineSettings
+from compactor.settings import CompactionPolicy, EngineSettings
 from compactor.storage.local import LocalStorage
 
 if TYPE_CHECKING:

@@ -15,9 +15,8 @@ from benchmarks.rows.brokerless import LEVEL0, BrokerlessConnector
 from benchmarks.rows.steady_load import MINUTE_MS, SteadyLoad
 from compactor.clean.cleaner import Cleaner
 from compactor.metrics import Counters
-from compactor.policy import CompactionPolicy
 from compactor.quarantine.isolation import Isolation
-from compactor.settings import EngineSettings
+from compactor.settings import CompactionPolicy, EngineSettings
 from compactor.storage.base import FileInfo
 
 if TYPE_CHECKING:

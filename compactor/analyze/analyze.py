@@ -1,7 +1,7 @@
-"""What a full fold now would do, found by reading: nothing is written, nothing is taken over.
+"""Finds what a full fold now would do by reading: nothing is written, nothing is taken over.
 
-    1  outlooks      where each log's fold would begin and end, under each of the settings
-    2  censuses      records and bytes of every log between the offsets that matter
+    1  previews      where each log's fold would begin and end, under each of the settings
+    2  range counts  records and bytes of every log between the offsets that matter
     3  survivors     what the last records of all keys come to, under each of the settings
     4  split keys    under the first settings: keys that live in more than one partition of a topic
 
@@ -13,12 +13,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
+from typing import Final, Protocol
 
 from msgspec.structs import replace
 
-from compactor.analyze.counting import Counting
 from compactor.analyze.effect import Analysis, PartitionAnalysis, SplitKeys, Survivors, outcome
-from compactor.analyze.preview import FoldPreview, RangeCounts, cuts, outlook
+from compactor.analyze.preview import FoldPreview, RangeCounts, boundaries, preview
+from compactor.fold.memory_budget import COUNTED
 from compactor.model.log import PartitionLog
 from compactor.model.record import TopicPartition
 from compactor.model.state import State
@@ -28,6 +29,36 @@ from compactor.runs.reader import first_young
 from compactor.runs.scan import whole
 from compactor.settings import EngineSettings
 from compactor.storage.base import Storage
+
+Fold = tuple[tuple[int, int], ...]
+"""By number of the log, the offsets [start, end) that a full fold reads of it."""
+
+EXAMPLES: Final = 5
+"""How many split keys of a topic are named: the smallest."""
+
+
+class Counting(Protocol):
+    """Counts what some logs hold; lists are by number of the log. Raises StorageError, and what damaged files raise.
+
+    `arrow_counts` reads little in this process, `spark_counts` any amount on Spark; the same tests hold both.
+    """
+
+    def range_counts(self, bounds: Sequence[tuple[int, ...]]) -> list[RangeCounts]:
+        """Returns of each log what lies between its own `bounds`, of which there is at least one."""
+        ...
+
+    def survivors(self, folds: Sequence[Fold], now_ms: int) -> dict[Fold, list[Survivors]]:
+        """By fold, the last records of all keys, by what the fold makes of them at `now_ms`."""
+        ...
+
+    def split_keys(self, ranges: Fold) -> dict[str, SplitKeys]:
+        """By topic the keys whose last records in several of its partitions have a value; without topics of none."""
+        ...
+
+
+def is_little(logs: Iterable[PartitionLog]) -> bool:
+    """Whether `logs` hold so little that counting it in this process takes less than Spark's start."""
+    return COUNTED.fits([whole(log) for log in logs])
 
 
 def analyze(
@@ -86,18 +117,18 @@ def _analyze(
     if not logs:
         return Analysis(partitions=(), split={})
     tell("finding young records")
-    seen = [tuple(_outlook(storage, state, log, one, now_ms) for log in logs) for one in settings]
+    previews = [tuple(_preview(storage, state, log, one, now_ms) for log in logs) for one in settings]
     counting = counts(logs)
     tell("counting records")
-    censuses = counting.censuses([cuts(log, looks) for log, *looks in zip(logs, *seen, strict=True)])
+    counts_of = counting.range_counts([boundaries(log, own) for log, *own in zip(logs, *previews, strict=True)])
     tell("finding last records")
-    folds = [tuple(map(_folded, looks)) for looks in seen]
+    folds = [tuple(map(_folded, own)) for own in previews]
     kept = counting.survivors(list(dict.fromkeys(folds)), now_ms)
     tell("finding split keys")
     several = _several(logs, kept[folds[0]])
     split = dict.fromkeys(several, SplitKeys()) | (counting.split_keys(folds[0]) if several else {})
-    cases = tuple(zip(seen, (kept[one] for one in folds), settings, strict=True))
-    partitions = (_partition(at, log, censuses[at], cases, now_ms) for at, log in enumerate(logs))
+    cases = tuple(zip(previews, (kept[one] for one in folds), settings, strict=True))
+    partitions = (_partition(at, log, counts_of[at], cases, now_ms) for at, log in enumerate(logs))
     return Analysis(partitions=tuple(partitions), split=split)
 
 
@@ -105,18 +136,18 @@ Case = tuple[Sequence[FoldPreview], Sequence[Survivors], EngineSettings]
 
 
 def _partition(
-    at: int, log: PartitionLog, census: RangeCounts, cases: Sequence[Case], now_ms: int
+    at: int, log: PartitionLog, counts: RangeCounts, cases: Sequence[Case], now_ms: int
 ) -> PartitionAnalysis:
-    outcomes = tuple(outcome(seen[at], census, kept[at], settings, now_ms) for seen, kept, settings in cases)
+    outcomes = tuple(outcome(seen[at], counts, kept[at], settings, now_ms) for seen, kept, settings in cases)
     return PartitionAnalysis(
         topic=log.topic, partition=log.partition, ingested=log.end, published=log.published, outcomes=outcomes
     )
 
 
-def _outlook(storage: Storage, state: State, log: PartitionLog, settings: EngineSettings, now_ms: int) -> FoldPreview:
+def _preview(storage: Storage, state: State, log: PartitionLog, settings: EngineSettings, now_ms: int) -> FoldPreview:
     young = partial(first_young, storage, log, log.folded_end)
     closed = state.topics[log.topic].closed is not None
-    return outlook(log, settings, now_ms, closed=closed, first_young=young)
+    return preview(log, settings, now_ms, closed=closed, first_young=young)
 
 
 def _folded(seen: FoldPreview) -> tuple[int, int]:

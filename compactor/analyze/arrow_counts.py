@@ -9,9 +9,12 @@ from itertools import pairwise
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compactor.analyze.counting import EXAMPLES, Fold
+from compactor.analyze.analyze import EXAMPLES, Fold
 from compactor.analyze.effect import Amount, Example, SplitKeys, Survivors
 from compactor.analyze.preview import Count, RangeCounts
+from compactor.clean import tombstones
+from compactor.fold.arrow_kernel import last_of_each
+from compactor.fold.latest_per_key import is_foldable
 from compactor.model import record
 from compactor.model.log import PartitionLog
 from compactor.runs.reader import read
@@ -22,8 +25,8 @@ _COLUMNS = ("offset", "timestamp", "key", "value", "headers", "delete_horizon", 
 _SCHEMA = pa.schema([record.RUN.field(name) for name in _COLUMNS])
 
 
-class LocalCounting:
-    """`counting.Counting` of `logs`, whose records are read once."""
+class ArrowCounts:
+    """`analyze.Counting` of `logs`, whose records are read once."""
 
     def __init__(self, storage: Storage, logs: Sequence[PartitionLog]) -> None:
         self._storage = storage
@@ -36,8 +39,8 @@ class LocalCounting:
             pa.Table.from_batches(read(self._storage, whole(log), _COLUMNS), schema=_SCHEMA) for log in self._logs
         )
 
-    def censuses(self, bounds: Sequence[tuple[int, ...]]) -> list[RangeCounts]:
-        """As `Counting.censuses` says."""
+    def range_counts(self, bounds: Sequence[tuple[int, ...]]) -> list[RangeCounts]:
+        """As `Counting.range_counts` says."""
         return [
             RangeCounts(own, tuple(_count(_between(table, start, end)) for start, end in pairwise(own)))
             for own, table in zip(bounds, self._tables, strict=True)
@@ -61,18 +64,12 @@ class LocalCounting:
         """The last records of all keys of each log within its range of `fold`."""
         for table, (start, end) in zip(self._tables, fold, strict=True):
             found = _between(table, start, end)
-            named = found.filter(pc.invert(_refused(found)))
-            last = named.group_by("key").aggregate([("offset", "max")])["offset_max"]
-            yield named.filter(pc.is_in(named["offset"], last.combine_chunks()))
+            named = found.filter(is_foldable(found))
+            yield named.take(pa.array(last_of_each(named, ())))
 
 
 def _between(table: pa.Table, start: int, end: int) -> pa.Table:
     return table.filter(pc.and_(pc.greater_equal(table["offset"], start), pc.less(table["offset"], end)))
-
-
-def _refused(table: pa.Table) -> pa.ChunkedArray:
-    """Which rows are the latest of nothing, as for `fold.survivors`: they were rejected, or have no key."""
-    return pc.or_(pc.is_valid(table["rejected"]), pc.is_null(table["key"]))
 
 
 def _amount(table: pa.Table) -> Amount:
@@ -80,7 +77,7 @@ def _amount(table: pa.Table) -> Amount:
 
 
 def _count(table: pa.Table) -> Count:
-    every, refused = _amount(table), _amount(table.filter(_refused(table)))
+    every, refused = _amount(table), _amount(table.filter(pc.invert(is_foldable(table))))
     aged = table["timestamp"].filter(pc.greater(table["timestamp"], 0))
     return Count(
         records=every.records,
@@ -92,15 +89,13 @@ def _count(table: pa.Table) -> Count:
 
 
 def _survivors(last: pa.Table, now_ms: int) -> Survivors:
-    """`tombstones.fate` of all of `last`."""
-    dead = last.filter(pc.is_null(last["value"]))
-    stamped = dead.filter(pc.is_valid(dead["delete_horizon"]))
-    keep = stamped.filter(pc.greater(stamped["delete_horizon"], now_ms))
+    fates = tombstones.fates(last, now_ms)
+    keep = last.filter(fates.keep)
     return Survivors(
         live=_amount(last.filter(pc.is_valid(last["value"]))),
-        stamp=_amount(dead.filter(pc.is_null(dead["delete_horizon"]))),
+        stamp=_amount(last.filter(fates.stamp)),
         keep=_amount(keep),
-        drop=_amount(stamped.filter(pc.less_equal(stamped["delete_horizon"], now_ms))),
+        drop=_amount(last.filter(fates.drop)),
         earliest_horizon_ms=pc.min(keep["delete_horizon"]).as_py(),
         latest_horizon_ms=pc.max(keep["delete_horizon"]).as_py(),
     )

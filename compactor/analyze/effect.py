@@ -12,7 +12,7 @@ from functools import reduce
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compactor.analyze.preview import Count, FoldPreview, RangeCounts, settled
+from compactor.analyze.preview import Count, FoldPreview, RangeCounts, with_exact_counts
 from compactor.clean import tombstones
 from compactor.clean.decision import evaluate
 from compactor.model.record import OfPartition
@@ -134,9 +134,9 @@ class Analysis(Struct, frozen=True, kw_only=True):
     split: dict[str, SplitKeys]
 
 
-def outcome(seen: FoldPreview, census: RangeCounts, kept: Survivors, settings: EngineSettings, now_ms: int) -> Outcome:
-    """What a full fold at `now_ms` would do to a log that holds `census`, and of whose fold `kept` survive."""
-    found = evaluate(settled(seen.log, census), settings.policy, settings.fold, now_ms)
+def outcome(seen: FoldPreview, counts: RangeCounts, kept: Survivors, settings: EngineSettings, now_ms: int) -> Outcome:
+    """What a full fold at `now_ms` would do to a log that holds `counts`, and of whose fold `kept` survive."""
+    found = evaluate(with_exact_counts(seen.log, counts), settings.policy, settings.fold, now_ms)
     return Outcome(
         start=seen.start,
         fold_end=seen.end,
@@ -146,17 +146,17 @@ def outcome(seen: FoldPreview, census: RangeCounts, kept: Survivors, settings: E
         reason=found.reason.value,
         why=found.text,
         retained=seen.retention.text,
-        effect=_effect(seen, census, kept, tombstones.horizon(seen.log, settings.policy, now_ms)),
+        effect=_effect(seen, counts, kept, tombstones.horizon(seen.log, settings.policy, now_ms)),
     )
 
 
-def _effect(seen: FoldPreview, census: RangeCounts, kept: Survivors, stamp_ms: int) -> Effect:
-    first, last = census.cuts[0], census.cuts[-1]
-    inside, rejected = _amounts(census.between(seen.start, seen.end))
-    held, waiting = _amounts(census.between(seen.end, last))
+def _effect(seen: FoldPreview, counts: RangeCounts, kept: Survivors, stamp_ms: int) -> Effect:
+    first, last = counts.boundaries[0], counts.boundaries[-1]
+    inside, rejected = _amounts(counts.between(seen.start, seen.end))
+    held, waiting = _amounts(counts.between(seen.end, last))
     unfolded = Effect(
-        before=_amounts(census.between(first, last))[0],
-        retention=_amounts(census.between(first, seen.start))[0],
+        before=_amounts(counts.between(first, last))[0],
+        retention=_amounts(counts.between(first, seen.start))[0],
         after=inside + held,
         held=held,
         unfolded=inside,

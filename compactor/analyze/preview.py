@@ -15,8 +15,7 @@ from msgspec.structs import replace
 from compactor.clean.log_to_clean import straddling_runs
 from compactor.clean.retention import Retention, evaluate_retention
 from compactor.clean.schedule import publishable
-from compactor.model import log as logs
-from compactor.model import log_transitions as rewrite
+from compactor.model import log_transitions
 from compactor.model.log import PartitionLog, Run, RunFile, aged_from
 from compactor.settings import EngineSettings
 
@@ -51,7 +50,7 @@ class FoldPreview(Struct, frozen=True, kw_only=True):
         return self.log.published
 
 
-def outlook(
+def preview(
     log: PartitionLog,
     settings: EngineSettings,
     now_ms: int,
@@ -66,10 +65,12 @@ def outlook(
     end = log.published
     if not closed:
         end = publishable(log, settings.policy, now_ms, first_young, bootstrap_fold=settings.bootstrap_fold)
-    sent = logs.publish(log, end, None)
+    sent = log_transitions.publish(log, end, None)
     gone = evaluate_retention(sent, settings.policy, now_ms)
     hold = _hold(log, settings, closed=closed) if end < log.end else None
-    return FoldPreview(log=rewrite.retain(sent, gone.start), retention=gone, hold=hold, folds=settings.policy.compacts)
+    return FoldPreview(
+        log=log_transitions.retain(sent, gone.start), retention=gone, hold=hold, folds=settings.policy.compacts
+    )
 
 
 def _hold(log: PartitionLog, settings: EngineSettings, *, closed: bool) -> Hold:
@@ -100,44 +101,44 @@ class Count(Struct, frozen=True, kw_only=True):
 
 
 class RangeCounts(Struct, frozen=True):
-    """What one log holds, counted between neighbouring `cuts`: `counts[i]` of the offsets [cuts[i], cuts[i + 1])."""
+    """What one log holds between neighbouring `boundaries`: `counts[i]` of [boundaries[i], boundaries[i + 1])."""
 
-    cuts: tuple[int, ...]
+    boundaries: tuple[int, ...]
     counts: tuple[Count, ...]
 
     def between(self, start: int, end: int) -> Count:
-        """What lies in [start, end); both must be cuts, as nothing was counted in between."""
+        """What lies in [start, end); both must be boundaries, as nothing was counted in between."""
         found = Count()
         if start < end:
-            first, last = self.cuts.index(start), self.cuts.index(end)
+            first, last = self.boundaries.index(start), self.boundaries.index(end)
             for count in self.counts[first:last]:
                 found += count
         return found
 
 
-def cuts(log: PartitionLog, outlooks: Iterable[FoldPreview]) -> tuple[int, ...]:
-    """The offsets at which `log` has to be counted apart, so that all `outlooks` on it can be told exactly."""
-    return tuple(sorted({log.start, log.end, *(offset for seen in outlooks for offset in _own_cuts(seen))}))
+def boundaries(log: PartitionLog, previews: Iterable[FoldPreview]) -> tuple[int, ...]:
+    """The offsets at which `log` has to be counted apart, so that all `previews` on it can be told exactly."""
+    return tuple(sorted({log.start, log.end, *(offset for seen in previews for offset in _own_boundaries(seen))}))
 
 
-def _own_cuts(seen: FoldPreview) -> Iterator[int]:
+def _own_boundaries(seen: FoldPreview) -> Iterator[int]:
     yield from (seen.start, seen.end)
     for run in straddling_runs(seen.log):
         yield from (run.start, run.end)
 
 
-def settled(log: PartitionLog, census: RangeCounts) -> PartitionLog:
+def with_exact_counts(log: PartitionLog, counts: RangeCounts) -> PartitionLog:
     """`log` with every run across published counted as two, as a `Restate` would: then its dirt is exact."""
     across = {run.start: run for run in straddling_runs(log)}
-    runs = (piece for run in log.runs for piece in (_pieces(log, run, census) if run.start in across else (run,)))
+    runs = (piece for run in log.runs for piece in (_pieces(log, run, counts) if run.start in across else (run,)))
     return replace(log, runs=tuple(runs))
 
 
-def _pieces(log: PartitionLog, run: Run, census: RangeCounts) -> Iterator[Run]:
+def _pieces(log: PartitionLog, run: Run, counts: RangeCounts) -> Iterator[Run]:
     bound = min(max(log.published, run.start), run.end)
     for start, end in ((run.start, bound), (bound, run.end)):
         if start < end:
-            yield _counted(run, start, end, census.between(start, end))
+            yield _counted(run, start, end, counts.between(start, end))
 
 
 def _counted(run: Run, start: int, end: int, count: Count) -> Run:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from compactor.analyze.counting import Fold
-from compactor.analyze.effect import Amount, SplitKeys, Survivors
+from compactor.analyze.analyze import EXAMPLES, Fold
+from compactor.analyze.effect import Amount, Example, SplitKeys, Survivors
 from compactor.analyze.preview import Count, RangeCounts
-from compactor.analyze.sparkrows import of_log, rows
-from compactor.analyze.splitkeys import split_keys
-from compactor.clean.tombstones import Fate
+from compactor.clean.tombstones import Fate, fates_on_spark
 from compactor.fold import on_spark
+from compactor.fold.latest_per_key import foldable_column
 from compactor.model.log import PartitionLog
+from compactor.model.record import TopicPartition
 from compactor.runs.scan import LOG, OffsetRange, whole
+from compactor.spark.errors import unwrapping
 from compactor.storage.base import Storage
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 _BEYOND: Final = 2**63 - 1
 _LIVE: Final = "live"
+_TOPIC: Final = "topic"
 _FATES: Final = (_LIVE, *(fate.value for fate in Fate))
 _SIZE: Final = (
     "bigint(coalesce(octet_length(key), 0)) + coalesce(octet_length(value), 0) + coalesce(aggregate(headers, 0L, "
@@ -29,15 +32,15 @@ _SIZE: Final = (
 """`record.measure` of one record."""
 
 
-class SparkCounting:
-    """`counting.Counting` of `logs`: Spark aggregates what `on_spark.scan` reads of them."""
+class SparkCounts:
+    """`analyze.Counting` of `logs`: Spark aggregates what `on_spark.scan` reads of them."""
 
     def __init__(self, spark: SparkSession, storage: Storage, logs: Sequence[PartitionLog]) -> None:
         self._tps = [log.tp for log in logs]
         self.frame = sized(spark, storage, [whole(log) for log in logs])
 
-    def censuses(self, bounds: Sequence[tuple[int, ...]]) -> list[RangeCounts]:
-        """One job. As `Counting.censuses` says."""
+    def range_counts(self, bounds: Sequence[tuple[int, ...]]) -> list[RangeCounts]:
+        """One job. As `Counting.range_counts` says."""
         found = _counts(self.frame, bounds)
         return [
             RangeCounts(own, tuple(found.get((log, cell), Count()) for cell in range(len(own) - 1)))
@@ -73,8 +76,8 @@ def _counts(frame: DataFrame, bounds: Sequence[tuple[int, ...]]) -> dict[tuple[i
     cells = frame.groupBy(LOG, _cell(bounds).alias("cell")).agg(
         counted("*").alias("records"),
         added("size").alias("bytes"),
-        count_if(refused()).alias("rejected"),
-        added(when(refused(), col("size")).otherwise(0)).alias("rejected_bytes"),
+        count_if(~foldable_column()).alias("rejected"),
+        added(when(~foldable_column(), col("size")).otherwise(0)).alias("rejected_bytes"),
         least(when(col("timestamp") > 0, col("timestamp"))).alias("oldest_ms"),
     )
     return {(row[0], row[1]): Count(**{name: row[name] for name in Count.__struct_fields__}) for row in rows(cells)}
@@ -97,14 +100,7 @@ def inside(ranges: Fold) -> Column:
 
     starts, ends = zip(*ranges, strict=True)
     in_range = (col("offset") >= of_log(starts)) & (col("offset") < of_log(ends))
-    return in_range & ~refused()
-
-
-def refused() -> Column:
-    """Whether a row is the latest of nothing, as for `on_spark.survivors`: it was rejected, or has no key."""
-    from pyspark.sql.functions import col
-
-    return col("rejected").isNotNull() | col("key").isNull()
+    return in_range & foldable_column()
 
 
 def last(frame: DataFrame, folds: Sequence[Fold]) -> DataFrame:
@@ -139,12 +135,12 @@ def _fates(last: DataFrame, now_ms: int) -> dict[tuple[int, int, str], Row]:
 
 
 def _fate(now_ms: int) -> Column:
-    """`tombstones.fate` of a row; of one with a value, that it lives."""
+    """Returns the fate of a row, by name; of one with a value, that it lives."""
     from pyspark.sql.functions import col, when
 
-    horizon = col("delete_horizon")
-    tombstone = when(horizon.isNull(), Fate.STAMP.value).when(horizon <= now_ms, Fate.DROP.value)
-    return when(~col("deleted"), _LIVE).otherwise(tombstone.otherwise(Fate.KEEP.value))
+    fates = fates_on_spark(col("deleted"), now_ms)
+    found = when(fates.stamp, Fate.STAMP.value).when(fates.keep, Fate.KEEP.value).when(fates.drop, Fate.DROP.value)
+    return found.otherwise(_LIVE)
 
 
 def _survivors(found: dict[tuple[int, int, str], Row], at: int, log: int) -> Survivors:
@@ -155,3 +151,70 @@ def _survivors(found: dict[tuple[int, int, str], Row], at: int, log: int) -> Sur
         earliest_horizon_ms=kept["earliest"] if kept else None,
         latest_horizon_ms=kept["latest"] if kept else None,
     )
+
+
+def split_keys(frame: DataFrame, tps: Sequence[TopicPartition]) -> dict[str, SplitKeys]:
+    """Returns of each topic the keys that several partitions hold live; `frame` has what is folded of logs `tps`."""
+    from pyspark import StorageLevel
+    from pyspark.sql.functions import col
+    from pyspark.sql.functions import count as counted
+
+    topics = sorted({tp.topic for tp in tps})
+    numbered = live(frame).withColumn(_TOPIC, of_log(topics.index(tp.topic) for tp in tps))
+    places = numbered.groupBy(_TOPIC, "key").agg(counted("*").alias("places"))
+    split = places.where(col("places") > 1).persist(StorageLevel.DISK_ONLY)
+    try:
+        counts = {row[0]: row[1] for row in rows(split.groupBy(_TOPIC).count())}
+        named = _smallest(split) if counts else ()
+    finally:
+        split.unpersist()
+    examples = _examples(numbered, named, tps) if named else {}
+    return {topics[topic]: SplitKeys(keys=count, examples=examples[topic]) for topic, count in counts.items()}
+
+
+def live(frame: DataFrame) -> DataFrame:
+    """(log, key) of the keys in `frame` whose last record has a value: it is the last of those with one, too."""
+    from pyspark.sql.functions import col, when
+    from pyspark.sql.functions import max as greatest
+
+    valued = when(~col("deleted"), col("offset"))
+    last = frame.groupBy(LOG, "key").agg(greatest("offset").alias("last"), greatest(valued).alias("valued"))
+    return last.where(col("last") == col("valued")).select(LOG, "key")
+
+
+def _smallest(split: DataFrame) -> tuple[tuple[int, bytes], ...]:
+    """(topic, key) of each topic's examples, in their order."""
+    from pyspark.sql import Window
+    from pyspark.sql.functions import col, row_number
+
+    order = row_number().over(Window.partitionBy(_TOPIC).orderBy("key"))
+    found = split.withColumn("number", order).where(col("number") <= EXAMPLES)
+    return tuple(sorted((row[_TOPIC], bytes(row["key"])) for row in rows(found)))
+
+
+def _examples(
+    living: DataFrame, named: Sequence[tuple[int, bytes]], tps: Sequence[TopicPartition]
+) -> dict[int, tuple[Example, ...]]:
+    """Where the keys live that are `named`: only these are looked for."""
+    from pyspark.sql.functions import col
+
+    places: dict[tuple[int, bytes], list[int]] = {}
+    for row in rows(living.where(col("key").isin(list({key for _, key in named})))):
+        places.setdefault((row[_TOPIC], bytes(row["key"])), []).append(tps[row[LOG]].partition)
+    return {
+        topic: tuple(Example(key, tuple(sorted(places[topic, key]))) for _, key in own)
+        for topic, own in groupby(named, key=lambda one: one[0])
+    }
+
+
+def rows(frame: DataFrame) -> list[Row]:
+    """What `frame` comes to. Raises StorageError."""
+    with unwrapping():
+        return frame.collect()
+
+
+def of_log(values: Iterable[int]) -> Column:
+    """Of `values`, by number of the log, the one of a row's log."""
+    from pyspark.sql.functions import expr
+
+    return expr(f"array({', '.join(f'{value}L' for value in values)})[{LOG}]")

@@ -46,7 +46,6 @@ from compactor.catalog.commits import (
     FORMAT,
     RESTORE,
     Commit,
-    DamagedError,
     Head,
     Listing,
     after,
@@ -60,11 +59,19 @@ from compactor.catalog.commits import (
     version_of,
 )
 from compactor.catalog.history import ATTEMPTS, History
-from compactor.errors import DEFECT, CatalogError, FencedError, OutcomeUnknownError, StorageError
+from compactor.errors import (
+    DEFECT,
+    CatalogError,
+    DamagedError,
+    FencedError,
+    MissingFileError,
+    OutcomeUnknownError,
+    StorageError,
+)
 from compactor.failpoints import hit
 from compactor.model.actions import AnyAction, Create, TakeOver
 from compactor.model.state import State, apply
-from compactor.storage.base import FileInfo, MissingFileError, Storage
+from compactor.storage.base import FileInfo, Storage
 
 TRIM_GRACE_MS: Final = 300_000
 TRIM_KEEP: Final = 100

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import Struct
 
-from compactor.errors import CatalogError, KeyfoldError
+from compactor.errors import BrokenChainError, CatalogError, DamagedError, KeyfoldError
 from compactor.model.actions import AnyAction
 from compactor.model.state import State, apply
 from compactor.storage.base import Storage
@@ -26,14 +26,6 @@ RESTORE: Final = (
     "start over: keyfold delete CONNECTOR.json --outputs, and the next run begins anew."
 )
 UPGRADE: Final = "Run a keyfold that is at least as new as the one that wrote it."
-
-
-class BrokenChainError(CatalogError):
-    """A commit does not follow the one that was read before it."""
-
-
-class DamagedError(CatalogError):
-    """A file of the catalog is not what was written."""
 
 
 class Head(Struct, frozen=True, kw_only=True):

@@ -21,10 +21,8 @@ import structlog
 
 from compactor.catalog.commits import (
     RESTORE,
-    BrokenChainError,
     Checkpoint,
     Commit,
-    DamagedError,
     Listing,
     View,
     checkpoint_path,
@@ -35,10 +33,10 @@ from compactor.catalog.commits import (
     read,
     view_of,
 )
-from compactor.errors import CatalogError
+from compactor.errors import BrokenChainError, CatalogError, DamagedError, MissingFileError
 from compactor.model.actions import Append, PlanFold, Publish
 from compactor.model.state import State
-from compactor.storage.base import MissingFileError, Storage
+from compactor.storage.base import Storage
 
 ATTEMPTS: Final = 10
 

@@ -17,8 +17,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from compactor.errors import StorageError
-from compactor.storage.base import FileInfo, MissingFileError, Storage
+from compactor.errors import MissingFileError, StorageError
+from compactor.storage.base import FileInfo, Storage
 
 FOLDER: Final = "requests"
 GRACE_MS: Final = 30_000

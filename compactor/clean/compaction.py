@@ -13,15 +13,14 @@ from msgspec.structs import replace
 
 from compactor.clean import tombstones
 from compactor.clean.record_filter import RecordFilter
-from compactor.clean.rewriteplan import RewritePlan
-from compactor.clean.rewriter import Rewriter
+from compactor.clean.rewriter import CompactionTask, Rewriter
 from compactor.clean.tiers import MergePick
 from compactor.model.actions import Clean, Merge
 from compactor.model.log import BASE, PartitionLog, Run
-from compactor.policy import CompactionPolicy
 from compactor.runs.file_stats import FileStats
 from compactor.runs.scan import OffsetRange, between
 from compactor.runs.writer import RunTarget
+from compactor.settings import CompactionPolicy
 
 
 def clean(
@@ -37,15 +36,15 @@ def clean(
     Files are rolled at policy.segment_bytes. Rejected records, which are published by then, are not kept. `limit`:
     bytes per second. Raises StorageError, FoldError.
     """
-    slices = [between(log, log.start, log.published) for log in logs]
-    what = RewritePlan(
-        slices=slices,
+    ranges = [between(log, log.start, log.published) for log in logs]
+    what = CompactionTask(
+        ranges=ranges,
         target=replace(target, max_bytes=policy.segment_bytes),
         keep=RecordFilter(horizons=tuple(tombstones.horizon(log, policy, now_ms) for log in logs), now_ms=now_ms),
         failpoint="clean.write",
         limit=limit,
     )
-    cleaned = zip(logs, slices, rewriter.rewrite(what), strict=True)
+    cleaned = zip(logs, ranges, rewriter.rewrite(what), strict=True)
     return tuple(_clean(log, part, found, now_ms) for log, part, found in cleaned)
 
 
@@ -60,8 +59,8 @@ def merge(
 
     `limit`: bytes per second. Raises StorageError, FoldError.
     """
-    what = RewritePlan(
-        slices=[OffsetRange(tp=pick.tp, start=pick.start, end=pick.end, runs=pick.runs) for pick in picks],
+    what = CompactionTask(
+        ranges=[OffsetRange(tp=pick.tp, start=pick.start, end=pick.end, runs=pick.runs) for pick in picks],
         target=replace(target, max_bytes=policy.segment_bytes),
         keep=RecordFilter(by_key=policy.compacts),
         failpoint="merge.write",

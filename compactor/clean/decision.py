@@ -17,9 +17,9 @@ from compactor.clean import tombstones
 from compactor.clean.log_to_clean import LogToClean
 from compactor.errors import CatalogError
 from compactor.model.log import PartitionLog
-from compactor.model.log_transitions import sound
+from compactor.model.log_transitions import check_invariants
 from compactor.model.record import TopicPartition
-from compactor.policy import FOREVER, CompactionPolicy, FoldPolicy
+from compactor.settings import FOREVER, CompactionPolicy, FoldPolicy
 
 
 class Reason(Enum):
@@ -135,7 +135,7 @@ def evaluate(
             tp=log.tp, reason=excluded, measured=LogToClean.of(log), limit=policy.min_cleanable_dirty_ratio
         )
     try:
-        sound(log)
+        check_invariants(log)
     except CatalogError as error:
         return CleaningDecision(tp=log.tp, reason=Reason.FAULTY, fault=error.message)
     case = _Case(log, LogToClean.of(log), policy, fold, now_ms)

@@ -1,4 +1,4 @@
-"""What a rewrite of runs leaves of them: said once, done by Spark on frames and by tasks on Arrow batches."""
+"""What a rewrite of runs keeps of them: said once for Arrow batches, which tasks fold, and for frames of Spark's."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import pyarrow.compute as pc
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compactor.fold import on_spark as fold
+from compactor.clean import tombstones
+from compactor.fold.latest_per_key import is_foldable
+from compactor.fold.on_spark import survivors
 from compactor.runs.scan import LOG
 
 if TYPE_CHECKING:
@@ -18,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class RecordFilter(Struct, frozen=True, kw_only=True):
-    """`by_key`: only the latest record of every key, and none that has no key or was rejected; else every record.
+    """`latest_per_key.Keep` of a rewrite. `by_key`: only the latest record of every key; otherwise every record.
 
-    `horizons`, by number of the slice: a tombstone whose horizon has passed at `now_ms` goes, one that has none gets
-    its slice's (`tombstones.fate` decides the same of a single one). None: tombstones stay as they are.
+    `horizons`, by number of the range: each tombstone has the fate that `tombstones` tells at `now_ms`, and gets its
+    range's horizon where that is to be stamped. None: tombstones stay as they are.
     """
 
     by_key: bool = True
@@ -29,39 +31,37 @@ class RecordFilter(Struct, frozen=True, kw_only=True):
     now_ms: int = 0
 
     def of(self, logs: Sequence[int]) -> RecordFilter:
-        """The same for the slices numbered `logs` alone, which are numbered anew."""
+        """As `Keep.of` says."""
         return self if self.horizons is None else replace(self, horizons=tuple(self.horizons[log] for log in logs))
 
     def on_spark(self, frame: DataFrame) -> DataFrame:
-        """What of a scan (`scan.SCAN`) is kept."""
+        """As `Keep.on_spark` says."""
         if not self.by_key:
             return frame
-        kept = fold.survivors(frame)
-        return kept if self.horizons is None else _without_expired(kept, self.horizons, self.now_ms)
+        kept = survivors(frame)
+        return kept if self.horizons is None else _stamped_on_spark(kept, self.horizons, self.now_ms)
 
     def of_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """What is kept of `batch` (`scan.SCAN`). With `by_key` it must hold rows of `fold.latest` alone."""
+        """As `Keep.of_batch` says."""
         if not self.by_key:
             return batch
-        folds = pc.and_(pc.is_null(batch["rejected"]), pc.is_valid(batch["key"]))
+        folds = is_foldable(batch)
         kept = batch if pc.all(folds, min_count=0).as_py() else batch.filter(folds)
         return kept if self.horizons is None else _stamped(kept, self.horizons, self.now_ms)
 
 
 def _stamped(batch: pa.RecordBatch, horizons: Sequence[int], now_ms: int) -> pa.RecordBatch:
-    tombstone, horizon = pc.is_null(batch["value"]), batch["delete_horizon"]
+    fates, horizon = tombstones.fates(batch, now_ms), batch["delete_horizon"]
     own = pa.array(horizons, pa.int64()).take(batch[LOG])
-    stamped = pc.if_else(tombstone, pc.coalesce(horizon, own), None)
+    stamped = pc.if_else(fates.stamp, own, pc.if_else(fates.keep, horizon, None))
     kept = batch.set_column(batch.schema.get_field_index("delete_horizon"), "delete_horizon", stamped)
-    passed = pc.and_(tombstone, pc.coalesce(pc.less_equal(horizon, now_ms), False))
-    return kept.filter(pc.invert(passed))
+    return kept.filter(pc.invert(fates.drop))
 
 
-def _without_expired(survivors: DataFrame, horizons: Sequence[int], now_ms: int) -> DataFrame:
-    from pyspark.sql.functions import coalesce, col, expr, when
+def _stamped_on_spark(frame: DataFrame, horizons: Sequence[int], now_ms: int) -> DataFrame:
+    from pyspark.sql.functions import col, expr, when
 
-    horizon = col("delete_horizon")
-    tombstone = col("value").isNull()
-    stamp = expr(f"array({', '.join(f'{one}L' for one in horizons) or '0L'})[{LOG}]")
-    passed = tombstone & horizon.isNotNull() & (horizon <= now_ms)
-    return survivors.where(~passed).withColumn("delete_horizon", when(tombstone, coalesce(horizon, stamp)))
+    fates = tombstones.fates_on_spark(col("value").isNull(), now_ms)
+    own = expr(f"array({', '.join(f'{one}L' for one in horizons) or '0L'})[{LOG}]")
+    stamped = when(fates.stamp, own).when(fates.keep, col("delete_horizon"))
+    return frame.where(~fates.drop).withColumn("delete_horizon", stamped)

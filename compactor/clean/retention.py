@@ -17,7 +17,7 @@ from msgspec import Struct
 from compactor.model.actions import Retain
 from compactor.model.log import PartitionLog, Run, RunFile
 from compactor.model.record import TopicPartition
-from compactor.policy import CompactionPolicy
+from compactor.settings import CompactionPolicy
 
 
 class Cause(Enum):

@@ -1,45 +1,86 @@
-"""How full folds and merges rewrite runs: in tasks, in two passes; what is too much for one by Spark's fold."""
+"""Full folds and merges rewrite runs: in tasks, in two passes; what is too much for one by Spark's fold."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
 
-from compactor.clean import foldjob, foldtasks
-from compactor.clean.rewriteplan import RewritePlan
+import pyarrow as pa
+from msgspec import Struct
+
+from compactor.clean.record_filter import RecordFilter
+from compactor.fold.cheapest import CheapestFold
+from compactor.fold.latest_per_key import FoldJob, Work
+from compactor.fold.memory_budget import ANY, KEYS, FoldBudget
+from compactor.fold.throttler import Throttler
+from compactor.runs import file_stats, writer
 from compactor.runs.file_stats import FileStats
-from compactor.spark.taskfallback import TaskFallback
+from compactor.runs.scan import OffsetRange
+from compactor.runs.writer import RunTarget
 from compactor.storage.base import Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+RECORDS: Final = 16_000_000
+"""How many records the tasks of a machine work on together: with more, keys might go to disk.
+
+A log that has more records is a task by itself.
+"""
+
+READ: Final = ANY
+"""What all tasks read together, in two passes."""
+
+
+class CompactionTask(Struct, frozen=True, kw_only=True):
+    """What `keep` leaves of each of `ranges` goes by offset into new files of `target`, rolled at its max_bytes.
+
+    `failpoint` is hit as each is closed. `limit` is what all of it reads and writes at most, in bytes per second.
+    """
+
+    ranges: Sequence[OffsetRange]
+    target: RunTarget
+    keep: RecordFilter
+    failpoint: str
+    limit: int | None = None
+
 
 class Rewriter:
-    """Carries rewriting out, in one of two ways, for one thread. Once `stopping` says so, nothing is tried again."""
+    """Carries rewriting out, for one thread. Once `stopping` says so, nothing is tried again."""
 
     def __init__(self, spark: SparkSession, storage: Storage, stopping: Callable[[], bool] = lambda: False) -> None:
         self._spark = spark
-        self._storage = storage
-        self._fallback = TaskFallback("rewriting", stopping)
+        self._fold = CheapestFold(spark, storage, "rewriting", stopping)
 
-    def rewrite(self, what: RewritePlan) -> tuple[tuple[FileStats, ...], ...]:
-        """The parts that were written of each slice, by offset. Raises StorageError, FoldError."""
-        done = self._by_tasks(what)
-        left = [log for log, parts in enumerate(done) if parts is None]
-        if left:
-            by_spark = dict(zip(left, foldjob.rewrite(self._spark, self._storage, what.of(left)), strict=True))
-        return tuple(by_spark[log] if parts is None else parts for log, parts in enumerate(done))
+    def rewrite(self, task: CompactionTask) -> tuple[tuple[FileStats, ...], ...]:
+        """Returns what was written of each range, by offset. Raises StorageError, FoldError.
 
-    def _by_tasks(self, what: RewritePlan) -> tuple[tuple[FileStats, ...] | None, ...]:
-        """None for what is left; for everything once tasks are given up.
-
-        Files of what failed belong to nobody, and a vacuum takes them.
+        Files of what failed belong to nobody, and a vacuum takes them: so a job is done again.
         """
-        if self._fallback.tasks:
-            try:
-                return foldtasks.rewrite(self._spark, self._storage, what)
-            except Exception as error:
-                if not self._fallback.give_up(error):
-                    raise
-        return (None,) * len(what.slices)
+        job = fold_job(task, self._spark.sparkContext.defaultParallelism)
+        return file_stats.by_range(task.ranges, map(file_stats.from_row, self._fold.run(job).rows))
+
+
+def fold_job(task: CompactionTask, cores: int) -> FoldJob:
+    """Returns the fold that `task` is, whose tasks write files; its answers are rows of FILE_STATS."""
+    throttler = Throttler.shared(task.limit, cores)
+    return FoldJob(
+        ranges=task.ranges,
+        keep=task.keep,
+        work=lambda: _writing(task.target, task.failpoint, throttler),
+        answers=file_stats.FILE_STATS,
+        budget=FoldBudget(read=READ, keys=KEYS, records=RECORDS),
+        target_bytes=task.target.max_bytes,
+        limit=task.limit,
+        is_repeatable=True,
+    )
+
+
+def _writing(target: RunTarget, failpoint: str, throttler: Throttler) -> Work:
+    """Returns what a task does: its records become files of `target`; the limit counts what is written, too."""
+
+    def work(_: int, records: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for stats in writer.write(throttler.throttled(records), target, failpoint):
+            yield file_stats.to_batch([stats])
+
+    return work

@@ -10,7 +10,7 @@ from msgspec import Struct
 from compactor.clean.decision import CleaningDecision, Queue, Reason, evaluate
 from compactor.model.log import PartitionLog, end_within
 from compactor.model.record import TopicPartition
-from compactor.policy import CompactionPolicy, FoldPolicy
+from compactor.settings import CompactionPolicy, FoldPolicy
 
 
 def publishable(

@@ -12,9 +12,10 @@ from itertools import groupby
 
 from msgspec import Struct
 
+from compactor.bin_packing import AtMost, pack
 from compactor.model.log import PartitionLog, Run, RunFile
 from compactor.model.record import TopicPartition
-from compactor.policy import FoldPolicy
+from compactor.settings import FoldPolicy
 
 
 class MergePick(Struct, frozen=True, kw_only=True):
@@ -76,15 +77,7 @@ def pick_merges(
     """
     found = (pick_merge(log, fold) for log in logs if log.tp not in held)
     due = sorted((pick for pick in found if pick), key=lambda pick: (-len(pick.runs), pick.tp))
-    return tuple(_within(due, budget))
-
-
-def _within(picks: Iterable[MergePick], budget: int) -> Iterator[MergePick]:
-    for number, pick in enumerate(picks):
-        budget -= pick.bytes
-        if number and budget < 0:
-            return
-        yield pick
+    return tuple(next(pack(due, AtMost(budget, lambda pick: pick.bytes)), ()))
 
 
 def _rows(log: PartitionLog, fold: FoldPolicy) -> Iterator[tuple[Run, ...]]:

@@ -8,9 +8,16 @@ follows the log has the time between for reading it. Merges of tiers keep tombst
 from __future__ import annotations
 
 from enum import Enum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from compactor.model.log import PartitionLog, Run
-from compactor.policy import FOREVER, CompactionPolicy
+from compactor.settings import FOREVER, CompactionPolicy
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 
 class Fate(Enum):
@@ -29,6 +36,39 @@ def fate(horizon_ms: int | None, now_ms: int) -> Fate:
     if horizon_ms is None:
         return Fate.STAMP
     return Fate.DROP if now_ms >= horizon_ms else Fate.KEEP
+
+
+class Fates(NamedTuple):
+    """Which rows have which fate: masks of Arrow's, or expressions of Spark's; of a row with a value none is true."""
+
+    stamp: Any
+    keep: Any
+    drop: Any
+
+
+def fates(rows: pa.RecordBatch | pa.Table, now_ms: int) -> Fates:
+    """Returns the `fate` of each of `rows` that is a tombstone, as masks; `rows` have `value` and `delete_horizon`."""
+    is_tombstone, horizon_ms = pc.is_null(rows["value"]), rows["delete_horizon"]
+    has_passed = pc.fill_null(pc.less_equal(horizon_ms, now_ms), fill_value=False)
+    is_stamped = pc.and_(is_tombstone, pc.is_valid(horizon_ms))
+    return Fates(
+        stamp=pc.and_(is_tombstone, pc.is_null(horizon_ms)),
+        keep=pc.and_not(is_stamped, has_passed),
+        drop=pc.and_(is_stamped, has_passed),
+    )
+
+
+def fates_on_spark(is_tombstone: Column, now_ms: int) -> Fates:
+    """Returns the `fate` of each row that is a tombstone, as expressions of Spark's over `delete_horizon`."""
+    from pyspark.sql.functions import col
+
+    horizon_ms = col("delete_horizon")
+    is_stamped = is_tombstone & horizon_ms.isNotNull()
+    return Fates(
+        stamp=is_tombstone & horizon_ms.isNull(),
+        keep=is_stamped & (horizon_ms > now_ms),
+        drop=is_stamped & (horizon_ms <= now_ms),
+    )
 
 
 def horizon(log: PartitionLog, policy: CompactionPolicy, now_ms: int) -> int:

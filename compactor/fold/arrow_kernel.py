@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from compactor.fold.latest_per_key import is_rejected
+
 _COMPARED: Final = 262_144
 """How many rows are compared at a time."""
 
@@ -19,7 +21,7 @@ def last_rows(table: pa.Table, by: Sequence[str]) -> NDArray[np.int64]:
 
     A rejected record is the latest of nothing: its row is always among them.
     """
-    rejected = pc.is_valid(table["rejected"]).combine_chunks().to_numpy(zero_copy_only=False)
+    rejected = is_rejected(table).combine_chunks().to_numpy(zero_copy_only=False)
     keyed = table if not rejected.any() else table.filter(pa.array(~rejected))
     last = np.flatnonzero(~rejected)[last_of_each(keyed, by)]
     return np.sort(np.concatenate((last, np.flatnonzero(rejected))))

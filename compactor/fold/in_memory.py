@@ -1,60 +1,114 @@
-"""The fold of what one process can hold, with Arrow: what `fold.latest(fold.scan(…))` gives, without a Spark job.
+"""Folds what one process can hold with Arrow: gives what `on_spark.latest(on_spark.scan(…))` does, without a Spark job.
 
-Everything that is read is in memory at once; whoever calls has looked how much that is. Only files that are, byte for
-byte, what was written are decoded here: a damaged page can end the process that reads it (`inspection`).
+All files are in memory at once; the chooser has looked how much that is. Only files that are, byte for byte,
+what was written are decoded here: a damaged page can end the process that reads it (`quarantine.verify`).
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import structlog
 
+from compactor.errors import FencedError
 from compactor.fold.arrow_kernel import last_rows
+from compactor.fold.latest_per_key import Folded, FoldJob, Work
 from compactor.model.record import RUN
 from compactor.runs.reader import read_ranges
 from compactor.runs.scan import LOG, SCAN, FileRange, OffsetRange, files_of, plan_reads
+from compactor.spark.errors import briefly
 from compactor.storage.base import Storage
 
 _ROWS: Final = 10_000
+_THREADS: Final = 8
+_log = structlog.get_logger()
 
 Files = Mapping[str, bytes]
 """Whole files, by path."""
 
 
-def load(storage: Storage, slices: Iterable[OffsetRange]) -> Files | None:
-    """Every file that holds anything of `slices`; None where one is not what was written. Raises StorageError."""
+class InMemory:
+    """`LatestPerKey` in this process: no Spark job, which takes longer than everything that it would do for little."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def run(self, job: FoldJob) -> Folded:
+        """As `LatestPerKey.run` says; tasks go beside one another, as they wait for brokers.
+
+        All of it is left where a file is not, byte for byte, what was written. Where several tasks fail, that a
+        newer owner is there counts first, then the first task; the others are logged.
+        """
+        files = load(self._storage, job.ranges)
+        if files is None or job.work_here is None or job.tasks is None:
+            return Folded([], job)
+        rows, work = latest(files, job.ranges), job.work_here()
+        with ThreadPoolExecutor(_THREADS) as pool:
+            answers = [
+                pool.submit(copy_context().run, _answer, job, work, number, _of_logs(rows, logs))
+                for number, logs in job.tasks.items()
+            ]
+        _raise_failure(answers)
+        return Folded([row for answer in answers for row in answer.result()])
+
+
+def _answer(job: FoldJob, work: Work, number: int, rows: pa.Table) -> list[dict[str, Any]]:
+    kept = (job.keep.of_batch(batch).select(RUN.names) for batch in rows.to_batches(_ROWS))
+    return [row for batch in work(number, kept) for row in batch.to_pylist()]
+
+
+def _of_logs(rows: pa.Table, logs: Sequence[int]) -> pa.Table:
+    return rows.filter(pc.is_in(rows[LOG], pa.array(logs, pa.int32())))
+
+
+def _raise_failure(answers: Sequence[Future[list[dict[str, Any]]]]) -> None:
+    failures = [error for answer in answers if (error := answer.exception()) is not None]
+    if not failures:
+        return
+    first = next((error for error in failures if isinstance(error, FencedError)), failures[0])
+    for error in failures:
+        if error is not first:
+            _log.warning("another task of a fold failed too", error=briefly(error))
+    raise first
+
+
+def load(storage: Storage, ranges: Iterable[OffsetRange]) -> Files | None:
+    """Reads every file that holds anything of `ranges`; None where one is not what was written. Raises StorageError."""
     found: dict[str, bytes] = {}
-    for path, file in files_of(slices).items():
+    for path, file in files_of(ranges).items():
         found[path] = storage.read(path)
         if hashlib.sha256(found[path]).hexdigest() != file.sha256:
             return None
     return found
 
 
-def latest(files: Files, slices: Sequence[OffsetRange]) -> pa.Table:
-    """The latest record of every key of each slice, and every rejected record, by slice and offset (`scan.SCAN`)."""
-    read = _scan(files, slices)
+def latest(files: Files, ranges: Sequence[OffsetRange]) -> pa.Table:
+    """Returns the latest record of every key of each range, and every rejected record (SCAN), by range and offset."""
+    read = _scan(files, ranges)
     order = pc.sort_indices(read, sort_keys=[(LOG, "ascending"), ("offset", "ascending")])
     last = last_rows(read.select([LOG, "key", "rejected"]).take(order), [LOG])
     return read.take(order.take(pa.array(last)))
 
 
 def batches(folded: pa.Table) -> Iterator[pa.RecordBatch]:
-    """The records of `folded` (`scan.SCAN`) as a publisher takes them (record.RUN), some thousands at a time."""
-    return iter(folded.select(RUN.names).to_batches(_ROWS))
+    """Yields the records of `folded` (SCAN), some thousands at a time."""
+    return iter(folded.to_batches(_ROWS))
 
 
-def _scan(files: Files, slices: Sequence[OffsetRange]) -> pa.Table:
-    """The records of all `slices` with the number of their slice; every file is opened once."""
-    found = (one for path, wants in plan_reads(slices).items() for one in _of_bytes(files[path], wants))
+def _scan(files: Files, ranges: Sequence[OffsetRange]) -> pa.Table:
+    """Reads the records of all `ranges` with the number of their range; every file is opened once."""
+    found = (one for path, own in plan_reads(ranges).items() for one in read_bytes(files[path], own))
     return pa.Table.from_batches(found, SCAN)
 
 
-def _of_bytes(data: bytes, wanted: Sequence[FileRange]) -> Iterator[pa.RecordBatch]:
+def read_bytes(data: bytes, ranges: Sequence[FileRange]) -> Iterator[pa.RecordBatch]:
+    """Reads `ranges` of the file that is `data` (SCAN), in the file's order."""
     with pq.ParquetFile(pa.BufferReader(data)) as opened:
-        yield from read_ranges(opened, wanted, RUN.names)
+        yield from read_ranges(opened, ranges, RUN.names)

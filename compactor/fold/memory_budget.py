@@ -24,18 +24,16 @@ class MemoryBudget(Struct, frozen=True):
     parts: int = 4_000
 
     def shared(self, tasks: int) -> MemoryBudget:
-        """What each of `tasks` beside one another has of it; parts cost time, not memory."""
+        """Returns what each of `tasks` beside one another has of it; parts cost time, not memory."""
         return replace(self, records=self.records // tasks, bytes=self.bytes // tasks)
 
-    def holds(self, slices: Sequence[OffsetRange]) -> bool:
-        """Whether a process that has it can fold all of `slices`."""
-        file_ranges = [one for part in slices for one in part.file_ranges]
-        files = {one.file.path: one.file.file_bytes for one in file_ranges}
-        records = sum(one.file.records for one in file_ranges)
-        rows = sum(one.file.bytes + one.file.records * (_ROW_BYTES + len(one.tp.topic)) for one in file_ranges)
-        return (
-            records <= self.records and len(file_ranges) <= self.parts and max(rows, sum(files.values())) <= self.bytes
-        )
+    def fits(self, ranges: Sequence[OffsetRange]) -> bool:
+        """Whether a process that has it can fold all of `ranges`."""
+        found = [one for part in ranges for one in part.file_ranges]
+        files = {one.file.path: one.file.file_bytes for one in found}
+        records = sum(one.file.records for one in found)
+        rows = sum(one.file.bytes + one.file.records * (_ROW_BYTES + len(one.tp.topic)) for one in found)
+        return records <= self.records and len(found) <= self.parts and max(rows, sum(files.values())) <= self.bytes
 
 
 class OffsetMapBudget(Struct, frozen=True):
@@ -49,20 +47,54 @@ class OffsetMapBudget(Struct, frozen=True):
     classes: int = 1 << 16
 
     def shared(self, tasks: int) -> OffsetMapBudget:
-        """What each of `tasks` beside one another has of it."""
+        """Returns what each of `tasks` beside one another has of it."""
         return replace(self, keys=max(1, self.keys // tasks), bytes=max(1, self.bytes // tasks))
 
 
-TASKS: Final = MemoryBudget(records=4_000_000, bytes=512 << 20)
-"""What all publish tasks of a machine hold together: each has it as files, as rows, and as the rows that are left."""
+ANY: Final = MemoryBudget(records=sys.maxsize, bytes=sys.maxsize, parts=sys.maxsize)
+NONE: Final = MemoryBudget(records=-1, bytes=-1, parts=-1)
+"""Not even an empty range fits it."""
 
 READ: Final = MemoryBudget(records=sys.maxsize, bytes=sys.maxsize)
-"""What all of them read together: of each record they hold a bit, and keys go to disk where there are too many."""
+"""What all tasks that publish read together: of each record they hold a bit, and keys spill to disk where there are too
+many."""
+
+TASKS: Final = MemoryBudget(records=4_000_000, bytes=512 << 20)
+"""What all publish tasks of a machine hold together: each has it as files, as rows, and as the rows that are left."""
 
 KEYS: Final = OffsetMapBudget(keys=4_000_000, bytes=256 << 20)
 """What all tasks of a machine that read in two passes hold together: of each key some hundred bytes beside its own."""
 
 
+COUNTED: Final = MemoryBudget(records=1_000_000, bytes=160 << 20, parts=sys.maxsize)
+"""What `analyze` counts in its own process: all of it is in memory at once."""
+
+
 def local(most_records: int) -> MemoryBudget:
-    """The driver's, which may have little memory."""
+    """Returns the driver's budget, which may have little memory."""
     return MemoryBudget(records=most_records, bytes=64 << 20)
+
+
+class FoldBudget(Struct, frozen=True, kw_only=True):
+    """What decides how a job is folded.
+
+    `here`: what this process folds in memory. `memory`: what all tasks together fold in memory; more than that they
+    read in two passes, up to `read`, with `keys` in their offset maps. What fits none of it Spark folds.
+    `records`: how many the tasks of a job that cuts them have together; a range with more has a task of its own.
+    """
+
+    here: MemoryBudget = NONE
+    memory: MemoryBudget = NONE
+    read: MemoryBudget = ANY
+    keys: OffsetMapBudget = KEYS
+    records: int = sys.maxsize
+
+    def shared(self, tasks: int) -> FoldBudget:
+        """Returns what each of `tasks` beside one another has of it."""
+        return replace(
+            self,
+            memory=self.memory.shared(tasks),
+            read=self.read.shared(tasks),
+            keys=self.keys.shared(tasks),
+            records=self.records // tasks,
+        )

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from compactor.fold.arrow_kernel import last_of_each, last_of_hashed
 from compactor.fold.keyclasses import BITS, CLASSES, classes_of, hashes_of
+from compactor.fold.latest_per_key import is_rejected
 from compactor.fold.memory_budget import OffsetMapBudget
 from compactor.fold.spilled import Spilled
 from compactor.runs.scan import LOG
@@ -80,7 +81,7 @@ class _Rejected:
         rows = pa.array(np.arange(self.count, self.count + batch.num_rows))
         self.count += batch.num_rows
         found = pa.RecordBatch.from_arrays([batch[LOG], batch["key"], rows], schema=_HELD)
-        rejected = pc.is_valid(batch["rejected"])
+        rejected = is_rejected(batch)
         self._found.append(rejected)
         return found.filter(pc.invert(rejected)) if rejected.true_count else found
 

@@ -9,20 +9,31 @@ by the bytes of files, Spark would broadcast an offset map of any size, and a br
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from compactor.errors import DEFECT, FoldError, MissingFileError
+from compactor.fold.latest_per_key import Folded, FoldJob, Work, foldable_column, rejected_column
+from compactor.fold.task_split import RangeSplit, split_by_offset
+from compactor.fold.throttler import Throttler
 from compactor.model import record
 from compactor.model.record import TopicPartition
 from compactor.runs import checksums
 from compactor.runs.scan import LOG, SCAN, FileRange, OffsetRange, files_of, plan_wide_reads
-from compactor.storage.base import MissingFileError, Storage
+from compactor.spark.errors import tagging, unwrapping
+from compactor.storage.base import Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+
+_TASK: Final = "task"
+_PLACED: Final = record.RUN.append(pa.field(_TASK, pa.int32()))
+_MARK: Final = _PLACED.append(SCAN.field(LOG))
 
 SPILLING: Final = "merge"
 """The hint for a join of what grows with keys: both sides are sorted and merged, also where one seems to be small."""
@@ -77,23 +88,89 @@ def scan(spark: SparkSession, storage: Storage, ranges: Sequence[OffsetRange]) -
 
 
 def survivors(frame: DataFrame) -> DataFrame:
-    """The latest record of every key in `frame` (columns as `scan` gives them); rejected records are left out.
-
-    So are records without a key, which only a log has that was not folded by key before (`LogValidator.validateKey`).
-    """
-    from pyspark.sql.functions import col
-
-    return latest(frame.where(col("rejected").isNull() & col("key").isNotNull()))
+    """Returns the latest record of every key in `frame` (SCAN columns), and nothing that is the latest of none."""
+    return latest(frame.where(foldable_column()))
 
 
 def latest(frame: DataFrame) -> DataFrame:
-    """The latest record of every key, and every rejected record, which is the latest of nothing."""
+    """Returns the latest record of every key in `frame` (SCAN columns), and every rejected record."""
     from pyspark.sql.functions import col, when
     from pyspark.sql.functions import max as greatest
 
-    alone = when(col("rejected").isNotNull(), col("offset"))
+    alone = when(rejected_column(), col("offset"))
     last = frame.groupBy(LOG, "key", alone.alias("alone")).agg(greatest("offset").alias("offset"))
     return frame.join(last.select(LOG, "offset").hint(SPILLING), [LOG, "offset"], "left_semi")
+
+
+class OnSpark:
+    """`LatestPerKey` on Spark: any amount, as what does not fit into memory spills."""
+
+    def __init__(self, spark: SparkSession, storage: Storage) -> None:
+        self._spark = spark
+        self._storage = storage
+
+    def run(self, job: FoldJob) -> Folded:
+        """As `LatestPerKey.run` says; nothing is left."""
+        cores = self._spark.sparkContext.defaultParallelism
+        throttler, work, answers = Throttler.shared(job.limit, cores), job.work(), record.ddl(job.answers)
+
+        def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            with tagging():
+                yield from _worked(batches, work)
+
+        frame = job.keep.on_spark(throttler.on_spark(scan(self._spark, self._storage, job.ranges)))
+        with unwrapping():
+            rows = self._placed(job, frame, cores).mapInArrow(task, answers).collect()
+        return Folded([row.asDict() for row in rows])
+
+    def _placed(self, job: FoldJob, frame: DataFrame, cores: int) -> DataFrame:
+        """One Spark partition for each task: its number, and its ranges one after the other, by offset (_PLACED)."""
+        if job.tasks is None:
+            splits = split_by_offset(job.ranges, job.target_bytes, cores)
+            numbered, last = frame.withColumn(_TASK, _task_of(splits)), max((one.task for one in splits), default=0)
+        else:
+            own = [(log, number) for number, logs in job.tasks.items() for log in logs]
+            numbered = frame.withColumn(_TASK, _task_of([RangeSplit(log, 0, number) for log, number in sorted(own)]))
+            numbered = numbered.select(*_MARK.names).unionAll(self._marks(job.tasks))
+            last = max(job.tasks, default=0)
+        ordered = numbered.repartitionById(last + 1, _TASK).sortWithinPartitions(LOG, "offset")
+        return ordered.select(*_PLACED.names)
+
+    def _marks(self, numbers: Iterable[int]) -> DataFrame:
+        """A row without topic for each task, which comes first and begins it, also where it has no record."""
+        return self._spark.createDataFrame(pa.Table.from_pylist([{_TASK: one, LOG: -1} for one in numbers], _MARK))
+
+
+def _task_of(splits: Sequence[RangeSplit]) -> Column:
+    """Returns the task of a row, by its log and, where a log has several splits, by its offset."""
+    from pyspark.sql.functions import col, expr, lit, when
+
+    first = {split.log: split.task for split in reversed(splits)}
+    tasks = ", ".join(str(first.get(log, 0)) for log in range(max(first, default=0) + 1))
+    further = lit(0)
+    for split in (split for split in splits if split.task != first[split.log]):
+        above = (col(LOG) == split.log) & (col("offset") >= split.start)
+        further = further + when(above, lit(1)).otherwise(lit(0))
+    return (expr(f"array({tasks})[{LOG}]") + further).cast("int")
+
+
+def _worked(batches: Iterable[pa.RecordBatch], work: Work) -> Iterator[pa.RecordBatch]:
+    """In a task: gives the records (_PLACED) of its Spark partition to `work`, and yields the answers."""
+    rows = (batch for batch in batches if batch.num_rows)
+    first = next(rows, None)
+    if first is not None:
+        number = first[_TASK][0].as_py()
+        yield from work(number, _of_task(number, chain([first], rows)))
+
+
+def _of_task(number: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        if not pc.all(pc.equal(batch[_TASK], number), min_count=0).as_py():
+            raise FoldError(f"Task {number} of a fold was given another task's records.", DEFECT)
+        records = batch.slice(1) if batch["topic"].null_count else batch  # a mark comes first, and only there
+        if records.num_rows:
+            columns = [records[field.name].cast(field.type) for field in record.RUN]
+            yield pa.RecordBatch.from_arrays(columns, schema=record.RUN)
 
 
 def _files(spark: SparkSession, storage: Storage, paths: Iterable[str]) -> DataFrame:

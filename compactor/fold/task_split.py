@@ -1,6 +1,6 @@
-"""How the work on many logs is shared among tasks, from metadata alone: pure.
+"""Splits the work on many offset ranges into Spark tasks, from metadata alone: pure.
 
-Small logs share a task, a large one is cut where its bytes are; so nothing has to be sampled.
+Small ranges share a task, a large one is cut where its bytes are; so nothing has to be sampled.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from compactor.runs.scan import FileRange, OffsetRange
+from compactor.bin_packing import AtMost, Until, pack
+from compactor.runs.scan import FileRange, OffsetRange, files_in_order
 
 _LEAST_BYTES: Final = 8 << 20
 """Less than this is not worth a task of its own."""
@@ -18,44 +19,84 @@ _LEAST_BYTES: Final = 8 << 20
 _TASKS_PER_CORE: Final = 4
 
 
-class Share(Struct, frozen=True):
-    """Of the slice numbered `log`, the offsets from `start` (to the next share's) are the work of `task`."""
+class TaskSplit(Struct, frozen=True):
+    """What one task folds: the ranges numbered `logs`, and all their files, ordered so that each range's rise."""
+
+    logs: tuple[int, ...]
+    paths: tuple[str, ...]
+
+
+class RangeSplit(Struct, frozen=True):
+    """Of the range numbered `log`, the offsets from `start` (to the next split's) are the work of `task`."""
 
     log: int
     start: int
     task: int
 
 
-def shares(slices: Sequence[OffsetRange], target: int, cores: int) -> tuple[Share, ...]:
-    """Tasks 0, 1, … over all `slices`, by log and offset, each of about `target` bytes.
+def split_by_log(
+    ranges: Sequence[OffsetRange], target_bytes: int, cores: int, most_records: int
+) -> tuple[TaskSplit, ...]:
+    """Packs whole ranges into tasks of about `target_bytes` (less where cores would be idle otherwise).
+
+    A task has `most_records` at most; a range with more has a task of its own. A range whose files have no order in
+    which its offsets rise is in no task.
+    """
+    files = [[one.file for one in part.file_ranges] for part in ranges]
+    sizes = [sum(file.bytes for file in own) for own in files]
+    counts = [sum(file.records for file in own) for own in files]
+    size = task_bytes(sum(sizes), target_bytes, cores)
+    packed = pack(range(len(ranges)), Until(size, sizes.__getitem__), AtMost(most_records, counts.__getitem__))
+    return tuple(split for logs in packed for split in _ordered(ranges, logs))
+
+
+def _ordered(ranges: Sequence[OffsetRange], logs: Sequence[int]) -> Iterator[TaskSplit]:
+    """Puts the ranges numbered `logs` into one task, or each into its own where no order of files does for all."""
+    paths = files_in_order([ranges[log] for log in logs])
+    if paths is not None:
+        yield TaskSplit(tuple(logs), paths)
+    elif len(logs) > 1:
+        for log in logs:
+            yield from _ordered(ranges, [log])
+
+
+def split_by_offset(ranges: Sequence[OffsetRange], target_bytes: int, cores: int) -> tuple[RangeSplit, ...]:
+    """Cuts all `ranges` into tasks 0, 1, …, by log and offset, each of about `target_bytes`.
 
     Less where cores would be idle otherwise, more where there would be too many tasks. Bytes are those of
     records (`record.measure`), uncompressed, as if each file's were spread evenly over its offsets.
     """
-    size = task_bytes(sum(one.file.bytes for part in slices for one in part.file_ranges), target, cores)
-    found: list[Share] = []
-    task, filled = 0, 0
-    for log, part in enumerate(slices):
-        task, filled = (task + 1, 0) if filled >= size else (task, filled)
-        found.append(Share(log, part.start, task))
-        for at, weight in _steps(part, size):
-            if filled >= size:
-                task, filled = task + 1, 0
-                found.append(Share(log, at, task))
-            filled += weight
-    return tuple(found)
+    size = task_bytes(sum(one.file.bytes for part in ranges for one in part.file_ranges), target_bytes, cores)
+    pieces = (piece for log, part in enumerate(ranges) for piece in _pieces(log, part, size))
+    return tuple(
+        RangeSplit(log, start, task)
+        for task, packed in enumerate(pack(pieces, Until(size, lambda piece: piece[2])))
+        for log, start in _starts(packed)
+    )
 
 
 def task_bytes(total: int, target: int, cores: int) -> int:
-    """How much of `total` bytes one task takes, where `target` would be right for it and there are `cores`."""
+    """Returns how much of `total` bytes one task takes, where `target` would be right for it and there are `cores`."""
     idle_otherwise = max(_LEAST_BYTES, -(-total // cores))
     return max(1, min(target, idle_otherwise), -(-total // (_TASKS_PER_CORE * cores)))
 
 
-def _steps(part: OffsetRange, size: int) -> Iterator[tuple[int, int]]:
-    """(first offset, bytes) of pieces of at most half of `size`, by offset."""
+_Piece = tuple[int, int, int]
+"""(log, first offset, bytes)"""
+
+
+def _starts(pieces: Sequence[_Piece]) -> Iterator[tuple[int, int]]:
+    """Yields each log of `pieces` with the offset at which it begins among them."""
+    first = {log: start for log, start, _ in reversed(pieces)}
+    yield from sorted(first.items())
+
+
+def _pieces(log: int, part: OffsetRange, size: int) -> Iterator[_Piece]:
+    """Cuts `part` into pieces of at most half of `size` bytes; the first is its start, without bytes."""
+    yield log, part.start, 0
     for one in part.file_ranges:
-        yield from _cut(one, max(1, -(-2 * one.file.bytes // size)))
+        for start, weight in _cut(one, max(1, -(-2 * one.file.bytes // size))):
+            yield log, start, weight
 
 
 def _cut(one: FileRange, pieces: int) -> Iterator[tuple[int, int]]:

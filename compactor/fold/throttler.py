@@ -28,29 +28,28 @@ class Throttler(Struct, frozen=True):
 
     @classmethod
     def shared(cls, limit: int | None, tasks: int) -> Throttler:
-        """The share of each of `tasks` that run at once."""
+        """Returns the share of `limit`, in bytes per second, of each of `tasks` that run at once."""
         return cls() if limit is None else cls(limit / max(1, tasks))
 
     def wait(self, size: int) -> None:
-        """Waits for as long as `size` bytes take at this pace."""
+        """Waits for as long as `size` bytes take at this rate."""
         if self.bytes_per_second is not None:
             time.sleep(size / self.bytes_per_second)
 
-    def kept(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """`batches`, each after the time that its records' bytes (`record.measure`) take at this pace."""
+    def throttled(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yields `batches`, each after the time that its records' bytes (`record.measure`) take at this rate."""
         for batch in batches:
             if self.bytes_per_second is not None:
                 self.wait(record.measure(batch))
             yield batch
 
+    def on_spark(self, frame: DataFrame) -> DataFrame:
+        """Returns `frame` (SCAN columns), read at this rate; the very frame where there is no limit."""
+        if self.bytes_per_second is None:
+            return frame
 
-def paced(frame: DataFrame, pace: Throttler) -> DataFrame:
-    """A scan (`scan.SCAN` columns) that is read at `pace`; the very frame where there is no limit."""
-    if pace.bytes_per_second is None:
-        return frame
+        def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            with tagging():
+                yield from self.throttled(batches)
 
-    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with tagging():
-            yield from pace.kept(batches)
-
-    return frame.mapInArrow(task, record.ddl(SCAN))
+        return frame.mapInArrow(task, record.ddl(SCAN))

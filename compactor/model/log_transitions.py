@@ -1,6 +1,6 @@
-"""How the runs of a log are replaced by others: merged, counted anew, dropped by retention; and what is always true.
+"""How a log changes: append, plan a fold, publish, clean, merge, restate, retain; and what is true after each change.
 
-`sound` holds design and docs/protocol.md to their word: it is asked after every one of these changes.
+Every transition takes a log and returns the next one, or raises CatalogError where the change does not fit.
 """
 
 from __future__ import annotations
@@ -10,14 +10,69 @@ from itertools import pairwise
 
 from msgspec.structs import replace
 
-from compactor.errors import DEFECT, CatalogError
-from compactor.model.log import BASE, PartitionLog, Run, checked, exact, upper
+from compactor.errors import DEFECT, CatalogError, GapError
+from compactor.model.log import BASE, Gap, OutputPoint, PartitionLog, Run, closed_run_around, exact, upper
+
+
+def append(log: PartitionLog, start: int, end: int, run: Run | None, gap: Gap | None) -> PartitionLog:
+    """Returns `log` with the offsets [start, end) ingested; `run` holds their records, `gap` what was lost of them.
+
+    Raises GapError where the offsets do not continue the log.
+    """
+    if start != log.end or end < start:
+        raise GapError(f"{log.tp}: a batch of offsets [{start}, {end}) does not continue a log that ends at {log.end}.")
+    gaps = (*log.gaps, gap) if gap else log.gaps
+    return _in_order(replace(log, end=end, runs=(*log.runs, run) if run else log.runs, gaps=gaps))
+
+
+def plan_fold(log: PartitionLog, folded_end: int, at_ms: int | None = None) -> PartitionLog:
+    """Returns `log` with a fold up to `folded_end` decided at `at_ms`: no later fold may end below it."""
+    ahead_ms = log.ahead_ms if log.ahead_ms is not None else at_ms
+    behind_ms = log.behind_ms if log.behind_ms is not None else at_ms
+    folded_end = max(log.folded_end, folded_end)
+    return _in_order(replace(log, folded_end=folded_end, ahead_ms=ahead_ms, behind_ms=behind_ms, begun=True))
+
+
+def publish(log: PartitionLog, end: int, output: OutputPoint | None) -> PartitionLog:
+    """Returns `log` with the fold up to `end` sent completely; `output` is the commit of the output at `end`."""
+    if end < log.published:
+        raise CatalogError(
+            f"{log.tp}: published would go back from {log.published} to {end}.",
+            DEFECT,
+        )
+    backlog = None if log.backlog_end is not None and end >= log.backlog_end else log.backlog_end
+    folded_end = max(log.folded_end, end)
+    ahead_ms = log.ahead_ms if folded_end > end else None
+    sent = replace(log, published=end, folded_end=folded_end, backlog_end=backlog, output=output or log.output)
+    return _in_order(replace(sent, ahead_ms=ahead_ms))
+
+
+def clean(
+    log: PartitionLog,
+    clean_end: int,
+    base: Run,
+    at_ms: int | None = None,
+    output: OutputPoint | None = None,
+    behind_ms: int | None = None,
+) -> PartitionLog:
+    """Returns `log` with everything below `clean_end` replaced by `base`; a run across it keeps its upper part.
+
+    `at_ms` is the `now` of the full fold; an earlier one than the last moves nothing back. `output` is the commit of
+    the output at `clean_end`, and `behind_ms` when sending began above it: both were read when the fold was planned, as
+    publishing may have gone on since and the log no longer has them.
+    """
+    _check_end(log, clean_end)
+    kept = tuple(upper(run, clean_end) for run in log.runs if run.end > clean_end)
+    output, folded_ms = _output_at(log, clean_end, output), _latest(log.last_full_fold_ms, at_ms)
+    cleaned = replace(log, clean_end=clean_end, base=upper(base, log.start), runs=kept, base_output=output)
+    since_ms = None if log.folded_end == clean_end else _first(behind_ms, log.behind_ms)
+    return _in_order(replace(cleaned, last_full_fold_ms=folded_ms, behind_ms=since_ms))
 
 
 def merge(log: PartitionLog, run: Run) -> PartitionLog:
-    """`log` with `run` in the place of its neighbouring runs of lower levels that cover the same offsets.
+    """Returns `log` with `run` in the place of neighbouring runs of lower levels that cover the same offsets.
 
-    CatalogError where they do not: then the log was changed while they were merged, and the merge is void.
+    Raises CatalogError where no runs cover just these offsets: the log was changed during the merge, which is void.
     """
     first, end = _covered(log, run.start, run.end)
     replaced = log.runs[first:end]
@@ -25,13 +80,13 @@ def merge(log: PartitionLog, run: Run) -> PartitionLog:
         raise CatalogError(f"{log.tp}: a run of level {run.level} would replace one that is not below it.", DEFECT)
     if run.records > sum(old.records for old in replaced):
         raise CatalogError(f"{log.tp}: a merged run has more records than the runs that it replaces.", DEFECT)
-    return sound(replace(log, runs=(*log.runs[:first], run, *log.runs[end:])))
+    return check_invariants(replace(log, runs=(*log.runs[:first], run, *log.runs[end:])))
 
 
 def restate(log: PartitionLog, runs: Sequence[Run]) -> PartitionLog:
-    """`log` with `runs` in the place of the one level-0 run whose offsets they cover: its files, its records.
+    """Returns `log` with `runs` in the place of the level-0 run whose offsets they cover: the same files and records.
 
-    Each of `runs` counts exactly what lies within it, so that a bound between two of them crosses no file.
+    Each of `runs` counts exactly what lies within it.
     """
     if not runs:
         raise CatalogError(f"{log.tp}: a run would be restated as nothing.", DEFECT)
@@ -41,11 +96,11 @@ def restate(log: PartitionLog, runs: Sequence[Run]) -> PartitionLog:
         raise CatalogError(f"{log.tp}: no end is inside the run [{old.start}, {old.end}), which was folded.", DEFECT)
     if end != first + 1 or not _same(old, runs):
         raise CatalogError(f"{log.tp}: the run [{old.start}, {old.end}) would be restated as another one.", DEFECT)
-    return sound(replace(log, runs=(*log.runs[:first], *runs, *log.runs[end:])))
+    return check_invariants(replace(log, runs=(*log.runs[:first], *runs, *log.runs[end:])))
 
 
 def _same(old: Run, runs: Sequence[Run]) -> bool:
-    """Whether `runs` are `old` in pieces: its files, and all its records where those were counted exactly."""
+    """Returns whether `runs` are `old` in pieces: its files, and all its records where those were counted exactly."""
     joined = all(left.end == right.start for left, right in pairwise(runs))
     level0 = all(run.level == 0 for run in (old, *runs))
     paths = {file.path for run in runs for file in run.files} == {file.path for file in old.files}
@@ -55,31 +110,70 @@ def _same(old: Run, runs: Sequence[Run]) -> bool:
 
 
 def retain(log: PartitionLog, start: int) -> PartitionLog:
-    """`log` from source offset `start` on, never past published; a `start` at or below its own changes nothing.
+    """Returns `log` from source offset `start` on; a `start` at or below its own changes nothing.
 
-    clean_end follows where it is passed (LogCleanerManager does the same with its checkpoint). That is no end
-    inside a fold: below `start` no key is left, so none can be missing there. `base_output` stays: to resume
-    earlier is safe.
+    `clean_end` is raised to `start` where it is lower, as `LogCleanerManager` does with its checkpoint. It need not be
+    the end of a fold then: below `start` no record is left, so none can be missing. `base_output` stays, as resuming
+    earlier is safe. Raises CatalogError where `start` is above `published`.
     """
     if start <= log.start:
         return log
     runs = tuple(upper(run, start) for run in log.runs if run.end > start)
     base = upper(log.base, start) if log.base else None
     clean_end = max(log.clean_end, start)
-    return sound(replace(log, start=start, clean_end=clean_end, base=base, runs=runs))
+    return check_invariants(replace(log, start=start, clean_end=clean_end, base=base, runs=runs))
+
+
+def _check_end(log: PartitionLog, clean_end: int) -> None:
+    """Raises CatalogError where a full fold would end below an earlier one, or inside a run that is closed."""
+    inside = closed_run_around(log, clean_end)
+    if clean_end < log.clean_end or inside:
+        raise CatalogError(
+            f"{log.tp}: a full fold ends at {clean_end}, which is "
+            f"{'inside a folded run' if inside else f'below the last one, at {log.clean_end}'}.",
+            DEFECT,
+        )
+
+
+def _output_at(log: PartitionLog, clean_end: int, planned: OutputPoint | None) -> OutputPoint | None:
+    """Returns the commit of the output at `clean_end`; in doubt an earlier one, from which resuming is safe as well."""
+    points = (point for point in (planned, log.output) if point and point.source_offset == clean_end)
+    return next(points, log.base_output)
+
+
+def _first(*times: int | None) -> int | None:
+    return next((time for time in times if time is not None), None)
+
+
+def _latest(*times: int | None) -> int | None:
+    return max((time for time in times if time is not None), default=None)
 
 
 def _covered(log: PartitionLog, start: int, end: int) -> tuple[int, int]:
-    """The positions of the runs that cover [start, end) exactly, from first to behind the last."""
+    """Returns the indexes of the runs that cover [start, end) exactly: of the first, and after the last."""
     found = [place for place, run in enumerate(log.runs) if run.start < end and run.end > start]
     if not found or log.runs[found[0]].start != start or log.runs[found[-1]].end != end:
         raise CatalogError(f"{log.tp}: no runs of the log cover just the offsets [{start}, {end}).", DEFECT)
     return found[0], found[-1] + 1
 
 
-def sound(log: PartitionLog) -> PartitionLog:
-    """`log`, if it is as it must always be; CatalogError otherwise, naming what is not."""
-    checked(log)
+def _in_order(log: PartitionLog) -> PartitionLog:
+    """Returns `log`, if its offsets are in order; raises CatalogError otherwise, so that no defect loses a record."""
+    if not log.start <= log.clean_end <= log.published <= log.folded_end <= log.end:
+        raise CatalogError(
+            f"{log.tp}: offsets out of order: start {log.start}, clean_end {log.clean_end}, published "
+            f"{log.published}, folded_end {log.folded_end}, end {log.end}.",
+            DEFECT,
+        )
+    return log
+
+
+def check_invariants(log: PartitionLog) -> PartitionLog:
+    """Returns `log`, if everything holds that docs/protocol.md relies on; raises CatalogError otherwise.
+
+    The error names what does not hold.
+    """
+    _in_order(log)
     for wrong in _faults(log):
         raise CatalogError(f"{log.tp}: {wrong}.", DEFECT)
     return log

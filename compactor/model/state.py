@@ -8,8 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compactor.errors import DEFECT, CatalogError
-from compactor.model import log as logs
-from compactor.model import log_transitions as rewrite
+from compactor.model import log_transitions
 from compactor.model.actions import (
     AddPartition,
     AddSnapshot,
@@ -32,7 +31,7 @@ from compactor.model.actions import (
     SetBuckets,
     TakeOver,
 )
-from compactor.model.log import PartitionLog
+from compactor.model.log import PartitionLog, empty
 from compactor.model.record import TopicPartition
 
 
@@ -127,7 +126,7 @@ class _Draft:
         tp = action.tp
         if tp in self.logs:
             raise CatalogError(f"{tp} is in the catalog already.")
-        self.logs[tp] = logs.empty(tp, action.bucket, action.start, action.backlog_end)
+        self.logs[tp] = empty(tp, action.bucket, action.start, action.backlog_end)
 
 
 def _apply_owner(state: State, action: Create | TakeOver) -> State:
@@ -152,11 +151,11 @@ def _apply_log(
 ) -> PartitionLog:
     match action:
         case Append():
-            return logs.append(log, action.start, action.end, action.run, action.gap)
+            return log_transitions.append(log, action.start, action.end, action.run, action.gap)
         case PlanFold():
-            return logs.plan(log, action.end, action.at_ms)
+            return log_transitions.plan_fold(log, action.end, action.at_ms)
         case Publish():
-            return logs.publish(log, action.end, action.output)
+            return log_transitions.publish(log, action.end, action.output)
         case Quarantine():
             return replace(log, quarantine=action.found)
         case Release():
@@ -168,10 +167,10 @@ def _apply_log(
 def _rewrite(log: PartitionLog, action: Rewriting) -> PartitionLog:
     match action:
         case Clean():
-            return logs.clean(log, action.end, action.base, action.at_ms, action.output, action.behind_ms)
+            return log_transitions.clean(log, action.end, action.base, action.at_ms, action.output, action.behind_ms)
         case Merge():
-            return rewrite.merge(log, action.run)
+            return log_transitions.merge(log, action.run)
         case Restate():
-            return rewrite.restate(log, action.runs)
+            return log_transitions.restate(log, action.runs)
         case Retain():
-            return rewrite.retain(log, action.start)
+            return log_transitions.retain(log, action.start)

@@ -54,7 +54,7 @@ class Changelog:
     ) -> None:
         self._clock_ms = clock_ms
         self._isolation = isolation
-        self._sending = Sending(spark, storage, outside, isolation)
+        self._sending = Sending(spark, storage, outside, isolation.stopping.is_set)
         self._storage = storage
         self._catalog = catalog
         self._outside = outside

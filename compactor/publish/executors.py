@@ -1,64 +1,115 @@
-"""Steps 6 to 11, where they cost least: here for a few records, in a task a bucket, or with Spark's fold."""
+"""Steps 6 to 11 where they cost least: here for a few records, in a task a bucket, or with Spark's fold.
+
+A bucket is one task of the fold, whatever it holds: its publisher also has positions to commit where no record is due.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from compactor.fold import in_memory, memory_budget
+import pyarrow as pa
+from msgspec import Struct
+
+from compactor.fold import on_spark
+from compactor.fold.cheapest import CheapestFold
+from compactor.fold.latest_per_key import FoldJob, Work
+from compactor.fold.memory_budget import KEYS, READ, TASKS, FoldBudget, local
 from compactor.model.publish_plan import PublishPlan, PublishResult
 from compactor.model.state import State
-from compactor.ports import Broker
-from compactor.publish import publishjob, publishlocal, publishtasks
-from compactor.publish.plan import Due, due_of
-from compactor.quarantine.isolation import Isolation
+from compactor.ports import Broker, Publisher
+from compactor.publish.plan import SENT, complete, due_of, results_of, sent_rows
 from compactor.settings import EngineSettings
-from compactor.spark.taskfallback import TaskFallback
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from compactor.storage.base import Storage
 
 
 class Sending:
-    """Carries plans out, in one of three ways; `way` names the one that was taken last, for the log."""
+    """Carries plans out; `way` names the implementation of the fold that was used last, for the log.
 
-    def __init__(self, spark: SparkSession, storage: Storage, outside: Broker, isolation: Isolation) -> None:
-        self._spark = spark
-        self._storage = storage
+    Once `stopping` says so, a publish in this process gives up soon, and nothing is tried again.
+    """
+
+    def __init__(self, spark: SparkSession, storage: Storage, outside: Broker, stopping: Callable[[], bool]) -> None:
         self._outside = outside
-        self._isolation = isolation
-        self.way = ""
-        self._fallback = TaskFallback("publishing", isolation.stopping.is_set)
+        self._stopping = stopping
+        self._fold = CheapestFold(spark, storage, "publishing", stopping)
+
+    @property
+    def way(self) -> str:
+        """As of `CheapestFold.way`."""
+        return self._fold.way
 
     def send(self, state: State, plans: Sequence[PublishPlan], settings: EngineSettings) -> tuple[PublishResult, ...]:
-        """What was sent for all of `plans`. Raises what the publisher raises, FoldError where an answer is missing."""
-        due = due_of(state, plans)
-        slices = [one.slice for one in due]
-        if memory_budget.local(settings.publish_local_records).holds(slices):
-            files = in_memory.load(self._storage, slices)
-            if files is not None:
-                self.way = "local"
-                local = self._outside.local_publisher(state, self._isolation.stopping.is_set)
-                return publishlocal.send(files, due, plans, local)
-            return self._folded_by_spark(state, due, plans)  # what is damaged in a file only Spark reads around
-        if not self._fallback.tasks:
-            return self._folded_by_spark(state, due, plans)
-        self.way = "tasks"
-        sent, left = publishtasks.send(self._spark, self._storage, due, plans, self._outside.publisher(state))
-        return (*sent, *self._folded_by_spark(state, due, left)) if left else sent
+        """Returns what was sent for all of `plans`.
+
+        Raises what the publisher raises, as it was raised; FoldError where an answer is missing.
+        """
+        job = fold_job(
+            state,
+            plans,
+            publisher=lambda: self._outside.publisher(state),
+            local_publisher=lambda: self._outside.local_publisher(state, self._stopping),
+            local_records=settings.publish_local_records,
+        )
+        return complete(plans, results_of(self._fold.run(job).rows))
 
     def gives_up_tasks(self, error: Exception) -> bool:
         """Whether `error` was the end of a task's process: from now on Spark folds (`TaskFallback`). True once."""
-        return self._fallback.give_up(error)
+        return self._fold.gives_up_tasks(error)
 
-    def _folded_by_spark(
-        self, state: State, due: Sequence[Due], plans: Sequence[PublishPlan]
-    ) -> tuple[PublishResult, ...]:
-        """What of `due` belongs to `plans`."""
-        self.way = "spark"
-        buckets = {plan.bucket for plan in plans}
-        own = [one for one in due if one.bucket in buckets]
-        publisher = self._outside.publisher(state)
-        return publishjob.send(self._spark, self._storage, own, plans, state.buckets, publisher)
+
+def fold_job(
+    state: State,
+    plans: Sequence[PublishPlan],
+    *,
+    publisher: Callable[[], Publisher],
+    local_publisher: Callable[[], Publisher],
+    local_records: int,
+) -> FoldJob:
+    """Returns the fold of what `plans` send: a task for each bucket, numbered as it, which gives it to a publisher.
+
+    Up to `local_records` are sent by `local_publisher` in this process, more by `publisher` in Spark's tasks.
+    """
+    by_bucket = {plan.bucket: plan for plan in plans}
+    due = due_of(state, plans)
+    return FoldJob(
+        ranges=[one.slice for one in due],
+        keep=DeadLettersToo(),
+        work=lambda: _publishing(by_bucket, publisher()),
+        work_here=lambda: _publishing(by_bucket, local_publisher()),
+        answers=SENT,
+        budget=FoldBudget(here=local(local_records), memory=TASKS, read=READ, keys=KEYS),
+        tasks={bucket: [log for log, one in enumerate(due) if one.bucket == bucket] for bucket in by_bucket},
+    )
+
+
+class DeadLettersToo(Struct, frozen=True):
+    """`latest_per_key.Keep` of publishing: the latest record of every key, and rejected ones, which are sent too."""
+
+    by_key: bool = True
+
+    def of(self, logs: Sequence[int]) -> DeadLettersToo:  # noqa: ARG002  # it is the same for all
+        """As `Keep.of` says."""
+        return self
+
+    def of_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """As `Keep.of_batch` says."""
+        return batch
+
+    def on_spark(self, frame: DataFrame) -> DataFrame:
+        """As `Keep.on_spark` says."""
+        return on_spark.latest(frame)
+
+
+def _publishing(plans: Mapping[int, PublishPlan], publisher: Publisher) -> Work:
+    """Returns what a task does: one bucket's records go to the publisher, its answers come back as rows of SENT."""
+
+    def work(bucket: int, records: Iterator[pa.RecordBatch]) -> list[pa.RecordBatch]:
+        sent = publisher.publish(plans[bucket], records)
+        return [pa.RecordBatch.from_pylist(sent_rows(sent), schema=SENT)]
+
+    return work

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -24,8 +24,13 @@ SENT: Final = pa.schema(
 
 
 def sent_rows(sent: Sequence[PublishResult]) -> list[dict[str, Any]]:
-    """`sent` as rows of SENT."""
+    """Returns `sent` as rows of SENT."""
     return [asdict(one) for one in sent]
+
+
+def results_of(rows: Iterable[dict[str, Any]]) -> list[PublishResult]:
+    """Returns the results that rows of SENT stand for."""
+    return [PublishResult(**row) for row in rows]
 
 
 class Due(NamedTuple):

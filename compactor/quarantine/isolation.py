@@ -9,17 +9,22 @@ from typing import Final, TypeVar
 import structlog
 
 from compactor.catalog.catalog import Catalog
-from compactor.catalog.commits import DamagedError
-from compactor.errors import CatalogError, FoldError, FoldFailedError, KeyfoldError, StorageError
+from compactor.errors import (
+    CatalogError,
+    DamagedError,
+    FoldError,
+    FoldFailedError,
+    KeyfoldError,
+    StoppedError,
+    StorageError,
+)
 from compactor.model.actions import AnyAction
 from compactor.model.log import PartitionLog
 from compactor.model.record import TopicPartition
 from compactor.quarantine import quarantine
 from compactor.quarantine import verify as inspection
-from compactor.quarantine.verify import StoppedError
 from compactor.runs.scan import OffsetRange, whole
-from compactor.spark.briefly import briefly
-from compactor.spark.brokenoff import broken_off, of_its_process
+from compactor.spark.errors import briefly, broken_off, of_its_process
 from compactor.storage.base import Storage
 
 T = TypeVar("T")

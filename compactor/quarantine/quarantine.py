@@ -7,13 +7,10 @@ here it is looked at again and again, and the others go on.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
+from compactor import backoff
 from compactor.model.actions import Quarantine, Release
 from compactor.model.log import PartitionLog, Quarantined
-
-FIRST_RETRY_MS: Final = 60_000
-LAST_RETRY_MS: Final = 3_600_000
 
 
 def set_aside(log: PartitionLog, error: str, now_ms: int, *, publishing: bool = False) -> Quarantine:
@@ -22,7 +19,7 @@ def set_aside(log: PartitionLog, error: str, now_ms: int, *, publishing: bool = 
     failures = before.failures + 1 if before else 1
     found = Quarantined(
         since_ms=before.since_ms if before else now_ms,
-        retry_ms=next_try_ms(failures, now_ms),
+        retry_ms=backoff.next_try_ms(failures, now_ms),
         failures=failures,
         error=error,
         publishing=publishing or (before is not None and before.publishing),
@@ -37,14 +34,4 @@ def release(log: PartitionLog) -> Release:
 
 def due(logs: Iterable[PartitionLog], now_ms: int) -> tuple[PartitionLog, ...]:
     """The logs that are to be looked at again."""
-    return tuple(log for log in logs if log.quarantine and not waits(log.quarantine.retry_ms, now_ms))
-
-
-def next_try_ms(failures: int, now_ms: int) -> int:
-    """When what failed `failures` times in a row is tried again: in 1 minute, then twice as long, an hour at most."""
-    return now_ms + min(FIRST_RETRY_MS << min(failures - 1, 16), LAST_RETRY_MS)
-
-
-def waits(retry_ms: int, now_ms: int) -> bool:
-    """Whether it is too early for a try at `retry_ms`; never for longer than an hour, whatever the clock did."""
-    return 0 < retry_ms - now_ms <= LAST_RETRY_MS
+    return tuple(log for log in logs if log.quarantine and not backoff.waits(log.quarantine.retry_ms, now_ms))

@@ -13,12 +13,12 @@ from typing import Final, Self, TypeVar
 import pyarrow.parquet as pq
 
 from compactor.catalog.commits import commit_path, listing
-from compactor.errors import KeyfoldError, StorageError
+from compactor.errors import DamagedFileError, StoppedError, StorageError, UnreadableFileError
 from compactor.model.log import PartitionLog, RunFile
 from compactor.model.partitioned import spans
 from compactor.model.record import TopicPartition
 from compactor.runs import checksums as footers
-from compactor.runs.checksums import RESTORE, DamagedFileError, UnreadableFileError
+from compactor.runs.checksums import RESTORE
 from compactor.runs.reader import Bounds, bounds_of
 from compactor.runs.scan import FileRange, OffsetRange, between
 from compactor.storage.base import Storage
@@ -30,12 +30,6 @@ ENDED: Final = 8
 """How many processes may end while they read one file. After that all that was not read counts as damaged."""
 
 ENDS: Final = "reading it ends the reader"
-
-
-class StoppedError(KeyfoldError):
-    """A stop came before all files were read: nothing is known of the rest."""
-
-    retriable = True
 
 
 def never() -> bool:

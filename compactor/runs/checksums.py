@@ -12,21 +12,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from compactor.errors import StorageError
+from compactor.errors import DamagedFileError, MissingFileError, StorageError, UnreadableFileError
 from compactor.model.log import RunFile
-from compactor.storage.base import UNHEALTHY, MissingFileError, Storage
+from compactor.storage.base import UNHEALTHY, Storage
 
 RESTORE: Final = (
     "Put the file back from a copy, then `keyfold release` the partition; until then it is set aside alone."
 )
-
-
-class DamagedFileError(StorageError):
-    """A file of a log is there, and is not what was written."""
-
-
-class UnreadableFileError(StorageError):
-    """A file of a log is there, and the disk cannot read all of it (EIO)."""
 
 
 def fingerprint(footer: bytes) -> str:

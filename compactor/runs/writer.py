@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -18,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import Struct
 
+from compactor.bin_packing import AtMost, one, pack
 from compactor.failpoints import hit
 from compactor.model import record
 from compactor.model.partitioned import split
@@ -140,21 +142,16 @@ class _Writer:
 
         Between those that share a row group lies no other partition that has come so far.
         """
+        limits = AtMost(SHARED_GROUP_BYTES, lambda tp: self._buffers[tp].bytes), AtMost(SHARING, one)
         groups: list[list[TopicPartition]] = []
-        room = 0
-        for tp in sorted({*self._buffers, *self._parts}):
-            if tp not in self._buffers or self._is_large(tp):
-                groups.extend([[tp]] if tp in self._buffers else [])
-                room = 0
-                continue
-            size = self._buffers[tp].bytes
-            if size <= room and len(groups[-1]) < SHARING and groups[-1][0].topic == tp.topic:
-                groups[-1].append(tp)
-            else:
-                groups.append([tp])
-                room = SHARED_GROUP_BYTES
-            room -= size
+        for (_, is_small), tps in groupby(sorted({*self._buffers, *self._parts}), self._sharing):
+            waiting = [tp for tp in tps if tp in self._buffers]
+            groups.extend(pack(waiting, *limits) if is_small else ([tp] for tp in waiting))
         return groups
+
+    def _sharing(self, tp: TopicPartition) -> tuple[str, bool]:
+        """The topic, of which neighbours share a row group, and whether so little of `tp` waits that it does."""
+        return tp.topic, tp in self._buffers and not self._is_large(tp)
 
     def _flush_all(self, groups: Sequence[Sequence[TopicPartition]]) -> Iterator[FileStats]:
         """Writes `groups`, a row group each. No other partition of a file lies within the bounds of a row group.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from compactor.bin_packing import Until, pack
 from compactor.errors import SnapshotError
 from compactor.fold.task_split import task_bytes
 from compactor.model import record
@@ -89,15 +90,7 @@ def _work(logs: Sequence[PartitionLog], cores: int) -> list[tuple[FileRange, ...
     slices = (between(log, log.start, log.clean_end) for log in logs)
     file_ranges = [one for part in slices for one in part.file_ranges]
     size = task_bytes(sum(one.file.bytes for one in file_ranges), _TASK_BYTES, cores)
-    found: list[list[FileRange]] = []
-    filled = size
-    for one in file_ranges:
-        if filled >= size:
-            found.append([])
-            filled = 0
-        found[-1].append(one)
-        filled += one.file.bytes
-    return [tuple(one) for one in found]
+    return [tuple(packed) for packed in pack(file_ranges, Until(size, lambda one: one.file.bytes))]
 
 
 class _Copy:

@@ -17,11 +17,11 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compactor.errors import FoldError, SnapshotError, StorageError
+from compactor import backoff
+from compactor.errors import FoldError, MissingFileError, SnapshotError, SnapshotStorageError, StorageError
 from compactor.model.state import State
-from compactor.quarantine import quarantine
 from compactor.snapshot import manifest
-from compactor.storage.base import Files, Lock, MissingFileError, Storage
+from compactor.storage.base import Files, Lock, Storage
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,10 +33,6 @@ MARK: Final = "_catalog@keyfold.json"
 """In the folder of a connector and of each snapshot. Readers of Parquet skip it, and no topic can be called so."""
 
 UNKNOWN: Final = "?"
-
-
-class SnapshotStorageError(StorageError):
-    """The snapshot location did not answer, refused, or has no room."""
 
 
 class SnapshotFailure(Struct, frozen=True, kw_only=True):
@@ -66,7 +62,7 @@ class SnapshotBackoff(Struct, frozen=True, kw_only=True):
         failures = before.failures + 1 if before else 1
         failure = SnapshotFailure(
             since_ms=before.since_ms if before else now_ms,
-            retry_ms=quarantine.next_try_ms(failures, now_ms),
+            retry_ms=backoff.next_try_ms(failures, now_ms),
             failures=failures,
             error=str(error),
         )
@@ -88,7 +84,7 @@ class SnapshotBackoff(Struct, frozen=True, kw_only=True):
 
         A topic that has failed alone is left out of that: it is taken when it is old itself and its wait is over.
         """
-        waiting = self.failure is not None and quarantine.waits(self.failure.retry_ms, now_ms)
+        waiting = self.failure is not None and backoff.waits(self.failure.retry_ms, now_ms)
         if waiting and self.topics is None:
             return []
         alone = self.topics or frozenset()

@@ -16,7 +16,7 @@ from msgspec import Struct
 from compactor.errors import FoldError
 from compactor.model.log import PartitionLog
 from compactor.model.state import State
-from compactor.policy import CompactionPolicy
+from compactor.settings import CompactionPolicy
 from compactor.storage.base import Storage
 
 VERSION: Final = 1

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from compactor.catalog.catalog import Catalog
-from compactor.errors import FoldError, SnapshotError, StorageError
+from compactor.errors import FoldError, SnapshotError, SnapshotStorageError, StorageError
 from compactor.failpoints import hit
 from compactor.model.actions import AddSnapshot, AnyAction
 from compactor.model.log import PartitionLog
@@ -29,7 +29,7 @@ from compactor.quarantine.isolation import Isolation
 from compactor.settings import EngineSettings
 from compactor.snapshot import listing, location, manifest
 from compactor.snapshot.data_files import columns, write_data
-from compactor.snapshot.location import SnapshotBackoff, SnapshotStorage, SnapshotStorageError
+from compactor.snapshot.location import SnapshotBackoff, SnapshotStorage
 from compactor.snapshot.manifest import Manifest, SnapshotInputs
 from compactor.storage.base import Storage
 

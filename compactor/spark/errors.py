@@ -23,6 +23,23 @@ from compactor.errors import KeyfoldError
 MARK: Final = "keyfold-error:"
 _TAG: Final = re.compile(re.escape(MARK) + r"([A-Za-z0-9+/=]+)")
 
+_CANCELLED: Final = re.compile(
+    r"SPARK_JOB_CANCELLED|Job \d+ cancelled|SparkContext was shut down|stopped SparkContext"
+    r"|java\.lang\.InterruptedException"
+)
+_NETWORK: Final = "Py4JNetworkError"
+"""By its name, so that nothing of Spark is loaded to look at an error."""
+
+_NO_FILES: Final = re.compile(r"Python worker exited unexpectedly|java\.lang\.OutOfMemoryError|No space left on device")
+
+_LONGEST: Final = 500
+_TRACEBACK: Final = "Traceback (most recent call last):"
+_PLAN: Final = re.compile(
+    r"\s*(=== Streaming Query ===|(?:== )?(?:Parsed |Analyzed |Optimized )?(?:Logical|Physical) Plan(?: ==|:))"
+    r".*?(?=\n\nThe above exception|\n\nDuring handling|\Z)",
+    re.DOTALL,
+)
+
 
 class _Payload(Struct, frozen=True):
     """`kinds` are the error's class names, the most special first: the reader may know only a base."""
@@ -116,3 +133,46 @@ def _known() -> dict[str, type[KeyfoldError]]:
         found[kind.__name__] = kind
         waiting.extend(kind.__subclasses__())
     return found
+
+
+def broken_off(error: BaseException) -> bool:
+    """Whether the job was cancelled, or Spark's JVM is gone: then it failed for no reason of its own."""
+    return any(_is_network(link) or _CANCELLED.search(str(link)) for link in chain(error))
+
+
+def of_its_process(error: BaseException) -> bool:
+    """Whether a process of the job died or had no room left: no damaged file does that.
+
+    Spark's JVM reads the runs and names what it cannot read; other tasks read only what its checksum has proved.
+    """
+    return any(_NO_FILES.search(str(link)) for link in chain(error))
+
+
+def _is_network(error: BaseException) -> bool:
+    return isinstance(error, ConnectionError) or any(kind.__name__ == _NETWORK for kind in type(error).__mro__)
+
+
+def briefly(error: BaseException) -> str:
+    """All that a KeyfoldError says; of any other error its first line, and the last of a traceback that it quotes."""
+    if isinstance(error, KeyfoldError):
+        return str(error)
+    text = without_plan(str(error)).strip()
+    first = text.split("\n", 1)[0].removesuffix(_TRACEBACK).rstrip(" :")
+    parts = [_cut(part) for part in (first, _raised(text)) if part]
+    return ": ".join(dict.fromkeys(parts)) or type(error).__name__
+
+
+def without_plan(text: str) -> str:
+    """`text` without the plans of Spark's in it: they are kilobytes, and may show the options of a source."""
+    return _PLAN.sub("", text)
+
+
+def _raised(text: str) -> str:
+    """What the first traceback in `text` ends with; "" where there is none."""
+    _, _, trace = text.partition(_TRACEBACK)
+    lines = (line for line in trace.splitlines() if line.strip())
+    return next((line for line in lines if not line[0].isspace()), "")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

@@ -1,4 +1,4 @@
-"""A job of tasks that are told by number what they do, and answer with rows."""
+"""Runs Python in numbered Spark tasks that answer with rows, and tells when Spark's own plan takes their place."""
 
 from __future__ import annotations
 
@@ -6,18 +6,23 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import structlog
 
+from compactor.errors import KeyfoldError
 from compactor.model import record
-from compactor.spark.errors import tagging, unwrapping
+from compactor.spark.errors import briefly, of_its_process, tagging, unwrapping
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+_log = structlog.get_logger()
+
+
 def run(
     spark: SparkSession, count: int, task: Callable[[int], Iterable[pa.RecordBatch]], answers: pa.Schema
 ) -> list[dict[str, Any]]:
-    """The rows (`answers`) of `task(number)` for each number below `count`, which is a Spark task for each.
+    """Returns the rows (`answers`) of `task(number)` for each number below `count`, which is a Spark task for each.
 
     `task` is pickled with all that it holds. What it raises of KeyfoldError is raised as it was.
     """
@@ -33,3 +38,35 @@ def run(
     with unwrapping():
         rows = spark.range(0, count, 1, count).mapInArrow(of_numbers, record.ddl(answers)).collect()
     return [row.asDict() for row in rows]
+
+
+class TaskFallback:
+    """Tasks are used until a process of theirs has ended, perhaps for want of memory: Spark's fold spills.
+
+    `work` is what they do, for the log. Once `stopping` says so, nothing is given up, as nothing is tried again. For
+    one thread.
+    """
+
+    def __init__(self, work: str, stopping: Callable[[], bool]) -> None:
+        self._work = work
+        self._stopping = stopping
+        self._given_up = False
+
+    @property
+    def tasks(self) -> bool:
+        """Whether tasks are used."""
+        return not self._given_up
+
+    def give_up(self, error: Exception) -> bool:
+        """Gives tasks up if `error` of a job says that a process has ended: true once, as it would end the next too."""
+        own = isinstance(error, KeyfoldError)  # a full disk of the store is no process's end
+        if own or self._given_up or self._stopping() or not of_its_process(error):
+            return False
+        _log.warning(
+            "tasks given up for Spark's fold, which is slower, until the next start",
+            work=self._work,
+            error=briefly(error),
+            action="Where the system has ended the process for its memory (see its log), give the machine more.",
+        )
+        self._given_up = True
+        return True

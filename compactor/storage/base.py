@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Final, Protocol
 
 from msgspec import Struct
 
-from compactor.errors import StorageError
+from compactor.errors import UnsupportedStorageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,10 +24,6 @@ if TYPE_CHECKING:
 
 UNHEALTHY: Final = "See whether storage.location is healthy; the step can be tried again."
 """What to do where nothing better is known."""
-
-
-class MissingFileError(StorageError):
-    """A file that should be read is not there."""
 
 
 class FileInfo(Struct, frozen=True):
@@ -134,12 +130,6 @@ class Storage(Protocol):
     def locked_by(self, path: str) -> bytes | None:
         """What the holder of the lock `path` wrote (b"" where nothing yet); None where nobody holds it."""
         ...
-
-
-class UnsupportedStorageError(StorageError):
-    """The location names a store that keyfold does not know yet."""
-
-    retriable = False
 
 
 def relative(path: str) -> str:

@@ -24,8 +24,8 @@ from typing import IO, Final
 
 import pyarrow as pa
 
-from compactor.errors import StorageError
-from compactor.storage.base import UNHEALTHY, FileInfo, Files, Lock, MissingFileError, relative
+from compactor.errors import MissingFileError, StorageError
+from compactor.storage.base import UNHEALTHY, FileInfo, Files, Lock, relative
 
 TEMPORARY: Final = ".tmp-"
 

@@ -6,7 +6,8 @@ import re
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from compactor.storage.base import Storage, UnsupportedStorageError
+from compactor.errors import UnsupportedStorageError
+from compactor.storage.base import Storage
 from compactor.storage.local import LocalStorage
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")

@@ -114,16 +114,16 @@ def _analysis(
 ) -> tuple[Analysis, int]:
     """Returns what is found, and when. Reads little in this process, more on a Spark of its own."""
     from compactor.analyze.analyze import analyze as analyzed
-    from compactor.analyze.arrow_counts import LocalCounting
-    from compactor.analyze.counting import little
-    from compactor.analyze.spark_counts import SparkCounting
+    from compactor.analyze.analyze import is_little
+    from compactor.analyze.arrow_counts import ArrowCounts
+    from compactor.analyze.spark_counts import SparkCounts
     from connectors.spark import session as sparks
     from connectors.spark.job_progress import task_progress
 
     clock = SystemClock()
-    if little(catalog.state.logs):
+    if is_little(catalog.state.logs):
         now_ms = clock.now_ms()
-        return analyzed(storage, catalog.state, settings, now_ms, partial(LocalCounting, storage)), now_ms
+        return analyzed(storage, catalog.state, settings, now_ms, partial(ArrowCounts, storage)), now_ms
     name = settings[0].connector
     with observing(clock) as observer:
         observer.stage(name, "starting Spark")
@@ -131,7 +131,7 @@ def _analysis(
         try:
             state, now_ms = catalog.refresh(), clock.now_ms()
             with task_progress(spark, observer, name, clock) as begin_stage:
-                counting = partial(SparkCounting, spark, storage)
+                counting = partial(SparkCounts, spark, storage)
                 return analyzed(storage, state, settings, now_ms, counting, begin_stage), now_ms
         finally:
             spark.stop()

@@ -15,7 +15,7 @@ import structlog
 import typer
 
 from compactor.errors import KeyfoldError
-from compactor.spark.briefly import briefly
+from compactor.spark.errors import briefly
 from connectors.config.secrets import printable_text
 from connectors.errors import EXIT_INTERRUPTED, EXIT_OK, exit_code
 

@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from compactor.policy import CompactionPolicy, FoldPolicy
+from compactor.settings import CompactionPolicy, FoldPolicy
 from connectors.config import client_settings, client_translate, flat_file, rules
 from connectors.config.client_translate import name_faults
 from connectors.config.definitions import family, setting

@@ -62,7 +62,7 @@ def _is_open(folder: Path) -> bool:
 
 
 def other_snapshots(connector: ConnectorConfig, state: State) -> dict[str, tuple[str, ...]]:
-    """Lists other catalogs' snapshots in the connector's folder, by topic, where the location answers."""
+    """Lists snapshots in the connector's folder that are not of its catalog, by topic, as far as it can be read."""
     if connector.snapshot_path is None:
         return {}
     from compactor.snapshot import listing

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from compactor.spark.briefly import without_plan
+from compactor.spark.errors import without_plan
 from connectors.errors import ConfigError
 
 HIDDEN: Final = "[hidden]"

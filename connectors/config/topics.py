@@ -40,7 +40,7 @@ def source_of(template: str, output: str) -> str | None:
 
 
 def select(config: ConnectorConfig, existing_topics: Iterable[str]) -> tuple[str, ...]:
-    """Selects source topics among `existing_topics`: a list in its order, or those that the pattern matches, sorted.
+    """Selects source topics among `existing_topics`: the list's in its order, or those of the pattern, sorted.
 
     A pattern never selects internal topics (`__…`), the dead letter topic, or what would be the output of a topic
     that it matches, whether that topic exists or not.

@@ -22,14 +22,14 @@ from msgspec import Struct
 from compactor.catalog import commits, owner, requests
 from compactor.catalog.catalog import Catalog
 from compactor.clean.vacuum import CHECKPOINTS
-from compactor.errors import CatalogError, FencedError
+from compactor.errors import CatalogError, FencedError, MissingFileError
 from compactor.model.position import Position
 from compactor.model.record import TopicPartition
 from compactor.model.state import State
 from compactor.runs.paths import RUNS
 from compactor.snapshot import listing, manifest
 from compactor.snapshot import location as snapshot_location
-from compactor.storage.base import FileInfo, MissingFileError, Storage
+from compactor.storage.base import FileInfo, Storage
 from connectors.config.connector import ConnectorConfig
 from connectors.config.topics import select
 from connectors.errors import ConnectorError

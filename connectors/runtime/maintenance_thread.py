@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Final
 import structlog
 from msgspec import Struct
 
-from compactor.errors import SnapshotError
+from compactor.errors import SnapshotError, SnapshotStorageError
 from compactor.maintenance import Maintenance
-from compactor.snapshot.location import SnapshotStorageError
 from connectors.clock import Clock
 from connectors.runtime.cancellation import CancellableJob
 from connectors.runtime.request_handler import RequestHandler

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compactor.errors import StorageError
-from compactor.spark.briefly import briefly
+from compactor.spark.errors import briefly
 from compactor.storage.base import Storage
 from connectors.clock import Clock
 from connectors.config.secrets import printable_text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 from msgspec import Struct
 from msgspec.structs import replace
 
+from compactor.bin_packing import AtMost, pack
 from compactor.model.partitioned import spans
 from compactor.model.record import TopicPartition, sizes
 from connectors.sinks.settings import TransactionLimits
@@ -69,25 +70,12 @@ def pieces(
 def together(found: Iterable[Piece], most_records: int) -> Iterator[list[Piece]]:
     """Consecutive pieces of one topic with up to `most_records` together; a larger one is alone."""
     for _, pieces in groupby(found, key=lambda piece: piece.tp.topic):
-        yield from _gathered(pieces, most_records, lambda piece: piece.records)
+        yield from pack(pieces, AtMost(most_records, lambda piece: piece.records))
 
 
 def loads(found: Iterable[Piece], most_bytes: int) -> Iterator[list[Piece]]:
     """Consecutive pieces of up to `most_bytes` together; a larger piece is alone."""
-    return _gathered(found, most_bytes, lambda piece: piece.bytes)
-
-
-def _gathered(found: Iterable[Piece], most: int, weight: Callable[[Piece], int]) -> Iterator[list[Piece]]:
-    group: list[Piece] = []
-    room = most
-    for piece in found:
-        if group and weight(piece) > room:
-            yield group
-            group, room = [], most
-        group.append(piece)
-        room -= weight(piece)
-    if group:
-        yield group
+    return pack(found, AtMost(most_bytes, lambda piece: piece.bytes))
 
 
 _EMPTY = pa.RecordBatch.from_pylist([], schema=pa.schema([pa.field("offset", pa.int64())]))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from connectors.dev.embedded_kafka import EmbeddedKafka
-from tests.conformance.bench import Bench
-from tests.conformance.cleaner import BROKER
+from tests.conformance.kafka_cleaner import BROKER
+from tests.conformance.side_by_side import SideBySide
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,7 +28,7 @@ def bench(
     spark: SparkSession,
     tmp_path_factory: pytest.TempPathFactory,
     pytestconfig: pytest.Config,
-) -> Bench:
+) -> SideBySide:
     """Compacts workloads on both sides; what it says of each batch stands between the tests' own lines."""
     terminal = pytestconfig.pluginmanager.get_plugin("terminalreporter")
     capture = pytestconfig.pluginmanager.get_plugin("capturemanager")
@@ -38,4 +38,4 @@ def bench(
             with capture.global_and_fixture_disabled():
                 terminal.write_line(line)
 
-    return Bench(cleaning_broker, spark, tmp_path_factory.mktemp("bench"), say)
+    return SideBySide(cleaning_broker, spark, tmp_path_factory.mktemp("bench"), say)

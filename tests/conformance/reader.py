@@ -8,18 +8,17 @@ from pathlib import Path
 from typing import TypeAlias
 
 import pyarrow.parquet as pq
+from msgspec.structs import replace
 
-from compactor.fold import in_memory as localfold
 from compactor.model.actions import AddSnapshot
 from compactor.model.publish_plan import PublishPlan, PublishTarget
 from compactor.model.record import TopicPartition
-from compactor.publish import publishlocal
-from compactor.publish.plan import due_of
+from compactor.publish.executors import Sending
 from compactor.snapshot import manifest
 from compactor.snapshot.listing import LATEST
 from compactor.snapshot.snapshots import Snapshots
 from compactor.storage.local import LocalStorage
-from tests.support.cleaning import Kept
+from tests.support.brokerless import BrokerlessConnector
 from tests.support.memory.broker import MemoryBroker
 from tests.support.memory.storage import MemoryStorage
 
@@ -30,7 +29,7 @@ Rows: TypeAlias = list[tuple[int, bytes | None, bytes | None]]
 class Follower:
     """Reads the changelog of one partition from its beginning; what it knows then is `table`."""
 
-    def __init__(self, kept: Kept, folder: Path, partition: int = 0) -> None:
+    def __init__(self, kept: BrokerlessConnector, folder: Path, partition: int = 0) -> None:
         self._kept = kept
         self._outside = MemoryBroker(LocalStorage(str(folder / "changelog")))
         self._tp = TopicPartition("t", partition)
@@ -59,10 +58,8 @@ class Follower:
         )
         plan = PublishPlan(bucket=0, epoch=kept.catalog.epoch, catalog_id="c", targets=(target,))
         state = kept.catalog.state
-        due = due_of(state, [plan])
-        files = localfold.load(kept.storage, (one.slice for one in due))
-        assert files is not None
-        publishlocal.send(files, due, [plan], self._outside.publisher(state))
+        sending = Sending(kept.spark, kept.storage, self._outside, lambda: False)
+        sending.send(state, [plan], replace(kept.settings, publish_local_records=1_000_000))
         assert self._outside.output.records.keys() <= {self._tp}
         kept.publish({self._tp.partition: stop}, now_ms)
 
@@ -79,7 +76,7 @@ class Shelf:
     def __init__(self, folder: Path) -> None:
         self._store = LocalStorage(str(folder))
 
-    def take(self, kept: Kept, now_ms: int = 0) -> tuple[AddSnapshot, ...]:
+    def take(self, kept: BrokerlessConnector, now_ms: int = 0) -> tuple[AddSnapshot, ...]:
         """A new one."""
         outside = MemoryBroker(MemoryStorage())  # a world without Kafka
         return Snapshots(kept.spark, kept.catalog, kept.isolation, outside, kept.settings, self._store, frozenset).take(

@@ -11,9 +11,9 @@ from typing import Final, TypeAlias
 
 import pytest
 
-from tests.conformance.bench import RETENTION_MS, WITH_TOMBSTONES, Bench, Kept
 from tests.conformance.compare import differences
-from tests.conformance.rule import survivors
+from tests.conformance.expected import survivors
+from tests.conformance.side_by_side import RETENTION_MS, WITH_TOMBSTONES, Compacted, SideBySide
 from tests.conformance.workload import DOCUMENTATION, Operation, generate
 
 _AT_ONCE: Final = 51
@@ -22,7 +22,7 @@ _AT_ONCE: Final = 51
 _FIRST, _, _LAST = os.environ.get("CONFORMANCE_SEEDS", "0-9").partition("-")
 SEEDS: Final = range(int(_FIRST), int(_LAST or _FIRST) + 1)
 
-Find: TypeAlias = Callable[[str, str], Kept]
+Find: TypeAlias = Callable[[str, str], Compacted]
 
 pytestmark = pytest.mark.timeout(500)  # the first test of a batch waits for all of it
 
@@ -34,12 +34,12 @@ def workloads() -> dict[str, Sequence[Operation]]:
 
 
 @pytest.fixture(scope="module")
-def kept(bench: Bench, workloads: dict[str, Sequence[Operation]]) -> Find:
+def kept(bench: SideBySide, workloads: dict[str, Sequence[Operation]]) -> Find:
     """What both sides keep of a workload; runs the batch that it is in where nobody asked before."""
     names = list(workloads)
-    found: dict[tuple[str, str], Kept] = {}
+    found: dict[tuple[str, str], Compacted] = {}
 
-    def find(name: str, kind: str) -> Kept:
+    def find(name: str, kind: str) -> Compacted:
         if (name, kind) not in found:
             first = names.index(name) // _AT_ONCE * _AT_ONCE
             found.update(bench.run({each: workloads[each] for each in names[first : first + _AT_ONCE]}))

@@ -14,7 +14,7 @@ from connectors.config.connector import ConnectorConfig
 from connectors.dev.embedded_config import Layout
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.sinks.output_topic import new_config, resume_safe_ms
-from tests.conformance.cleaner import Cleaner
+from tests.conformance.kafka_cleaner import KafkaCleaner
 from tests.support.kafka import ToSend, admin, consume_all, create_topic, produce, wait_until
 
 HOUR_MS: Final = 3_600_000
@@ -60,7 +60,7 @@ def test_a_tombstone_stays_for_the_time_that_is_promised(
     name = new_topic_name("o")
     promised_ms = resume_safe_ms(output(cleaning_broker, name, **{"delete.retention.ms": 2000}))
     assert promised_ms
-    cleaner = Cleaner(cleaning_broker.bootstrap, Layout(cleaning_broker.log_file.parent).data)
+    cleaner = KafkaCleaner(cleaning_broker.bootstrap, Layout(cleaning_broker.log_file.parent).data)
     sent = time.monotonic()
     produce(cleaning_broker.bootstrap, name, [ToSend(0, b"k", b"v"), ToSend(0, b"k", None, (), 1)])
     cleaner.pass_over({(name, 0): 2})

@@ -13,10 +13,10 @@ from compactor.clean.log_to_clean import LogToClean
 from compactor.clean.schedule import choose, evaluate_all, publishable
 from compactor.model.log import PartitionLog
 from compactor.model.record import TopicPartition
-from compactor.policy import CompactionPolicy, FoldPolicy
 from compactor.quarantine import quarantine
 from compactor.runs.reader import first_young
-from tests.support.cleaning import Kept
+from compactor.settings import CompactionPolicy, FoldPolicy
+from tests.support.brokerless import BrokerlessConnector
 from tests.support.engine import Row, row
 from tests.support.logs import HOUR, base, log, run
 
@@ -33,7 +33,7 @@ def stamped(*stamps: int) -> list[Row]:
     return [row(0, offset, b"k%d" % (offset % 2), b"v%d" % offset, timestamp=at) for offset, at in enumerate(stamps)]
 
 
-def lag_end(kept: Kept, now_ms: int) -> int:
+def lag_end(kept: BrokerlessConnector, now_ms: int) -> int:
     """The offset up to which the log may be folded and sent, from the records that are stored."""
     kept_log, policy = kept.log(), kept.settings.policy
     return publishable(
@@ -43,7 +43,7 @@ def lag_end(kept: Kept, now_ms: int) -> int:
 
 def test_scenario_03_open_chunk_excluded(spark: SparkSession, tmp_path: Path) -> None:
     """Records inside the lag are neither folded, nor published, nor counted in the dirty ratio."""
-    kept = Kept(spark, tmp_path, policy=LAG)
+    kept = BrokerlessConnector(spark, tmp_path, policy=LAG)
     rows = stamped(*[T0] * 4, *[T0 + HOUR] * 4)
     kept.ingest(rows, now_ms=T0 + HOUR)
     kept.publish({0: lag_end(kept, T0 + HOUR)})
@@ -57,7 +57,7 @@ def test_scenario_03_open_chunk_excluded(spark: SparkSession, tmp_path: Path) ->
 
 def test_scenario_07_min_lag(tmp_path: Path) -> None:
     """A lag of 1 h holds a record until its hour is over, and what is behind it; a future stamp counts as arrival."""
-    kept = Kept(None, tmp_path, policy=LAG)  # type: ignore[arg-type]  # nothing is folded here
+    kept = BrokerlessConnector(None, tmp_path, policy=LAG)  # type: ignore[arg-type]  # nothing is folded here
     kept.ingest(stamped(T0 - 1, T0, T0 - 5, T0 + 1, T0 + 99 * HOUR), now_ms=T0 + 1)
     ends = {now: lag_end(kept, now) for now in (T0 + HOUR // 2, T0 + HOUR - 1, T0 + HOUR, T0 + HOUR + 1)}
     assert ends == {T0 + HOUR // 2: 0, T0 + HOUR - 1: 1, T0 + HOUR: 3, T0 + HOUR + 1: 5}

@@ -12,23 +12,23 @@ import pytest
 from compactor.catalog.catalog import Catalog
 from compactor.clean.decision import Reason, quarantined
 from compactor.clean.schedule import evaluate_all
-from compactor.errors import FencedError, QuarantinedError, StorageError
-from compactor.failpoints import STEPS, VARIABLE, FailpointError
+from compactor.errors import FailpointError, FencedError, QuarantinedError, StorageError
+from compactor.failpoints import STEPS, VARIABLE
 from compactor.maintenance import Maintenance
 from compactor.model.actions import CloseTopic
-from compactor.policy import CompactionPolicy, FoldPolicy
 from compactor.runs import writer as runfile
+from compactor.settings import CompactionPolicy, FoldPolicy
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from tests.conformance.reader import Rows, Shelf
 from tests.spark.test_cleaner import damage_page, some
-from tests.support.cleaning import Kept, meanwhile
+from tests.support.brokerless import BrokerlessConnector, before_next_rewrite
 from tests.support.engine import row
-from tests.support.publishing import ONE_PIECE_EACH, Changelog, Rec, source_offsets
+from tests.support.publishing import ONE_RECORD_EACH, Changelog, RunRecord, source_offsets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-KeptOf: TypeAlias = Callable[..., Kept]
+KeptOf: TypeAlias = Callable[..., BrokerlessConnector]
 
 ON_COMMAND = FoldPolicy(level0_files=2, full_interval_ms=-1)
 COMPACT = CompactionPolicy(min_cleanable_dirty_ratio=1.0)
@@ -38,7 +38,9 @@ BOTH = CompactionPolicy(cleanup_policy=("compact", "delete"), min_cleanable_dirt
 @pytest.fixture
 def kept_of(spark: SparkSession, tmp_path: Path) -> KeptOf:
     """A connector's kept side, by default one that merges by itself and folds on command."""
-    return lambda **settings: Kept(spark, tmp_path / "kept", **{"policy": COMPACT, "fold": ON_COMMAND, **settings})
+    return lambda **settings: BrokerlessConnector(
+        spark, tmp_path / "kept", **{"policy": COMPACT, "fold": ON_COMMAND, **settings}
+    )
 
 
 @contextmanager
@@ -112,7 +114,7 @@ def test_scenario_21_crash_at_every_step_of_the_changelog(
 ) -> None:
     """Wherever a publish ends, a reader finds whole transactions, and going on sends what is missing, once."""
     changelog = Changelog(broker.bootstrap, tmp_path, topic_name)
-    publisher = changelog.publisher(limits=ONE_PIECE_EACH)
+    publisher = changelog.publisher(limits=ONE_RECORD_EACH)
     seen: list[int] = []
     steps = [
         "publish.fence",
@@ -124,7 +126,7 @@ def test_scenario_21_crash_at_every_step_of_the_changelog(
     ]
     for number, step in enumerate(steps):
         lo = 10 * number
-        records = [Rec(lo + 1), Rec(lo + 3), Rec(lo + 9)]
+        records = [RunRecord(lo + 1), RunRecord(lo + 3), RunRecord(lo + 9)]
         with failing(step):
             changelog.publish(changelog.target(lo, lo + 10, output_offset=None), records, publisher)
         arrived = [lo + 1] if step == "publish.committed" else []
@@ -145,7 +147,7 @@ def test_scenario_22_rebalance(kept_of: KeptOf, monkeypatch: pytest.MonkeyPatch)
     kept.ingest(some(0, 10))
     kept.publish()
     before, old = kept.log(), kept.cleaner
-    meanwhile(monkeypatch, kept.restart)
+    before_next_rewrite(monkeypatch, kept.restart)
     with pytest.raises(FencedError):
         old.clean(0)
     assert Catalog.open(kept.storage, "c").state.log(before.tp) == kept.log() == before
@@ -154,7 +156,7 @@ def test_scenario_22_rebalance(kept_of: KeptOf, monkeypatch: pytest.MonkeyPatch)
         kept.isolation.stopping.set()
         raise InterruptedError("the job was cancelled")
 
-    meanwhile(monkeypatch, stop)
+    before_next_rewrite(monkeypatch, stop)
     with pytest.raises(InterruptedError):
         kept.cleaner.clean(0)
     assert kept.cleaner.clean(0) == ()
@@ -167,7 +169,7 @@ def test_scenario_22_rebalance(kept_of: KeptOf, monkeypatch: pytest.MonkeyPatch)
     assert (kept.log().clean_end, kept.log().last_full_fold_ms, len(kept.rows())) == (10, 7, 5)
 
 
-def held(kept: Kept) -> dict[int, int]:
+def held(kept: BrokerlessConnector) -> dict[int, int]:
     """What `describe` shows as quarantined: partition → bytes that no fold takes."""
     logs, settings = kept.catalog.state.logs, kept.settings
     found = evaluate_all(logs, settings.policy, settings.fold, 0, quarantined(logs))
@@ -265,7 +267,7 @@ def test_scenario_24_policy_flip(kept_of: KeptOf, monkeypatch: pytest.MonkeyPatc
         kept.configure(BOTH, ON_COMMAND)
         assert kept.cleaner.round(10**12).expired == 1
 
-    meanwhile(monkeypatch, flip)
+    before_next_rewrite(monkeypatch, flip)
     with pytest.raises(FencedError):
         kept.cleaner.clean(10**12)
     assert (kept.log().start, kept.log().base, kept.rows()) == (10, None, [])

@@ -11,27 +11,27 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
-from compactor.policy import CompactionPolicy
+from compactor.settings import CompactionPolicy
 from tests.conformance.reader import Follower, Rows
-from tests.support.cleaning import Kept, by_spark
+from tests.support.brokerless import BrokerlessConnector, rewrite_with_spark
+from tests.support.dict_model import DictModel
 from tests.support.engine import Row, row
 from tests.support.kafka import wait_until
 from tests.support.logs import DAY
-from tests.support.memory.storage import DictModel
-from tests.support.oracle import ways
-from tests.support.oracle.steps import Way
+from tests.support.oracle import fold_methods
+from tests.support.oracle.steps import FoldMethod
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-KeptOf: TypeAlias = Callable[..., Kept]
-FollowerOf: TypeAlias = Callable[[Kept], Follower]
+KeptOf: TypeAlias = Callable[..., BrokerlessConnector]
+FollowerOf: TypeAlias = Callable[[BrokerlessConnector], Follower]
 
 
 @pytest.fixture
 def kept_of(spark: SparkSession, tmp_path: Path) -> KeptOf:
     """A connector's kept side under a policy of the test's own."""
-    return lambda name="kept", **settings: Kept(spark, tmp_path / name, **settings)
+    return lambda name="kept", **settings: BrokerlessConnector(spark, tmp_path / name, **settings)
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_scenario_02_order_and_offset(kept_of: KeptOf, follower_of: FollowerOf) 
     assert kept.rows() == oracle(rows)
 
 
-def tombstones(kept: Kept) -> list[int]:
+def tombstones(kept: BrokerlessConnector) -> list[int]:
     """Offsets of the tombstones that the log still has."""
     return [offset for offset, _, value in kept.rows() if value is None]
 
@@ -185,7 +185,7 @@ def spilled(spark: SparkSession) -> int:
 
 def test_scenario_17_memory_cap(spark: SparkSession, kept_of: KeptOf, monkeypatch: pytest.MonkeyPatch) -> None:
     """Folds that have room for one key and spill the rest keep what one fold keeps that has room for all."""
-    by_spark(monkeypatch)
+    rewrite_with_spark(monkeypatch)
     small, large, rows = kept_of("small"), kept_of("large"), rounds(200, 3)
     passes, before = [], spilled(spark)
     with room_for_one_key(spark):
@@ -244,10 +244,10 @@ def same_murmur3(spark: SparkSession) -> tuple[bytes, bytes]:
     return bytes(one), bytes(other)
 
 
-@pytest.fixture(params=[Way.MEMORY, Way.SPARK], ids=["tasks", "Spark"])
+@pytest.fixture(params=[FoldMethod.MEMORY, FoldMethod.SPARK], ids=["tasks", "Spark"])
 def each_way(request: pytest.FixtureRequest) -> Iterator[None]:
     """Tasks fold by themselves, then Spark does."""
-    with ways.taken(request.param, local=False):
+    with fold_methods.forced(request.param, local=False):
         yield
 
 

@@ -12,9 +12,9 @@ from confluent_kafka import Producer
 from compactor.errors import RejectedRecordError
 from compactor.model.log import Gap
 from compactor.model.record import TopicPartition
-from compactor.policy import CompactionPolicy
 from compactor.runs.reader import read
 from compactor.runs.scan import whole
+from compactor.settings import CompactionPolicy
 from compactor.storage.location import open_storage
 from connectors.clock import SystemClock
 from connectors.config.files import load_worker
@@ -27,7 +27,9 @@ from connectors.source.offsets import TopicOffsets
 from tests.conformance.feeder import Feeder
 from tests.conformance.reader import Rows
 from tests.conformance.workload import BASE_MS, End, Entry, Operation, Send
-from tests.support.cleaning import Kept
+from tests.support.broker_source import BrokerSource
+from tests.support.brokerless import BrokerlessConnector
+from tests.support.deployment import Deployment
 from tests.support.engine import row
 from tests.support.kafka import (
     TIMEOUT_S,
@@ -39,9 +41,7 @@ from tests.support.kafka import (
     produce,
     wait_until,
 )
-from tests.support.place import Place
-from tests.support.promises import published
-from tests.support.source import Source
+from tests.support.promises import with_sources
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -103,42 +103,41 @@ class Ahead(SystemClock):
 class Ran(NamedTuple):
     """The connector after its first runs; `open` is a producer whose transaction in OPEN has not ended."""
 
-    place: Place
+    deployment: Deployment
     open: Producer
     refused: RejectedRecordError
     counts: dict[str, int]
 
     def once(self, spark: SparkSession, ahead_ms: int = 0, **changes: Any) -> dict[str, int]:
         """`run --once` by a clock that is fast; what the worker has counted."""
-        return once(self.place, spark, ahead_ms, **changes)
+        return once(self.deployment, spark, ahead_ms, **changes)
 
     def output(self, partition: int) -> Rows:
         """What a read_committed reader of the output sees of a partition, with source offsets."""
-        found = published(consume_all(self.place.bootstrap, self.place.output))
+        found = with_sources(consume_all(self.deployment.bootstrap, self.deployment.output))
         mine = [one for one in found if one.record.partition == one.source_partition == partition]
         return [(one.source_offset, one.record.key, one.record.value) for one in mine]
 
     def kept(self, partition: int) -> Rows:
         """What the log keeps of a partition."""
-        storage = open_storage(str(self.place.folder / "storage")).sub(self.place.name)
-        log = self.place.state().log(TopicPartition(self.place.topic, partition))
+        storage = open_storage(str(self.deployment.folder / "storage")).sub(self.deployment.name)
+        log = self.deployment.state().log(TopicPartition(self.deployment.topic, partition))
         rows = [one for batch in read(storage, whole(log)) for one in batch.to_pylist()]
         return [(one["offset"], one["key"], one["value"]) for one in rows]
 
     def at(self, partition: int) -> tuple[int, int]:
         """Up to which offset a partition is read, and published."""
-        log = self.place.state().log(TopicPartition(self.place.topic, partition))
+        log = self.deployment.state().log(TopicPartition(self.deployment.topic, partition))
         return log.end, log.published
 
 
-def once(place: Place, spark: SparkSession, ahead_ms: int = 0, **changes: Any) -> dict[str, int]:
-    config = place.config(**changes)
+def once(deployment: Deployment, spark: SparkSession, ahead_ms: int = 0, **changes: Any) -> dict[str, int]:
+    config = deployment.config(**changes)
     counts: dict[str, int] = {}
     report = lambda report: counts.update(report.counters)  # noqa: E731
-    worker = load_worker(place.folder / "worker.json")
-    connector_task.ConnectorTask(spark, worker, config, Ahead(ahead_ms), NullObserver(), report).run(
-        StopToken(), once=True
-    )
+    worker = load_worker(deployment.folder / "worker.json")
+    task = connector_task.ConnectorTask(spark, worker, config, Ahead(ahead_ms), NullObserver(), report)
+    task.run(StopToken(), once=True)
     return counts
 
 
@@ -151,39 +150,39 @@ def dead_letters(topic: str) -> str:
 def ran(spark: SparkSession, broker: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
     """The topic is filled, and the connector run twice: strictly, which fails, and then with a dead letter topic."""
     folder: Path = tmp_path_factory.mktemp("scenarios")
-    place = Place(folder, broker.bootstrap, f"scenarios-{folder.name}")
-    create_topic(broker.bootstrap, place.topic, len(PARTITIONS), cleanup_policy="delete", retention_ms=-1)
-    with Feeder(broker.bootstrap, [place.topic]) as feeder:
+    deployment = Deployment(folder, broker.bootstrap, f"scenarios-{folder.name}")
+    create_topic(broker.bootstrap, deployment.topic, len(PARTITIONS), cleanup_policy="delete", retention_ms=-1)
+    with Feeder(broker.bootstrap, [deployment.topic]) as feeder:
         for partition, operations in WORKLOADS.items():
             feeder.feed(partition, operations)
-    patient = {"transactional.id": place.name, "transaction.timeout.ms": 900_000, "log_level": 0}
+    patient = {"transactional.id": deployment.name, "transaction.timeout.ms": 900_000, "log_level": 0}
     with Producer({"bootstrap.servers": broker.bootstrap, **patient}) as producer:
         producer.init_transactions(TIMEOUT_S)
         producer.begin_transaction()
-        producer.produce(place.topic, b"undecided", b"a", OPEN, timestamp=BASE_MS)
+        producer.produce(deployment.topic, b"undecided", b"a", OPEN, timestamp=BASE_MS)
         assert producer.flush(TIMEOUT_S) == 0
         long_ago: list[tuple[int, bytes | None]] = [(OPEN, b"behind"), (KEYLESS, b"k"), (KEYLESS, None), (KEYLESS, b"")]
         long_ago += [(partition, b"%d" % number) for partition in (LOST, ALL_LOST) for number in range(5)]
-        produce(broker.bootstrap, place.topic, [ToSend(p, key, b"v", (), BASE_MS) for p, key in long_ago])
-        del place.settings["snapshot.location"]
+        produce(broker.bootstrap, deployment.topic, [ToSend(p, key, b"v", (), BASE_MS) for p, key in long_ago])
+        del deployment.settings["snapshot.location"]
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(connector_task, "TOPICS_CHECK_MS", 0)  # looking at the topics must not hide what failed
             with pytest.raises(RejectedRecordError) as refused:
-                once(place, spark, min_compaction_lag_ms=HOUR_MS)
+                once(deployment, spark, min_compaction_lag_ms=HOUR_MS)
         tolerant: dict[str, Any] = {
             "errors_tolerance": "all",
-            "errors_deadletterqueue_topic_name": dead_letters(place.topic),
+            "errors_deadletterqueue_topic_name": dead_letters(deployment.topic),
         }
-        yield Ran(place, producer, refused.value, once(place, spark, **tolerant))
+        yield Ran(deployment, producer, refused.value, once(deployment, spark, **tolerant))
 
 
 def test_scenario_04_lso(ran: Ran, spark: SparkSession) -> None:
     """An open transaction holds what is read; after it ended all behind it comes, up to what the lag holds: 0, 3, 4."""
-    place = ran.place
+    deployment = ran.deployment
     steps = [ran.at(OPEN)]
     ran.open.abort_transaction(TIMEOUT_S)
-    wait_until(lambda: end_offsets(place.bootstrap, place.topic)[OPEN] == 3, "the marker is written")
-    produce(place.bootstrap, place.topic, [ToSend(OPEN, b"young", b"v", (), time.time_ns() // 1_000_000)])
+    wait_until(lambda: end_offsets(deployment.bootstrap, deployment.topic)[OPEN] == 3, "the marker is written")
+    produce(deployment.bootstrap, deployment.topic, [ToSend(OPEN, b"young", b"v", (), time.time_ns() // 1_000_000)])
     ran.once(spark)
     steps.append(ran.at(OPEN))
     assert ran.output(OPEN) == [(1, b"behind", b"v")]
@@ -218,10 +217,10 @@ def test_scenario_15_empty_vs_null(ran: Ran) -> None:
 
 def test_scenario_16_null_key(ran: Ran) -> None:
     """A record without a key stops a strict connector by name; let go, it is counted and in the dead letter topic."""
-    topic = ran.place.topic
+    topic = ran.deployment.topic
     assert f"topic {topic}, partition {KEYLESS}, offset 1 cannot be folded: null key" in ran.refused.message
     assert "errors.tolerance=all" in ran.refused.action
-    (letter,) = consume_all(ran.place.bootstrap, dead_letters(topic))
+    (letter,) = consume_all(ran.deployment.bootstrap, dead_letters(topic))
     assert (letter.key, letter.value) == (None, b"v")
     assert letter.timestamp_ms > BASE_MS  # letters age from their arrival
     assert (ran.counts["records_rejected"], ran.counts["dead_letters"]) == (1, 1)
@@ -230,7 +229,7 @@ def test_scenario_16_null_key(ran: Ran) -> None:
 
 def test_scenario_16_null_key_after_a_policy_switch(spark: SparkSession, tmp_path: Path) -> None:
     """A raw copy's records without a key are counted when a fold drops them, once cleanup.policy is compact."""
-    kept = Kept(spark, tmp_path, policy=CompactionPolicy(cleanup_policy=("delete",)))
+    kept = BrokerlessConnector(spark, tmp_path, policy=CompactionPolicy(cleanup_policy=("delete",)))
     kept.ingest([row(0, 0, None, b"keyless"), row(0, 1, b"k", b"v")])
     kept.publish()
     kept.configure(CompactionPolicy())
@@ -241,7 +240,7 @@ def test_scenario_16_null_key_after_a_policy_switch(spark: SparkSession, tmp_pat
 
 def test_scenario_19_end_detection(ran: Ran) -> None:
     """A topic that ends in a marker or an aborted record is read to its end by position: end 2 with a record at 0."""
-    ends = end_offsets(ran.place.bootstrap, ran.place.topic)
+    ends = end_offsets(ran.deployment.bootstrap, ran.deployment.topic)
     assert {number: (end, end) for number, end in ends.items() if number in (MARKER_END, ABORTED_END)} == {
         MARKER_END: ran.at(MARKER_END),
         ABORTED_END: ran.at(ABORTED_END),
@@ -252,21 +251,21 @@ def test_scenario_19_end_detection(ran: Ran) -> None:
 
 def test_scenario_20_checkpoint_repair(ran: Ran, spark: SparkSession) -> None:
     """A log start beyond what was read is an exact gap, also where nothing is left; an end below it is an alarm."""
-    place = ran.place
+    deployment = ran.deployment
     both = [ToSend(partition, b"%d" % at, b"w", (), BASE_MS) for partition in (LOST, ALL_LOST) for at in range(5, 10)]
-    produce(place.bootstrap, place.topic, both)
+    produce(deployment.bootstrap, deployment.topic, both)
     for partition, before in ((LOST, 8), (ALL_LOST, 10)):
-        delete_records(place.bootstrap, place.topic, partition, before)
+        delete_records(deployment.bootstrap, deployment.topic, partition, before)
     with pytest.raises(DataLossError, match=r"offset 5, .* starts at (8|10)"):
         ran.once(spark)
     assert [ran.at(partition) for partition in (LOST, ALL_LOST)] == [(5, 5), (5, 5)]
     counts = ran.once(spark, on_data_loss="skip")
-    logs = {log.partition: log for log in place.state().logs}
+    logs = {log.partition: log for log in deployment.state().logs}
     assert [logs[partition].gaps for partition in (LOST, ALL_LOST)] == [(Gap(5, 8),), (Gap(5, 10),)]
     assert counts["offsets_lost"] == 8
     assert [ran.at(partition) for partition in (LOST, ALL_LOST)] == [(10, 10), (10, 10)]
     assert [offset for offset, _, _ in ran.output(LOST)] == [*range(5), 8, 9]
-    source = Source(place.bootstrap, place.topic)
-    beyond = {place.topic: TopicOffsets(place.state().topics[place.topic].topic_id, {LOST: 11})}
+    source = BrokerSource(deployment.bootstrap, deployment.topic)
+    beyond = {deployment.topic: TopicOffsets(deployment.state().topics[deployment.topic].topic_id, {LOST: 11})}
     with pytest.raises(SourceChangedError, match="ends at offset 10, below our position 11"):
         source.planner.latest(beyond, None)

@@ -8,7 +8,7 @@ import pytest
 from compactor.fold import on_spark as fold
 from compactor.runs.scan import between
 from compactor.storage.local import LocalStorage
-from tests.support.engine import ingested, log_of, new_state, read_all, row
+from tests.support.engine import ingested, log_of, new_state, row, with_range_reports
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,7 +26,7 @@ def test_the_folds_offset_map(spark: SparkSession, tmp_path: Path, start: int, o
     """The documentation's worked example: the head's offset map is {1002: 4, 1001: 6}; of all, 3, 4 and 6 remain."""
     storage = LocalStorage(str(tmp_path))
     rows = [row(0, offset, key, b"v%d" % offset) for offset, key in enumerate(KEYS, 1)]
-    state = ingested(storage, new_state({0: 1}), [read_all(rows, {0: (1, 7)})])
+    state = ingested(storage, new_state({0: 1}), [with_range_reports(rows, {0: (1, 7)})])
     folded = fold.survivors(fold.scan(spark, storage, [between(log_of(state), start, 7)]))
     found = folded.select("key", "offset").orderBy("offset").collect()
     assert [(bytes(one.key), one.offset) for one in found] == list(offsets.items())

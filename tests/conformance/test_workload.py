@@ -5,7 +5,7 @@ from itertools import accumulate
 
 import pytest
 
-from tests.conformance.rule import survivors
+from tests.conformance.expected import survivors
 from tests.conformance.workload import (
     ODD_HEADERS,
     ODD_KEYS,

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from connectors.dev.embedded_kafka import EmbeddedKafka
+from tests.support.deployment import Deployment
 from tests.support.kafka import create_topic
-from tests.support.place import Place
 
 
 @pytest.fixture
-def place(tmp_path: Path, broker: EmbeddedKafka, topic_name: str) -> Place:
+def deployment(tmp_path: Path, broker: EmbeddedKafka, topic_name: str) -> Deployment:
     """A connector that reads a new topic of two partitions."""
     create_topic(broker.bootstrap, topic_name, partitions=2, cleanup_policy="delete")
-    return Place(tmp_path, broker.bootstrap, topic_name)
+    return Deployment(tmp_path, broker.bootstrap, topic_name)

@@ -10,9 +10,9 @@ import pytest
 from compactor.errors import PositionError
 from connectors.kafka.admin import Admin
 from tests.support.cli import invoke
+from tests.support.deployment import Deployment
 from tests.support.kafka import consume_all, produce
-from tests.support.place import Place
-from tests.support.records import some_records
+from tests.support.records import random_records
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,40 +20,42 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def delete(place: Place, *more: str) -> str:
+def delete(deployment: Deployment, *more: str) -> str:
     """What `keyfold delete` prints; it has to end with 0."""
-    connector, worker = place.write()
+    connector, worker = deployment.write()
     done = invoke("delete", connector, "--worker", worker, "--yes", *more)
     assert done.exit_code == 0, done.output
     return done.output
 
 
-def test_starting_over_after_the_storage_is_lost(spark: SparkSession, place: Place, tmp_path: Path) -> None:
+def test_starting_over_after_the_storage_is_lost(spark: SparkSession, deployment: Deployment, tmp_path: Path) -> None:
     """The error of a lost storage says how to start over; done, the same file publishes everything anew."""
-    produce(place.bootstrap, place.topic, some_records(1, 100))
-    place.plain().once(spark)
-    before = consume_all(place.bootstrap, place.output)
+    produce(deployment.bootstrap, deployment.topic, random_records(1, 100))
+    deployment.plain().once(spark)
+    before = consume_all(deployment.bootstrap, deployment.output)
     shutil.rmtree(tmp_path / "storage")
     with pytest.raises(PositionError, match=r"keyfold delete CONNECTOR\.json --outputs"):
-        place.once(spark)
-    assert f"output topic {place.output}" in delete(place, "--outputs")
-    admin = Admin({"bootstrap.servers": place.bootstrap})
-    assert (admin.describe([place.output]), admin.has_group(f"connect-{place.name}")) == ({}, False)
-    assert not (tmp_path / "storage" / place.name).exists()
-    place.once(spark)
-    assert place.breaches() == []
-    assert [(one.key, one.value) for one in consume_all(place.bootstrap, place.output)] == [
+        deployment.once(spark)
+    assert f"output topic {deployment.output}" in delete(deployment, "--outputs")
+    admin = Admin({"bootstrap.servers": deployment.bootstrap})
+    assert (admin.describe([deployment.output]), admin.has_group(f"connect-{deployment.name}")) == ({}, False)
+    assert not (tmp_path / "storage" / deployment.name).exists()
+    deployment.once(spark)
+    assert deployment.breaches() == []
+    assert [(one.key, one.value) for one in consume_all(deployment.bootstrap, deployment.output)] == [
         (one.key, one.value) for one in before
     ]
 
 
-def test_an_output_that_is_left_is_not_published_to_again(spark: SparkSession, place: Place) -> None:
+def test_an_output_that_is_left_is_not_published_to_again(spark: SparkSession, deployment: Deployment) -> None:
     """Without --outputs the next run refuses it, and says what to do; with another output.topic it begins anew."""
-    produce(place.bootstrap, place.topic, some_records(1, 100))
-    place.plain().once(spark)
-    assert "refuses to publish into it" in delete(place)
+    produce(deployment.bootstrap, deployment.topic, random_records(1, 100))
+    deployment.plain().once(spark)
+    assert "refuses to publish into it" in delete(deployment)
     with pytest.raises(PositionError, match=r"set another output\.topic, and then run keyfold delete"):
-        place.once(spark)
-    assert f"topic {place.output}: nothing shows" in delete(place, "--outputs")
-    place.once(spark, output_topic="${topic}.again")
-    assert len(consume_all(place.bootstrap, f"{place.topic}.again")) == len(consume_all(place.bootstrap, place.output))
+        deployment.once(spark)
+    assert f"topic {deployment.output}: nothing shows" in delete(deployment, "--outputs")
+    deployment.once(spark, output_topic="${topic}.again")
+    assert len(consume_all(deployment.bootstrap, f"{deployment.topic}.again")) == len(
+        consume_all(deployment.bootstrap, deployment.output)
+    )

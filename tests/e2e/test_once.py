@@ -11,6 +11,7 @@ import pytest
 
 from compactor.errors import RejectedRecordError
 from connectors.dev.embedded_kafka import EmbeddedKafka
+from tests.support.deployment import Deployment
 from tests.support.kafka import (
     add_partitions,
     consume_all,
@@ -19,9 +20,8 @@ from tests.support.kafka import (
     produce,
     produce_transaction,
 )
-from tests.support.place import Place
-from tests.support.promises import published
-from tests.support.records import BASE_MS, living, snapshot, some_records
+from tests.support.promises import with_sources
+from tests.support.records import BASE_MS, live_records, random_records, read_snapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,18 +32,18 @@ class Ran(NamedTuple):
 
     sent: list[int]
     """How many records the output of `continued` had after each run."""
-    plain: Place
-    continued: Place
-    deleted: Place
-    grown: Place
-    aborted: Place
+    plain: Deployment
+    continued: Deployment
+    deleted: Deployment
+    grown: Deployment
+    aborted: Deployment
 
 
 @pytest.fixture(scope="module")
 def ran(spark: SparkSession, broker: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> Ran:
     bootstrap, stem = broker.bootstrap, f"once-{uuid4().hex[:10]}"
     names = [create_topic(bootstrap, f"{stem}-{each}", 2, cleanup_policy="delete") for each in Ran._fields[1:]]
-    connector = Place(tmp_path_factory.mktemp("once"), bootstrap, names[0])
+    connector = Deployment(tmp_path_factory.mktemp("once"), bootstrap, names[0])
     connector.settings["topics"] = ",".join(names)
     one = Ran([], *map(connector.beside, names))
 
@@ -51,29 +51,29 @@ def ran(spark: SparkSession, broker: EmbeddedKafka, tmp_path_factory: pytest.Tem
         connector.once(spark)
         one.sent.append(len(consume_all(bootstrap, one.continued.output)))
 
-    produce(bootstrap, one.plain.topic, some_records(1, 500))
-    produce(bootstrap, one.continued.topic, some_records(1, 200))
+    produce(bootstrap, one.plain.topic, random_records(1, 500))
+    produce(bootstrap, one.continued.topic, random_records(1, 200))
     produce(bootstrap, one.deleted.topic, [(0, b"a", b"1"), (0, b"b", b"1")])
-    produce(bootstrap, one.grown.topic, some_records(4, 50))
+    produce(bootstrap, one.grown.topic, random_records(4, 50))
     produce_transaction(bootstrap, one.aborted.topic, [(0, b"a", b"kept")])
     produce_transaction(bootstrap, one.aborted.topic, [(0, b"a", b"aborted"), (0, b"b", b"aborted")], commit=False)
     run()
     run()
-    produce(bootstrap, one.continued.topic, some_records(2, 200))
+    produce(bootstrap, one.continued.topic, random_records(2, 200))
     produce(bootstrap, one.deleted.topic, [(0, b"a", None)])
     add_partitions(bootstrap, one.grown.topic, 5)
-    produce(bootstrap, one.grown.topic, some_records(5, 100, partitions=5))
+    produce(bootstrap, one.grown.topic, random_records(5, 100, partitions=5))
     run()
     return one
 
 
 def test_output_and_snapshot_hold_the_last_record_of_every_key(ran: Ran) -> None:
     """After --once the output keeps every promise, and the snapshot is the last record of every living key."""
-    for place in (ran.plain, ran.continued):
-        assert place.breaches() == []
-        manifest, table = snapshot(place)
-        assert table == living(place)
-        assert manifest["source_offsets"] == {str(key): value for key, value in place.published().items()}
+    for deployment in (ran.plain, ran.continued):
+        assert deployment.breaches() == []
+        manifest, table = read_snapshot(deployment)
+        assert table == live_records(deployment)
+        assert manifest["source_offsets"] == {str(key): value for key, value in deployment.published().items()}
 
 
 def test_going_on_publishes_only_what_is_new(ran: Ran) -> None:
@@ -87,7 +87,7 @@ def test_a_tombstone_reaches_the_output(ran: Ran) -> None:
     """A key that is deleted after it was published is deleted in the output and gone from the snapshot."""
     output = consume_all(ran.deleted.bootstrap, ran.deleted.output)
     assert [(record.key, record.value) for record in output] == [(b"a", b"1"), (b"b", b"1"), (b"a", None)]
-    manifest, table = snapshot(ran.deleted)
+    manifest, table = read_snapshot(ran.deleted)
     assert set(table) == {(0, b"b")}
     assert manifest["tombstones_excluded"] == 1
 
@@ -106,36 +106,41 @@ def test_aborted_records_never_reach_the_output(ran: Ran) -> None:
     assert ran.aborted.published()[0] == 5
 
 
-def test_a_backlog_is_folded_before_it_is_published(spark: SparkSession, place: Place) -> None:
+def test_a_backlog_is_folded_before_it_is_published(spark: SparkSession, deployment: Deployment) -> None:
     """A reader of a fresh output gets each key once, though the backlog came in many micro-batches."""
-    produce(place.bootstrap, place.topic, some_records(3, 240))
-    place.once(spark, max_offsets_per_trigger=60)
-    keys = [(one.source_partition, one.record.key) for one in published(consume_all(place.bootstrap, place.output))]
+    produce(deployment.bootstrap, deployment.topic, random_records(3, 240))
+    deployment.once(spark, max_offsets_per_trigger=60)
+    keys = [
+        (one.source_partition, one.record.key)
+        for one in with_sources(consume_all(deployment.bootstrap, deployment.output))
+    ]
     assert len(keys) == len(set(keys)) > 0
-    assert place.breaches() == []
+    assert deployment.breaches() == []
 
 
-def test_a_record_without_a_key_stops_a_strict_connector(spark: SparkSession, place: Place) -> None:
+def test_a_record_without_a_key_stops_a_strict_connector(spark: SparkSession, deployment: Deployment) -> None:
     """With errors.tolerance=none the error names topic, partition and offset, and nothing is lost."""
-    produce(place.bootstrap, place.topic, [(1, b"a", b"1"), (1, None, b"keyless")])
-    with pytest.raises(RejectedRecordError, match=rf"topic {place.topic}, partition 1, offset 1.*errors.tolerance=all"):
-        place.once(spark)
-    place.once(spark, errors_tolerance="all")
-    assert place.breaches() == []
-    assert [record.key for record in consume_all(place.bootstrap, place.output)] == [b"a"]
+    produce(deployment.bootstrap, deployment.topic, [(1, b"a", b"1"), (1, None, b"keyless")])
+    with pytest.raises(
+        RejectedRecordError, match=rf"topic {deployment.topic}, partition 1, offset 1.*errors.tolerance=all"
+    ):
+        deployment.once(spark)
+    deployment.once(spark, errors_tolerance="all")
+    assert deployment.breaches() == []
+    assert [record.key for record in consume_all(deployment.bootstrap, deployment.output)] == [b"a"]
 
 
-def test_a_record_without_a_key_goes_to_the_dead_letters(spark: SparkSession, place: Place) -> None:
+def test_a_record_without_a_key_goes_to_the_dead_letters(spark: SparkSession, deployment: Deployment) -> None:
     """With errors.tolerance=all its original bytes are in the dead letter topic, once, and never in the output."""
-    dead = f"{place.topic}.dead"
-    produce(place.bootstrap, place.topic, [(0, None, b"v", [("h", b"1")], BASE_MS), (0, b"a", b"1")])
+    dead = f"{deployment.topic}.dead"
+    produce(deployment.bootstrap, deployment.topic, [(0, None, b"v", [("h", b"1")], BASE_MS), (0, b"a", b"1")])
     changes: dict[str, object] = {"errors_tolerance": "all", "errors_deadletterqueue_topic_name": dead}
-    place.once(spark, **changes)
-    place.once(spark, **changes)
-    letters = consume_all(place.bootstrap, dead)
+    deployment.once(spark, **changes)
+    deployment.once(spark, **changes)
+    letters = consume_all(deployment.bootstrap, dead)
     assert [(r.key, r.value, r.headers) for r in letters] == [(None, b"v", (("h", b"1"),))]
     assert letters[0].timestamp_ms > BASE_MS  # it ages from its arrival there
-    assert [record.key for record in consume_all(place.bootstrap, place.output)] == [b"a"]
+    assert [record.key for record in consume_all(deployment.bootstrap, deployment.output)] == [b"a"]
 
 
 def test_records_of_many_megabytes_pass_through(
@@ -144,26 +149,26 @@ def test_records_of_many_megabytes_pass_through(
     """Larger than the producer's usual queue: read, kept, sent by the worker and by Spark's tasks, and snapshotted."""
     most = {"max.message.bytes": 60_000_000}
     create_topic(broker.bootstrap, topic_name, 1, cleanup_policy="delete", **most)
-    place = Place(tmp_path, broker.bootstrap, topic_name)
+    deployment = Deployment(tmp_path, broker.bootstrap, topic_name)
     large = {key: Random(key).randbytes(40 << 20) for key in (b"a", b"b")}
     for local, (key, value) in zip((100_000, -1), large.items(), strict=True):
         sent = [(0, key, b"old"), (0, key, value), (0, b"small", b"%d" % local)]
         produce(broker.bootstrap, topic_name, sent, **{"message.max.bytes": 60_000_000})
-        place.once(spark, publish_local_max_records=local)
-    found = consume_all(broker.bootstrap, place.output)
+        deployment.once(spark, publish_local_max_records=local)
+    found = consume_all(broker.bootstrap, deployment.output)
     assert [(one.key, len(one.value or b"")) for one in found] == [
         *((b"a", 40 << 20), (b"small", 6)),
         *((b"b", 40 << 20), (b"small", 2)),
     ]
     assert {one.key: one.value for one in found if one.key in large} == large
-    _, table = snapshot(place)
-    assert table == living(place)
+    _, table = read_snapshot(deployment)
+    assert table == live_records(deployment)
 
 
-def test_nothing_is_published_with_output_none(spark: SparkSession, place: Place) -> None:
+def test_nothing_is_published_with_output_none(spark: SparkSession, deployment: Deployment) -> None:
     """With output.topic=none only snapshots are made, and the position still shows the progress."""
-    produce(place.bootstrap, place.topic, some_records(6, 100))
-    place.once(spark, output_topic="none")
-    _, table = snapshot(place)
-    assert table == living(place)
-    assert sum(place.published().values()) == 100
+    produce(deployment.bootstrap, deployment.topic, random_records(6, 100))
+    deployment.once(spark, output_topic="none")
+    _, table = read_snapshot(deployment)
+    assert table == live_records(deployment)
+    assert sum(deployment.published().values()) == 100

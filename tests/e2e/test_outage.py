@@ -19,9 +19,9 @@ from connectors.progress.observer import NullObserver
 from connectors.runtime import status
 from connectors.runtime.commands import fold_logs
 from connectors.runtime.supervisor import Supervisor
+from tests.support.deployment import PROCESS_TIMEOUT_S, Deployment
 from tests.support.kafka import create_topic, produce, wait_until
-from tests.support.place import PATIENCE_S, Place
-from tests.support.records import some_records
+from tests.support.records import random_records
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,27 +44,27 @@ def test_a_killed_broker_is_waited_for(spark: SparkSession, tmp_path: Path) -> N
     broker = EmbeddedKafka(tmp_path / "kafka")
     with broker:
         topic = create_topic(broker.bootstrap, "t", 2, cleanup_policy="delete")
-        place = Place(tmp_path, broker.bootstrap, topic).plain()
-        produce(place.bootstrap, topic, some_records(1, 100))
-        config = place.config(restart_backoff_initial_ms=BACKOFF_MS, restart_backoff_max_ms=BACKOFF_MS)
-        worker = load_worker(place.folder / "worker.json")
+        deployment = Deployment(tmp_path, broker.bootstrap, topic).plain()
+        produce(deployment.bootstrap, topic, random_records(1, 100))
+        config = deployment.config(restart_backoff_initial_ms=BACKOFF_MS, restart_backoff_max_ms=BACKOFF_MS)
+        worker = load_worker(deployment.folder / "worker.json")
         storage = connector_storage(worker, config.name)
         connector = Supervisor(worker, config, SystemClock(), NullObserver())
         with structlog.testing.capture_logs() as logged:
             connector.start(spark, once=False)
             try:
-                wait_until(place.caught_up, "it publishes", PATIENCE_S)
+                wait_until(deployment.caught_up, "it publishes", PROCESS_TIMEOUT_S)
                 broker.kill()
-                wait_until(lambda: _said(storage)[0] == "FAILED", "it waits for its restart", PATIENCE_S)
+                wait_until(lambda: _said(storage)[0] == "FAILED", "it waits for its restart", PROCESS_TIMEOUT_S)
                 assert _said(storage) == ("FAILED", True)
                 with pytest.raises(KeyfoldError, match="is FAILED, and is started again at"):
                     fold_logs(worker, config)
                 broker.start()
-                produce(place.bootstrap, topic, some_records(2, 100))
-                wait_until(place.caught_up, "it publishes what came later", 2 * PATIENCE_S)
+                produce(deployment.bootstrap, topic, random_records(2, 100))
+                wait_until(deployment.caught_up, "it publishes what came later", 2 * PROCESS_TIMEOUT_S)
             finally:
                 connector.stop()
                 connector.join()
         assert connector.error is None
         assert "below our position" not in str(logged)
-        assert place.breaches() == []
+        assert deployment.breaches() == []

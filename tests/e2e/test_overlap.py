@@ -13,9 +13,9 @@ from compactor.errors import GapError
 from compactor.ingest.ingest import Intake
 from connectors.source.datasource import KafkaSource
 from connectors.source.intake import encode
+from tests.support.deployment import Deployment
 from tests.support.kafka import end_offsets, produce
-from tests.support.place import Place
-from tests.support.records import some_records
+from tests.support.records import random_records
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -23,17 +23,19 @@ if TYPE_CHECKING:
 NOW_MS = 1_800_000_000_000
 
 
-def batch(spark: SparkSession, place: Place, topic_id: str, starts: Mapping[int, int], intake: Intake) -> DataFrame:
+def batch(
+    spark: SparkSession, deployment: Deployment, topic_id: str, starts: Mapping[int, int], intake: Intake
+) -> DataFrame:
     """Everything from `starts` to the partitions' ends, as the streaming query would bring it."""
     spark.dataSource.register(KafkaSource)
-    document = {place.topic: {"id": topic_id, "partitions": dict(starts)}}
+    document = {deployment.topic: {"id": topic_id, "partitions": dict(starts)}}
     return (
         spark.read.format("keyfold")
         .options(
             **{
-                "connector": place.name,
-                "consumer.config": json.dumps({"bootstrap.servers": place.bootstrap}),
-                "topics": json.dumps([place.topic]),
+                "connector": deployment.name,
+                "consumer.config": json.dumps({"bootstrap.servers": deployment.bootstrap}),
+                "topics": json.dumps([deployment.topic]),
                 "starts": json.dumps(document),
                 "intake": encode(intake),
             }
@@ -42,21 +44,23 @@ def batch(spark: SparkSession, place: Place, topic_id: str, starts: Mapping[int,
     )
 
 
-def test_overlapping_batches_are_taken_by_offset(spark: SparkSession, place: Place) -> None:
+def test_overlapping_batches_are_taken_by_offset(spark: SparkSession, deployment: Deployment) -> None:
     """The same batch twice changes nothing, one that overlaps adds its suffix, one that leaves a gap is refused."""
-    produce(place.bootstrap, place.topic, some_records(1, 120))
+    produce(deployment.bootstrap, deployment.topic, random_records(1, 120))
     with ExitStack() as stack:
-        catalog, _, engine, *_ = place.task(spark, bootstrap_fold_enable="false").take_over(stack)
-        topic_id = catalog.state.topics[place.topic].topic_id
-        engine.take(batch(spark, place, topic_id, {0: 0, 1: 0}, engine.intake), NOW_MS)
+        catalog, _, engine, *_ = deployment.task(spark, bootstrap_fold_enable="false").take_over(stack)
+        topic_id = catalog.state.topics[deployment.topic].topic_id
+        engine.take(batch(spark, deployment, topic_id, {0: 0, 1: 0}, engine.intake), NOW_MS)
         taken = catalog.state
-        engine.take(batch(spark, place, topic_id, {0: 0, 1: 0}, engine.intake), NOW_MS)
+        engine.take(batch(spark, deployment, topic_id, {0: 0, 1: 0}, engine.intake), NOW_MS)
         assert [log.runs for log in catalog.state.logs] == [log.runs for log in taken.logs]
-        produce(place.bootstrap, place.topic, some_records(2, 80))
-        engine.take(batch(spark, place, topic_id, {0: 7, 1: 9}, engine.intake), NOW_MS)
-        assert {log.partition: log.end for log in catalog.state.logs} == end_offsets(place.bootstrap, place.topic)
-        assert place.breaches() == []
-        produce(place.bootstrap, place.topic, some_records(3, 80))
-        beyond = {partition: end - 5 for partition, end in end_offsets(place.bootstrap, place.topic).items()}
+        produce(deployment.bootstrap, deployment.topic, random_records(2, 80))
+        engine.take(batch(spark, deployment, topic_id, {0: 7, 1: 9}, engine.intake), NOW_MS)
+        assert {log.partition: log.end for log in catalog.state.logs} == end_offsets(
+            deployment.bootstrap, deployment.topic
+        )
+        assert deployment.breaches() == []
+        produce(deployment.bootstrap, deployment.topic, random_records(3, 80))
+        beyond = {partition: end - 5 for partition, end in end_offsets(deployment.bootstrap, deployment.topic).items()}
         with pytest.raises(GapError, match="missing"):
-            engine.take(batch(spark, place, topic_id, beyond, engine.intake), NOW_MS)
+            engine.take(batch(spark, deployment, topic_id, beyond, engine.intake), NOW_MS)

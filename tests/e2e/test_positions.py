@@ -19,57 +19,61 @@ from compactor.storage.location import open_storage
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.errors import OutputError, SourceChangedError
 from connectors.kafka import gone
-from tests.support.by_hand import forget_positions, set_positions
+from tests.support.deployment import Deployment
+from tests.support.group_offsets import delete_group, reset_offsets
 from tests.support.kafka import TIMEOUT_S, admin, consume_all, create_topic, delete_topic, end_offsets, produce
-from tests.support.place import Place
-from tests.support.records import some_records
+from tests.support.records import random_records
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 @pytest.fixture
-def ran(spark: SparkSession, place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
+def ran(spark: SparkSession, deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> Deployment:
     """A connector that has published 200 records, and soon is sure that a topic is gone."""
     monkeypatch.setattr(gone, "SURE_S", 1.0)
-    return published(spark, place)
+    return published(spark, deployment)
 
 
 @pytest.fixture(scope="module")
-def lived(spark: SparkSession, broker: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> Place:
+def lived(spark: SparkSession, broker: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> Deployment:
     """One for tests after which it has published everything, or can: the next goes on from there."""
     topic = create_topic(broker.bootstrap, f"lived-{uuid4().hex[:10]}", 2, cleanup_policy="delete")
-    return published(spark, Place(tmp_path_factory.mktemp("lived"), broker.bootstrap, topic))
+    return published(spark, Deployment(tmp_path_factory.mktemp("lived"), broker.bootstrap, topic))
 
 
-def published(spark: SparkSession, place: Place) -> Place:
+def published(spark: SparkSession, deployment: Deployment) -> Deployment:
     """`place` after its first run."""
-    place.plain()
-    produce(place.bootstrap, place.topic, some_records(1, 200))
-    place.once(spark)
-    return place
+    deployment.plain()
+    produce(deployment.bootstrap, deployment.topic, random_records(1, 200))
+    deployment.once(spark)
+    return deployment
 
 
-def held(place: Place) -> dict[int, int]:
+def held(deployment: Deployment) -> dict[int, int]:
     """What the group holds."""
-    consumer = Consumer({"bootstrap.servers": place.bootstrap, "group.id": f"connect-{place.name}"})
-    answers = consumer.committed([TopicPartition(place.topic, number) for number in (0, 1)], TIMEOUT_S)
+    consumer = Consumer({"bootstrap.servers": deployment.bootstrap, "group.id": f"connect-{deployment.name}"})
+    answers = consumer.committed([TopicPartition(deployment.topic, number) for number in (0, 1)], TIMEOUT_S)
     consumer.close()
     return {answer.partition: answer.offset for answer in answers}
 
 
-@pytest.mark.parametrize("lose", [forget_positions, lambda place: set_positions(place, 3)], ids=["expired", "set back"])
-def test_a_lost_position_is_found_again_in_catalog_and_output(spark: SparkSession, lived: Place, lose: object) -> None:
+@pytest.mark.parametrize(
+    "lose", [delete_group, lambda deployment: reset_offsets(deployment, 3)], ids=["expired", "set back"]
+)
+def test_a_lost_position_is_found_again_in_catalog_and_output(
+    spark: SparkSession, lived: Deployment, lose: object
+) -> None:
     """Lag tools see the progress in the group; after its offsets are gone or set back nothing is published twice."""
     assert held(lived) == end_offsets(lived.bootstrap, lived.topic)
     lose(lived)  # type: ignore[operator]
-    produce(lived.bootstrap, lived.topic, some_records(2, 100))
+    produce(lived.bootstrap, lived.topic, random_records(2, 100))
     lived.once(spark)
     assert lived.breaches() == []
     assert held(lived) == end_offsets(lived.bootstrap, lived.topic) == lived.published()
 
 
-def test_two_storages_under_one_name(spark: SparkSession, lived: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_storages_under_one_name(spark: SparkSession, lived: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second storage finds another catalog's positions: FAILED, with both ids and the choices, before it reads."""
     kept = lived.worker["storage.location"]
     with monkeypatch.context() as patch:
@@ -83,9 +87,9 @@ def test_two_storages_under_one_name(spark: SparkSession, lived: Place, monkeypa
 
 
 @contextmanager
-def storage_lost(place: Place) -> Iterator[None]:
+def storage_lost(deployment: Deployment) -> Iterator[None]:
     """Without the storage folder, until it is restored."""
-    storage, aside = Path(place.worker["storage.location"]), place.folder / "aside"
+    storage, aside = Path(deployment.worker["storage.location"]), deployment.folder / "aside"
     storage.rename(aside)
     try:
         yield
@@ -94,28 +98,30 @@ def storage_lost(place: Place) -> Iterator[None]:
         aside.rename(storage)
 
 
-def test_storage_and_positions_lost(spark: SparkSession, lived: Place) -> None:
+def test_storage_and_positions_lost(spark: SparkSession, lived: Deployment) -> None:
     """A fresh catalog never takes an output that holds its source's records for a first run."""
-    forget_positions(lived)
+    delete_group(lived)
     with storage_lost(lived), pytest.raises(PositionError, match="already holds source offset"):
         lived.once(spark)
 
 
-def test_storage_and_positions_lost_where_records_do_not_say_where_from(spark: SparkSession, place: Place) -> None:
+def test_storage_and_positions_lost_where_records_do_not_say_where_from(
+    spark: SparkSession, deployment: Deployment
+) -> None:
     """With output.source.headers.enable=false an output that holds records is no first run either; nothing is sent."""
-    produce(place.bootstrap, place.topic, some_records(1, 50))
-    place.once(spark, output_source_headers_enable="false")
-    before = len(consume_all(place.bootstrap, place.output))
-    shutil.rmtree(place.worker["storage.location"])
-    forget_positions(place)
+    produce(deployment.bootstrap, deployment.topic, random_records(1, 50))
+    deployment.once(spark, output_source_headers_enable="false")
+    before = len(consume_all(deployment.bootstrap, deployment.output))
+    shutil.rmtree(deployment.worker["storage.location"])
+    delete_group(deployment)
     for headers in ("false", "true"):
         with pytest.raises(PositionError, match="all may have been published already") as raised:
-            place.once(spark, output_source_headers_enable=headers)
+            deployment.once(spark, output_source_headers_enable=headers)
         assert "Restore the storage folder" in raised.value.action
-    assert len(consume_all(place.bootstrap, place.output)) == before
+    assert len(consume_all(deployment.bootstrap, deployment.output)) == before
 
 
-def test_an_altered_output_topic(spark: SparkSession, lived: Place) -> None:
+def test_an_altered_output_topic(spark: SparkSession, lived: Deployment) -> None:
     """What would let its keys expire is found at the next start, with what to change; put back, it goes on."""
 
     def alter(policy: str) -> None:
@@ -131,19 +137,19 @@ def test_an_altered_output_topic(spark: SparkSession, lived: Place) -> None:
             lived.once(spark)
     finally:
         alter("compact")
-    produce(lived.bootstrap, lived.topic, some_records(2, 100))
+    produce(lived.bootstrap, lived.topic, random_records(2, 100))
     lived.once(spark)
     assert lived.breaches() == []
 
 
-def test_a_catalog_that_lost_commits_waits_for_the_log(spark: SparkSession, lived: Place) -> None:
+def test_a_catalog_that_lost_commits_waits_for_the_log(spark: SparkSession, lived: Deployment) -> None:
     """With a position above the log's end nothing is published until ingest has passed it, and nothing twice.
 
     The epoch is one that was there before: where its checkpoint is left, reading does not go on from that.
     """
     folder, copy = lived.folder / "storage" / lived.name, lived.folder / "copy"
     shutil.copytree(folder, copy)
-    produce(lived.bootstrap, lived.topic, some_records(2, 100))
+    produce(lived.bootstrap, lived.topic, random_records(2, 100))
     lived.once(spark)
     for seed, lost in enumerate((".", "catalog"), 3):  # the whole folder, its catalog alone
         before = len(consume_all(lived.bootstrap, lived.output))
@@ -151,13 +157,13 @@ def test_a_catalog_that_lost_commits_waits_for_the_log(spark: SparkSession, live
         shutil.copytree(copy / lost, folder / lost)
         lived.once(spark)
         assert len(consume_all(lived.bootstrap, lived.output)) == before
-        produce(lived.bootstrap, lived.topic, some_records(seed, 100))
+        produce(lived.bootstrap, lived.topic, random_records(seed, 100))
         lived.once(spark)
         assert lived.breaches() == []
         assert lived.published() == end_offsets(lived.bootstrap, lived.topic)
 
 
-def test_a_deleted_or_recreated_output_topic(spark: SparkSession, ran: Place) -> None:
+def test_a_deleted_or_recreated_output_topic(spark: SparkSession, ran: Deployment) -> None:
     """The output topic is gone: FAILED, never made again behind the operator's back; another of its name is not it."""
     delete_topic(ran.bootstrap, ran.output)
     with pytest.raises(OutputError, match="was deleted"):
@@ -167,7 +173,7 @@ def test_a_deleted_or_recreated_output_topic(spark: SparkSession, ran: Place) ->
         ran.once(spark)
 
 
-def test_a_recreated_or_deleted_source_topic(spark: SparkSession, ran: Place) -> None:
+def test_a_recreated_or_deleted_source_topic(spark: SparkSession, ran: Deployment) -> None:
     """Offsets of a recreated source mean something else: FAILED, go on under a new connector name.
 
     The log of one that is gone is closed, with the reason, and what is published stays.

@@ -10,9 +10,9 @@ from uuid import uuid4
 import pytest
 
 from connectors.dev.embedded_kafka import EmbeddedKafka
+from tests.support.deployment import Deployment
 from tests.support.kafka import Read, consume_all, create_topic, produce
-from tests.support.place import Place
-from tests.support.records import living, newest, snapshot, some_records
+from tests.support.records import live_records, newest_snapshot, random_records, read_snapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,21 +25,23 @@ class Round(NamedTuple):
     manifest: dict[str, Any]
     table: dict[tuple[int, bytes | None], bytes]
     output: list[Read]
-    living: dict[tuple[int, bytes | None], bytes]
+    live_records: dict[tuple[int, bytes | None], bytes]
 
 
 @pytest.fixture(scope="module")
 def rounds(spark: SparkSession, broker: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> list[Round]:
     """Three runs of one connector, each with new records, and two snapshots kept."""
     topic = create_topic(broker.bootstrap, f"resume-{uuid4().hex[:10]}", 2, cleanup_policy="delete")
-    place = Place(tmp_path_factory.mktemp("resume"), broker.bootstrap, topic)
+    deployment = Deployment(tmp_path_factory.mktemp("resume"), broker.bootstrap, topic)
     found = []
     for seed in (1, 2, 3):
-        produce(place.bootstrap, place.topic, some_records(seed, 300))
-        place.once(spark, snapshot_retention_count=2)
-        manifest, table = snapshot(place)
-        output = consume_all(place.bootstrap, place.output)
-        found.append(Round(newest(place), manifest, _values(table), output, _values(living(place))))
+        produce(deployment.bootstrap, deployment.topic, random_records(seed, 300))
+        deployment.once(spark, snapshot_retention_count=2)
+        manifest, table = read_snapshot(deployment)
+        output = consume_all(deployment.bootstrap, deployment.output)
+        found.append(
+            Round(newest_snapshot(deployment), manifest, _values(table), output, _values(live_records(deployment)))
+        )
     return found
 
 
@@ -58,7 +60,7 @@ def test_a_consumer_goes_on_from_the_very_record(rounds: list[Round]) -> None:
                 table[(record.partition, record.key)] = record.value or b""
                 if record.value is None:
                     del table[(record.partition, record.key)]
-        assert table == later.living
+        assert table == later.live_records
 
 
 def test_old_snapshots_go_and_the_newest_stay(rounds: list[Round]) -> None:

@@ -8,36 +8,38 @@ import time
 from pathlib import Path
 
 from connectors.errors import EXIT_FAILED, EXIT_OK
+from tests.support.deployment import PROCESS_TIMEOUT_S, Deployment, Process
 from tests.support.kafka import end_offsets, produce, wait_until
-from tests.support.place import PATIENCE_S, Place, Process
-from tests.support.records import some_records
+from tests.support.records import random_records
 
 GRACEFUL_S = 10.0
 AROUND_S = 5.0
 """What the process needs beside: to hear of it, and to end."""
 
 
-def test_a_publish_that_hangs_is_broken_off(place: Place) -> None:
+def test_a_publish_that_hangs_is_broken_off(deployment: Deployment) -> None:
     """SIGTERM: exit code 0 in its time; readers of the output do not wait for a transaction that nobody ends."""
-    place.write(publish_local_max_records=-1)  # a task that sleeps can be cancelled; a sleep in the driver cannot
-    produce(place.bootstrap, place.topic, some_records(1, 200))
-    with place.process(failpoints="publish.sent=sleep:600000") as worker:
+    deployment.write(publish_local_max_records=-1)  # a task that sleeps can be cancelled; a sleep in the driver cannot
+    produce(deployment.bootstrap, deployment.topic, random_records(1, 200))
+    with deployment.process(failpoints="publish.sent=sleep:600000") as worker:
         worker.until_logged("failpoint publish.sent")
         told = time.monotonic()
         worker.send(signal.SIGTERM)
         assert worker.wait() == EXIT_OK, worker.tail()
         assert time.monotonic() - told < GRACEFUL_S + AROUND_S
         assert "left as it is" not in worker.printed()
-    stable, sent = (end_offsets(place.bootstrap, place.output, f"read_{what}committed") for what in ("", "un"))
+    stable, sent = (
+        end_offsets(deployment.bootstrap, deployment.output, f"read_{what}committed") for what in ("", "un")
+    )
     assert stable == sent
     assert sum(sent.values()) > 0
 
 
-def test_a_worker_whose_jvm_is_killed_ends_with_1(place: Place) -> None:
+def test_a_worker_whose_jvm_is_killed_ends_with_1(deployment: Deployment) -> None:
     """As the system does it to one that takes too much memory: said what happened, and left to a service manager."""
-    produce(place.bootstrap, place.topic, some_records(1, 50))
-    with place.process() as worker:
-        wait_until(place.caught_up, "it publishes", PATIENCE_S)
+    produce(deployment.bootstrap, deployment.topic, random_records(1, 50))
+    with deployment.process() as worker:
+        wait_until(deployment.caught_up, "it publishes", PROCESS_TIMEOUT_S)
         os.kill(jvm(worker), signal.SIGKILL)
         assert worker.wait() == EXIT_FAILED, worker.tail()
         assert "Spark's JVM has ended (signal 9)" in worker.printed()

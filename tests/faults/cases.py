@@ -13,8 +13,8 @@ import pytest
 
 from connectors.errors import EXIT_FENCED, EXIT_OK
 from tests.faults import matrix
-from tests.faults.field import CALM, RECOVERS_S, Field
-from tests.faults.victim import PATIENCE_S
+from tests.faults.scenario import CALM, RECOVERY_S, Scenario
+from tests.faults.worker_process import TIMEOUT_S
 
 RENEW_AFTER: Final = 12
 """Cases on one field: each verdict reads the whole topic, and it grows."""
@@ -23,8 +23,8 @@ RENEW_AFTER: Final = 12
 class Case:
     """One fault at one step of a field. `outcome` is what the matrix will say of it."""
 
-    def __init__(self, field: Field) -> None:
-        self.field = field
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario = scenario
         self.outcome = "went on"
         self.seconds: float | None = None
         self._began = time.monotonic()
@@ -33,16 +33,16 @@ class Case:
         """The fault happens now: from here the time to recover counts."""
         self._began = time.monotonic()
 
-    def recovers(self, timeout_s: float = RECOVERS_S) -> None:
+    def recovers(self, timeout_s: float = RECOVERY_S) -> None:
         """Waits until what is acknowledged now is published."""
-        self.field.until_publishing(timeout_s)
+        self.scenario.until_publishing(timeout_s)
         self.seconds = time.monotonic() - self._began
 
     def fails(self, *texts: str) -> None:
         """Waits until the connector FAILED for good, with all `texts` in its error; its worker ends with it."""
-        worker = self.field.worker
+        worker = self.scenario.worker
         assert worker is not None
-        code = worker.wait(PATIENCE_S)
+        code = worker.wait(TIMEOUT_S)
         printed = " ".join(worker.printed().split())
         assert code not in (EXIT_OK, EXIT_FENCED), worker.tail()
         missing = [text for text in texts if text not in printed]
@@ -51,19 +51,19 @@ class Case:
 
     def is_failing(self, *texts: str) -> None:
         """Waits until the connector FAILED with all `texts` in its error, to be started again by its worker."""
-        worker = self.field.worker
+        worker = self.scenario.worker
         assert worker is not None
         wanted = ("connector FAILED", "restart_in_s", *texts)
 
         def told() -> bool:
             return any(all(text in line for text in wanted) for line in worker.printed().splitlines())
 
-        self.field.until(told, f"the worker says {wanted}", PATIENCE_S)
+        self.scenario.until(told, f"the worker says {wanted}", TIMEOUT_S)
         self.outcome = "FAILED by name, goes on by itself"
 
     def judge(self) -> None:
         """Fails with every breach that there is."""
-        found = self.field.verdict()
+        found = self.scenario.verdict()
         assert found == [], "\n".join(found[:40])
 
 
@@ -74,7 +74,7 @@ class Cases:
         self._folder = folder
         self._bootstrap = bootstrap
         self._number = 0
-        self._now: tuple[Mapping[str, Any], Field, int] | None = None
+        self._now: tuple[Mapping[str, Any], Scenario, int] | None = None
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -93,7 +93,7 @@ class Cases:
     def case(self, fault: str, step: str, settings: Mapping[str, Any] = CALM) -> Iterator[Case]:
         """A case on a field with `settings`: the one of the case before, unless that failed."""
         case = Case(self._field(settings))
-        seed = case.field.seed
+        seed = case.scenario.seed
         try:
             yield case
         except pytest.skip.Exception:
@@ -104,19 +104,19 @@ class Cases:
             text = (str(error).splitlines() or [type(error).__name__])[0]
             _note(matrix.Result(fault=fault, step=step, outcome=f"**failed**: {text[:120]}", seed=seed))
             raise
-        case.field.control.disarm()
+        case.scenario.control.disarm()
         _note(matrix.Result(fault=fault, step=step, outcome=case.outcome, seconds_to_recover=case.seconds, seed=seed))
 
-    def _field(self, settings: Mapping[str, Any]) -> Field:
+    def _field(self, settings: Mapping[str, Any]) -> Scenario:
         if self._now is not None and (self._now[0] is not settings or self._now[2] >= RENEW_AFTER):
             self._drop()
         if self._now is None:
             self._number += 1
-            field = Field(self._folder / str(self._number), self._bootstrap, self._number, settings)
-            self._now = settings, self._stack.enter_context(field), 0
-        _, field, done = self._now
-        self._now = settings, field, done + 1
-        return field
+            scenario = Scenario(self._folder / str(self._number), self._bootstrap, self._number, settings)
+            self._now = settings, self._stack.enter_context(scenario), 0
+        _, scenario, done = self._now
+        self._now = settings, scenario, done + 1
+        return scenario
 
     def _drop(self) -> None:
         self._now = None

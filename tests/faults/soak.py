@@ -20,8 +20,8 @@ import psutil
 
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from tests.faults import soak_report
-from tests.faults.field import Field
-from tests.faults.victim import Victim
+from tests.faults.scenario import Scenario
+from tests.faults.worker_process import WorkerProcess
 
 EVERY_S: Final = 10.0
 RATE: Final = 250
@@ -61,39 +61,39 @@ def _run(seconds: float, notes: Path) -> list[str]:
     with (
         TemporaryDirectory() as folder,
         EmbeddedKafka(Path(folder) / "kafka") as broker,
-        Field(Path(folder) / "field", broker.bootstrap, seed=1, settings=SETTINGS, rate=RATE) as field,
+        Scenario(Path(folder) / "field", broker.bootstrap, seed=1, settings=SETTINGS, rate=RATE) as scenario,
     ):
-        field.place.worker |= WORKER
-        worker = field.start()
-        field.until_publishing()
-        _watch(field, worker, seconds, notes)
+        scenario.deployment.worker |= WORKER
+        worker = scenario.start()
+        scenario.until_publishing()
+        _watch(scenario, worker, seconds, notes)
         if not worker.alive:
             return [f"the worker ended: {worker.tail()}"]
-        found = field.verdict()
+        found = scenario.verdict()
         code, took_s = worker.terminate()
-        print(f"stopped with exit code {code} in {took_s:.1f} s; {len(field.load.acknowledged):,} records were sent")
+        print(f"stopped with exit code {code} in {took_s:.1f} s; {len(scenario.load.acknowledged):,} records were sent")
         return found if code == 0 else [*found, f"exit code {code}"]
 
 
-def _watch(field: Field, worker: Victim, seconds: float, notes: Path) -> None:
+def _watch(scenario: Scenario, worker: WorkerProcess, seconds: float, notes: Path) -> None:
     """Notes every ten seconds what is used, until the time or the worker is at its end."""
     began = time.monotonic()
     with notes.open("w", encoding="utf-8") as file:
         while (passed := time.monotonic() - began) < seconds and worker.alive:
-            file.write(json.dumps({"seconds": round(passed), **_note(field, worker.process.pid)}) + "\n")
+            file.write(json.dumps({"seconds": round(passed), **_note(scenario, worker.process.pid)}) + "\n")
             file.flush()
             time.sleep(max(0.0, EVERY_S - (time.monotonic() - began - passed)))
 
 
-def _note(field: Field, pid: int) -> dict[str, Any]:
+def _note(scenario: Scenario, pid: int) -> dict[str, Any]:
     """Memory in bytes (what is shared is counted in parts), threads and open files by role; files by folder."""
-    wanted, published = field.load.ends(), field.place.published()
+    wanted, published = scenario.load.ends(), scenario.deployment.published()
     return {
         "behind": sum(end - published.get(partition, 0) for partition, end in wanted.items()),
-        "records": len(field.load.acknowledged),
-        "epoch": field.place.state().epoch,
+        "records": len(scenario.load.acknowledged),
+        "epoch": scenario.deployment.state().epoch,
         "processes": _processes(psutil.Process(pid)),
-        "store": dict(_stored(field.place.folder)),
+        "store": dict(_stored(scenario.deployment.folder)),
     }
 
 

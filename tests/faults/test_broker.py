@@ -9,7 +9,7 @@ import pytest
 
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from tests.faults.cases import Cases
-from tests.faults.victim import GRACE_S, MARGIN_S
+from tests.faults.worker_process import GRACE_S, MARGIN_S
 
 FORGETFUL = {
     "transactional.id.expiration.ms": "4000",
@@ -40,7 +40,7 @@ def own_cases(tmp_path_factory: pytest.TempPathFactory, own_broker: EmbeddedKafk
 def test_a_killed_broker_that_is_started_again(own_broker: EmbeddedKafka, own_cases: Cases, step: str) -> None:
     """SIGKILL and a start at once: the worker goes on by itself."""
     with own_cases.case("broker killed and started", step) as case:
-        worker = case.field.meet(step, HELD)
+        worker = case.scenario.meet(step, HELD)
         case.strikes()
         own_broker.kill()
         own_broker.start()
@@ -56,17 +56,17 @@ def test_a_killed_broker_that_is_started_again(own_broker: EmbeddedKafka, own_ca
 def test_a_broker_that_is_away_for_a_minute(own_broker: EmbeddedKafka, own_cases: Cases, step: str) -> None:
     """Longer than the clients' patience: the worker is started again and again until it is back, and goes on."""
     with own_cases.case("broker away 60 s", step) as case:
-        field = case.field
-        worker = field.running()
+        scenario = case.scenario
+        worker = scenario.running()
         if step.startswith("takeover."):
             worker.kill()
-            field.control.arm(step, HELD)
-            worker = field.start()
+            scenario.control.arm(step, HELD)
+            worker = scenario.start()
             worker.until_met(step)
         elif step != "any time":
-            field.meet(step, HELD)
+            scenario.meet(step, HELD)
         own_broker.kill()
-        field.rest(AWAY_S)
+        scenario.rest(AWAY_S)
         own_broker.start()
         case.strikes()
         case.recovers()
@@ -78,16 +78,16 @@ def test_a_broker_that_is_away_for_a_minute(own_broker: EmbeddedKafka, own_cases
 def test_a_worker_is_stopped_while_the_broker_is_away(own_broker: EmbeddedKafka, own_cases: Cases) -> None:
     """A stop does not wait for a broker that is not there: exit code 0 in its time."""
     with own_cases.case("SIGTERM", "broker away") as case:
-        worker = case.field.running()
+        worker = case.scenario.running()
         own_broker.kill()
-        case.field.rest(5)
+        case.scenario.rest(5)
         code, seconds = worker.terminate()
         own_broker.start()
         assert code == 0, worker.tail()
         assert seconds < GRACE_S + MARGIN_S
         case.outcome = f"exit 0 in {seconds:.1f} s"
         case.strikes()
-        case.field.start()
+        case.scenario.start()
         case.recovers()
         case.judge()
 
@@ -99,14 +99,16 @@ def test_transactional_ids_that_expire(tmp_path: Path) -> None:
         Cases(tmp_path / "cases", forgetful.bootstrap) as cases,
         cases.case("transactional ids expired", "between transactions") as case,
     ):
-        worker = case.field.running()
+        worker = case.scenario.running()
         for _ in range(3):
-            case.field.load.pause()
-            case.field.rest(10)
-            before = case.field.load.ends()
-            case.field.load.resume()
+            case.scenario.load.pause()
+            case.scenario.rest(10)
+            before = case.scenario.load.ends()
+            case.scenario.load.resume()
             case.strikes()
-            case.field.until(lambda before=before: case.field.load.ends() != before, "something new is acknowledged")
+            case.scenario.until(
+                lambda before=before: case.scenario.load.ends() != before, "something new is acknowledged"
+            )
             case.recovers()
         assert worker.alive, worker.tail()
         case.outcome = "same worker"

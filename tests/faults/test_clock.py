@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.faults.cases import Cases
-from tests.faults.field import BUSY
+from tests.faults.scenario import BUSY
 
 HOUR_MS = 3_600_000
 pytestmark = pytest.mark.timeout(600)
@@ -17,11 +17,11 @@ pytestmark = pytest.mark.timeout(600)
 def test_the_clock_steps_and_steps_back(cases: Cases, fault: str, ms: int) -> None:
     """Publishing goes on, folds and snapshots too, and nothing is removed that is still needed."""
     with cases.case(fault, "and right again", BUSY) as case:
-        worker = case.field.running()
+        worker = case.scenario.running()
         for wrong in (ms, 0):
-            case.field.control.move_clock(wrong)
+            case.scenario.control.move_clock(wrong)
             case.strikes()
-            case.field.rest(8)
+            case.scenario.rest(8)
             case.recovers()
         assert worker.alive, worker.tail()
         case.outcome = "same worker"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.faults.cases import Cases
-from tests.faults.steps import ALL, AT_START, settings
+from tests.faults.step_settings import ALL, AT_START, settings
 
 BREAKS_A_LIFE = "ingest.before-commit"
 SELECTED = {"catalog.created"}
@@ -18,10 +18,10 @@ pytestmark = pytest.mark.timeout(600)
 def test_an_error_at_a_step(cases: Cases, step: str) -> None:
     """The worker lives on and publishes all that it would have without it."""
     with cases.case("error", step, settings(step)) as case:
-        worker = case.field.running()
-        case.field.control.arm(step, "error")
+        worker = case.scenario.running()
+        case.scenario.control.arm(step, "error")
         if step in AT_START:
-            case.field.control.arm(BREAKS_A_LIFE, "error")
+            case.scenario.control.arm(BREAKS_A_LIFE, "error")
         worker.until_met(step)
         case.strikes()
         case.recovers()
@@ -32,10 +32,10 @@ def test_an_error_at_a_step(cases: Cases, step: str) -> None:
 def test_error_after_error(cases: Cases) -> None:
     """One error in each of several lives: the worker still recovers by itself."""
     with cases.case("error", "six steps one after the other") as case:
-        worker = case.field.running()
+        worker = case.scenario.running()
         steps = ("source.plan", "takeover.fence", "takeover.topics", "takeover.query", "ingest.write", "publish.sent")
         for step in steps:
-            case.field.control.arm(step, "error")
+            case.scenario.control.arm(step, "error")
         for step in steps:
             worker.until_met(step)
         case.strikes()

@@ -8,22 +8,22 @@ import pytest
 
 from connectors.errors import EXIT_FENCED
 from tests.faults.cases import Case, Cases
-from tests.faults.field import TASKS, Field
-from tests.faults.steps import ALL, AT_START, settings
-from tests.faults.victim import PATIENCE_S, Victim
+from tests.faults.scenario import TASKS, Scenario
+from tests.faults.step_settings import ALL, AT_START, settings
+from tests.faults.worker_process import TIMEOUT_S, WorkerProcess
 
 NAP = "sleep:2000"
 pytestmark = pytest.mark.timeout(600)
 
 
-def frozen_at(field: Field, step: str) -> Victim:
+def frozen_at(scenario: Scenario, step: str) -> WorkerProcess:
     """A worker that stands at `step`, all of its processes stopped."""
-    sleeper = field.running()
+    sleeper = scenario.running()
     if step in AT_START:
         sleeper.kill()
-    field.control.arm(step, NAP)
+    scenario.control.arm(step, NAP)
     if step in AT_START:
-        sleeper = field.start()
+        sleeper = scenario.start()
     sleeper.until_met(step)
     sleeper.signal_all(signal.SIGSTOP)
     return sleeper
@@ -37,12 +37,12 @@ def test_a_frozen_worker_wakes_up_after_a_take_over(cases: Cases, step: str) -> 
 
 
 def _wakes_up_fenced(case: Case, step: str) -> None:
-    sleeper = frozen_at(case.field, step)
+    sleeper = frozen_at(case.scenario, step)
     case.strikes()
-    case.field.start()
+    case.scenario.start()
     case.recovers()
     sleeper.signal_all(signal.SIGCONT)
-    assert sleeper.wait(PATIENCE_S) == EXIT_FENCED, sleeper.tail()
+    assert sleeper.wait(TIMEOUT_S) == EXIT_FENCED, sleeper.tail()
     case.outcome = "exit 5"
     case.judge()
 
@@ -60,15 +60,15 @@ def test_frozen_for_longer_than_every_time_out(cases: Cases, step: str, take_ove
     """150 s: transactions, sessions and Spark's heartbeats have all timed out when it wakes up."""
     fault = "frozen 150 s, another owner" if take_over else "frozen 150 s, nobody else"
     with cases.case(fault, step) as case:
-        sleeper = frozen_at(case.field, step)
+        sleeper = frozen_at(case.scenario, step)
         case.strikes()
         if take_over:
-            case.field.start()
+            case.scenario.start()
             case.recovers()
-        case.field.rest(150)
+        case.scenario.rest(150)
         sleeper.signal_all(signal.SIGCONT)
         if take_over:
-            assert sleeper.wait(PATIENCE_S) == EXIT_FENCED, sleeper.tail()
+            assert sleeper.wait(TIMEOUT_S) == EXIT_FENCED, sleeper.tail()
         else:
             case.strikes()
             case.recovers()

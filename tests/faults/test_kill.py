@@ -8,8 +8,8 @@ from contextlib import suppress
 import pytest
 
 from tests.faults.cases import Cases
-from tests.faults.steps import ALL, AT_START, IN_TASKS, settings
-from tests.faults.victim import Victim
+from tests.faults.step_settings import ALL, AT_START, IN_TASKS, settings
+from tests.faults.worker_process import WorkerProcess
 from tests.support.kafka import wait_until
 
 ASLEEP = "sleep:600000"
@@ -23,17 +23,17 @@ pytestmark = pytest.mark.timeout(600)
 def test_a_worker_killed_at_a_step(cases: Cases, step: str) -> None:
     """SIGKILL to all of its processes there: the next worker loses nothing and repeats nothing."""
     with cases.case("SIGKILL of all", step, settings(step)) as case:
-        field = case.field
-        victim = field.running()
+        scenario = case.scenario
+        worker = scenario.running()
         if step in AT_START:
-            victim.kill()
-        field.control.arm(step, ASLEEP)
+            worker.kill()
+        scenario.control.arm(step, ASLEEP)
         if step in AT_START:
-            victim = field.start()
-        victim.until_met(step)
+            worker = scenario.start()
+        worker.until_met(step)
         case.strikes()
-        victim.kill()
-        field.start()
+        worker.kill()
+        scenario.start()
         case.recovers()
         case.judge()
 
@@ -42,30 +42,30 @@ def test_a_worker_killed_at_a_step(cases: Cases, step: str) -> None:
 def test_one_process_killed_at_a_step(cases: Cases, step: str) -> None:
     """A Python process of Spark's dies: the same worker goes on. The driver dies: its orphans end, the next goes on."""
     with cases.case("SIGKILL of one process", step, settings(step, tasks=True)) as case:
-        field = case.field
-        victim = field.running()
+        scenario = case.scenario
+        worker = scenario.running()
         if step in AT_START:
-            victim.kill()
-        field.control.arm(step, "kill")
+            worker.kill()
+        scenario.control.arm(step, "kill")
         if step in AT_START:
-            victim = field.start()
-        victim.until_met(step)
+            worker = scenario.start()
+        worker.until_met(step)
         case.strikes()
         if step in IN_TASKS:
             case.recovers()
-            assert victim.alive, victim.tail()
+            assert worker.alive, worker.tail()
             case.outcome = "same worker"
         else:
-            victim.wait()
-            field.start()
+            worker.wait()
+            scenario.start()
             case.recovers()
-            wait_until(lambda: gone(victim), "the processes of the dead driver end")
+            wait_until(lambda: gone(worker), "the processes of the dead driver end")
         case.judge()
 
 
-def gone(victim: Victim) -> bool:
+def gone(worker: WorkerProcess) -> bool:
     """Whether no process of its group is left."""
     with suppress(ProcessLookupError):
-        os.killpg(victim.process.pid, 0)
+        os.killpg(worker.process.pid, 0)
         return False
     return True

@@ -10,9 +10,9 @@ from typing import Final
 import pytest
 
 from tests.faults.cases import Cases
-from tests.support.by_hand import commit_as_a_sink, forget_positions, set_positions
+from tests.support.deployment import ROOT, Deployment
+from tests.support.group_offsets import commit_like_a_sink, delete_group, reset_offsets
 from tests.support.kafka import TIMEOUT_S, end_offsets, wait_until
-from tests.support.place import ROOT, Place
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -32,18 +32,20 @@ os._exit(0)
 @pytest.mark.parametrize(
     ("fault", "do"),
     [
-        pytest.param("group deleted while running", forget_positions, id="deleted"),
-        pytest.param("group set back while running", lambda place: set_positions(place, 3), id="set back"),
-        pytest.param("Connect sink of the same name", lambda place: commit_as_a_sink(place, 5), id="sink"),
+        pytest.param("group deleted while running", delete_group, id="deleted"),
+        pytest.param("group set back while running", lambda deployment: reset_offsets(deployment, 3), id="set back"),
+        pytest.param("Connect sink of the same name", lambda deployment: commit_like_a_sink(deployment, 5), id="sink"),
     ],
 )
-def test_the_position_is_changed_under_a_running_worker(cases: Cases, fault: str, do: Callable[[Place], None]) -> None:
+def test_the_position_is_changed_under_a_running_worker(
+    cases: Cases, fault: str, do: Callable[[Deployment], None]
+) -> None:
     """Catalog and output say how far it really was: the same worker goes on, and nothing is sent twice."""
     with cases.case(fault, "any time") as case:
-        worker = case.field.running()
+        worker = case.scenario.running()
         for _ in range(3):
             case.strikes()
-            do(case.field.place)
+            do(case.scenario.deployment)
             case.recovers()
         assert worker.alive, worker.tail()
         case.outcome = "same worker"
@@ -54,9 +56,9 @@ def test_the_position_is_changed_under_a_running_worker(cases: Cases, fault: str
 def test_the_position_is_set_back_in_a_transaction(cases: Cases, step: str) -> None:
     """An offset that somebody commits while a transaction is open changes nothing that the output's reader sees."""
     with cases.case("group set back", step) as case:
-        worker = case.field.meet(step, "sleep:2000")
+        worker = case.scenario.meet(step, "sleep:2000")
         case.strikes()
-        commit_as_a_sink(case.field.place, 5)
+        commit_like_a_sink(case.scenario.deployment, 5)
         case.recovers()
         assert worker.alive, worker.tail()
         case.outcome = "same worker"
@@ -66,21 +68,23 @@ def test_the_position_is_set_back_in_a_transaction(cases: Cases, step: str) -> N
 def test_a_dead_producer_leaves_a_transaction_open(cases: Cases) -> None:
     """Nothing behind its first record is published before the broker aborts it; then all is."""
     with cases.case("open transaction of a dead producer", "any time") as case:
-        field = case.field
-        worker = field.running()
-        command = [sys.executable, "-c", _LEAVES_ONE_OPEN, field.place.bootstrap, field.place.topic]
+        scenario = case.scenario
+        worker = scenario.running()
+        command = [sys.executable, "-c", _LEAVES_ONE_OPEN, scenario.deployment.bootstrap, scenario.deployment.topic]
         subprocess.run(command, check=True, timeout=TIMEOUT_S, cwd=ROOT, capture_output=True)
         case.strikes()
-        held = end_offsets(field.place.bootstrap, field.place.topic)[0]
-        wait_until(lambda: field.load.ends()[0] > held, "the load goes on behind the open transaction")
-        wanted = field.load.ends()
+        held = end_offsets(scenario.deployment.bootstrap, scenario.deployment.topic)[0]
+        wait_until(lambda: scenario.load.ends()[0] > held, "the load goes on behind the open transaction")
+        wanted = scenario.load.ends()
 
         def beyond_in_the_other() -> bool:
-            published = field.place.published()
-            assert published[0] <= held or end_offsets(field.place.bootstrap, field.place.topic)[0] > held
+            published = scenario.deployment.published()
+            assert (
+                published[0] <= held or end_offsets(scenario.deployment.bootstrap, scenario.deployment.topic)[0] > held
+            )
             return published[1] >= wanted[1]
 
-        field.until(beyond_in_the_other, "the other partition goes on")
+        scenario.until(beyond_in_the_other, "the other partition goes on")
         case.recovers()
         assert worker.alive, worker.tail()
         case.outcome = "waited for its abort"

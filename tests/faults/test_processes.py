@@ -11,8 +11,8 @@ import pytest
 
 from connectors.errors import EXIT_FENCED
 from tests.faults.cases import Cases
-from tests.faults.field import BUSY, CLUSTER, CLUSTER_S, TASKS
-from tests.faults.victim import PATIENCE_S
+from tests.faults.scenario import BUSY, CLUSTER, CLUSTER_S, TASKS
+from tests.faults.worker_process import TIMEOUT_S
 from tests.support.kafka import wait_until
 
 EXECUTOR = "CoarseGrainedExecutorBackend"
@@ -29,7 +29,7 @@ def signal_each(processes: Iterable[psutil.Process], number: signal.Signals) -> 
 def test_spark_daemon_of_python_workers_killed(cases: Cases) -> None:
     """The process that forks Spark's Python workers dies, and they with it: the same worker goes on."""
     with cases.case("SIGKILL of pyspark.daemon", "publish.sent", TASKS) as case:
-        worker = case.field.meet("publish.sent", HELD)
+        worker = case.scenario.meet("publish.sent", HELD)
         daemons = worker.processes("pyspark.daemon")
         assert daemons
         case.strikes()
@@ -44,13 +44,13 @@ def test_spark_daemon_of_python_workers_killed(cases: Cases) -> None:
 def test_the_jvm_killed(cases: Cases, step: str) -> None:
     """Spark's JVM dies (no memory, say): the worker ends by itself with an error, for a service manager to start it."""
     with cases.case("SIGKILL of Spark's JVM", step, BUSY if step.startswith("clean.") else TASKS) as case:
-        worker = case.field.meet(step, HELD)
+        worker = case.scenario.meet(step, HELD)
         case.strikes()
         signal_each(worker.processes("java")[:1], signal.SIGKILL)
-        code = worker.wait(PATIENCE_S)
+        code = worker.wait(TIMEOUT_S)
         assert code not in (0, EXIT_FENCED), worker.tail()
         case.outcome = f"exit {code}"
-        case.field.start()
+        case.scenario.start()
         case.recovers()
         case.judge()
 
@@ -60,7 +60,7 @@ def test_the_jvm_killed(cases: Cases, step: str) -> None:
 def test_an_executor_killed(cases: Cases, step: str) -> None:
     """One of two executors dies in a task: Spark or the connector's restart does the task again, in the same worker."""
     with cases.case("SIGKILL of an executor", step, CLUSTER) as case:
-        worker = case.field.meet(step, HELD)
+        worker = case.scenario.meet(step, HELD)
         executors = worker.processes(EXECUTOR)
         case.strikes()
         signal_each(executors[:1], signal.SIGKILL)
@@ -75,27 +75,27 @@ def test_an_executor_killed(cases: Cases, step: str) -> None:
 def test_an_executor_that_outlives_its_worker(cases: Cases, step: str) -> None:
     """Executors frozen in a task, their driver dead, another worker in its place: they wake up, and change nothing."""
     with cases.case("zombie executor", step, CLUSTER) as case:
-        worker = case.field.meet(step, HELD)
+        worker = case.scenario.meet(step, HELD)
         zombies = [each for one in worker.processes(EXECUTOR) for each in (one, *one.children(recursive=True))]
         signal_each(zombies, signal.SIGSTOP)
         case.strikes()
         others = [one for one in worker.processes("") if one not in zombies]
         signal_each([psutil.Process(worker.process.pid), *others], signal.SIGKILL)
-        worker.wait(PATIENCE_S)
-        case.field.start()
+        worker.wait(TIMEOUT_S)
+        case.scenario.start()
         case.recovers(CLUSTER_S)
         signal_each(zombies, signal.SIGCONT)
-        wait_until(lambda: not any(_lives(one) for one in zombies), "the zombies end", PATIENCE_S)
+        wait_until(lambda: not any(_lives(one) for one in zombies), "the zombies end", TIMEOUT_S)
         case.judge()
 
 
 def test_two_workers_at_once(cases: Cases) -> None:
     """A second worker of the same connector takes over; the first ends with 5, in the middle of its work."""
     with cases.case("second worker", "any time") as case:
-        older = case.field.running()
+        older = case.scenario.running()
         case.strikes()
-        case.field.start()
-        assert older.wait(PATIENCE_S) == EXIT_FENCED, older.tail()
+        case.scenario.start()
+        assert older.wait(TIMEOUT_S) == EXIT_FENCED, older.tail()
         case.recovers()
         case.outcome = "the older ends with 5"
         case.judge()
@@ -105,25 +105,25 @@ def test_two_workers_at_once(cases: Cases) -> None:
 def test_tasks_max_changed_between_two_lives(cases: Cases, step: str) -> None:
     """Killed with one number of buckets and started with another, and back: nothing twice under two ids."""
     with cases.case("tasks.max 2, 5, 1", step) as case:
-        field = case.field
-        field.running()
+        scenario = case.scenario
+        scenario.running()
         for buckets in (5, 1, 2):
-            victim = field.worker
-            assert victim is not None
+            worker = scenario.worker
+            assert worker is not None
             if step == "takeover.fence":
-                victim.kill()
-                field.place.write(tasks_max=buckets)
-                field.control.arm(step, "sleep:600000")
-                victim = field.start()
-                victim.until_met(step)
+                worker.kill()
+                scenario.deployment.write(tasks_max=buckets)
+                scenario.control.arm(step, "sleep:600000")
+                worker = scenario.start()
+                worker.until_met(step)
             else:
-                victim = field.meet(step, "sleep:600000")
-                field.place.write(tasks_max=buckets)
+                worker = scenario.meet(step, "sleep:600000")
+                scenario.deployment.write(tasks_max=buckets)
             case.strikes()
-            victim.kill()
-            field.start()
+            worker.kill()
+            scenario.start()
             case.recovers()
-            assert field.place.state().buckets == buckets
+            assert scenario.deployment.state().buckets == buckets
         case.judge()
 
 

@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from tests.faults.cases import Cases
-from tests.faults.field import BUSY
+from tests.faults.scenario import BUSY
 
 KILLS: Final = int(os.environ.get("FAULT_KILLS", "100"))
 SEED: Final = int(os.environ.get("FAULT_SEED", "5"))
@@ -25,18 +25,18 @@ def test_random_kills_under_load(cases: Cases) -> None:
     """SIGKILL of all processes at random times after a start: nothing is lost and nothing is sent twice."""
     chance = random.Random(SEED)
     with cases.case(f"{KILLS} random SIGKILLs of all", "any time", BUSY) as case:
-        field = case.field
+        scenario = case.scenario
         case.strikes()
         for number in range(1, KILLS + 1):
-            field.place.write(publish_local_max_records=LOCAL[number % len(LOCAL)])
-            victim = field.start()
-            field.rest(chance.uniform(0.5, LONGEST_S))
-            assert victim.alive, victim.tail()
-            victim.kill()
+            scenario.deployment.write(publish_local_max_records=LOCAL[number % len(LOCAL)])
+            worker = scenario.start()
+            scenario.rest(chance.uniform(0.5, LONGEST_S))
+            assert worker.alive, worker.tail()
+            worker.kill()
             if number % VERDICT_EVERY == 0 or number == KILLS:
                 case.strikes()
-                field.start()
+                scenario.start()
                 case.recovers()
                 case.judge()
-                field.clear()
+                scenario.clear()
         case.outcome = f"nothing lost, nothing twice, seed {SEED}"

@@ -18,7 +18,7 @@ from confluent_kafka.admin import (
 
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from tests.faults.cases import Cases
-from tests.faults.field import CALM, TASKS
+from tests.faults.scenario import CALM, TASKS
 from tests.support.kafka import TIMEOUT_S, admin
 
 ANYBODY = "User:ANONYMOUS"
@@ -65,15 +65,15 @@ def test_the_right_to_write_is_taken(tmp_path: Path, settings: Mapping[str, Any]
         Cases(tmp_path / "cases", broker.bootstrap) as cases,
         cases.case("producer refused by ACL", step, {**settings, "delete.retention.ms": 1}) as case,
     ):
-        field = case.field
-        place = field.place
-        field.running()
-        deny_writing(place.bootstrap, place.output)
+        scenario = case.scenario
+        deployment = scenario.deployment
+        scenario.running()
+        deny_writing(deployment.bootstrap, deployment.output)
         case.strikes()
-        case.is_failing(place.output, "Write")
-        field.rest(5)
-        grant_writing(place.bootstrap, place.output)
-        field.control.move_clock(600_000)
+        case.is_failing(deployment.output, "Write")
+        scenario.rest(5)
+        grant_writing(deployment.bootstrap, deployment.output)
+        scenario.control.move_clock(600_000)
         case.strikes()
         case.recovers()
         case.judge()

@@ -11,25 +11,25 @@ from pathlib import Path
 import pytest
 
 from tests.faults.cases import Cases
+from tests.support.deployment import Deployment
 from tests.support.kafka import wait_until
-from tests.support.place import Place
 
 pytestmark = pytest.mark.timeout(600)
 
 
-def kept(place: Place) -> Path:
+def kept(deployment: Deployment) -> Path:
     """The connector's folder in storage.location."""
-    return Path(place.worker["storage.location"]) / place.name
+    return Path(deployment.worker["storage.location"]) / deployment.name
 
 
-def newest_commit(place: Place) -> Path:
+def newest_commit(deployment: Deployment) -> Path:
     """The catalog's newest version."""
-    return max((kept(place) / "catalog").glob("*.json"), key=lambda path: path.name)
+    return max((kept(deployment) / "catalog").glob("*.json"), key=lambda path: path.name)
 
 
-def first_commit(place: Place) -> Path:
+def first_commit(deployment: Deployment) -> Path:
     """With it a catalog begins."""
-    return kept(place) / "catalog" / f"{1:020}.json"
+    return kept(deployment) / "catalog" / f"{1:020}.json"
 
 
 def damage(file: Path) -> None:
@@ -39,11 +39,11 @@ def damage(file: Path) -> None:
     file.write_bytes(data[: len(data) // 2])
 
 
-def put_back(away: Path, place: Path) -> bool:
+def put_back(away: Path, deployment: Path) -> bool:
     """Whether `away` stands at `place` again; a running worker may just have left its status there."""
-    shutil.rmtree(place, ignore_errors=True)
+    shutil.rmtree(deployment, ignore_errors=True)
     with suppress(OSError):
-        away.rename(place)
+        away.rename(deployment)
         return True
     return False
 
@@ -67,18 +67,18 @@ def test_sparks_checkpoint(cases: Cases, how: str, running: bool) -> None:
     """Spark's own progress is never needed: it may go at any time."""
     fault, when = f"checkpoint {how}", "while running" if running else "while stopped"
     with cases.case(fault, when) as case:
-        worker = case.field.running()
+        worker = case.scenario.running()
         if not running:
             worker.kill()
         case.strikes()
-        for folder in (kept(case.field.place) / "checkpoint").iterdir():
+        for folder in (kept(case.scenario.deployment) / "checkpoint").iterdir():
             if how == "deleted":
                 shutil.rmtree(folder, ignore_errors=True)
                 continue
             for file in [path for path in folder.rglob("*") if path.is_file() and path.stat().st_size]:
                 damage(file)
         if not running:
-            worker = case.field.start()
+            worker = case.scenario.start()
         case.recovers()
         assert worker.alive, worker.tail()
         case.outcome = "same worker" if running else "went on"
@@ -88,17 +88,17 @@ def test_sparks_checkpoint(cases: Cases, how: str, running: bool) -> None:
 def test_the_newest_commit_is_damaged(cases: Cases) -> None:
     """FAILED with the file's name. Without it, with no worker alive, the catalog is one commit older, and goes on."""
     with cases.case("newest catalog commit damaged", "while stopped") as case:
-        field = case.field
-        field.running().kill()
-        commit = newest_commit(field.place)
+        scenario = case.scenario
+        scenario.running().kill()
+        commit = newest_commit(scenario.deployment)
         whole = commit.read_bytes()
         damage(commit)
         case.strikes()
-        field.start()
+        scenario.start()
         case.fails(commit.name)
         commit.unlink()
         commit.write_bytes(whole)
-        field.start()
+        scenario.start()
         case.recovers()
         case.judge()
 
@@ -107,12 +107,12 @@ def test_the_newest_commit_is_damaged(cases: Cases) -> None:
 def test_the_newest_commit_is_taken_away(cases: Cases, step: str) -> None:
     """One commit back, with no worker alive: source, positions and output make up for it."""
     with cases.case("newest catalog commit taken away", step) as case:
-        field = case.field
-        victim = field.meet(step, "sleep:600000")
-        victim.kill()
-        newest_commit(field.place).unlink()
+        scenario = case.scenario
+        worker = scenario.meet(step, "sleep:600000")
+        worker.kill()
+        newest_commit(scenario.deployment).unlink()
         case.strikes()
-        field.start()
+        scenario.start()
         case.recovers()
         case.judge()
 
@@ -120,16 +120,16 @@ def test_the_newest_commit_is_taken_away(cases: Cases, step: str) -> None:
 def test_the_storage_is_lost(cases: Cases) -> None:
     """The positions say that there was a catalog: FAILED, never a first run. Restored, it goes on."""
     with cases.case("storage lost, positions remain", "while stopped") as case:
-        field = case.field
-        field.running().kill()
-        away = kept(field.place).with_suffix(".away")
-        kept(field.place).rename(away)
+        scenario = case.scenario
+        scenario.running().kill()
+        away = kept(scenario.deployment).with_suffix(".away")
+        kept(scenario.deployment).rename(away)
         case.strikes()
-        field.start()
+        scenario.start()
         case.fails("belongs to catalog")
-        shutil.rmtree(kept(field.place))
-        away.rename(kept(field.place))
-        field.start()
+        shutil.rmtree(kept(scenario.deployment))
+        away.rename(kept(scenario.deployment))
+        scenario.start()
         case.recovers()
         case.judge()
 
@@ -137,18 +137,18 @@ def test_the_storage_is_lost(cases: Cases) -> None:
 def test_the_storage_goes_under_a_running_worker(cases: Cases) -> None:
     """What is not mounted any more is an error, never an empty catalog; back again, a worker goes on."""
     with cases.case("storage away", "while running") as case:
-        field = case.field
-        worker = field.running()
-        place = field.place
-        away = kept(place).with_suffix(".away")
-        kept(place).rename(away)
-        field.until(lambda: "FAILED" in worker.printed(), "it has FAILED")
-        field.rest(5)
-        assert not first_commit(place).exists(), "a new catalog was made where the storage was"
-        wait_until(lambda: put_back(away, kept(place)), "it is mounted again")
+        scenario = case.scenario
+        worker = scenario.running()
+        deployment = scenario.deployment
+        away = kept(deployment).with_suffix(".away")
+        kept(deployment).rename(away)
+        scenario.until(lambda: "FAILED" in worker.printed(), "it has FAILED")
+        scenario.rest(5)
+        assert not first_commit(deployment).exists(), "a new catalog was made where the storage was"
+        wait_until(lambda: put_back(away, kept(deployment)), "it is mounted again")
         case.strikes()
         if not worker.alive:
-            field.start()
+            scenario.start()
         case.recovers()
         case.judge()
 
@@ -156,17 +156,17 @@ def test_the_storage_goes_under_a_running_worker(cases: Cases) -> None:
 def test_two_storages_under_one_name(cases: Cases) -> None:
     """A second worker of the name, on a storage of its own, is FAILED; the first is interrupted, and goes on."""
     with cases.case("two storages under one name", "while running") as case:
-        field = case.field
-        first = field.running()
-        own = field.place.worker["storage.location"]
+        scenario = case.scenario
+        first = scenario.running()
+        own = scenario.deployment.worker["storage.location"]
         case.strikes()
-        field.place.worker["storage.location"] = f"{own}-other"
+        scenario.deployment.worker["storage.location"] = f"{own}-other"
         try:
-            field.start()
+            scenario.start()
             case.fails("belongs to catalog")
         finally:
-            field.place.worker["storage.location"] = own
-            field.worker = first
+            scenario.deployment.worker["storage.location"] = own
+            scenario.worker = first
         case.recovers()
         assert first.alive, first.tail()
         case.judge()
@@ -184,17 +184,20 @@ def fill(disk: Path) -> Path:
 def test_a_full_disk(cases: Cases) -> None:
     """Nothing can be written for a while: the same worker waits, says so, and goes on when there is room."""
     cases.renew()
-    with cases.case("no space", "any time") as case, small_disk(case.field.place.folder / "storage", 64) as disk:
-        field = case.field
-        worker = field.running()
+    with (
+        cases.case("no space", "any time") as case,
+        small_disk(case.scenario.deployment.folder / "storage", 64) as disk,
+    ):
+        scenario = case.scenario
+        worker = scenario.running()
         ballast = fill(disk)
-        field.until(lambda: "No space left" in worker.printed(), "it says what is wrong")
-        field.rest(5)
+        scenario.until(lambda: "No space left" in worker.printed(), "it says what is wrong")
+        scenario.rest(5)
         ballast.unlink()
         case.strikes()
         case.recovers()
         assert worker.alive, worker.tail()
         case.outcome = "same worker"
         case.judge()
-        field.clear()
+        scenario.clear()
     cases.renew()

@@ -14,42 +14,42 @@ pytestmark = pytest.mark.timeout(600)
 def test_the_output_goes_under_a_running_worker(cases: Cases, again: bool) -> None:
     """It is never made again behind the operator's back, and another of its name is not it."""
     with cases.case(f"output {'recreated' if again else 'deleted'}", "while running") as case:
-        place = case.field.place
-        case.field.running()
+        deployment = case.scenario.deployment
+        case.scenario.running()
         case.strikes()
-        delete_topic(place.bootstrap, place.output)
+        delete_topic(deployment.bootstrap, deployment.output)
         if again:
-            create_topic(place.bootstrap, place.output, 2, cleanup_policy="compact")
-        case.fails(place.output)
+            create_topic(deployment.bootstrap, deployment.output, 2, cleanup_policy="compact")
+        case.fails(deployment.output)
     cases.renew()
 
 
 def test_the_source_is_recreated_under_a_running_worker(cases: Cases) -> None:
     """Its offsets mean something else from then on."""
     with cases.case("source recreated", "while running") as case:
-        place = case.field.place
-        case.field.running()
-        case.field.load.pause()
-        case.field.until(place.caught_up, "everything is published")
+        deployment = case.scenario.deployment
+        case.scenario.running()
+        case.scenario.load.pause()
+        case.scenario.until(deployment.caught_up, "everything is published")
         case.strikes()
-        delete_topic(place.bootstrap, place.topic)
-        create_topic(place.bootstrap, place.topic, 2, cleanup_policy="delete")
-        case.fails("new connector name", place.topic)
+        delete_topic(deployment.bootstrap, deployment.topic)
+        create_topic(deployment.bootstrap, deployment.topic, 2, cleanup_policy="delete")
+        case.fails("new connector name", deployment.topic)
     cases.renew()
 
 
 def test_retention_overtakes_a_stopped_worker(cases: Cases) -> None:
     """What was removed before it was read is an error that names the partition and the offsets."""
     with cases.case("retention overtook the worker", "while stopped") as case:
-        place, load = case.field.place, case.field.load
-        case.field.running().kill()
+        deployment, load = case.scenario.deployment, case.scenario.load
+        case.scenario.running().kill()
         reached = load.ends()
-        case.field.rest(3)
+        case.scenario.rest(3)
         load.pause()
         end = load.ends()[1]
         assert end > reached[1]
-        delete_records(place.bootstrap, place.topic, 1, end)
+        delete_records(deployment.bootstrap, deployment.topic, 1, end)
         case.strikes()
-        case.field.start()
-        case.fails(f"{place.topic}", "on.data.loss", str(end))
+        case.scenario.start()
+        case.fails(f"{deployment.topic}", "on.data.loss", str(end))
     cases.renew()

@@ -11,7 +11,7 @@ from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.kafka import admin
 from connectors.sinks.settings import TransactionLimits, WriteRules
 from tests.support.kafka import open_transaction, wait_until
-from tests.support.publishing import CATALOG_ID, NOW_MS, ONE_PIECE_EACH, Changelog, Rec, source_offsets
+from tests.support.publishing import CATALOG_ID, NOW_MS, ONE_RECORD_EACH, Changelog, RunRecord, source_offsets
 
 
 @pytest.fixture
@@ -25,9 +25,9 @@ def test_a_record_arrives_byte_for_byte(changelog: Changelog) -> None:
     changelog.publish(
         changelog.target(0, 9),
         [
-            Rec(3, b"\x00k", b"\xffv", odd, 1),
-            Rec(5, b"", b"", None, NOW_MS * 4),
-            Rec(8, b"gone", None, timestamp_type=1),
+            RunRecord(3, b"\x00k", b"\xffv", odd, 1),
+            RunRecord(5, b"", b"", None, NOW_MS * 4),
+            RunRecord(8, b"gone", None, timestamp_type=1),
         ],
     )
     seen = changelog.read()
@@ -48,7 +48,7 @@ def test_a_record_arrives_byte_for_byte(changelog: Changelog) -> None:
 def test_headers_of_an_upstream_keyfold_are_replaced(changelog: Changelog) -> None:
     """`keyfold.*` headers of the source go, whatever else there is stays in its order."""
     upstream = (("a", b"1"), ("keyfold.source.offset", b"99"), ("keyfold.source.timestamp", b"0"), ("b", b"2"))
-    changelog.publish(changelog.target(0, 1), [Rec(0, headers=upstream)])
+    changelog.publish(changelog.target(0, 1), [RunRecord(0, headers=upstream)])
     (seen,) = changelog.read()
     assert [name for name, _ in seen.headers] == [
         "a",
@@ -63,13 +63,15 @@ def test_headers_of_an_upstream_keyfold_are_replaced(changelog: Changelog) -> No
 def test_source_headers_can_be_switched_off(changelog: Changelog) -> None:
     """With output.source.headers.enable=false a record has the headers of the source and no other."""
     quiet = changelog.publisher(WriteRules(source_headers=False))
-    changelog.publish(changelog.target(0, 2), [Rec(0, headers=(("a", b"1"),)), Rec(1)], quiet)
+    changelog.publish(changelog.target(0, 2), [RunRecord(0, headers=(("a", b"1"),)), RunRecord(1)], quiet)
     assert [one.headers for one in changelog.read()] == [(("a", b"1"),), ()]
 
 
 def test_time_zero_goes_as_one_and_says_so(changelog: Changelog) -> None:
     """CreateTime 0 is `now` to librdkafka: it goes as 1 with a header; times below 0 go as they are."""
-    changelog.publish(changelog.target(0, 3), [Rec(0, timestamp=0), Rec(1, timestamp=-1), Rec(2, timestamp=1)])
+    changelog.publish(
+        changelog.target(0, 3), [RunRecord(0, timestamp=0), RunRecord(1, timestamp=-1), RunRecord(2, timestamp=1)]
+    )
     seen = changelog.read()
     assert [one.timestamp_ms for one in seen] == [1, -1, 1]
     assert [dict(one.headers).get("keyfold.source.timestamp") for one in seen] == [b"0", None, None]
@@ -78,7 +80,7 @@ def test_time_zero_goes_as_one_and_says_so(changelog: Changelog) -> None:
 def test_records_stay_in_their_partition_and_order(broker: EmbeddedKafka, tmp_path: Path, topic_name: str) -> None:
     """Each source partition goes to the output partition of the same number, by offset."""
     changelog = Changelog(broker.bootstrap, tmp_path, topic_name, partitions=3)
-    records = [Rec(at, key=b"%d" % at, partition=number) for number in (0, 2) for at in range(0, 3000, 3)]
+    records = [RunRecord(at, key=b"%d" % at, partition=number) for number in (0, 2) for at in range(0, 3000, 3)]
     sent = changelog.publish([changelog.target(0, 3000, number) for number in (0, 1, 2)], records)
     seen = changelog.read()
     for number in (0, 2):
@@ -93,7 +95,7 @@ def test_records_stay_in_their_partition_and_order(broker: EmbeddedKafka, tmp_pa
 
 def test_the_position_says_how_to_go_on(changelog: Changelog) -> None:
     """The group holds the next source offset, whose it is, and the output offset that it reaches to."""
-    changelog.publish(changelog.target(0, 10), [Rec(1), Rec(4)])
+    changelog.publish(changelog.target(0, 10), [RunRecord(1), RunRecord(4)])
     held = changelog.position()
     assert held is not None
     assert (held.offset, held.catalog_id, held.output_id) == (10, CATALOG_ID, changelog.output_id)
@@ -102,7 +104,7 @@ def test_the_position_says_how_to_go_on(changelog: Changelog) -> None:
 
 def test_a_range_without_survivors_carries_the_output_offset_on(changelog: Changelog) -> None:
     """A transaction without records for a partition keeps the output offset of the one before."""
-    first = changelog.publish(changelog.target(0, 10), [Rec(1)])[0]
+    first = changelog.publish(changelog.target(0, 10), [RunRecord(1)])[0]
     changelog.publish(changelog.target(10, 20, output_offset=first.output_offset), [])
     held = changelog.position()
     assert held is not None
@@ -111,7 +113,7 @@ def test_a_range_without_survivors_carries_the_output_offset_on(changelog: Chang
 
 def test_a_quiet_position_is_committed_again(changelog: Changelog) -> None:
     """A target that starts where it ends refreshes its position in a transaction of its bucket."""
-    changelog.publish(changelog.target(0, 10), [Rec(1)])
+    changelog.publish(changelog.target(0, 10), [RunRecord(1)])
     (sent,) = changelog.publish(changelog.target(10, 10, output_offset=1), [])
     assert (sent.end, sent.output_offset, sent.records, sent.transactions) == (10, 1, 0, 1)
     held = changelog.position()
@@ -125,7 +127,7 @@ def test_many_positions_go_in_several_calls_of_one_transaction(
     """A call takes a limited number of positions; the transaction takes all of them."""
     monkeypatch.setattr(admin.chunks, "__defaults__", (7,))
     changelog = Changelog(broker.bootstrap, tmp_path, topic_name, partitions=20)
-    sent = changelog.publish([changelog.target(0, 5, number) for number in range(20)], [Rec(4)])
+    sent = changelog.publish([changelog.target(0, 5, number) for number in range(20)], [RunRecord(4)])
     assert {one.transactions for one in sent} == {1}
     places = [TopicPartition(topic_name, number) for number in range(20)]
     held = changelog.admin.committed(admin.group_id(changelog.connector), places)
@@ -137,7 +139,7 @@ def test_many_positions_go_in_several_calls_of_one_transaction(
     [
         (TransactionLimits(), 1),
         (TransactionLimits(transaction_bytes=4), 3),
-        (ONE_PIECE_EACH, 6),
+        (ONE_RECORD_EACH, 6),
         (TransactionLimits(piece_records=1, transaction_s=0), 6),
     ],
     ids=["one", "by bytes", "a record each", "by time"],
@@ -147,7 +149,7 @@ def test_a_large_fold_goes_in_several_transactions(
 ) -> None:
     """However it is cut, a reader sees every survivor once and in order, and the position ends at the fold's end."""
     (sent,) = changelog.publish(
-        changelog.target(0, 20), [Rec(at) for at in range(0, 18, 3)], changelog.publisher(limits=limits)
+        changelog.target(0, 20), [RunRecord(at) for at in range(0, 18, 3)], changelog.publisher(limits=limits)
     )
     assert source_offsets(changelog.read()) == list(range(0, 18, 3))
     assert (sent.transactions, sent.records, sent.bytes, sent.end) == (transactions, 6, 12, 20)
@@ -165,7 +167,7 @@ def test_a_plan_without_targets_does_nothing(changelog: Changelog) -> None:
 
 def test_without_an_output_only_positions_move(changelog: Changelog) -> None:
     """With output.topic=none survivors are not sent, and the group still shows the progress."""
-    (sent,) = changelog.publish(changelog.target(0, 7, output=None), [Rec(3)])
+    (sent,) = changelog.publish(changelog.target(0, 7, output=None), [RunRecord(3)])
     assert (sent.records, sent.output_offset) == (0, None)
     held = changelog.position()
     assert held is not None
@@ -181,7 +183,7 @@ def test_a_publisher_survives_pickling(changelog: Changelog) -> None:
     copy = cloudpickle.loads(cloudpickle.dumps(publisher))  # type: ignore[no-untyped-call]
     assert copy.clients.producer["sasl.password"] == "hush"
     assert "hush" not in repr(publisher)
-    changelog.publish(changelog.target(0, 1), [Rec(0)], copy)
+    changelog.publish(changelog.target(0, 1), [RunRecord(0)], copy)
     assert len(changelog.read()) == 1
 
 

@@ -33,7 +33,7 @@ from connectors.sinks.publisher import ChangelogPublisher
 from connectors.sinks.settings import TransactionLimits
 from connectors.sinks.transaction import Transaction
 from tests.support.kafka import create_topic, delete_topic, open_transaction, wait_until
-from tests.support.publishing import CATALOG_ID, ONE_PIECE_EACH, Changelog, Rec, batch, source_offsets
+from tests.support.publishing import CATALOG_ID, ONE_RECORD_EACH, Changelog, RunRecord, batch, source_offsets
 
 
 @pytest.fixture
@@ -50,15 +50,15 @@ def test_an_older_epoch_is_fenced(changelog: Changelog) -> None:
     plan = changelog.plan(changelog.target(0, 1))
     changelog.take_over()
     with pytest.raises(FencedError, match="epoch 2 owns the connector"):
-        changelog.publisher().publish(plan, iter([batch(changelog.topic, [Rec(0)])]))
+        changelog.publisher().publish(plan, iter([batch(changelog.topic, [RunRecord(0)])]))
     assert seen(changelog) == []
 
 
 def test_a_position_that_moved_ends_the_plan(changelog: Changelog) -> None:
     """A plan made before another publish is not sent again: overlap on re-planning is found by its start."""
-    changelog.publish(changelog.target(0, 5), [Rec(4)])
+    changelog.publish(changelog.target(0, 5), [RunRecord(4)])
     with pytest.raises(PositionMovedError, match="planned was None"):
-        changelog.publish(changelog.target(0, 5), [Rec(4)])
+        changelog.publish(changelog.target(0, 5), [RunRecord(4)])
     assert seen(changelog) == [4]
 
 
@@ -81,9 +81,9 @@ def test_what_the_group_holds_must_be_what_was_planned_from(
     changelog.overwrite_position(offset, metadata)
     if moved:
         with pytest.raises(PositionMovedError):
-            changelog.publish(changelog.target(5, 9, found=found), [Rec(6)])
+            changelog.publish(changelog.target(5, 9, found=found), [RunRecord(6)])
     else:
-        changelog.publish(changelog.target(5, 9, found=found), [Rec(6)])
+        changelog.publish(changelog.target(5, 9, found=found), [RunRecord(6)])
     assert seen(changelog) == ([] if moved else [6])
 
 
@@ -98,7 +98,7 @@ def test_who_commits_to_our_group_is_named(changelog: Changelog) -> None:
     try:
         sink.commit(offsets=[TopicPartition(changelog.topic, 0, 3)], asynchronous=False)
         with pytest.raises(PositionMovedError, match=r"holds 3 for .*, planned was 5") as raised:
-            changelog.publish(changelog.target(5, 9), [Rec(6)])
+            changelog.publish(changelog.target(5, 9), [RunRecord(6)])
     finally:
         sink.close()
     assert "members of the group are connector-consumer-sink-0 at 127.0.0.1" in raised.value.message
@@ -119,14 +119,14 @@ def test_why_a_position_moved_is_said(changelog: Changelog, metadata: str, why: 
     """What the group holds tells who committed it."""
     changelog.overwrite_position(3, metadata)
     with pytest.raises(PositionMovedError, match=why):
-        changelog.publish(changelog.target(5, 9), [Rec(6)])
+        changelog.publish(changelog.target(5, 9), [RunRecord(6)])
 
 
 def test_a_position_that_is_gone_ends_the_plan(changelog: Changelog) -> None:
     """An expired position is never `first run`; a plan that the driver made knowing that it is gone may go on."""
     with pytest.raises(PositionMovedError, match="holds None"):
-        changelog.publish(changelog.target(5, 9), [Rec(6)])
-    changelog.publish(changelog.target(5, 9, found=None), [Rec(6)])
+        changelog.publish(changelog.target(5, 9), [RunRecord(6)])
+    changelog.publish(changelog.target(5, 9, found=None), [RunRecord(6)])
     assert seen(changelog) == [6]
 
 
@@ -136,10 +136,10 @@ def test_a_recreated_output_is_not_written_to(changelog: Changelog, monkeypatch:
     publisher = changelog.publisher()
     delete_topic(changelog.bootstrap, changelog.output)
     with pytest.raises(UnreachableError, match=f"no broker knows output topic {changelog.output}"):
-        changelog.publish(changelog.target(0, 1), [Rec(0)], publisher)
+        changelog.publish(changelog.target(0, 1), [RunRecord(0)], publisher)
     create_topic(changelog.bootstrap, changelog.output)
     with pytest.raises(OutputError, match="was recreated"):
-        changelog.publish(changelog.target(0, 1), [Rec(0)], publisher)
+        changelog.publish(changelog.target(0, 1), [RunRecord(0)], publisher)
 
 
 @pytest.mark.parametrize("where", ["_flush", "_send_positions"])
@@ -156,10 +156,10 @@ def test_a_transaction_that_nobody_answered_is_sent_anew(
 
     monkeypatch.setattr(Transaction, where, once)
     with pytest.raises(UnreachableError):
-        changelog.publish(changelog.target(0, 9), [Rec(0), Rec(5)])
+        changelog.publish(changelog.target(0, 9), [RunRecord(0), RunRecord(5)])
     silent.append(True)
     again = changelog.publisher(limits=TransactionLimits(retry=Retry(30_000, 100)))
-    (sent,) = changelog.publish(changelog.target(0, 9), [Rec(0), Rec(5)], again)
+    (sent,) = changelog.publish(changelog.target(0, 9), [RunRecord(0), RunRecord(5)], again)
     assert seen(changelog) == [0, 5]
     assert (sent.end, sent.transactions) == (9, 1)
 
@@ -174,7 +174,7 @@ def test_an_unknown_outcome_is_never_sent_anew(changelog: Changelog, monkeypatch
     monkeypatch.setattr(Transaction, "_commit", lost)
     with pytest.raises(OutcomeUnknownError):
         changelog.publish(
-            changelog.target(0, 9), [Rec(5)], changelog.publisher(limits=TransactionLimits(retry=Retry(-1, 100)))
+            changelog.target(0, 9), [RunRecord(5)], changelog.publisher(limits=TransactionLimits(retry=Retry(-1, 100)))
         )
     assert seen(changelog) == [5]
 
@@ -184,12 +184,12 @@ def test_a_newer_producer_of_the_same_owner_interrupts(changelog: Changelog) -> 
     target = changelog.target(0, 9)
 
     def overtaken() -> Iterator[pa.RecordBatch]:
-        yield batch(changelog.topic, [Rec(0)])
+        yield batch(changelog.topic, [RunRecord(0)])
         fence_all({"bootstrap.servers": changelog.bootstrap}, [transactional_id(changelog.connector, 0)])
-        yield batch(changelog.topic, [Rec(1)])
+        yield batch(changelog.topic, [RunRecord(1)])
 
     with pytest.raises(PublishInterruptedError) as raised:
-        changelog.publisher(limits=ONE_PIECE_EACH).publish(changelog.plan(target), overtaken())
+        changelog.publisher(limits=ONE_RECORD_EACH).publish(changelog.plan(target), overtaken())
     assert raised.value.retriable
     assert seen(changelog) in ([], [0])
     held = changelog.position()
@@ -200,15 +200,15 @@ def test_a_newer_owner_fences(changelog: Changelog) -> None:
     """A worker that slept through a take-over is told so by its first transaction, and sends nothing more."""
 
     def overtaken() -> Iterator[pa.RecordBatch]:
-        yield batch(changelog.topic, [Rec(0)])
+        yield batch(changelog.topic, [RunRecord(0)])
         changelog.take_over()
         fence_all({"bootstrap.servers": changelog.bootstrap}, [transactional_id(changelog.connector, 0)])
-        yield batch(changelog.topic, [Rec(1)])
-        yield batch(changelog.topic, [Rec(2)])
+        yield batch(changelog.topic, [RunRecord(1)])
+        yield batch(changelog.topic, [RunRecord(2)])
 
     plan = changelog.plan(changelog.target(0, 9))
     with pytest.raises(FencedError):
-        changelog.publisher(limits=ONE_PIECE_EACH).publish(plan, overtaken())
+        changelog.publisher(limits=ONE_RECORD_EACH).publish(plan, overtaken())
     assert 1 not in seen(changelog)
 
 
@@ -260,7 +260,7 @@ def test_a_killed_publish_is_continued_where_its_last_transaction_ended(
     processes: ForkServerContext, changelog: Changelog, point: str, survived: list[int], fold_end: int | None
 ) -> None:
     """Killed at any step: a reader sees whole transactions only, and position and fold's end say how to go on."""
-    records = [Rec(0), Rec(3), Rec(4), Rec(6)]
+    records = [RunRecord(0), RunRecord(3), RunRecord(4), RunRecord(6)]
     publisher, plan = (
         changelog.publisher(limits=TransactionLimits(transaction_bytes=4)),
         changelog.plan(changelog.target(0, 9)),
@@ -286,8 +286,8 @@ def test_an_error_in_the_stream_aborts(changelog: Changelog) -> None:
     """Whatever ends a publish in the middle, its open transaction has no effect and does not linger."""
 
     def broken() -> Iterator[pa.RecordBatch]:
-        yield batch(changelog.topic, [Rec(0)])
-        yield batch(changelog.topic, [Rec(1, rejected="null key")])
+        yield batch(changelog.topic, [RunRecord(0)])
+        yield batch(changelog.topic, [RunRecord(1, rejected="null key")])
 
     with pytest.raises(KeyfoldError, match="offset 1 cannot be folded: null key"):
         changelog.publisher().publish(changelog.plan(changelog.target(0, 9)), broken())

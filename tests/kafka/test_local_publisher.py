@@ -20,7 +20,7 @@ from connectors.sinks.producer_session import Bucket, ProducerSession, QueryClie
 from connectors.sinks.publisher import ChangelogPublisher
 from connectors.sinks.settings import SinkClients, TransactionLimits
 from tests.support.kafka import create_topic, delete_topic, wait_until
-from tests.support.publishing import Changelog, Rec, batch, source_offsets
+from tests.support.publishing import Changelog, RunRecord, batch, source_offsets
 
 
 class Local:
@@ -36,7 +36,7 @@ class Local:
         one, found = self.changelog, self.reached.get(partition)
         target = one.target(found or 0, offset + 1, partition, found=found)
         publisher = LocalPublisher(one.publisher(), self.sessions, lambda: broken_off)
-        records = batch(one.topic, [Rec(offset, value=value, partition=partition)])
+        records = batch(one.topic, [RunRecord(offset, value=value, partition=partition)])
         publisher.publish(one.plan(target), iter([records]))
         self.reached[partition] = offset + 1
 
@@ -95,7 +95,7 @@ def test_a_producer_knows_all_outputs_of_its_bucket(local: Local) -> None:
     for offset, output in enumerate((one.output, other, one.output, other)):
         target = one.target(offset, offset + 1, found=offset or None, output=output)
         publisher = LocalPublisher(replace(one.publisher(), output_ids=ids), local.sessions, lambda: False)
-        publisher.publish(one.plan(target), iter([batch(one.topic, [Rec(offset)])]))
+        publisher.publish(one.plan(target), iter([batch(one.topic, [RunRecord(offset)])]))
         producers.append(local.session().producer)
     assert producers[1] is not producers[0]
     assert producers[1] is producers[2] is producers[3]
@@ -149,7 +149,7 @@ def test_a_newer_owner_ends_it(local: Local) -> None:
     local.changelog.take_over()
     publisher = LocalPublisher(local.changelog.publisher(), local.sessions, lambda: False)
     with pytest.raises(FencedError, match="epoch 2 owns the connector"):
-        publisher.publish(plan, iter([batch(local.changelog.topic, [Rec(1)])]))
+        publisher.publish(plan, iter([batch(local.changelog.topic, [RunRecord(1)])]))
     assert seen(local) == [0]
     assert local.sessions.take(0) is None
 
@@ -174,7 +174,7 @@ def test_an_output_that_was_recreated_ends_it(local: Local) -> None:
     plan = local.changelog.plan(local.changelog.target(1, 2, found=1))
     with pytest.raises(OutputError, match="was recreated"):
         LocalPublisher(publisher, local.sessions, lambda: False).publish(
-            plan, iter([batch(local.changelog.topic, [Rec(1)])])
+            plan, iter([batch(local.changelog.topic, [RunRecord(1)])])
         )
 
 
@@ -204,6 +204,6 @@ def test_what_is_broken_off_waits_for_nobody(local: Local) -> None:
         output_ids={one.output: one.output_id},
         limits=TransactionLimits(deadline_s=600),
     )
-    records = iter([batch(one.topic, [Rec(0)])])
+    records = iter([batch(one.topic, [RunRecord(0)])])
     with pytest.raises(UnreachableError):
         LocalPublisher(publisher, local.sessions, lambda: True).publish(one.plan(one.target(0, 1)), records)

@@ -15,7 +15,7 @@ from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.errors import RecordRefusedError
 from connectors.sinks.settings import TransactionLimits, WriteRules
 from tests.support.kafka import Read, consume_all, create_topic, wait_until
-from tests.support.publishing import NOW_MS, Changelog, Rec, source_offsets
+from tests.support.publishing import NOW_MS, Changelog, RunRecord, source_offsets
 
 BIG = Random(1).randbytes(5_000)
 """Too large however it is compressed."""
@@ -31,10 +31,10 @@ def changelog(broker: EmbeddedKafka, tmp_path: Path, topic_name: str) -> Changel
     return Changelog(broker.bootstrap, tmp_path, topic_name, partitions=3, output_config=SMALL)
 
 
-def records(*poison: tuple[int, int], per_partition: int = COUNT) -> list[Rec]:
+def records(*poison: tuple[int, int], per_partition: int = COUNT) -> list[RunRecord]:
     """Three partitions of small records; those named (partition, offset) are too large for the output."""
     return [
-        Rec(at, b"%d" % at, BIG if (number, at) in poison else b"v%d" % at, partition=number)
+        RunRecord(at, b"%d" % at, BIG if (number, at) in poison else b"v%d" % at, partition=number)
         for number in range(3)
         for at in range(per_partition)
     ]
@@ -65,7 +65,7 @@ def test_a_record_that_fits_alone_is_never_refused_for_its_neighbours(changelog:
 
 def test_a_record_that_the_source_holds_compressed_fits_the_output(changelog: Changelog) -> None:
     """The limit is for compressed bytes, and keyfold compresses; where it may not, the error names the setting."""
-    large = Rec(3, b"k", b"x" * 20_000)
+    large = RunRecord(3, b"k", b"x" * 20_000)
     changelog.publish(changelog.target(0, 9), [large])
     assert [one.value for one in changelog.read()] == [large.value]
     plain = changelog.publisher(None, None, **{"compression.type": "none"})
@@ -76,7 +76,7 @@ def test_a_record_that_the_source_holds_compressed_fits_the_output(changelog: Ch
 def test_a_record_at_the_limit_is_published(changelog: Changelog) -> None:
     """Just max.message.bytes with all that Kafka adds; a byte more is refused, as is what the client may not send."""
     added = 61 + 10  # a batch's header; lengths, deltas and the key of its record
-    fits = Rec(3, b"k", Random(2).randbytes(SMALL["max.message.bytes"] - added), headers=None)
+    fits = RunRecord(3, b"k", Random(2).randbytes(SMALL["max.message.bytes"] - added), headers=None)
     rules = WriteRules(source_headers=False)
     plain: dict[str, str | int] = {"compression.type": "none"}
     changelog.publish(changelog.target(0, 9), [fits], changelog.publisher(rules, None, **plain))
@@ -124,8 +124,8 @@ def test_a_refused_record_becomes_a_dead_letter(changelog: Changelog) -> None:
     """Its original bytes go to the dead letter topic in the transaction that passes it, with Connect's headers."""
     letters = create_topic(changelog.bootstrap, f"{changelog.topic}-dlq")
     rules = WriteRules(tolerate=True, dead_letters=letters, context_headers=True)
-    poison = Rec(4, b"k4", BIG, (("h", b"1"),), NOW_MS + 4)
-    sent = changelog.publish(changelog.target(0, 9), [Rec(1), poison, Rec(6)], changelog.publisher(rules))
+    poison = RunRecord(4, b"k4", BIG, (("h", b"1"),), NOW_MS + 4)
+    sent = changelog.publish(changelog.target(0, 9), [RunRecord(1), poison, RunRecord(6)], changelog.publisher(rules))
     (letter,) = settled(changelog, letters)
     assert (letter.key, letter.value, letter.timestamp_ms) == (b"k4", BIG, NOW_MS + 4)
     assert letter.headers[0] == ("h", b"1")
@@ -154,7 +154,7 @@ def test_a_dead_letter_that_is_refused_fails_the_connector(changelog: Changelog)
     with pytest.raises(
         RecordRefusedError, match=rf"{changelog.topic}-0 at offset 4 .*also as a dead letter in {letters}"
     ):
-        changelog.publish(changelog.target(0, 9), [Rec(1), Rec(4, value=BIG)], changelog.publisher(rules))
+        changelog.publish(changelog.target(0, 9), [RunRecord(1), RunRecord(4, value=BIG)], changelog.publisher(rules))
     assert settled(changelog, letters) == []
     assert seen(changelog) == [(0, 1)]
 
@@ -163,8 +163,10 @@ def test_rejected_records_leave_in_the_transaction_that_passes_them(changelog: C
     """A record without a key goes to the dead letter topic with its bytes, never to the output."""
     letters = create_topic(changelog.bootstrap, f"{changelog.topic}-dlq")
     rules = WriteRules(tolerate=True, dead_letters=letters, context_headers=True)
-    keyless = Rec(3, None, b"v3", (("keyfold.source.offset", b"7"),), rejected="null key")
-    (sent,) = changelog.publish(changelog.target(0, 9), [Rec(1), keyless, Rec(8)], changelog.publisher(rules))
+    keyless = RunRecord(3, None, b"v3", (("keyfold.source.offset", b"7"),), rejected="null key")
+    (sent,) = changelog.publish(
+        changelog.target(0, 9), [RunRecord(1), keyless, RunRecord(8)], changelog.publisher(rules)
+    )
     (letter,) = settled(changelog, letters)
     assert (letter.key, letter.value, letter.timestamp_ms) == (None, b"v3", NOW_MS)
     assert letter.headers[0] == ("keyfold.source.offset", b"7")
@@ -180,14 +182,14 @@ def test_dead_letters_without_context_have_their_own_headers_only(changelog: Cha
     letters = create_topic(changelog.bootstrap, f"{changelog.topic}-dlq")
     publisher = changelog.publisher(WriteRules(tolerate=True, dead_letters=letters))
     named: dict[str, Any] = {} if output else {"output": None}
-    changelog.publish(changelog.target(0, 5, **named), [Rec(0, None, None, rejected="null key")], publisher)
+    changelog.publish(changelog.target(0, 5, **named), [RunRecord(0, None, None, rejected="null key")], publisher)
     (letter,) = settled(changelog, letters)
     assert (letter.key, letter.value, letter.headers) == (None, None, ())
 
 
 def test_without_a_dead_letter_topic_rejected_records_are_passed(changelog: Changelog) -> None:
     """errors.tolerance=all without a dead letter topic lets them go; the position passes them."""
-    changelog.publish(changelog.target(0, 5), [Rec(0, None, rejected="null key")], changelog.publisher(ALL))
+    changelog.publish(changelog.target(0, 5), [RunRecord(0, None, rejected="null key")], changelog.publisher(ALL))
     held = changelog.position()
     assert held is not None
     assert held.offset == 5
@@ -197,24 +199,24 @@ def test_without_a_dead_letter_topic_rejected_records_are_passed(changelog: Chan
 def test_a_rejected_record_is_never_passed_by_default(changelog: Changelog) -> None:
     """errors.tolerance=none: an error that names the record and what to set; nothing moves."""
     with pytest.raises(RejectedRecordError, match=r"-0 at offset 3 cannot be folded: null key.*errors.tolerance=all"):
-        changelog.publish(changelog.target(0, 5), [Rec(1), Rec(3, None, rejected="null key")])
+        changelog.publish(changelog.target(0, 5), [RunRecord(1), RunRecord(3, None, rejected="null key")])
     assert changelog.position() is None
 
 
 @pytest.mark.parametrize(
     ("config", "poison", "reason"),
     [
-        ({"cleanup.policy": "compact"}, Rec(3, None), "validate record"),
-        ({"message.timestamp.after.max.ms": 1000}, Rec(3, timestamp=NOW_MS * 4), "Invalid timestamp"),
+        ({"cleanup.policy": "compact"}, RunRecord(3, None), "validate record"),
+        ({"message.timestamp.after.max.ms": 1000}, RunRecord(3, timestamp=NOW_MS * 4), "Invalid timestamp"),
     ],
     ids=["no key on a compacted topic", "too far in the future"],
 )
 def test_every_kind_of_refusal_is_isolated(
-    broker: EmbeddedKafka, tmp_path: Path, topic_name: str, config: dict[str, str | int], poison: Rec, reason: str
+    broker: EmbeddedKafka, tmp_path: Path, topic_name: str, config: dict[str, str | int], poison: RunRecord, reason: str
 ) -> None:
     """INVALID_RECORD and INVALID_TIMESTAMP are refusals like a record that is too large."""
     changelog = Changelog(broker.bootstrap, tmp_path, topic_name, output_config=config)
-    sent = changelog.publish(changelog.target(0, 9), [Rec(1), poison, Rec(6)], changelog.publisher(ALL))
+    sent = changelog.publish(changelog.target(0, 9), [RunRecord(1), poison, RunRecord(6)], changelog.publisher(ALL))
     assert seen(changelog) == [(0, 1), (0, 6)]
     assert sent[0].refused == 1
     with pytest.raises(RecordRefusedError, match=reason):
@@ -226,7 +228,7 @@ def test_a_record_that_the_client_is_told_not_to_send_is_named(changelog: Change
     """What librdkafka can never take is named like what the broker never takes, with its size and the setting."""
     publisher = changelog.publisher(None, TransactionLimits(), **{setting: limit})
     with pytest.raises(RecordRefusedError) as raised:
-        changelog.publish(changelog.target(0, 9), [Rec(0), Rec(1, value=b"x" * 1_500)], publisher)
+        changelog.publish(changelog.target(0, 9), [RunRecord(0), RunRecord(1, value=b"x" * 1_500)], publisher)
     for part in (
         "librdkafka refuses",
         "-0 at offset 1 (1,501 bytes)",

@@ -24,16 +24,16 @@ from connectors.runtime.broker import KafkaBroker
 from connectors.sinks.settings import SinkClients
 from connectors.source.cluster import KafkaCluster
 from connectors.source.planner import Planner
-from tests.support.guarded import GuardedKafka, Right
+from tests.support.acl_broker import AclKafka, Right
+from tests.support.broker_source import BrokerSource, numbered_records
 from tests.support.kafka import produce
-from tests.support.publishing import Changelog, Rec
-from tests.support.source import Source, numbered
+from tests.support.publishing import Changelog, RunRecord
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedKafka]:
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AclKafka]:
     """The broker."""
-    with GuardedKafka(tmp_path_factory.mktemp("guarded")) as running:
+    with AclKafka(tmp_path_factory.mktemp("guarded")) as running:
         yield running
 
 
@@ -46,7 +46,7 @@ def _no_idle_consumers() -> Iterator[None]:
 class Life:
     """What a connector asks of the brokers in one life, by the listener that asks who it is."""
 
-    def __init__(self, guarded: GuardedKafka, folder: Path, topic: str) -> None:
+    def __init__(self, guarded: AclKafka, folder: Path, topic: str) -> None:
         self.guarded = guarded
         self.login = dict(guarded.login())
         self.changelog = Changelog(guarded.bootstrap, folder, topic, output_config={"cleanup.policy": "compact"})
@@ -78,7 +78,7 @@ class Life:
     def read(self) -> None:
         """Steps 1 and 2."""
         config = json.dumps({**self.login, "log_level": 0})
-        source = Source(self.guarded.bootstrap, self.changelog.topic, consumer_config=config)
+        source = BrokerSource(self.guarded.bootstrap, self.changelog.topic, consumer_config=config)
         cluster = KafkaCluster(self.changelog.connector, AdminClient(source.options.clients.admin_settings()), 10)
         Planner(source.options, cluster).initial()
         source.read(source.range(self.changelog.topic, 0, 5))
@@ -88,7 +88,7 @@ class Life:
         clients = SinkClients(producer=self.login, admin=self.login)
         publisher = replace(self.changelog.publisher(), clients=clients)
         target = self.changelog.target(start, start + 5, output_offset=start and 1)
-        self.changelog.publish(target, [Rec(start + 3)], publisher)
+        self.changelog.publish(target, [RunRecord(start + 3)], publisher)
 
     def everything(self) -> bool:
         """All of it."""
@@ -105,10 +105,10 @@ class Life:
 
 
 @pytest.fixture
-def life(guarded: GuardedKafka, tmp_path: Path, topic_name: str) -> Life:
+def life(guarded: AclKafka, tmp_path: Path, topic_name: str) -> Life:
     """A connector whose source has records, and which may do nothing."""
     found = Life(guarded, tmp_path, topic_name)
-    produce(guarded.bootstrap, topic_name, numbered(5))
+    produce(guarded.bootstrap, topic_name, numbered_records(5))
     return found
 
 

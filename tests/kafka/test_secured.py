@@ -15,9 +15,9 @@ from typer.testing import Result
 
 from connectors import logging_setup
 from tests.support.cli import invoke, own_logging
+from tests.support.deployment import Deployment
 from tests.support.kafka import consume_all, create_topic, produce
-from tests.support.place import Place
-from tests.support.secured import PLAIN, SCRAM, USER, Authority, SecuredKafka
+from tests.support.secured_broker import PLAIN, SCRAM, USER, Authority, SecuredKafka
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,10 +44,10 @@ def secured(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> I
 
 
 @pytest.fixture
-def place(tmp_path: Path, secured: SecuredKafka, authority: Authority, topic_name: str) -> Place:
+def deployment(tmp_path: Path, secured: SecuredKafka, authority: Authority, topic_name: str) -> Deployment:
     """A connector that knows the broker's secured listener only, with SCRAM and the password in a file."""
     create_topic(secured.bootstrap, topic_name, partitions=2)
-    found = Place(tmp_path, secured.bootstrap, topic_name)
+    found = Deployment(tmp_path, secured.bootstrap, topic_name)
     found.settings |= {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": f"{topic_name}.dead"}
     found.worker["bootstrap.servers"] = secured.sasl
     for kind in KINDS:
@@ -78,9 +78,9 @@ def of(kind: str, settings: Mapping[str, str]) -> dict[str, str]:
     return {f"{kind}.{name}": text for name, text in settings.items()}
 
 
-def validate(place: Place) -> Result:
+def validate(deployment: Deployment) -> Result:
     """`keyfold validate --broker`."""
-    connector, worker = place.write()
+    connector, worker = deployment.write()
     return invoke("validate", connector, "--broker", "--worker", worker)
 
 
@@ -98,8 +98,10 @@ def event_log(spark: SparkSession, folder: Path) -> Iterator[None]:
     context, jvm = spark.sparkContext._jsc.sc(), spark._jvm
     assert jvm is not None
     settings = context.getConf().set("spark.eventLog.compress", "false").set("spark.eventLog.rolling.enabled", "false")
-    place = jvm.java.net.URI(folder.as_uri())
-    listener = jvm.org.apache.spark.scheduler.EventLoggingListener("events", jvm.scala.Option.empty(), place, settings)
+    deployment = jvm.java.net.URI(folder.as_uri())
+    listener = jvm.org.apache.spark.scheduler.EventLoggingListener(
+        "events", jvm.scala.Option.empty(), deployment, settings
+    )
     listener.start()
     context.addSparkListener(listener)
     try:
@@ -112,16 +114,20 @@ def event_log(spark: SparkSession, folder: Path) -> Iterator[None]:
 
 
 def test_a_connector_works_over_tls_and_its_password_is_nowhere(
-    place: Place, spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    deployment: Deployment, spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """All clients log in; no output, log, file of the store or event of Spark's holds the password."""
-    produce(place.bootstrap, place.topic, [(0, b"a", b"1"), (0, b"a", b"2"), (1, b"b", b"1"), (1, None, b"no key")])
+    produce(
+        deployment.bootstrap,
+        deployment.topic,
+        [(0, b"a", b"1"), (0, b"a", b"2"), (1, b"b", b"1"), (1, None, b"no key")],
+    )
     with own_logging(), event_log(spark, tmp_path):
         logging_setup.configure("debug")
-        place.once(spark)
-    kept = [(record.key, record.value) for record in consume_all(place.bootstrap, place.output)]
+        deployment.once(spark)
+    kept = [(record.key, record.value) for record in consume_all(deployment.bootstrap, deployment.output)]
     assert kept == [(b"a", b"2"), (b"b", b"1")]
-    assert [record.value for record in consume_all(place.bootstrap, f"{place.topic}.dead")] == [b"no key"]
+    assert [record.value for record in consume_all(deployment.bootstrap, f"{deployment.topic}.dead")] == [b"no key"]
     assert "MicroBatchScan" in (tmp_path / "events").read_text()
     printed = "".join(capfd.readouterr())
     assert "taken over" in printed
@@ -129,13 +135,13 @@ def test_a_connector_works_over_tls_and_its_password_is_nowhere(
     assert holding(tmp_path, PASSWORD) == []
 
 
-def test_other_commands_log_in_too(place: Place) -> None:
+def test_other_commands_log_in_too(deployment: Deployment) -> None:
     """`validate --broker`, `tail` and `describe` with the same worker file; none shows the password."""
-    produce(place.bootstrap, place.topic, [(0, b"a", b"1")])
-    validated = validate(place)
-    files = ("--worker", place.folder / "worker.json")
-    tailed = invoke("tail", place.topic, "--from-beginning", "--max", 1, *files)
-    described = invoke("describe", place.folder / "connector.json", "--json", *files)
+    produce(deployment.bootstrap, deployment.topic, [(0, b"a", b"1")])
+    validated = validate(deployment)
+    files = ("--worker", deployment.folder / "worker.json")
+    tailed = invoke("tail", deployment.topic, "--from-beginning", "--max", 1, *files)
+    described = invoke("describe", deployment.folder / "connector.json", "--json", *files)
     results = (validated, tailed, described)
     assert [result.exit_code for result in results] == [0, 0, 0], [result.output for result in results]
     assert json.loads(tailed.stdout)["key"] == "a"
@@ -143,11 +149,11 @@ def test_other_commands_log_in_too(place: Place) -> None:
 
 
 @pytest.mark.parametrize("kind", ["admin", "producer"])
-def test_a_wrong_password_is_told_soon(place: Place, kind: str) -> None:
+def test_a_wrong_password_is_told_soon(deployment: Deployment, kind: str) -> None:
     """Exit code 4, whose settings to correct, and neither password; whichever of the clients has it."""
-    place.worker |= of(kind, login(secret(place.folder, WRONG)))
+    deployment.worker |= of(kind, login(secret(deployment.folder, WRONG)))
     began = time.monotonic()
-    result = validate(place)
+    result = validate(deployment)
     assert time.monotonic() - began < QUICKLY_S
     assert result.exit_code == 4
     assert f"does not let the {kind} client in" in result.stderr
@@ -157,46 +163,48 @@ def test_a_wrong_password_is_told_soon(place: Place, kind: str) -> None:
     assert PASSWORD not in result.output
 
 
-def test_a_broker_that_is_not_trusted_is_told_soon(place: Place, tmp_path: Path) -> None:
+def test_a_broker_that_is_not_trusted_is_told_soon(deployment: Deployment, tmp_path: Path) -> None:
     """A certificate of another authority, and one that names another host: exit code 4, and what to check."""
-    for change in (of("admin", trusting(Authority(tmp_path / "other"))), _by_name(place)):
-        kept = dict(place.worker)
-        place.worker |= change
+    for change in (of("admin", trusting(Authority(tmp_path / "other"))), _by_name(deployment)):
+        kept = dict(deployment.worker)
+        deployment.worker |= change
         began = time.monotonic()
-        result = validate(place)
+        result = validate(deployment)
         assert time.monotonic() - began < QUICKLY_S
         assert (result.exit_code, "certificate verify failed" in result.stderr) == (4, True), result.stderr
         assert "admin.ssl.truststore.location" in result.stderr
-        place.worker = kept
+        deployment.worker = kept
 
 
-def _by_name(place: Place) -> dict[str, Any]:
-    return {"bootstrap.servers": place.worker["bootstrap.servers"].replace("127.0.0.1", "localhost")}
+def _by_name(deployment: Deployment) -> dict[str, Any]:
+    return {"bootstrap.servers": deployment.worker["bootstrap.servers"].replace("127.0.0.1", "localhost")}
 
 
-def test_plain_passwords_are_taken(place: Place) -> None:
+def test_plain_passwords_are_taken(deployment: Deployment) -> None:
     """The mechanism PLAIN, inside TLS."""
     for kind in KINDS:
-        place.worker |= of(kind, login(secret(place.folder, PASSWORD), "PLAIN", PLAIN))
-    assert validate(place).exit_code == 0
+        deployment.worker |= of(kind, login(secret(deployment.folder, PASSWORD), "PLAIN", PLAIN))
+    assert validate(deployment).exit_code == 0
 
 
-def test_a_client_may_show_a_certificate_instead(place: Place, secured: SecuredKafka, authority: Authority) -> None:
+def test_a_client_may_show_a_certificate_instead(
+    deployment: Deployment, secured: SecuredKafka, authority: Authority
+) -> None:
     """Mutual TLS: a PEM file, a PKCS12 store, or texts on one line; without one the broker lets nobody in."""
     pem = authority.issue("client")
     key, certificate = ((authority.folder / f"client.{end}").read_text().replace("\n", " ") for end in ("key", "crt"))
     store = {"ssl.keystore.type": "PKCS12", "ssl.keystore.location": str(authority.pkcs12(pem, PASSWORD))}
     ways: list[tuple[dict[str, str], int]] = [
         ({"ssl.keystore.type": "PEM", "ssl.keystore.location": str(pem)}, 0),
-        ({**store, "ssl.keystore.password": secret(place.folder, PASSWORD)}, 0),
+        ({**store, "ssl.keystore.password": secret(deployment.folder, PASSWORD)}, 0),
         ({"ssl.keystore.type": "PEM", "ssl.keystore.key": key, "ssl.keystore.certificate.chain": certificate}, 0),
         ({}, 4),
     ]
-    own = {name: value for name, value in place.worker.items() if name.partition(".")[0] not in KINDS}
+    own = {name: value for name, value in deployment.worker.items() if name.partition(".")[0] not in KINDS}
     for settings, code in ways:
         common = {"security.protocol": "SSL", **trusting(authority), **settings}
         clients = {name: text for kind in KINDS for name, text in of(kind, common).items()}
-        place.worker = {**own, **clients, "bootstrap.servers": secured.tls}
-        result = validate(place)
+        deployment.worker = {**own, **clients, "bootstrap.servers": secured.tls}
+        result = validate(deployment)
         assert result.exit_code == code, (settings, result.output)
         assert key.split(" ")[5] not in result.output

@@ -13,6 +13,7 @@ from connectors.kafka import consumers
 from connectors.source.offsets import TopicOffsets
 from connectors.source.plan import Bundle, Range
 from connectors.source.reader import read
+from tests.support.broker_source import BrokerSource, numbered_records, offsets, range_reports
 from tests.support.kafka import (
     add_partitions,
     admin,
@@ -23,7 +24,6 @@ from tests.support.kafka import (
     produce_transaction,
     wait_until,
 )
-from tests.support.source import Source, numbered, offsets, stated
 
 
 @pytest.fixture(autouse=True)
@@ -35,9 +35,9 @@ def _no_idle_consumers() -> Iterator[None]:
 def test_lost_records_are_an_error(broker: EmbeddedKafka, topic_name: str) -> None:
     """With on.data.loss=fail a log start past our position names partition, our offset, log start and the choices."""
     create_topic(broker.bootstrap, topic_name)
-    produce(broker.bootstrap, topic_name, numbered(20))
+    produce(broker.bootstrap, topic_name, numbered_records(20))
     delete_records(broker.bootstrap, topic_name, 0, 12)
-    source = Source(broker.bootstrap, topic_name, connector="orders")
+    source = BrokerSource(broker.bootstrap, topic_name, connector="orders")
     with pytest.raises(DataLossError) as caught:
         source.read(source.range(topic_name, 5, 20))
     for word in ("orders", f"{topic_name}-0", "offset 5", "starts at 12"):
@@ -54,13 +54,13 @@ def test_lost_records_are_a_stated_gap(
 ) -> None:
     """With on.data.loss=skip reading begins at the log start and the range row says so; other ranges are whole."""
     create_topic(broker.bootstrap, topic_name, 2)
-    produce(broker.bootstrap, topic_name, [*numbered(20), *numbered(20, 1)])
+    produce(broker.bootstrap, topic_name, [*numbered_records(20), *numbered_records(20, 1)])
     delete_records(broker.bootstrap, topic_name, 0, 12)
-    source = Source(broker.bootstrap, topic_name, on_data_loss="skip")
+    source = BrokerSource(broker.bootstrap, topic_name, on_data_loss="skip")
     rows = source.read(source.range(topic_name, lo, hi), source.range(topic_name, 0, 20, 1))
     assert offsets(rows) == expected
     assert offsets(rows, 1) == list(range(20))
-    assert sorted(stated(rows)) == [(0, 20, 0, 20), statement]
+    assert sorted(range_reports(rows)) == [(0, 20, 0, 20), statement]
 
 
 def test_a_gap_in_the_middle_splits_the_range(broker: EmbeddedKafka, topic_name: str) -> None:
@@ -71,12 +71,12 @@ def test_a_gap_in_the_middle_splits_the_range(broker: EmbeddedKafka, topic_name:
     # A consumer that keeps next to nothing in its queue, so that what is deleted was not fetched before.
     tight = {"queued.min.messages": 1, "queued.max.messages.kbytes": 1, "fetch.message.max.bytes": 1000}
     config = json.dumps({"bootstrap.servers": broker.bootstrap, **tight})
-    source = Source(broker.bootstrap, topic_name, on_data_loss="skip", consumer_config=config)
+    source = BrokerSource(broker.bootstrap, topic_name, on_data_loss="skip", consumer_config=config)
     reading = read(Bundle((source.range(topic_name, 0, 3000),)), source.options)
     rows = next(reading).to_pylist()
     delete_records(broker.bootstrap, topic_name, 0, 2500)
     rows += [row for batch in reading for row in batch.to_pylist()]
-    (lo, cut, start, before), last = stated(rows)
+    (lo, cut, start, before), last = range_reports(rows)
     assert (lo, start, before) == (0, 0, cut)
     assert 0 < cut < 2500
     assert last == (cut, 3000, 2500, 500)
@@ -87,13 +87,13 @@ def test_a_gap_in_the_middle_splits_the_range(broker: EmbeddedKafka, topic_name:
 def test_a_recreated_topic_is_an_error(broker: EmbeddedKafka, topic_name: str, loss: str) -> None:
     """A topic of the same name with another id is never read on, not even where the offsets exist."""
     create_topic(broker.bootstrap, topic_name)
-    produce(broker.bootstrap, topic_name, numbered(10))
-    source = Source(broker.bootstrap, topic_name, on_data_loss=loss)
+    produce(broker.bootstrap, topic_name, numbered_records(10))
+    source = BrokerSource(broker.bootstrap, topic_name, on_data_loss=loss)
     before = source.planner.latest(source.planner.initial(), None)
     old = source.range(topic_name, 0, 10)
     delete_topic(broker.bootstrap, topic_name)
     create_topic(broker.bootstrap, topic_name)
-    produce(broker.bootstrap, topic_name, numbered(50))
+    produce(broker.bootstrap, topic_name, numbered_records(50))
     with pytest.raises(SourceChangedError, match="recreated"):
         source.read(old)
     with pytest.raises(SourceChangedError, match="recreated"):
@@ -103,8 +103,8 @@ def test_a_recreated_topic_is_an_error(broker: EmbeddedKafka, topic_name: str, l
 def test_a_log_that_ends_below_our_position_is_an_error(broker: EmbeddedKafka, topic_name: str) -> None:
     """A position that the log does not have (any more) is refused by reader and planner."""
     create_topic(broker.bootstrap, topic_name)
-    produce(broker.bootstrap, topic_name, numbered(10))
-    source = Source(broker.bootstrap, topic_name)
+    produce(broker.bootstrap, topic_name, numbered_records(10))
+    source = BrokerSource(broker.bootstrap, topic_name)
     with pytest.raises(SourceChangedError, match="ends at offset 10, below our position 30"):
         source.read(source.range(topic_name, 20, 30))
     start = {topic_name: TopicOffsets(source.range(topic_name, 0, 1).topic_id, {0: 11})}
@@ -119,31 +119,31 @@ def test_a_deleted_topic_is_closed(
     monkeypatch.setattr("connectors.kafka.gone.SURE_S", 3.0)
     gone, kept = (create_topic(broker.bootstrap, new_topic_name(stem)) for stem in ("gone", "kept"))
     for name in (gone, kept):
-        produce(broker.bootstrap, name, numbered(10))
-    source = Source(broker.bootstrap, gone, kept, read_timeout_ms="30000")
+        produce(broker.bootstrap, name, numbered_records(10))
+    source = BrokerSource(broker.bootstrap, gone, kept, read_timeout_ms="30000")
     start = source.planner.latest(source.planner.initial(), None)
     planned = source.range(gone, 0, 10)
     delete_topic(broker.bootstrap, gone)
-    produce(broker.bootstrap, kept, numbered(1))
+    produce(broker.bootstrap, kept, numbered_records(1))
     wait_until(lambda: source.planner.latest(start, None)[kept].partitions == {0: 11}, "the other topic goes on")
     assert source.planner.latest(start, None)[gone] == start[gone]
     with pytest.raises(DataLossError, match="was deleted before offsets 0 to 10"):
         source.read(planned)
-    skipping = Source(broker.bootstrap, gone, kept, on_data_loss="skip")
-    assert stated(skipping.read(planned)) == [(0, 10, 10, 0)]
+    skipping = BrokerSource(broker.bootstrap, gone, kept, on_data_loss="skip")
+    assert range_reports(skipping.read(planned)) == [(0, 10, 10, 0)]
 
 
 def test_new_partitions_and_topics_are_found(broker: EmbeddedKafka, new_topic_name: Callable[[str], str]) -> None:
     """A partition added to a topic is read from 0, and a new topic that the pattern matches from its log start."""
     first = create_topic(broker.bootstrap, new_topic_name("grow-a"))
     pattern = first.replace("grow-a", "grow-[ab]")
-    produce(broker.bootstrap, first, numbered(5))
-    source = Source(broker.bootstrap, topics_regex=pattern)
+    produce(broker.bootstrap, first, numbered_records(5))
+    source = BrokerSource(broker.bootstrap, topics_regex=pattern)
     start = source.planner.latest(source.planner.initial(), None)
     add_partitions(broker.bootstrap, first, 2)
     second = create_topic(broker.bootstrap, first.replace("grow-a", "grow-b"))
-    produce(broker.bootstrap, first, numbered(3, 1))
-    produce(broker.bootstrap, second, numbered(4))
+    produce(broker.bootstrap, first, numbered_records(3, 1))
+    produce(broker.bootstrap, second, numbered_records(4))
 
     def complete() -> bool:
         nonlocal start
@@ -156,16 +156,18 @@ def test_new_partitions_and_topics_are_found(broker: EmbeddedKafka, new_topic_na
 
 def test_internal_and_unknown_topics_are_not_made_or_matched(broker: EmbeddedKafka, topic_name: str) -> None:
     """Asking for a topic that does not exist does not create it, and no pattern matches Kafka's own topics."""
-    source = Source(broker.bootstrap, topic_name)
+    source = BrokerSource(broker.bootstrap, topic_name)
     assert source.planner.initial() == {}
     assert topic_name not in admin(broker.bootstrap).list_topics(timeout=10).topics
-    produce_transaction(broker.bootstrap, create_topic(broker.bootstrap, topic_name), numbered(1))
-    assert not [name for name in Source(broker.bootstrap, topics_regex=".*").planner.initial() if name[:2] == "__"]
+    produce_transaction(broker.bootstrap, create_topic(broker.bootstrap, topic_name), numbered_records(1))
+    assert not [
+        name for name in BrokerSource(broker.bootstrap, topics_regex=".*").planner.initial() if name[:2] == "__"
+    ]
 
 
 def test_a_broker_that_is_away_is_named(topic_name: str) -> None:
     """Where nothing answers, plan and read fail after their time, naming topic, partition and offset."""
-    source = Source(f"127.0.0.1:{free_port()}", topic_name, read_timeout_ms="1500")
+    source = BrokerSource(f"127.0.0.1:{free_port()}", topic_name, read_timeout_ms="1500")
     with pytest.raises(UnreachableError, match=r"for [12] s"):
         source.planner.initial()
     with pytest.raises(UnreachableError, match=f"{topic_name}-3 at offset 7"):
@@ -175,8 +177,8 @@ def test_a_broker_that_is_away_is_named(topic_name: str) -> None:
 def test_a_broken_read_leaves_no_consumer_behind(broker: EmbeddedKafka, topic_name: str) -> None:
     """A consumer whose task did not end well is dropped; one whose task did is taken again."""
     create_topic(broker.bootstrap, topic_name)
-    produce(broker.bootstrap, topic_name, numbered(100))
-    source = Source(broker.bootstrap, topic_name, batch_bytes="50")
+    produce(broker.bootstrap, topic_name, numbered_records(100))
+    source = BrokerSource(broker.bootstrap, topic_name, batch_bytes="50")
     whole = source.range(topic_name, 0, 100)
     reading = read(Bundle((whole,)), source.options)
     next(reading)

@@ -10,9 +10,9 @@ from compactor.errors import RejectedRecordError
 from compactor.model.record import RECORDS, SOURCE, measure
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.kafka import consumers
-from tests.support.foreign import Bytes, produce_bytes
+from tests.support.broker_source import BrokerSource, numbered_records, offsets, range_reports, records
 from tests.support.kafka import create_topic, end_offsets, open_transaction, produce, produce_transaction, wait_until
-from tests.support.source import Source, numbered, offsets, records, stated
+from tests.support.raw_producer import RawRecord, produce_bytes
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +30,7 @@ def test_a_record_is_as_kafka_has_it(broker: EmbeddedKafka, topic_name: str) -> 
         (0, b"k\xff", b"v\x00", [("h", b"1"), ("g", None), ("h", b""), ("", b"\xff")], 1_700_000_000_000),
     ]
     produce(broker.bootstrap, topic_name, sent)
-    source = Source(broker.bootstrap, topic_name)
+    source = BrokerSource(broker.bootstrap, topic_name)
     rows = source.read(source.range(topic_name, 0, 3))
     got = [
         (r["key"], r["value"], [(h["key"], h["value"]) for h in r["headers"]], r["timestamp"]) for r in records(rows)
@@ -51,7 +51,7 @@ def test_log_append_time_is_named(broker: EmbeddedKafka, topic_name: str) -> Non
     """A topic with LogAppendTime gives the type id 1 and the broker's time."""
     create_topic(broker.bootstrap, topic_name, message_timestamp_type="LogAppendTime")
     produce(broker.bootstrap, topic_name, [(0, b"k", b"v", (), 5)])
-    source = Source(broker.bootstrap, topic_name)
+    source = BrokerSource(broker.bootstrap, topic_name)
     row = records(source.read(source.range(topic_name, 0, 1)))[0]
     assert row["timestamp_type"] == 1
     assert row["timestamp"] > 1_600_000_000_000
@@ -62,7 +62,7 @@ def test_schemas_are_the_compactors(broker: EmbeddedKafka, topic_name: str) -> N
     create_topic(broker.bootstrap, topic_name)
     produce(broker.bootstrap, topic_name, [(0, b"k", b"v"), (0, b"k", b"v", [("h", b"x")])])
     for ranges, schema in (("true", SOURCE), ("false", RECORDS)):
-        source = Source(broker.bootstrap, topic_name, ranges=ranges)
+        source = BrokerSource(broker.bootstrap, topic_name, ranges=ranges)
         batches = source.batches(source.range(topic_name, 0, 2))
         assert all(batch.schema.equals(schema) for batch in batches)
         assert sum(len(batch) for batch in batches) == (3 if ranges == "true" else 2)
@@ -72,10 +72,10 @@ def test_schemas_are_the_compactors(broker: EmbeddedKafka, topic_name: str) -> N
 def test_every_codec_is_read(broker: EmbeddedKafka, topic_name: str, codec: str) -> None:
     """Records come out the same whatever codec their batches have."""
     create_topic(broker.bootstrap, topic_name)
-    produce(broker.bootstrap, topic_name, numbered(500), **{"compression.type": codec, "linger.ms": 50})
-    source = Source(broker.bootstrap, topic_name)
+    produce(broker.bootstrap, topic_name, numbered_records(500), **{"compression.type": codec, "linger.ms": 50})
+    source = BrokerSource(broker.bootstrap, topic_name)
     rows = source.read(source.range(topic_name, 0, 500))
-    assert [row["value"] for row in records(rows)] == [value for _, _, value in numbered(500)]
+    assert [row["value"] for row in records(rows)] == [value for _, _, value in numbered_records(500)]
 
 
 def test_big_records_pass_and_batches_are_bounded(broker: EmbeddedKafka, topic_name: str) -> None:
@@ -84,7 +84,7 @@ def test_big_records_pass_and_batches_are_bounded(broker: EmbeddedKafka, topic_n
     sizes = [100, 1 << 20, 3 << 20, 100, 100, 12 << 20, 100]
     big = [(0, b"k", bytes([number]) * size) for number, size in enumerate(sizes)]
     produce(broker.bootstrap, topic_name, big, **{"message.max.bytes": 20_000_000})
-    source = Source(broker.bootstrap, topic_name, batch_bytes="2000000")
+    source = BrokerSource(broker.bootstrap, topic_name, batch_bytes="2000000")
     batches = source.batches(source.range(topic_name, 0, len(sizes)))
     assert [row["value"] for batch in batches for row in records(batch.to_pylist())] == [value for _, _, value in big]
     assert all(measure(batch) <= 2_000_000 or len(batch) == 1 for batch in batches)
@@ -96,12 +96,12 @@ def test_big_records_pass_and_batches_are_bounded(broker: EmbeddedKafka, topic_n
 def test_a_range_ends_where_it_says(broker: EmbeddedKafka, topic_name: str) -> None:
     """Records behind the end are dropped, and the same consumer reads any other range right after."""
     create_topic(broker.bootstrap, topic_name)
-    produce(broker.bootstrap, topic_name, numbered(100))
-    source = Source(broker.bootstrap, topic_name)
+    produce(broker.bootstrap, topic_name, numbered_records(100))
+    source = BrokerSource(broker.bootstrap, topic_name)
     for lo, hi in ((0, 10), (50, 51), (10, 50), (0, 100), (99, 100)):
         rows = source.read(source.range(topic_name, lo, hi))
         assert offsets(rows) == list(range(lo, hi))
-        assert stated(rows) == [(lo, hi, lo, hi - lo)]
+        assert range_reports(rows) == [(lo, hi, lo, hi - lo)]
 
 
 def test_a_bundle_reads_many_partitions_with_one_consumer(
@@ -110,14 +110,14 @@ def test_a_bundle_reads_many_partitions_with_one_consumer(
     """Ranges of several topics and partitions end each at its own offset, in order, and are stated once each."""
     first, second = (create_topic(broker.bootstrap, new_topic_name(stem), 3) for stem in "ab")
     for name in (first, second):
-        produce(broker.bootstrap, name, [record for number in range(3) for record in numbered(2000, number)])
-    source = Source(broker.bootstrap, first, second)
+        produce(broker.bootstrap, name, [record for number in range(3) for record in numbered_records(2000, number)])
+    source = BrokerSource(broker.bootstrap, first, second)
     ranges = [source.range(first, 0, 2000, 0), source.range(first, 5, 6, 1), source.range(second, 700, 1900, 2)]
     rows = source.read(*ranges)
     for each in ranges:
         mine = [r for r in records(rows) if (r["topic"], r["partition"]) == each.topic_partition]
         assert [r["offset"] for r in mine] == list(range(each.lo, each.hi))
-    assert sorted(stated(rows)) == [(0, 2000, 0, 2000), (5, 6, 5, 1), (700, 1900, 700, 1200)]
+    assert sorted(range_reports(rows)) == [(0, 2000, 0, 2000), (5, 6, 5, 1), (700, 1900, 700, 1200)]
     assert len(records(rows)) == 2000 + 1 + 1200
 
 
@@ -139,19 +139,19 @@ def test_ranges_end_in_markers_and_aborted_records(
     broker: EmbeddedKafka, transactional: str, lo: int, hi: int, expected: list[int]
 ) -> None:
     """A range whose tail, or the whole of it, is markers or aborted records is finished, and stated as it is."""
-    source = Source(broker.bootstrap, transactional)
+    source = BrokerSource(broker.bootstrap, transactional)
     rows = source.read(source.range(transactional, lo, hi))
     assert offsets(rows) == expected
-    assert stated(rows) == [(lo, hi, lo, len(expected))]
+    assert range_reports(rows) == [(lo, hi, lo, len(expected))]
 
 
 @pytest.fixture(scope="module")
 def transactional(broker: EmbeddedKafka) -> str:
     """0-4 committed, 5 marker, 6-7 committed, 8 marker, 9-11 aborted, 12 marker."""
     name = create_topic(broker.bootstrap, "source-transactional")
-    produce_transaction(broker.bootstrap, name, numbered(5))
-    produce_transaction(broker.bootstrap, name, numbered(2))
-    produce_transaction(broker.bootstrap, name, numbered(3), commit=False)
+    produce_transaction(broker.bootstrap, name, numbered_records(5))
+    produce_transaction(broker.bootstrap, name, numbered_records(2))
+    produce_transaction(broker.bootstrap, name, numbered_records(3), commit=False)
     assert end_offsets(broker.bootstrap, name) == {0: 13}
     return name
 
@@ -159,10 +159,10 @@ def transactional(broker: EmbeddedKafka) -> str:
 def test_an_open_transaction_holds_the_end(broker: EmbeddedKafka, topic_name: str) -> None:
     """The plan ends at the last stable offset; once the transaction is committed its records follow."""
     create_topic(broker.bootstrap, topic_name)
-    produce(broker.bootstrap, topic_name, numbered(3))
-    source = Source(broker.bootstrap, topic_name)
-    with open_transaction(broker.bootstrap, topic_name, numbered(2)) as producer:
-        produce(broker.bootstrap, topic_name, numbered(1))
+    produce(broker.bootstrap, topic_name, numbered_records(3))
+    source = BrokerSource(broker.bootstrap, topic_name)
+    with open_transaction(broker.bootstrap, topic_name, numbered_records(2)) as producer:
+        produce(broker.bootstrap, topic_name, numbered_records(1))
         end = source.planner.latest(source.planner.initial(), None)
         assert end[topic_name].partitions == {0: 3}
         assert offsets(source.read(source.range(topic_name, 0, 3))) == [0, 1, 2]
@@ -174,18 +174,18 @@ def test_an_open_transaction_holds_the_end(broker: EmbeddedKafka, topic_name: st
 def test_aborted_records_right_below_an_open_transaction_are_passed(broker: EmbeddedKafka, topic_name: str) -> None:
     """Nothing that could be delivered, and no marker, shows there that the end is reached; it is all the same."""
     create_topic(broker.bootstrap, topic_name)
-    produce(broker.bootstrap, topic_name, numbered(3))
-    source = Source(broker.bootstrap, topic_name, read_timeout_ms="10000")
+    produce(broker.bootstrap, topic_name, numbered_records(3))
+    source = BrokerSource(broker.bootstrap, topic_name, read_timeout_ms="10000")
     with (
-        open_transaction(broker.bootstrap, topic_name, numbered(2)) as aborted,
-        open_transaction(broker.bootstrap, topic_name, numbered(1)) as still_open,
+        open_transaction(broker.bootstrap, topic_name, numbered_records(2)) as aborted,
+        open_transaction(broker.bootstrap, topic_name, numbered_records(1)) as still_open,
     ):
         aborted.abort_transaction()
         wait_until(lambda: end_offsets(broker.bootstrap, topic_name) == {0: 5}, "the open transaction holds alone")
         for lo in (0, 4):
             rows = source.read(source.range(topic_name, lo, 5))
             assert offsets(rows) == list(range(lo, 3))
-            assert stated(rows) == [(lo, 5, lo, max(0, 3 - lo))]
+            assert range_reports(rows) == [(lo, 5, lo, max(0, 3 - lo))]
         still_open.commit_transaction()
     wait_until(lambda: end_offsets(broker.bootstrap, topic_name) == {0: 8}, "the transaction is stable")
     assert offsets(source.read(source.range(topic_name, 5, 8))) == [5]
@@ -203,7 +203,7 @@ def test_holes_are_passed(broker: EmbeddedKafka, topic_name: str) -> None:
         segment_ms=100,
     )
     produce(broker.bootstrap, topic_name, [(0, b"same", b"x%d" % number) for number in range(50)])
-    source = Source(broker.bootstrap, topic_name)
+    source = BrokerSource(broker.bootstrap, topic_name)
 
     def compacted() -> bool:
         produce(broker.bootstrap, topic_name, [(0, b"same", b"later")])
@@ -211,20 +211,20 @@ def test_holes_are_passed(broker: EmbeddedKafka, topic_name: str) -> None:
 
     wait_until(compacted, "the cleaner has run", 60)
     for lo, hi in ((0, 10), (20, 30), (0, 50)):
-        assert stated(source.read(source.range(topic_name, lo, hi))) == [(lo, hi, lo, 0)]
+        assert range_reports(source.read(source.range(topic_name, lo, hi))) == [(lo, hi, lo, 0)]
 
 
 def test_empty_topics_have_no_range(broker: EmbeddedKafka, topic_name: str) -> None:
     """A topic without records begins and ends at 0, and a bundle without ranges yields nothing."""
     create_topic(broker.bootstrap, topic_name, 2)
-    source = Source(broker.bootstrap, topic_name)
+    source = BrokerSource(broker.bootstrap, topic_name)
     start = source.planner.initial()
     assert start[topic_name].partitions == {0: 0, 1: 0}
     assert source.planner.latest(start, None) is start
     assert source.read() == []
 
 
-ODD: list[Bytes] = [
+ODD: list[RawRecord] = [
     (b"k0", b"v0", [(b"h", b"1")]),
     (b"k1", b"v1", [(b"h", b"1"), (b"a\xffb", b"2"), (b"z", b"3")]),
     (b"k2", b"v2", [("\u00e9".encode(), b"4")]),
@@ -237,7 +237,7 @@ def test_a_header_name_that_is_not_utf8_rejects_its_record_alone(broker: Embedde
     """The record keeps key, value and timestamp, has no headers, and says why; its neighbours are as they were."""
     create_topic(broker.bootstrap, topic_name)
     produce_bytes(broker.bootstrap, topic_name, ODD)
-    source = Source(broker.bootstrap, topic_name)
+    source = BrokerSource(broker.bootstrap, topic_name)
     for _ in range(20):  # Python specialises code that has run often, and then sees less
         rows = records(source.read(source.range(topic_name, 0, 5)))
     assert [(row["key"], row["value"]) for row in rows] == [(b"k%d" % at, b"v%d" % at) for at in range(5)]
@@ -261,6 +261,6 @@ def test_a_batch_read_has_no_place_for_rejected_records(broker: EmbeddedKafka, t
     """Without ranges there is no column that could say why: the read ends and names the record."""
     create_topic(broker.bootstrap, topic_name)
     produce_bytes(broker.bootstrap, topic_name, ODD)
-    source = Source(broker.bootstrap, topic_name, ranges="false")
+    source = BrokerSource(broker.bootstrap, topic_name, ranges="false")
     with pytest.raises(RejectedRecordError, match=f"{topic_name}-0 at offset 1 cannot be read whole"):
         source.batches(source.range(topic_name, 0, 5))

@@ -13,7 +13,7 @@ from connectors.errors import UnreachableError
 from connectors.sinks import output_reader as tail
 from connectors.sinks.settings import WriteRules
 from tests.support.kafka import create_topic, delete_records, open_transaction, produce, produce_transaction
-from tests.support.publishing import Changelog, Rec
+from tests.support.publishing import Changelog, RunRecord
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def test_an_empty_output_has_no_last_record(changelog: Changelog) -> None:
 
 def test_the_last_record_is_found_behind_markers(changelog: Changelog) -> None:
     """Transactions end with markers, and positions alone leave them too: they are passed."""
-    changelog.publish(changelog.target(0, 10), [Rec(2), Rec(7)])
+    changelog.publish(changelog.target(0, 10), [RunRecord(2), RunRecord(7)])
     changelog.publish(changelog.target(10, 20, output_offset=2), [])
     produce_transaction(changelog.bootstrap, changelog.output, [(0, b"k", b"v")] * 3, commit=False)
     assert last(changelog) == 7
@@ -50,7 +50,7 @@ def test_records_of_others_are_passed(changelog: Changelog, monkeypatch: pytest.
     """Records without our headers, or with those of another source, do not count, however many there are."""
     monkeypatch.setattr(tail, "FIRST_STEP", 4)
     monkeypatch.setattr(tail, "GROWTH", 2)
-    changelog.publish(changelog.target(0, 10), [Rec(2), Rec(7)])
+    changelog.publish(changelog.target(0, 10), [RunRecord(2), RunRecord(7)])
     other = (
         ("keyfold.source.topic", b"other"),
         ("keyfold.source.partition", b"0"),
@@ -64,7 +64,7 @@ def test_records_of_others_are_passed(changelog: Changelog, monkeypatch: pytest.
 
 def test_an_open_transaction_does_not_count(changelog: Changelog) -> None:
     """What is not committed may still vanish."""
-    changelog.publish(changelog.target(0, 10), [Rec(7)])
+    changelog.publish(changelog.target(0, 10), [RunRecord(7)])
     changelog.read()
     ours = (
         ("keyfold.source.topic", changelog.topic.encode()),
@@ -80,7 +80,7 @@ def test_an_open_transaction_does_not_count(changelog: Changelog) -> None:
 
 def test_what_was_deleted_does_not_count(changelog: Changelog) -> None:
     """Retention may have taken all records: then the output says nothing."""
-    changelog.publish(changelog.target(0, 10), [Rec(2), Rec(7)])
+    changelog.publish(changelog.target(0, 10), [RunRecord(2), RunRecord(7)])
     changelog.read()
     delete_records(changelog.bootstrap, changelog.output, 0, 2)
     assert last(changelog) is None
@@ -88,7 +88,7 @@ def test_what_was_deleted_does_not_count(changelog: Changelog) -> None:
 
 def test_without_source_headers_nothing_is_found(changelog: Changelog) -> None:
     """Records that carry no source offset tell nothing, and are not taken for an empty output."""
-    changelog.publish(changelog.target(0, 10), [Rec(2)], changelog.publisher(WriteRules(source_headers=False)))
+    changelog.publish(changelog.target(0, 10), [RunRecord(2)], changelog.publisher(WriteRules(source_headers=False)))
     assert last(changelog) is Unknown.UNKNOWN
 
 

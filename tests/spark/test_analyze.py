@@ -12,11 +12,11 @@ import pytest
 from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
-from compactor.analyze import spark_counts, splitkeys
+from compactor.analyze import spark_counts
 from compactor.analyze.analyze import analyze
-from compactor.analyze.arrow_counts import LocalCounting
+from compactor.analyze.arrow_counts import ArrowCounts
 from compactor.analyze.effect import Amount, Effect, Example, Outcome, SplitKeys
-from compactor.analyze.spark_counts import SparkCounting
+from compactor.analyze.spark_counts import SparkCounts
 from compactor.clean import compaction
 from compactor.clean.decision import evaluate
 from compactor.clean.log_to_clean import LogToClean, straddling_runs
@@ -24,21 +24,21 @@ from compactor.clean.recount import recount
 from compactor.clean.retention import evaluate_retention
 from compactor.clean.rewriter import Rewriter
 from compactor.clean.tombstones import Fate, fate
-from compactor.model import log_transitions as rewrite
+from compactor.fold.memory_budget import NONE
 from compactor.model import record
 from compactor.model.actions import Append, Clean, Publish
-from compactor.model.log import PartitionLog, publish
+from compactor.model.log import PartitionLog
+from compactor.model.log_transitions import publish, retain
 from compactor.model.state import State, apply
-from compactor.policy import FOREVER, CompactionPolicy
 from compactor.runs import reader
 from compactor.runs.scan import between
-from compactor.settings import EngineSettings
+from compactor.settings import FOREVER, CompactionPolicy, EngineSettings
 from compactor.storage.local import LocalStorage
 from tests.support.cli import connector_file, invoke, keep, worker_file
 from tests.support.cli import row as at
-from tests.support.engine import Row, ingested, log_of, new_state, published, read_all, row, target
-from tests.support.kept import rows_of as kept_rows
-from tests.support.kept import run_of
+from tests.support.engine import Row, ingested, log_of, new_state, published, row, target, with_range_reports
+from tests.support.run_files import run_rows as kept_rows
+from tests.support.run_files import write_run
 
 KEYS = [b"", b"\x00", b"a", b"ab", b"\xff", b"k" * 50]
 HEADERS = [[], [{"key": "h", "value": None}], [{"key": "größe", "value": b"12"}, {"key": "", "value": b""}]]
@@ -54,7 +54,7 @@ def history(spark: SparkSession, storage: LocalStorage, chance: random.Random) -
         rows = [
             _record(chance, p, o, now_ms) for p in PARTITIONS for o in range(lo, lo + STEP) if chance.random() < 0.8
         ]
-        state = ingested(storage, state, [read_all(rows, dict.fromkeys(PARTITIONS, (lo, lo + STEP)))], now_ms)
+        state = ingested(storage, state, [with_range_reports(rows, dict.fromkeys(PARTITIONS, (lo, lo + STEP)))], now_ms)
         ends = {p: chance.randint(max(log_of(state, p).published, 1), lo + STEP) for p in chance.sample(PARTITIONS, 2)}
         state = published(state, ends)
         if number < 2:
@@ -113,7 +113,7 @@ def fold_end(storage: LocalStorage, log: PartitionLog, settings: EngineSettings,
 def before_fold(storage: LocalStorage, log: PartitionLog, settings: EngineSettings, now_ms: int) -> PartitionLog:
     """`log` once all that is due is published and retention has taken its part."""
     sent = publish(log, fold_end(storage, log, settings, now_ms), None)
-    return rewrite.retain(sent, evaluate_retention(sent, settings.policy, now_ms).start)
+    return retain(sent, evaluate_retention(sent, settings.policy, now_ms).start)
 
 
 def effect_of(storage: LocalStorage, was: PartitionLog, log: PartitionLog, done: Clean, now_ms: int) -> Effect:
@@ -155,8 +155,8 @@ def test_what_is_told_is_what_a_full_fold_then_does(spark: SparkSession, storage
     state = history(spark, storage, chance)
     now_ms = chance.choice([1_500, 2_800, 6_100, 7_100])
     settings = [settings_of(chance), settings_of(chance)]
-    told = analyze(storage, state, settings, now_ms, partial(SparkCounting, spark, storage))
-    assert analyze(storage, state, settings, now_ms, partial(LocalCounting, storage)) == told
+    told = analyze(storage, state, settings, now_ms, partial(SparkCounts, spark, storage))
+    assert analyze(storage, state, settings, now_ms, partial(ArrowCounts, storage)) == told
     for case, one in enumerate(settings):
         logs = [before_fold(storage, log_of(state, partition), one, now_ms) for partition in PARTITIONS]
         folded = compaction.clean(Rewriter(spark, storage), logs, target(storage, f"1-f{case}"), one.policy, now_ms)
@@ -180,12 +180,12 @@ def assert_verdict(
 def test_a_file_that_was_counted_in_parts_is_read_in_parts(spark: SparkSession, storage: LocalStorage) -> None:
     """What a full fold has replaced of a run that a `Restate` has cut does not come back: neither told nor folded."""
     rows = [row(0, offset, b"k%d" % (offset % 3), b"v") for offset in range(20)]
-    state = published(ingested(storage, new_state({0: 0}), [read_all(rows, {0: (0, 20)})]), {0: 12})
+    state = published(ingested(storage, new_state({0: 0}), [with_range_reports(rows, {0: (0, 20)})]), {0: 12})
     state = apply(state, [recount(storage, log_of(state), run) for run in straddling_runs(log_of(state))])
     settings = EngineSettings(connector="c", policy=CompactionPolicy())
     first = compaction.clean(Rewriter(spark, storage), [log_of(state)], target(storage, "1-a"), settings.policy, 5)
     state = published(apply(state, first), {0: 20})
-    told = analyze(storage, state, [settings], 9, partial(SparkCounting, spark, storage))
+    told = analyze(storage, state, [settings], 9, partial(SparkCounts, spark, storage))
     effect = told.partitions[0].outcomes[0].effect
     assert (effect.before.records, effect.superseded.records, effect.after.records) == (11, 8, 3)
     (done,) = compaction.clean(Rewriter(spark, storage), [log_of(state)], target(storage, "1-b"), settings.policy, 9)
@@ -195,10 +195,10 @@ def test_a_file_that_was_counted_in_parts_is_read_in_parts(spark: SparkSession, 
 def test_a_record_without_a_key_goes_as_a_rejected_one(spark: SparkSession, storage: LocalStorage) -> None:
     """A log that was not folded by key before may hold such: no full fold keeps them."""
     records: list[Row] = [{"key": b"k", "value": b"v"}, {"key": None, "value": b"raw", "rejected": None}]
-    run = run_of(storage, kept_rows("t", 0, 0, records))
+    run = write_run(storage, kept_rows("t", 0, 0, records))
     state = apply(new_state({0: 0}), [Append(topic="t", partition=0, start=0, end=2, run=run)])
     settings = EngineSettings(connector="c", policy=CompactionPolicy())
-    told = analyze(storage, state, [settings], 9, partial(SparkCounting, spark, storage))
+    told = analyze(storage, state, [settings], 9, partial(SparkCounts, spark, storage))
     effect = told.partitions[0].outcomes[0].effect
     assert (effect.rejected, effect.live, effect.superseded) == (Amount(1, 3), Amount(1, 2), Amount())
     (done,) = compaction.clean(
@@ -217,36 +217,36 @@ def several(storage: LocalStorage) -> State:
     }
     rows = [row(p, at, key, value) for p, records in kept.items() for at, (key, value) in enumerate(records)]
     ends = {partition: (0, len(records)) for partition, records in kept.items()}
-    return ingested(storage, new_state(dict.fromkeys(kept, 0)), [read_all(rows, ends)])
+    return ingested(storage, new_state(dict.fromkeys(kept, 0)), [with_range_reports(rows, ends)])
 
 
 def test_split_keys_are_counted_and_named(spark: SparkSession, storage: LocalStorage) -> None:
     """Keys that live in several partitions, the smallest with their places; both ways of counting find the same."""
     state, settings = several(storage), [EngineSettings(connector="c", policy=CompactionPolicy())]
-    told = analyze(storage, state, settings, 9, partial(SparkCounting, spark, storage))
+    told = analyze(storage, state, settings, 9, partial(SparkCounts, spark, storage))
     places = [(0, 1), (0, 1), (0, 1), (0, 1, 3), (0, 1)]
     named = tuple(Example(b"%d" % number, found) for number, found in enumerate(places))
     assert told.split == {"t": SplitKeys(keys=7, examples=named)}
-    assert analyze(storage, state, settings, 9, partial(LocalCounting, storage)) == told
+    assert analyze(storage, state, settings, 9, partial(ArrowCounts, storage)) == told
 
 
 def test_without_split_keys_there_are_none(spark: SparkSession, storage: LocalStorage) -> None:
     """A topic with several partitions is told to have none; one with a single partition is not asked."""
     rows = [row(partition, 0, b"%d" % partition, b"v") for partition in (0, 1)]
-    state = ingested(storage, new_state({0: 0, 1: 0}), [read_all(rows, {0: (0, 1), 1: (0, 1)})])
+    state = ingested(storage, new_state({0: 0, 1: 0}), [with_range_reports(rows, {0: (0, 1), 1: (0, 1)})])
     settings = [EngineSettings(connector="c", policy=CompactionPolicy())]
-    told = analyze(storage, state, settings, 9, partial(SparkCounting, spark, storage))
+    told = analyze(storage, state, settings, 9, partial(SparkCounts, spark, storage))
     assert told.split == {"t": SplitKeys()}
     alone = replace(state, logs=(log_of(state),))
-    assert analyze(storage, alone, settings, 9, partial(SparkCounting, spark, storage)).split == {}
+    assert analyze(storage, alone, settings, 9, partial(SparkCounts, spark, storage)).split == {}
 
 
 def test_counting_is_hashed(spark: SparkSession, storage: LocalStorage) -> None:
     """Last records are found by a hash aggregate, which spills: memory does not grow with keys."""
     logs = several(storage).logs
-    counting = SparkCounting(spark, storage, logs)
+    counting = SparkCounts(spark, storage, logs)
     ranges = tuple((log.start, log.end) for log in logs)
-    for frame in (spark_counts.last(counting.frame, [ranges, ranges]), splitkeys.live(counting.frame)):
+    for frame in (spark_counts.last(counting.frame, [ranges, ranges]), spark_counts.live(counting.frame)):
         plan = frame._jdf.queryExecution().sparkPlan().toString()
         assert "HashAggregate" in plan
         assert "SortAggregate" not in plan
@@ -261,14 +261,14 @@ def test_a_file_that_cannot_be_read_concerns_its_partition(
     state = new_state({0: 0, 1: 0})
     for partition in (0, 1):
         rows = [row(partition, 0, b"k", b"v" * 100)]
-        state = ingested(storage, state, [read_all(rows, {partition: (0, 1)})])
+        state = ingested(storage, state, [with_range_reports(rows, {partition: (0, 1)})])
     path = log_of(state, 1).runs[0].files[0].path
     content = storage.read(path)
     storage.delete(path)
     if damaged:
         storage.create(path, content[:60] + b"?" * 60 + content[120:])
     settings = [EngineSettings(connector="c", policy=CompactionPolicy())]
-    told = analyze(storage, state, settings, 9, partial(SparkCounting, spark, storage))
+    told = analyze(storage, state, settings, 9, partial(SparkCounts, spark, storage))
     assert [bool(one.unread) for one in told.partitions] == [False, True]
     assert told.partitions[0].outcomes[0].effect.live == Amount(1, 101)
     assert told.partitions[1].outcomes == ()
@@ -295,7 +295,7 @@ def test_the_command_tells_the_same_on_spark(
     keep(tmp_path, kept, [Publish(topic="orders", partition=0, end=5)])
     files = (connector_file(tmp_path), "--worker", worker_file(tmp_path))
     local = json.loads(invoke("analyze", *files, "--json").stdout)
-    monkeypatch.setattr("compactor.analyze.counting.LITTLE_BYTES", 0)
+    monkeypatch.setattr("compactor.analyze.analyze.COUNTED", NONE)
     monkeypatch.setattr("connectors.spark.session.session", lambda *_: NotStopped(spark))
     result = invoke("analyze", *files, "--json")
     assert result.exit_code == 0, result.stderr

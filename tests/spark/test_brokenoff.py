@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from compactor.quarantine.isolation import may_be_a_file
-from compactor.spark.brokenoff import broken_off, of_its_process
+from compactor.spark.errors import broken_off, of_its_process
 from tests.support.kafka import wait_until
 
 GROUP = "test-broken-off"

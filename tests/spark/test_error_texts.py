@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compactor.spark.briefly import briefly
+from compactor.spark.errors import briefly
 from connectors.config.secrets import printable_text
 from connectors.source import stream
 from tests.support.cli import NOBODY

@@ -14,20 +14,30 @@ from compactor.clean.rewriter import Rewriter
 from compactor.errors import StorageError
 from compactor.fold import on_spark
 from compactor.model.state import State, apply
-from compactor.policy import CompactionPolicy
 from compactor.runs import reader
 from compactor.runs.scan import SCAN, between, whole
+from compactor.settings import CompactionPolicy
 from compactor.storage.local import LocalStorage
-from tests.support.cleaning import by_spark
-from tests.support.engine import Row, ingested, log_of, new_state, plain, published, read_all, row, target
-from tests.support.memory.storage import DictModel
+from tests.support.brokerless import rewrite_with_spark
+from tests.support.dict_model import DictModel
+from tests.support.engine import (
+    Row,
+    ingested,
+    log_of,
+    new_state,
+    published,
+    record_dicts,
+    row,
+    target,
+    with_range_reports,
+)
 
 KEYS = [b"", b"\x00", b"\x00\x00", b"a", b"ab", b"abc", b"\xff", b"\xff\xfe", b"a" * 300]
 
 
 def collected(frame: DataFrame) -> list[Row]:
     rows = frame.orderBy("topic", "partition", "offset").toArrow().to_pylist()
-    return plain([]) or [{name: one[name] for name in row(0, 0, b"", b"")} for one in rows]
+    return record_dicts([]) or [{name: one[name] for name in row(0, 0, b"", b"")} for one in rows]
 
 
 def random_rows(seed: int, partitions: int, lo: int, hi: int) -> list[Row]:
@@ -42,7 +52,7 @@ def random_rows(seed: int, partitions: int, lo: int, hi: int) -> list[Row]:
 def with_batches(storage: LocalStorage, state: State, batches: Sequence[list[Row]], step: int) -> State:
     for number, rows in enumerate(batches):
         ends = dict.fromkeys(range(len(state.logs)), (number * step, (number + 1) * step))
-        state = ingested(storage, state, [read_all(rows, ends)], now_ms=number)
+        state = ingested(storage, state, [with_range_reports(rows, ends)], now_ms=number)
     return state
 
 
@@ -67,7 +77,7 @@ def test_a_range_without_files_is_an_empty_frame(spark: SparkSession, storage: L
 
 def test_the_fold_is_hashed_and_never_sorts_for_its_groups(spark: SparkSession, storage: LocalStorage) -> None:
     """Grouping is a hash aggregate over fixed-width offsets: a sort by key would take three times as long."""
-    state = ingested(storage, new_state({0: 0}), [read_all([row(0, 0, b"k", b"v")], {0: (0, 1)})])
+    state = ingested(storage, new_state({0: 0}), [with_range_reports([row(0, 0, b"k", b"v")], {0: (0, 1)})])
     frame = on_spark.survivors(on_spark.scan(spark, storage, [whole(log_of(state))]))
     plan = frame._jdf.queryExecution().sparkPlan().toString()
     assert "HashAggregate" in plan
@@ -81,7 +91,7 @@ def test_no_plan_broadcasts_what_grows_with_keys(
     spark: SparkSession, storage: LocalStorage, threshold: str, adaptive: str
 ) -> None:
     """Spark estimates by the bytes of files, and a broadcast has to fit into memory: a sort spills."""
-    state = ingested(storage, new_state({0: 0}), [read_all([row(0, 0, b"k", b"v")], {0: (0, 1)})])
+    state = ingested(storage, new_state({0: 0}), [with_range_reports([row(0, 0, b"k", b"v")], {0: (0, 1)})])
     log = log_of(state)
     settings = {"spark.sql.autoBroadcastJoinThreshold": threshold, "spark.sql.adaptive.enabled": adaptive}
     with configured(spark, settings):
@@ -110,7 +120,7 @@ def configured(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[Non
 
 def test_a_missing_file_is_never_an_empty_one(spark: SparkSession, storage: LocalStorage) -> None:
     """A run whose file is gone is a StorageError that can be told from a defect, not fewer records."""
-    state = ingested(storage, new_state({0: 0}), [read_all([row(0, 0, b"k", b"v")], {0: (0, 1)})])
+    state = ingested(storage, new_state({0: 0}), [with_range_reports([row(0, 0, b"k", b"v")], {0: (0, 1)})])
     log = log_of(state)
     storage.delete(log.runs[0].files[0].path)
     with pytest.raises(StorageError):
@@ -128,14 +138,14 @@ def test_full_folds_equal_the_model(
     """Fold after fold, at ends inside runs and of some partitions only, each log keeps what a dict keeps."""
     monkeypatch.setattr(on_spark, "_QUERIES", queries)
     if not in_tasks:
-        by_spark(monkeypatch)
+        rewrite_with_spark(monkeypatch)
     rng = random.Random(seed)
     policy = CompactionPolicy(delete_retention_ms=10**9)
     batches = [random_rows(10 * seed + n, 3, n * 20, n * 20 + 20) for n in range(3)]
     state = new_state({0: 0, 1: 0, 2: 0})
     model: DictModel = DictModel()
     for number, rows in enumerate(batches):
-        read = read_all(rows, dict.fromkeys(range(3), (number * 20, number * 20 + 20)))
+        read = with_range_reports(rows, dict.fromkeys(range(3), (number * 20, number * 20 + 20)))
         state = ingested(storage, state, [read], number)
         model.add(rows)
         chosen = rng.sample(range(3), 2)
@@ -147,10 +157,10 @@ def test_full_folds_equal_the_model(
         )
         for p in range(3):
             log = log_of(state, p)
-            kept = list(reader.read(storage, whole(log)))
+            connector = list(reader.read(storage, whole(log)))
             latest = [one for one in model.survivors(0, log.clean_end) if one["partition"] == p]
             above = [one for one in model.rows if one["partition"] == p and log.clean_end <= one["offset"] < log.end]
-            assert plain(kept) == latest + above
+            assert record_dicts(connector) == latest + above
             assert log.base is None or log.base.records == len(latest)
             assert log.base is None or log.base.horizons == log.base.tombstones
 
@@ -158,7 +168,7 @@ def test_full_folds_equal_the_model(
 def test_a_tombstone_is_stamped_by_one_fold_and_dropped_by_a_later(spark: SparkSession, storage: LocalStorage) -> None:
     """KIP-534: the first full fold sets the horizon; one at or after it drops the tombstone, none before."""
     rows = [row(0, 0, b"a", b"1"), row(0, 1, b"a", None, timestamp=1), row(0, 2, b"b", b"2")]
-    state = published(ingested(storage, new_state({0: 0}), [read_all(rows, {0: (0, 3)})], 50), {0: 3})
+    state = published(ingested(storage, new_state({0: 0}), [with_range_reports(rows, {0: (0, 3)})], 50), {0: 3})
     policy = CompactionPolicy(delete_retention_ms=100)
     seen = []
     for now in (1000, 1099, 1100):
@@ -174,7 +184,7 @@ def test_a_tombstone_is_stamped_by_one_fold_and_dropped_by_a_later(spark: SparkS
 def test_a_fold_that_leaves_nothing_is_an_empty_base(spark: SparkSession, storage: LocalStorage) -> None:
     """Rejected records are sent by then and not kept; a base run may have no file."""
     rows = [row(0, 0, None, b"x")]
-    state = published(ingested(storage, new_state({0: 0}), [read_all(rows, {0: (0, 4)})]), {0: 4})
+    state = published(ingested(storage, new_state({0: 0}), [with_range_reports(rows, {0: (0, 4)})]), {0: 4})
     (done,) = compaction.clean(
         Rewriter(spark, storage), [log_of(state)], target(storage, "1-c"), CompactionPolicy(), now_ms=0
     )
@@ -187,10 +197,10 @@ def test_a_big_log_is_folded_into_rising_files(
 ) -> None:
     """Files are rolled at segment.bytes, and one after the other they hold rising offsets."""
     if not in_tasks:
-        by_spark(monkeypatch)
+        rewrite_with_spark(monkeypatch)
     rng = random.Random(1)
     rows = [row(0, offset, b"%d" % offset, rng.randbytes(20_000)) for offset in range(3000)]
-    state = published(ingested(storage, new_state({0: 0}), [read_all(rows, {0: (0, 3000)})]), {0: 3000})
+    state = published(ingested(storage, new_state({0: 0}), [with_range_reports(rows, {0: (0, 3000)})]), {0: 3000})
     policy = CompactionPolicy(segment_bytes=4 << 20)
     (done,) = compaction.clean(Rewriter(spark, storage), [log_of(state)], target(storage, "1-c"), policy, now_ms=0)
     files = done.base.files

@@ -10,7 +10,7 @@ from compactor.errors import StorageError
 from compactor.fold import in_memory, on_spark
 from compactor.runs.scan import SCAN, OffsetRange, between
 from compactor.storage.local import LocalStorage
-from tests.support.engine import Row, ingested, log_of, new_state, read_all, row
+from tests.support.engine import Row, ingested, log_of, new_state, row, with_range_reports
 
 KEYS = [b"", b"\x00", b"a", b"ab", b"\xff", b"a" * 300, None]
 
@@ -49,7 +49,7 @@ def test_it_leaves_what_the_fold_on_spark_leaves(
         lo, hi = 20 * number, 20 * number + 20
         ends = dict.fromkeys(range(partitions), (lo, hi))
         rows = rows_of(100 * seed + number, partitions, lo, hi)
-        state = ingested(storage, state, [read_all(rows, ends)], now_ms=number)
+        state = ingested(storage, state, [with_range_reports(rows, ends)], now_ms=number)
     slices = [between(log, 7 * seed, 60 - 5 * seed) for log in state.logs]
     order = [("log", "ascending"), ("offset", "ascending")]
     wanted = on_spark.latest(on_spark.scan(spark, storage, slices)).select(*SCAN.names).toArrow().sort_by(order)
@@ -70,7 +70,7 @@ def test_nothing_to_fold_is_an_empty_table(storage: LocalStorage) -> None:
 def test_a_file_that_is_not_what_was_written_is_not_decoded_here(storage: LocalStorage, place: float) -> None:
     """A damaged page can end the process that reads it: Spark's, then, which is another one."""
     rows = [row(0, offset, b"k%d" % offset, b"v" * 100) for offset in range(200)]
-    state = ingested(storage, new_state({0: 0}), [read_all(rows, {0: (0, 200)})])
+    state = ingested(storage, new_state({0: 0}), [with_range_reports(rows, {0: (0, 200)})])
     log = log_of(state)
     slices = [between(log, 0, 200)]
     assert in_memory.load(storage, slices) is not None
@@ -84,7 +84,7 @@ def test_a_file_that_is_not_what_was_written_is_not_decoded_here(storage: LocalS
 
 def test_a_missing_file_is_an_error(storage: LocalStorage) -> None:
     """It is never an empty one."""
-    state = ingested(storage, new_state({0: 0}), [read_all([row(0, 0, b"k", b"v")], {0: (0, 1)})])
+    state = ingested(storage, new_state({0: 0}), [with_range_reports([row(0, 0, b"k", b"v")], {0: (0, 1)})])
     storage.delete(log_of(state).runs[0].files[0].path)
     with pytest.raises(StorageError):
         in_memory.load(storage, [between(log_of(state), 0, 1)])

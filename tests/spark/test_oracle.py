@@ -14,9 +14,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.support.oracle.histories import history
-from tests.support.oracle.oncewrong import NAMES, once_wrong
-from tests.support.oracle.runs import run
-from tests.support.oracle.steps import Way
+from tests.support.oracle.regressions import NAMES, regressions
+from tests.support.oracle.runner import run
+from tests.support.oracle.steps import FoldMethod
 
 LENGTH: Final = 30
 _FIRST, _, _LAST = os.environ.get("ORACLE_SEEDS", "0-3").partition("-")
@@ -42,8 +42,8 @@ def test_every_history_keeps_the_promises(quick: SparkSession, seed: int) -> Non
     run(history(seed, LENGTH), quick)
 
 
-@pytest.mark.parametrize("way", [Way.PASSES, Way.SPARK])
+@pytest.mark.parametrize("fold_method", [FoldMethod.PASSES, FoldMethod.SPARK])
 @pytest.mark.parametrize("name", NAMES)
-def test_what_was_once_wrong_stays_right(quick: SparkSession, name: str, way: Way) -> None:
+def test_what_was_once_wrong_stays_right(quick: SparkSession, name: str, fold_method: FoldMethod) -> None:
     """Each of these histories once broke a promise."""
-    run(once_wrong(way)[name], quick)
+    run(regressions(fold_method)[name], quick)

@@ -9,16 +9,19 @@ from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from compactor.errors import FencedError, KeyfoldError
-from compactor.fold import in_memory
-from compactor.fold.memory_budget import READ, TASKS, OffsetMapBudget
+from compactor.fold.in_memory import InMemory
+from compactor.fold.in_tasks import InTasks
+from compactor.fold.latest_per_key import FoldJob, LatestPerKey
+from compactor.fold.memory_budget import NONE, READ, OffsetMapBudget
+from compactor.fold.on_spark import OnSpark
 from compactor.model.publish_plan import PublishPlan, PublishResult
 from compactor.model.record import TopicPartition
 from compactor.model.state import State
 from compactor.ports import Publisher
-from compactor.publish import publishjob, publishlocal, publishtasks
-from compactor.publish.plan import due_of
+from compactor.publish import executors
+from compactor.publish.plan import complete, results_of
 from compactor.storage.local import LocalStorage
-from tests.support.engine import Row, ingested, new_state, plans, read_all, row
+from tests.support.engine import Row, ingested, new_state, plans, row, with_range_reports
 from tests.support.memory.broker import MemoryBroker
 
 
@@ -36,7 +39,7 @@ class Failing:
         raise self._kind("Ours: ${x} 'q'\n\"é\".", "Do this.")
 
 
-Send = Callable[[State, Sequence[PublishPlan], int, Publisher], Sequence[PublishResult]]
+Send = Callable[[State, Sequence[PublishPlan], Publisher], Sequence[PublishResult]]
 
 
 @pytest.fixture(params=["Spark's fold", "tasks", "tasks, in two passes", "this process"])
@@ -45,29 +48,25 @@ def send(
 ) -> Send:
     """All ways to carry plans out."""
 
-    def on_spark(
-        state: State, due: Sequence[PublishPlan], buckets: int, publisher: Publisher
-    ) -> Sequence[PublishResult]:
-        return publishjob.send(spark, storage, due_of(state, due), due, buckets, publisher)
+    def sending(fold: LatestPerKey) -> Send:
+        def send(state: State, due: Sequence[PublishPlan], publisher: Publisher) -> Sequence[PublishResult]:
+            done = fold.run(job_of(state, due, publisher))
+            assert done.left is None
+            return complete(due, results_of(done.rows))
 
-    def here(state: State, due: Sequence[PublishPlan], _buckets: int, publisher: Publisher) -> Sequence[PublishResult]:
-        parts = due_of(state, due)
-        files = in_memory.load(storage, (one.slice for one in parts))
-        assert files is not None
-        return publishlocal.send(files, parts, due, publisher)
-
-    def in_tasks(
-        state: State, due: Sequence[PublishPlan], _buckets: int, publisher: Publisher
-    ) -> Sequence[PublishResult]:
-        sent, left = publishtasks.send(spark, storage, due_of(state, due), due, publisher)
-        assert left == ()
-        return sent
+        return send
 
     if request.param == "tasks, in two passes":
-        monkeypatch.setattr(publishtasks, "TASKS", replace(TASKS, records=0))
-        monkeypatch.setattr(publishtasks, "KEYS", OffsetMapBudget(4, 1_000))  # several classes
-    ways = {"this process": here, "tasks": in_tasks, "tasks, in two passes": in_tasks, "Spark's fold": on_spark}
-    return ways[request.param]
+        monkeypatch.setattr(executors, "TASKS", NONE)
+        monkeypatch.setattr(executors, "KEYS", OffsetMapBudget(4, 1_000))  # several classes
+    folds: dict[str, LatestPerKey] = {"this process": InMemory(storage), "Spark's fold": OnSpark(spark, storage)}
+    return sending(folds.get(request.param, InTasks(spark, storage)))
+
+
+def job_of(state: State, due: Sequence[PublishPlan], publisher: Publisher) -> FoldJob:
+    return executors.fold_job(
+        state, due, publisher=lambda: publisher, local_publisher=lambda: publisher, local_records=-1
+    )
 
 
 @pytest.fixture
@@ -94,10 +93,10 @@ def test_each_bucket_gets_its_survivors_by_partition_and_offset(
     """A bucket's records come to one publisher by partition and offset, rejected ones in their place."""
     rows = [*records(5, 20), row(3, 20, None, b"x"), row(3, 21, b"k0", None)]
     ends = dict.fromkeys(range(5), (0, 22))
-    state = ingested(storage, new_state(dict.fromkeys(range(5), 0), buckets=2), [read_all(rows, ends)])
+    state = ingested(storage, new_state(dict.fromkeys(range(5), 0), buckets=2), [with_range_reports(rows, ends)])
     outside.most_records = 1  # each by itself, so that their order can be seen
     due = plans(state, dict.fromkeys(range(5), 22))
-    sent = send(state, due, 2, outside.publisher(state))
+    sent = send(state, due, outside.publisher(state))
     places = sent_by(outside)
     assert {bucket: {p for p, _ in got} for bucket, got in places.items()} == {0: {0, 2, 4}, 1: {1, 3}}
     assert all(got == sorted(got) for got in places.values())
@@ -114,10 +113,10 @@ def test_a_publisher_runs_for_every_plan_also_without_a_record(
     state = ingested(
         storage,
         new_state(dict.fromkeys(range(3), 0), buckets=5),
-        [read_all([], dict.fromkeys(range(3), (0, 4)))],
+        [with_range_reports([], dict.fromkeys(range(3), (0, 4)))],
     )
     due = plans(state, {0: 0, 2: 4})
-    sent = send(state, due, 5, outside.publisher(state))
+    sent = send(state, due, outside.publisher(state))
     assert sorted((one.partition, one.end) for one in sent) == [(0, 0), (2, 4)]
     assert sent_by(outside) == {0: [], 2: []}
     assert {tp.partition: found.offset for tp, found in outside.output.positions.items() if found} == {0: 0, 2: 4}
@@ -126,10 +125,10 @@ def test_a_publisher_runs_for_every_plan_also_without_a_record(
 @pytest.mark.parametrize("kind", [FencedError, RefusedForTestError])
 def test_a_publishers_error_comes_back_as_it_was(storage: LocalStorage, send: Send, kind: type[KeyfoldError]) -> None:
     """What a task raises is raised by send: the type decides whether to stop, to retry, or to ask an operator."""
-    state = ingested(storage, new_state({0: 0}), [read_all(records(1, 3), {0: (0, 3)})])
+    state = ingested(storage, new_state({0: 0}), [with_range_reports(records(1, 3), {0: (0, 3)})])
     due = plans(state, {0: 3})
     with pytest.raises(kind) as caught:
-        send(state, due, 1, Failing(kind))
+        send(state, due, Failing(kind))
     assert (caught.value.message, caught.value.action) == ("Ours: ${x} 'q'\n\"é\".", "Do this.")
 
 
@@ -140,14 +139,15 @@ def test_what_a_task_cannot_hold_or_trust_is_left(
     state = new_state(dict.fromkeys(range(3), 0), buckets=3)
     for partition, count in ((0, 5), (1, 5), (2, 50)):
         rows = [row(partition, offset, b"k%d" % offset, b"v") for offset in range(count)]
-        state = ingested(storage, state, [read_all(rows, {partition: (0, count)})])
+        state = ingested(storage, state, [with_range_reports(rows, {partition: (0, count)})])
     path = Path(storage.location, state.log(TopicPartition("t", 1)).runs[0].files[0].path)
     path.write_bytes(path.read_bytes()[:-1] + b"?")
-    monkeypatch.setattr(publishtasks, "READ", replace(READ, records=20))
+    monkeypatch.setattr(executors, "READ", replace(READ, records=20))
     due = plans(state, {0: 5, 1: 5, 2: 50})
-    sent, left = publishtasks.send(spark, storage, due_of(state, due), due, outside.publisher(state))
-    assert [(one.partition, one.end, one.records) for one in sent] == [(0, 5, 5)]
-    assert [plan.bucket for plan in left] == [1, 2]
+    sent, left = InTasks(spark, storage).run(job_of(state, due, outside.publisher(state)))
+    assert left is not None
+    assert [(one["partition"], one["end"], one["records"]) for one in sent] == [(0, 5, 5)]
+    assert [*(left.tasks or ())] == [1, 2]
     assert {partition for places in sent_by(outside).values() for partition, _ in places} == {0}
 
 
@@ -158,9 +158,10 @@ def test_more_keys_than_a_task_holds_are_left_before_anything_is_sent(
     state = new_state(dict.fromkeys(range(2), 0), buckets=1)
     for partition, count in ((0, 2), (1, 50)):
         rows = [row(partition, offset, b"k%d" % offset, b"v") for offset in range(count)]
-        state = ingested(storage, state, [read_all(rows, {partition: (0, count)})])
-    monkeypatch.setattr(publishtasks, "TASKS", replace(TASKS, records=0))
-    monkeypatch.setattr(publishtasks, "KEYS", OffsetMapBudget(10, 1_000, classes=1))
+        state = ingested(storage, state, [with_range_reports(rows, {partition: (0, count)})])
+    monkeypatch.setattr(executors, "TASKS", NONE)
+    monkeypatch.setattr(executors, "KEYS", OffsetMapBudget(10, 1_000, classes=1))
     due = plans(state, {0: 2, 1: 50})
-    sent, left = publishtasks.send(spark, storage, due_of(state, due), due, outside.publisher(state))
-    assert (sent, [plan.bucket for plan in left], sent_by(outside)) == ((), [0], {})
+    sent, left = InTasks(spark, storage).run(job_of(state, due, outside.publisher(state)))
+    assert left is not None
+    assert (sent, [*(left.tasks or ())], sent_by(outside)) == ([], [0], {})

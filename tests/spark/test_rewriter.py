@@ -2,28 +2,29 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from types import ModuleType
+from functools import partial
 
 import pytest
 from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
-from compactor.clean import foldjob, foldtasks
+from compactor.clean import rewriter
 from compactor.clean.record_filter import RecordFilter
-from compactor.clean.rewriteplan import RewritePlan
-from compactor.clean.rewriter import Rewriter
+from compactor.clean.rewriter import CompactionTask, Rewriter, fold_job
 from compactor.clean.tombstones import Fate, fate
 from compactor.errors import StorageError
-from compactor.fold import in_memory as localfold
+from compactor.fold import in_memory
+from compactor.fold.in_tasks import InTasks
 from compactor.fold.memory_budget import OffsetMapBudget
+from compactor.fold.on_spark import OnSpark
 from compactor.model import record
 from compactor.model.log import Run
 from compactor.model.state import State
-from compactor.runs import reader
+from compactor.runs import file_stats, reader
 from compactor.runs.file_stats import FileStats
 from compactor.runs.scan import OffsetRange, between
 from compactor.storage.local import LocalStorage
-from tests.support.engine import Row, ingested, log_of, new_state, read_all, row, target
+from tests.support.engine import Row, ingested, log_of, new_state, row, target, with_range_reports
 
 KEYS = [b"", b"\x00", b"a", b"ab", b"\xff", b"a" * 300, None]
 NOW = 500
@@ -51,13 +52,30 @@ def filled(storage: LocalStorage, seed: int = 0) -> State:
     state = new_state(dict.fromkeys(range(3), 0))
     for number in range(3):
         lo, hi = 20 * number, 20 * number + 20
-        read = read_all(rows_of(100 * seed + number, lo, hi), dict.fromkeys(range(3), (lo, hi)))
+        read = with_range_reports(rows_of(100 * seed + number, lo, hi), dict.fromkeys(range(3), (lo, hi)))
         state = ingested(storage, state, [read], now_ms=number)
     return state
 
 
-def rewriting(storage: LocalStorage, job: str, slices: Sequence[OffsetRange], keep: RecordFilter) -> RewritePlan:
-    return RewritePlan(slices=slices, target=target(storage, job), keep=keep, failpoint="clean.write")
+def rewriting(storage: LocalStorage, job: str, slices: Sequence[OffsetRange], keep: RecordFilter) -> CompactionTask:
+    return CompactionTask(ranges=slices, target=target(storage, job), keep=keep, failpoint="clean.write")
+
+
+Written = tuple[tuple[FileStats, ...] | None, ...]
+
+
+def rewritten(
+    fold: type[InTasks | OnSpark], spark: SparkSession, storage: LocalStorage, task: CompactionTask
+) -> Written:
+    """What one implementation of the fold has written of each range; None where it has left it."""
+    done = fold(spark, storage).run(fold_job(task, spark.sparkContext.defaultParallelism))
+    left = {one.tp for one in done.left.ranges} if done.left else set()
+    written = file_stats.by_range(task.ranges, map(file_stats.from_row, done.rows))
+    return tuple(None if part.tp in left else one for part, one in zip(task.ranges, written, strict=True))
+
+
+by_tasks = partial(rewritten, InTasks)
+by_spark = partial(rewritten, OnSpark)
 
 
 def content(storage: LocalStorage, part: OffsetRange, written: tuple[FileStats, ...]) -> list[Row]:
@@ -85,10 +103,11 @@ def test_tasks_leave_what_sparks_fold_leaves(
     """Nobody can tell from the runs which of the two has written them."""
     state = filled(storage, seed)
     slices = [between(log, 7 * seed, 60 - 5 * seed) for log in state.logs]
-    by_tasks = foldtasks.rewrite(spark, storage, rewriting(storage, "1-t", slices, keep))
-    by_spark = foldjob.rewrite(spark, storage, rewriting(storage, "1-s", slices, keep))
-    for part, ours, theirs in zip(slices, by_tasks, by_spark, strict=True):
+    in_tasks = by_tasks(spark, storage, rewriting(storage, "1-t", slices, keep))
+    on_spark = by_spark(spark, storage, rewriting(storage, "1-s", slices, keep))
+    for part, ours, theirs in zip(slices, in_tasks, on_spark, strict=True):
         assert ours
+        assert theirs
         assert content(storage, part, ours) == content(storage, part, theirs)
         assert figures(ours) == figures(theirs)
 
@@ -107,36 +126,36 @@ def test_every_way_leaves_what_one_process_would_hold(
     spark: SparkSession, storage: LocalStorage, monkeypatch: pytest.MonkeyPatch, way: str, most_records: int
 ) -> None:
     """In memory, with one class of keys, with many, by Spark's plan: the same records, however many a log has."""
-    monkeypatch.setattr(foldtasks, "RECORDS", most_records)
+    monkeypatch.setattr(rewriter, "RECORDS", most_records)
     cores = spark.sparkContext.defaultParallelism
-    held = HELD[way]
-    monkeypatch.setattr(foldtasks, "KEYS", replace(held, keys=held.keys * min(3, cores), bytes=held.bytes * 3))
+    budget = HELD[way]
+    monkeypatch.setattr(rewriter, "KEYS", replace(budget, keys=budget.keys * min(3, cores), bytes=budget.bytes * 3))
     slices = [between(log, 0, 60) for log in filled(storage).logs]
     keep = RecordFilter(horizons=(700, 800, 900), now_ms=NOW)
-    by_tasks = foldtasks.rewrite(spark, storage, rewriting(storage, "1-t", slices, keep))
-    assert [one is None for one in by_tasks] == [way == "no task"] * 3
+    in_tasks = by_tasks(spark, storage, rewriting(storage, "1-t", slices, keep))
+    assert [one is None for one in in_tasks] == [way == "no task"] * 3
     done = Rewriter(spark, storage).rewrite(rewriting(storage, "1-r", slices, keep))
     for number, (part, found) in enumerate(zip(slices, done, strict=True)):
-        assert content(storage, part, found) == in_memory(storage, part, keep.of([number]))
+        assert content(storage, part, found) == held(storage, part, keep.of([number]))
 
 
-def in_memory(storage: LocalStorage, part: OffsetRange, keep: RecordFilter) -> list[Row]:
+def held(storage: LocalStorage, part: OffsetRange, keep: RecordFilter) -> list[Row]:
     """What `keep` leaves of `part` where all of it is in one process's memory."""
-    files = localfold.load(storage, [part])
+    files = in_memory.load(storage, [part])
     assert files is not None
-    (batch,) = localfold.latest(files, [part]).combine_chunks().to_batches()
+    (batch,) = in_memory.latest(files, [part]).combine_chunks().to_batches()
     return keep.of_batch(batch).select(record.RUN.names).to_pylist()
 
 
-@pytest.mark.parametrize("fold", [foldtasks, foldjob], ids=["tasks", "Spark"])
+@pytest.mark.parametrize("fold", [InTasks, OnSpark], ids=["tasks", "Spark"])
 def test_a_second_fold_drops_what_a_first_has_stamped(
-    spark: SparkSession, storage: LocalStorage, fold: ModuleType
+    spark: SparkSession, storage: LocalStorage, fold: type[InTasks | OnSpark]
 ) -> None:
     """As `tombstones.fate` has it of one tombstone, whatever the retention is by then; a value never gets a horizon."""
     state = filled(storage)
     slices = [between(log, 0, 60) for log in state.logs]
     first = RecordFilter(horizons=(700, 700, 700), now_ms=NOW)
-    (stamped, *_) = fold.rewrite(spark, storage, rewriting(storage, "1-a", slices, first))
+    (stamped, *_) = rewritten(fold, spark, storage, rewriting(storage, "1-a", slices, first))
     assert stamped
     rows = content(storage, slices[0], stamped)
     tombstones = [one for one in rows if one["value"] is None]
@@ -147,7 +166,7 @@ def test_a_second_fold_drops_what_a_first_has_stamped(
     again = [OffsetRange(tp=slices[0].tp, start=0, end=60, runs=(run,))]
     for now_ms, gone in ((699, False), (700, True)):
         keep = RecordFilter(horizons=(9000,), now_ms=now_ms)
-        (found,) = fold.rewrite(spark, storage, rewriting(storage, f"1-{now_ms}", again, keep))
+        (found,) = rewritten(fold, spark, storage, rewriting(storage, f"1-{now_ms}", again, keep))
         assert found
         kept = content(storage, again[0], found)
         assert (fate(700, now_ms) is Fate.DROP) is gone
@@ -158,13 +177,13 @@ def test_a_damaged_file_is_left_to_spark(spark: SparkSession, storage: LocalStor
     """A damaged page can end the process that decodes it: Spark's fold names it, or reads around it."""
     state = filled(storage)
     slices = [between(log, 0, 60) for log in state.logs]
-    assert all(foldtasks.rewrite(spark, storage, rewriting(storage, "1-a", slices, RecordFilter())))
+    assert all(by_tasks(spark, storage, rewriting(storage, "1-a", slices, RecordFilter())))
     path = log_of(state).runs[1].files[0].path
     data = bytearray(storage.read(path))
     data[len(data) // 3] ^= 0xFF
     storage.delete(path)
     storage.write(path, bytes(data))
-    assert foldtasks.rewrite(spark, storage, rewriting(storage, "1-b", slices, RecordFilter())) == (None,) * 3
+    assert by_tasks(spark, storage, rewriting(storage, "1-b", slices, RecordFilter())) == (None,) * 3
 
 
 def test_more_keys_than_a_task_holds_are_left_to_spark(
@@ -173,11 +192,11 @@ def test_more_keys_than_a_task_holds_are_left_to_spark(
     """How many keys differ no catalog says: a task that sees too many stops, and all is folded all the same."""
     state = filled(storage)
     slices = [between(log, 0, 60) for log in state.logs]
-    monkeypatch.setattr(foldtasks, "KEYS", OffsetMapBudget(2 * spark.sparkContext.defaultParallelism, 1_000, classes=1))
-    assert foldtasks.rewrite(spark, storage, rewriting(storage, "1-a", slices, RecordFilter())) == (None,) * 3
+    monkeypatch.setattr(rewriter, "KEYS", OffsetMapBudget(2 * spark.sparkContext.defaultParallelism, 1_000, classes=1))
+    assert by_tasks(spark, storage, rewriting(storage, "1-a", slices, RecordFilter())) == (None,) * 3
     done = Rewriter(spark, storage).rewrite(rewriting(storage, "1-b", slices, RecordFilter()))
-    wanted = foldjob.rewrite(spark, storage, rewriting(storage, "1-c", slices, RecordFilter()))
-    assert [figures(one) for one in done] == [figures(one) for one in wanted]
+    wanted = by_spark(spark, storage, rewriting(storage, "1-c", slices, RecordFilter()))
+    assert [figures(one) for one in done] == [figures(one or ()) for one in wanted]
 
 
 def test_what_is_left_is_folded_with_its_own_horizons(
@@ -187,10 +206,10 @@ def test_what_is_left_is_folded_with_its_own_horizons(
     state = filled(storage)
     slices = [between(log_of(state, p), 0, (20, 60, 20)[p]) for p in range(3)]
     cores = spark.sparkContext.defaultParallelism
-    monkeypatch.setattr(foldtasks, "RECORDS", 25 * cores)
-    monkeypatch.setattr(foldtasks, "KEYS", OffsetMapBudget(9 * cores, 10_000 * cores, classes=1))
+    monkeypatch.setattr(rewriter, "RECORDS", 25 * cores)
+    monkeypatch.setattr(rewriter, "KEYS", OffsetMapBudget(9 * cores, 10_000 * cores, classes=1))
     keep = RecordFilter(horizons=(701, 702, 703), now_ms=NOW)
-    assert foldtasks.rewrite(spark, storage, rewriting(storage, "1-a", slices, keep))[1] is None
+    assert by_tasks(spark, storage, rewriting(storage, "1-a", slices, keep))[1] is None
     done = Rewriter(spark, storage).rewrite(rewriting(storage, "1-b", slices, keep))
     for part, written, horizon in zip(slices, done, keep.horizons or (), strict=True):
         assert {one["delete_horizon"] for one in content(storage, part, written)} == {None, horizon}
@@ -208,10 +227,10 @@ def test_a_task_whose_process_ends_is_sparks_from_then_on(
         tried.append(1)
         raise RuntimeError("Python worker exited unexpectedly (crashed)")
 
-    monkeypatch.setattr(foldtasks, "rewrite", dying)
-    rewriter = Rewriter(spark, storage)
+    monkeypatch.setattr(InTasks, "run", dying)
+    rewriting_ = Rewriter(spark, storage)
     for number in range(2):
-        done = rewriter.rewrite(rewriting(storage, f"1-{number}", slices, RecordFilter()))
+        done = rewriting_.rewrite(rewriting(storage, f"1-{number}", slices, RecordFilter()))
         assert all(done)
     assert tried == [1]
 
@@ -225,7 +244,7 @@ def test_a_full_disk_is_an_error_of_the_store(
     def failing(*_: object) -> None:
         raise full
 
-    monkeypatch.setattr(foldtasks, "rewrite", failing)
+    monkeypatch.setattr(InTasks, "run", failing)
     with pytest.raises(StorageError, match="No space left"):
         Rewriter(spark, storage).rewrite(rewriting(storage, "1-job", [], RecordFilter()))
 
@@ -238,7 +257,7 @@ def test_a_stop_is_not_answered_by_another_job(
     def dying(*_: object) -> None:
         raise RuntimeError("Python worker exited unexpectedly (crashed)")
 
-    monkeypatch.setattr(foldtasks, "rewrite", dying)
+    monkeypatch.setattr(InTasks, "run", dying)
     with pytest.raises(RuntimeError, match="exited"):
         Rewriter(spark, storage, lambda: True).rewrite(rewriting(storage, "1-job", [], RecordFilter()))
 
@@ -249,6 +268,6 @@ def test_rejected_records_stay_in_a_raw_copy(spark: SparkSession, storage: Local
     part = between(log_of(state), 0, 60)
     before = [one for batch in reader.read(storage, part) for one in batch.to_pylist()]
     assert any(one["rejected"] for one in before)
-    (done,) = foldtasks.rewrite(spark, storage, rewriting(storage, "1-job", [part], RecordFilter(by_key=False)))
+    (done,) = by_tasks(spark, storage, rewriting(storage, "1-job", [part], RecordFilter(by_key=False)))
     assert done
     assert content(storage, part, done) == before

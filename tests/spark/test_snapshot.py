@@ -14,13 +14,13 @@ from compactor.clean import compaction
 from compactor.clean.rewriter import Rewriter
 from compactor.model.actions import PlanFold
 from compactor.model.state import State, apply
-from compactor.policy import CompactionPolicy
+from compactor.settings import CompactionPolicy
 from compactor.snapshot import listing, manifest
 from compactor.snapshot.manifest import SnapshotInputs
 from compactor.snapshot.snapshots import write_snapshot
 from compactor.storage.local import LocalStorage
-from tests.support.engine import ingested, log_of, new_state, published, read_all, row, target
-from tests.support.recipes import CHOICE, recipes, run, snapshots
+from tests.support.engine import ingested, log_of, new_state, published, row, target, with_range_reports
+from tests.support.snapshot_recipes import CHOICE, recipes, run, snapshots
 
 POLICY = CompactionPolicy(delete_retention_ms=5000)
 NOW = 1_795_228_200_123  # 2026-11-21T02:30:00.123Z
@@ -44,7 +44,7 @@ def shelf(tmp_path: Path) -> LocalStorage:
 @pytest.fixture
 def folded(spark: SparkSession, storage: LocalStorage) -> State:
     ends = {0: (0, 4), 1: (0, 9), 2: (6, 6)}
-    state = ingested(storage, new_state({0: 0, 1: 0, 2: 6}), [read_all(ROWS, ends)])
+    state = ingested(storage, new_state({0: 0, 1: 0, 2: 6}), [with_range_reports(ROWS, ends)])
     state = published(state, {0: 4, 1: 9})
     logs = [log_of(state, partition) for partition in (0, 1)]
     return apply(state, compaction.clean(Rewriter(spark, storage), logs, target(storage, "1-c"), POLICY, NOW))
@@ -95,7 +95,7 @@ def test_a_snapshot_stands_where_the_base_runs_end(
     spark: SparkSession, storage: LocalStorage, shelf: LocalStorage, folded: State
 ) -> None:
     """What is published while it is made is no part of it; and its time runs from when sending went on."""
-    ahead = ingested(storage, folded, [read_all([row(0, 4, b"z", b"z")], {0: (4, 5)})])
+    ahead = ingested(storage, folded, [with_range_reports([row(0, 4, b"z", b"z")], {0: (4, 5)})])
     begun = apply(ahead, [PlanFold(topic="t", partition=0, end=5, at_ms=NOW + 3_000)])
     later = published(begun, {0: 5})
     taken = write_snapshot(spark, storage, shelf, later, "t", NAME, NOW + 10_000, EXTRA)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.oracle.steps import Way
+from tests.support.oracle.steps import FoldMethod
 from tests.support.written.folder import Written, every
 from tests.support.written.onward import breaches, go_on
 
@@ -15,6 +15,6 @@ from tests.support.written.onward import breaches, go_on
 @pytest.mark.parametrize("written", every(), ids=lambda written: written.folder.name)
 def test_spark_goes_on_from_it(written: Written, spark: SparkSession, tmp_path: Path) -> None:
     """Where Spark folds, publishes and copies snapshots, nothing is lost and nothing comes twice either."""
-    world = written.world(tmp_path, spark)
-    go_on(world, Way.SPARK)
-    assert list(breaches(world)) == []
+    simulation = written.simulation(tmp_path, spark)
+    go_on(simulation, FoldMethod.SPARK)
+    assert list(breaches(simulation)) == []

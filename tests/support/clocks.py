@@ -1,10 +1,38 @@
-"""Clocks that a test moves."""
+"""Clocks that a test advances."""
 
 from __future__ import annotations
 
+import threading
 
-class Clock:
-    """Seconds that pass only by sleeping."""
+
+class ManualClock:
+    """Implements the engine's clock: it stands still until `advance`; `wait` advances it instead of waiting."""
+
+    def __init__(self, now_ms: int = 1_000_000) -> None:
+        self.at_ms = now_ms
+
+    def now_ms(self) -> int:
+        """Returns the time in ms."""
+        return self.at_ms
+
+    def monotonic(self) -> float:
+        """Returns the time in seconds."""
+        return self.at_ms / 1000
+
+    def wait(self, seconds: float, event: threading.Event) -> bool:
+        """Advances by `seconds` unless `event` is set; returns whether it is set."""
+        if not event.is_set():
+            self.advance(round(max(seconds, 0.0) * 1000))
+        return event.is_set()
+
+    def advance(self, ms: int) -> int:
+        """Advances by `ms`, which may be negative; returns the new time in ms."""
+        self.at_ms += ms
+        return self.at_ms
+
+
+class SleepingClock:
+    """Stands for time.monotonic (a call) and time.sleep: the seconds pass only by sleeping."""
 
     def __init__(self) -> None:
         self.now = 0.0

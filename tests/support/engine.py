@@ -20,7 +20,7 @@ from compactor.model.state import State, apply
 from compactor.runs.writer import RunTarget
 from compactor.spark.errors import tagging
 from compactor.storage.local import LocalStorage
-from tests.support.localframe import LocalFrame
+from tests.support.local_spark import LocalFrame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,20 +30,20 @@ Row = dict[str, Any]
 
 def row(partition: int, offset: int, key: bytes | None, value: bytes | None, **more: Any) -> Row:
     """A record as a source gives it; topic t, CreateTime, timestamp = offset, no headers unless `more` says so."""
-    plain = {"topic": "t", "timestamp": offset, "timestamp_type": 0, "headers": []}
-    return {**plain, "partition": partition, "offset": offset, "key": key, "value": value, **more}
+    record_dicts = {"topic": "t", "timestamp": offset, "timestamp_type": 0, "headers": []}
+    return {**record_dicts, "partition": partition, "offset": offset, "key": key, "value": value, **more}
 
 
-def stated(partition: int, lo: int, hi: int, records: int, start: int | None = None, topic: str = "t") -> Row:
+def range_report(partition: int, lo: int, hi: int, records: int, start: int | None = None, topic: str = "t") -> Row:
     """A reading task's statement that it read [lo, hi)."""
     fields = {"topic_id": f"id-{topic}", "lo": lo, "hi": hi, "start": lo if start is None else start}
     return {"topic": topic, "partition": partition, "offset": lo, "range": {**fields, "records": records}}
 
 
-def read_all(rows: Sequence[Row], ends: Mapping[int, tuple[int, int]], topic: str = "t") -> list[Row]:
+def with_range_reports(rows: Sequence[Row], ends: Mapping[int, tuple[int, int]], topic: str = "t") -> list[Row]:
     """`rows` with the statements of one reading task that read the offsets `ends` of each partition."""
     counts = {partition: sum(one["partition"] == partition for one in rows) for partition in ends}
-    return [*rows, *(stated(one, lo, hi, counts[one], topic=topic) for one, (lo, hi) in ends.items())]
+    return [*rows, *(range_report(one, lo, hi, counts[one], topic=topic) for one, (lo, hi) in ends.items())]
 
 
 def source_frame(spark: SparkSession, intake: Intake, *tasks: Sequence[Row]) -> DataFrame:
@@ -111,10 +111,10 @@ def plans(state: State, ends: Mapping[int, int], topic: str = "t") -> list[Publi
     ]
 
 
-def plain(batches: Iterable[pa.RecordBatch | pa.Table]) -> list[Row]:
+def record_dicts(batches: Iterable[pa.RecordBatch | pa.Table]) -> list[Row]:
     """Rows as dicts of the columns of RECORDS."""
     return [{name: one[name] for name in record.RECORDS.names} for batch in batches for one in batch.to_pylist()]
 
 
-def manifest_of(shelf: Path, path: str) -> dict[str, Any]:
+def read_manifest(shelf: Path, path: str) -> dict[str, Any]:
     return json.loads((shelf / path / "_manifest.json").read_text())

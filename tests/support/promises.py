@@ -19,7 +19,7 @@ class Published(NamedTuple):
     source_offset: int
 
 
-def published(output: Iterable[Read]) -> list[Published]:
+def with_sources(output: Iterable[Read]) -> list[Published]:
     """Output records with their source; KeyError where a header of ours is missing."""
     return [_published(record) for record in output]
 
@@ -34,10 +34,10 @@ def _published(record: Read) -> Published:
     )
 
 
-def check(source: Iterable[Read], output: Iterable[Read], ends: Mapping[int, int]) -> list[str]:
+def broken_promises(source: Iterable[Read], output: Iterable[Read], ends: Mapping[int, int]) -> list[str]:
     """Every breach of promises 1 to 4, one line each; `ends` has the published offset of each source partition."""
     truth = {(record.partition, record.offset): record for record in source}
-    found = published(output)
+    found = with_sources(output)
     return [*_twice(found), *_falling(found), *_changed(truth, found), *_wrong_last(truth, found, ends)]
 
 

@@ -23,11 +23,11 @@ from tests.support.kafka import Read, consume_all, create_topic, wait_until
 
 CATALOG_ID = "catalog-1"
 NOW_MS = 1_700_000_000_000
-ONE_PIECE_EACH = TransactionLimits(transaction_bytes=1)
+ONE_RECORD_EACH = TransactionLimits(transaction_bytes=1)
 """Every record in a transaction of its own."""
 
 
-class Rec(NamedTuple):
+class RunRecord(NamedTuple):
     """A record of a run; what a test does not name is unremarkable."""
 
     offset: int
@@ -40,12 +40,12 @@ class Rec(NamedTuple):
     timestamp_type: int = 0
 
 
-def batch(topic: str, records: Iterable[Rec]) -> pa.RecordBatch:
+def batch(topic: str, records: Iterable[RunRecord]) -> pa.RecordBatch:
     """Records as a publish task gets them (record.RUN)."""
     return pa.RecordBatch.from_pylist([_row(topic, record) for record in records], schema=RUN)
 
 
-def _row(topic: str, record: Rec) -> dict[str, Any]:
+def _row(topic: str, record: RunRecord) -> dict[str, Any]:
     headers = None if record.headers is None else [{"key": key, "value": value} for key, value in record.headers]
     return {
         **record._asdict(),
@@ -121,7 +121,7 @@ class Changelog:
     def publish(
         self,
         targets: PublishTarget | Sequence[PublishTarget],
-        records: Iterable[Rec],
+        records: Iterable[RunRecord],
         publisher: ChangelogPublisher | None = None,
     ) -> Sequence[PublishResult]:
         """Publishes `records` as one batch by a plan of `targets`."""

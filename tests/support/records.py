@@ -9,13 +9,13 @@ from typing import Any
 
 import duckdb
 
+from tests.support.deployment import Deployment
 from tests.support.kafka import ToSend, consume_all
-from tests.support.place import Place
 
 BASE_MS = 1_700_000_000_000
 
 
-def some_records(seed: int, count: int, keys: int = 40, partitions: int = 2) -> list[ToSend]:
+def random_records(seed: int, count: int, keys: int = 40, partitions: int = 2) -> list[ToSend]:
     """Random updates and deletes; every key stays in its partition."""
     chance = random.Random(seed)
     found = []
@@ -27,21 +27,21 @@ def some_records(seed: int, count: int, keys: int = 40, partitions: int = 2) -> 
     return found
 
 
-def living(place: Place) -> dict[tuple[int, bytes | None], tuple[int, bytes]]:
+def live_records(deployment: Deployment) -> dict[tuple[int, bytes | None], tuple[int, bytes]]:
     """(partition, key) → (offset, value) of the source's last records, without deleted keys."""
-    last = {(record.partition, record.key): record for record in consume_all(place.bootstrap, place.topic)}
+    last = {(record.partition, record.key): record for record in consume_all(deployment.bootstrap, deployment.topic)}
     return {at: (record.offset, record.value) for at, record in last.items() if record.value is not None}
 
 
-def newest(place: Place) -> Path:
+def newest_snapshot(deployment: Deployment) -> Path:
     """The folder of the snapshot that LATEST names."""
-    folder = Path(place.settings["snapshot.location"]) / place.name / place.topic
+    folder = Path(deployment.settings["snapshot.location"]) / deployment.name / deployment.topic
     return folder / (folder / "LATEST").read_text().strip()
 
 
-def snapshot(place: Place) -> tuple[dict[str, Any], dict[tuple[int, bytes | None], tuple[int, bytes]]]:
+def read_snapshot(deployment: Deployment) -> tuple[dict[str, Any], dict[tuple[int, bytes | None], tuple[int, bytes]]]:
     """The newest snapshot's manifest, and (partition, key) → (offset, value); its manifest counts its rows."""
-    folder = newest(place)
+    folder = newest_snapshot(deployment)
     query = f"select partition, key, \"offset\", value from '{folder}/data/*.parquet'"
     rows = duckdb.connect().execute(query).fetchall()
     manifest = json.loads((folder / "_manifest.json").read_text())

@@ -20,8 +20,8 @@ from compactor.catalog.commits import Checkpoint, Commit, checkpoint_path, commi
 from compactor.model.actions import AnyAction
 from compactor.runs import checksums
 from compactor.snapshot import manifest
-from tests.support.oracle.steps import Way
-from tests.support.oracle.world import CONNECTOR
+from tests.support.oracle.simulation import CONNECTOR
+from tests.support.oracle.steps import FoldMethod
 from tests.support.written.folder import Copy, Written, every, lost, plain
 from tests.support.written.making import make
 from tests.support.written.onward import breaches, go_on
@@ -119,20 +119,20 @@ def test_runs_of_every_kind_are_kept() -> None:
         assert any(file["keyless"] for run in runs for file in run["files"])
 
 
-@pytest.mark.parametrize("way", Way)
-def test_a_connector_goes_on_from_it(written: Written, way: Way, tmp_path: Path) -> None:
+@pytest.mark.parametrize("fold_method", FoldMethod)
+def test_a_connector_goes_on_from_it(written: Written, fold_method: FoldMethod, tmp_path: Path) -> None:
     """A new life publishes, cleans, takes snapshots and clears up: nothing is lost and nothing comes twice."""
-    world = written.world(tmp_path)
-    go_on(world, way)
-    assert list(breaches(world)) == []
+    simulation = written.simulation(tmp_path)
+    go_on(simulation, fold_method)
+    assert list(breaches(simulation)) == []
 
 
 def test_a_folder_can_be_made_of_what_this_version_writes(tmp_path: Path) -> None:
     """`python -m tests.support.written` makes one from which a connector goes on as well; never over another one."""
     make(tmp_path / "made")
-    world = Written(tmp_path / "made").world(tmp_path / "world")
-    go_on(world, Way.MEMORY)
-    assert list(breaches(world)) == []
+    simulation = Written(tmp_path / "made").simulation(tmp_path / "world")
+    go_on(simulation, FoldMethod.MEMORY)
+    assert list(breaches(simulation)) == []
     with pytest.raises(FileExistsError):
         make(tmp_path / "made")
 

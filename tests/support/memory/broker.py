@@ -17,8 +17,8 @@ from compactor.model.record import RangeRead, TopicPartition
 from compactor.model.state import State
 from compactor.ports import Publisher
 from compactor.storage.base import Storage
-from tests.support.memory.journal import Entry, Event, Held, Journal, Output
-from tests.support.memory.publisher import EVERYTHING, Fault, MemoryPublisher
+from tests.support.memory.journal import CommittedPosition, Event, Journal, JournalEntry, OutputTopic
+from tests.support.memory.publisher import EVERYTHING, MemoryPublisher, PublishFault
 
 
 class MemoryTopic(Struct, kw_only=True):
@@ -48,18 +48,18 @@ class MemoryBroker:
         self.safe_ms: int | None = None
         self.source_headers = True
         self.most_records = most_records
-        self.fault: Fault | None = None
+        self.fault: PublishFault | None = None
         self._storage = storage
         self._connector = connector
         self._journal = Journal(storage)
 
     @property
-    def output(self) -> Output:
+    def output(self) -> OutputTopic:
         """What a read_committed reader of the output sees now, and what the group holds."""
         return self._journal.read()
 
     @property
-    def entries(self) -> Sequence[Entry]:
+    def entries(self) -> Sequence[JournalEntry]:
         """Everything that happened to the output, in its order."""
         self._journal.read()
         return tuple(self._journal.entries)
@@ -77,8 +77,8 @@ class MemoryBroker:
 
     def overwrite(self, tp: TopicPartition, position: Position | None) -> None:
         """Does what an operator does who resets an offset, or a broker that forgets it (None)."""
-        held = (Held(*tp, position),)
-        self._journal.append(lambda _: Entry(event=Event.OVERWRITTEN, positions=held))
+        held = (CommittedPosition(*tp, position),)
+        self._journal.append(lambda _: JournalEntry(event=Event.OVERWRITTEN, positions=held))
 
     def admit(self, state: State, reads: Sequence[RangeRead]) -> tuple[AnyAction, ...]:
         """See Outside. A partition begins where it was read first, others of its topic at 0."""

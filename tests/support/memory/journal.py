@@ -15,10 +15,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compactor.errors import PublishInterruptedError
+from compactor.errors import MissingFileError, PublishInterruptedError
 from compactor.model.position import Position
 from compactor.model.record import OfPartition, TopicPartition
-from compactor.storage.base import MissingFileError, Storage
+from compactor.storage.base import Storage
 
 
 class OutputRecord(OfPartition, Struct, frozen=True, kw_only=True):
@@ -54,7 +54,7 @@ def pairs(headers: Iterable[Mapping[str, Any]] | None) -> tuple[tuple[str, bytes
     return tuple((header["key"], header["value"]) for header in headers or ())
 
 
-class Held(OfPartition, Struct, frozen=True):
+class CommittedPosition(OfPartition, Struct, frozen=True):
     """What the group holds for one source partition from here on; None: nothing any more."""
 
     topic: str
@@ -71,17 +71,17 @@ class Event(Enum):
     OVERWRITTEN = "overwritten"
 
 
-class Entry(Struct, frozen=True, kw_only=True):
+class JournalEntry(Struct, frozen=True, kw_only=True):
     """One file. An aborted transaction has taken its offsets in the output, as on a broker, and nothing else."""
 
     event: Event
     bucket: int = -1
     records: tuple[OutputRecord, ...] = ()
     letters: tuple[OutputRecord, ...] = ()
-    positions: tuple[Held, ...] = ()
+    positions: tuple[CommittedPosition, ...] = ()
 
 
-class Output:
+class OutputTopic:
     """What a read_committed reader sees. A partition of the output is named by that of the source.
 
     `ends` are high watermarks: behind its records a transaction leaves a marker in each partition that it wrote to.
@@ -93,7 +93,7 @@ class Output:
         self.positions: dict[TopicPartition, Position | None] = {}
         self.ends: dict[TopicPartition, int] = {}
 
-    def take(self, entry: Entry) -> None:
+    def take(self, entry: JournalEntry) -> None:
         """What is to be seen once `entry` has happened too."""
         for record in entry.records:
             end = self.ends.get(record.tp, 0)
@@ -110,21 +110,21 @@ class Journal:
     """The files of one output, below `storage`; any number of processes append to them."""
 
     def __init__(self, storage: Storage) -> None:
-        self.entries: list[Entry] = []
-        self.output = Output()
+        self.entries: list[JournalEntry] = []
+        self.output = OutputTopic()
         self._storage = storage
 
-    def read(self) -> Output:
+    def read(self) -> OutputTopic:
         """What has happened up to now."""
         while True:
             try:
                 data = self._storage.read(self._path())
             except MissingFileError:
                 return self.output
-            self.entries.append(msgspec.msgpack.decode(data, type=Entry))
+            self.entries.append(msgspec.msgpack.decode(data, type=JournalEntry))
             self.output.take(self.entries[-1])
 
-    def append(self, decide: Callable[[Output], Entry]) -> int:
+    def append(self, decide: Callable[[OutputTopic], JournalEntry]) -> int:
         """Adds what `decide` makes of the newest output, again where another came first; the entry's number.
 
         What `decide` raises comes out, and nothing was added.
@@ -138,7 +138,7 @@ class Journal:
 
     def open(self, bucket: int) -> int:
         """A new producer with the transactional id of `bucket`; its number. Every older one is shut out."""
-        return self.append(lambda _: Entry(event=Event.OPENED, bucket=bucket))
+        return self.append(lambda _: JournalEntry(event=Event.OPENED, bucket=bucket))
 
     def check(self, bucket: int, opened: int) -> None:
         """Raises PublishInterruptedError where the producer `opened` is not the newest of its bucket."""

@@ -20,7 +20,15 @@ from compactor.model.position import Position
 from compactor.model.publish_plan import PublishPlan, PublishResult, PublishTarget
 from compactor.model.record import TopicPartition
 from compactor.storage.base import Storage
-from tests.support.memory.journal import Entry, Event, Held, Journal, Output, OutputRecord, output_record
+from tests.support.memory.journal import (
+    CommittedPosition,
+    Event,
+    Journal,
+    JournalEntry,
+    OutputRecord,
+    OutputTopic,
+    output_record,
+)
 
 EVERYTHING: Final = 1 << 62
 """More records than any transaction has."""
@@ -28,7 +36,7 @@ EVERYTHING: Final = 1 << 62
 Rows = Sequence[Mapping[str, Any]]
 
 
-class Step(Enum):
+class PublishStep(Enum):
     """Where a publisher can fail, by the steps of docs/protocol.md."""
 
     FENCE = "6: its producer is initialised"
@@ -36,13 +44,13 @@ class Step(Enum):
     COMMITTED = "11: a transaction is committed"
 
 
-class Fault(Struct, frozen=True, kw_only=True):
+class PublishFault(Struct, frozen=True, kw_only=True):
     """A publish task fails at `step` of its transaction number `transaction`, counted from 1.
 
     At COMMITTED only the answer is lost. `dies`: its process ends there, without a word.
     """
 
-    step: Step
+    step: PublishStep
     transaction: int = 1
     dies: bool = False
 
@@ -50,7 +58,7 @@ class Fault(Struct, frozen=True, kw_only=True):
         """Fails."""
         if self.dies:
             os._exit(1)
-        if self.step is Step.COMMITTED:
+        if self.step is PublishStep.COMMITTED:
             raise OutcomeUnknownError(f"Bucket {bucket}: the commit was not answered.", "It is read back.")
         raise PublishInterruptedError(f"Bucket {bucket}: failed on purpose at step {self.step.value}.", "Try again.")
 
@@ -66,7 +74,7 @@ class MemoryPublisher(Struct, frozen=True, kw_only=True):
     connector: Storage | None = None
     output_ids: dict[str, str] = {}
     most_records: int = EVERYTHING
-    fault: Fault | None = None
+    fault: PublishFault | None = None
 
     def publish(self, plan: PublishPlan, records: Iterator[pa.RecordBatch]) -> Sequence[PublishResult]:
         """See Publisher. Raises FencedError, PositionMovedError, PublishInterruptedError, OutcomeUnknownError."""
@@ -77,7 +85,7 @@ class MemoryPublisher(Struct, frozen=True, kw_only=True):
             task.send(number, transaction)
         return tuple(task.sent.values())
 
-    def fails(self, step: Step, transaction: int) -> bool:
+    def fails(self, step: PublishStep, transaction: int) -> bool:
         """Whether it is to fail here."""
         return self.fault is not None and (self.fault.step, self.fault.transaction) == (step, transaction)
 
@@ -126,24 +134,24 @@ class _Task:
     def open(self) -> None:
         """Steps 6 and 7."""
         self._opened = self._journal.open(self._plan.bucket)
-        self._strike(Step.FENCE, 1)
+        self._strike(PublishStep.FENCE, 1)
         self._check_epoch()
         self._check_positions()
 
     def send(self, number: int, transaction: _Transaction) -> None:
         """Steps 8 to 11."""
-        if self._publisher.fails(Step.SENT, number):
+        if self._publisher.fails(PublishStep.SENT, number):
             records = transaction.records
-            self._append(lambda _: Entry(event=Event.ABORTED, bucket=self._plan.bucket, records=records))
-        self._strike(Step.SENT, number)
+            self._append(lambda _: JournalEntry(event=Event.ABORTED, bucket=self._plan.bucket, records=records))
+        self._strike(PublishStep.SENT, number)
         before = (
             self._journal.read().ends.copy()
         )  # nobody else writes to these partitions, or this producer is shut out
         self.sent.update({tp: self._after(tp, before.get(tp, 0), transaction) for tp in transaction.offsets})
         self._append(lambda _: self._committed(transaction))
-        self._strike(Step.COMMITTED, number)
+        self._strike(PublishStep.COMMITTED, number)
 
-    def _strike(self, step: Step, transaction: int) -> None:
+    def _strike(self, step: PublishStep, transaction: int) -> None:
         if self._publisher.fault is not None and self._publisher.fails(step, transaction):
             self._publisher.fault.strike(self._plan.bucket)
 
@@ -161,20 +169,22 @@ class _Task:
             if (position.offset if position else None) != target.found or not ours:
                 raise PositionMovedError(f"{target.tp}: {position} is held, {target.found} was planned.", "Try again.")
 
-    def _append(self, decide: Callable[[Output], Entry]) -> None:
-        def checked(output: Output) -> Entry:
+    def _append(self, decide: Callable[[OutputTopic], JournalEntry]) -> None:
+        def checked(output: OutputTopic) -> JournalEntry:
             self._journal.check(self._plan.bucket, self._opened)
             return decide(output)
 
         self._journal.append(checked)
 
-    def _committed(self, transaction: _Transaction) -> Entry:
-        return Entry(
+    def _committed(self, transaction: _Transaction) -> JournalEntry:
+        return JournalEntry(
             event=Event.COMMITTED,
             bucket=self._plan.bucket,
             records=transaction.records,
             letters=transaction.letters,
-            positions=tuple(Held(*target.tp, self._position(target)) for target in self._moved(transaction)),
+            positions=tuple(
+                CommittedPosition(*target.tp, self._position(target)) for target in self._moved(transaction)
+            ),
         )
 
     def _moved(self, transaction: _Transaction) -> list[PublishTarget]:

@@ -1,55 +1,29 @@
-"""Twins of the outside world for tests: a store in memory, a store that fails on demand, a settable clock, an oracle.
+"""Storage in memory, and a wrapper that makes calls of another storage fail.
 
-They behave as the real ones do; the same tests hold them to it.
+Both behave like the local storage; tests/unit/compactor/storage holds all of them to the same rules.
 """
 
 from __future__ import annotations
 
 import io
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import IO, Any, TypeVar
+from typing import IO, TypeVar
 
 import pyarrow as pa
 
-from compactor.errors import DEFECT, StorageError
-from compactor.storage.base import FileInfo, Files, Lock, MissingFileError, Storage, relative
+from compactor.errors import DEFECT, MissingFileError, StorageError
+from compactor.storage.base import FileInfo, Files, Lock, Storage, relative
+from tests.support.clocks import ManualClock
 
 T = TypeVar("T")
 
 
-class Clock:
-    """A clock that stands until it is told to move; `wait` moves it instead of waiting."""
-
-    def __init__(self, now_ms: int = 1_000_000) -> None:
-        self.at_ms = now_ms
-
-    def now_ms(self) -> int:
-        """The time that was set, in ms."""
-        return self.at_ms
-
-    def monotonic(self) -> float:
-        """The same, in seconds."""
-        return self.at_ms / 1000
-
-    def wait(self, seconds: float, event: threading.Event) -> bool:
-        """Moves on by `seconds` unless `event` is set."""
-        if not event.is_set():
-            self.advance(round(max(seconds, 0.0) * 1000))
-        return event.is_set()
-
-    def advance(self, ms: int) -> int:
-        """Moves on; the new time in ms."""
-        self.at_ms += ms
-        return self.at_ms
-
-
 class MemoryStorage:
-    """A store in memory; `sub` shares it, a pickled copy is a store of its own."""
+    """Implements Storage in memory; `sub` shares the files, a pickled copy has files of its own."""
 
-    def __init__(self, clock: Clock | None = None) -> None:
-        self._clock = clock or Clock()
+    def __init__(self, clock: ManualClock | None = None) -> None:
+        self._clock = clock or ManualClock()
         self._files: dict[str, tuple[bytes, int]] = {}
         self._locks: dict[str, bytes | bytearray] = {}
         self._root = ""
@@ -251,40 +225,6 @@ class FailingStorage:
             due[0][3]()
 
 
-def lost() -> None:
-    """Raises what a store raises whose answer did not arrive."""
+def lose_answer() -> None:
+    """Raises the error of a storage whose answer was lost."""
     raise StorageError("The store did not answer.", "Try again.")
-
-
-class DictModel:
-    """The oracle: what folding a log by key must give, kept in plain dicts.
-
-    Rows are dicts with at least the columns partition, offset, key and value of `compactor.model.record`; a missing
-    topic is "". Rows without a key, or with `rejected` set, are never the latest of anything.
-    """
-
-    def __init__(self, rows: Iterable[Mapping[str, Any]] = ()) -> None:
-        self.rows: list[dict[str, Any]] = []
-        self.add(rows)
-
-    def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Takes more rows, in any order."""
-        self.rows = sorted((*self.rows, *map(dict, rows)), key=_place)
-
-    def latest(self, start: int = 0, end: int | None = None) -> dict[tuple[str, int, bytes], dict[str, Any]]:
-        """The last row of every (topic, partition, key) among the offsets [start, end)."""
-        taken = (row for row in self.rows if start <= row["offset"] and (end is None or row["offset"] < end))
-        kept = (row for row in taken if row["key"] is not None and not row.get("rejected"))
-        return {(*_place(row)[:2], row["key"]): row for row in kept}
-
-    def survivors(self, start: int = 0, end: int | None = None) -> list[dict[str, Any]]:
-        """The same rows, tombstones included, by topic, partition and offset."""
-        return sorted(self.latest(start, end).values(), key=_place)
-
-    def live(self, end: int | None = None) -> list[dict[str, Any]]:
-        """What a snapshot at `end` holds: the survivors that are no tombstones."""
-        return [row for row in self.survivors(0, end) if row["value"] is not None]
-
-
-def _place(row: Mapping[str, Any]) -> tuple[str, int, int]:
-    return row.get("topic") or "", row["partition"], row["offset"]

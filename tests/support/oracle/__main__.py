@@ -18,7 +18,7 @@ from typing import Final
 
 from tests.support.oracle import steps
 from tests.support.oracle.histories import history
-from tests.support.oracle.runs import Ran, quiet, ran, shortened
+from tests.support.oracle.runner import Outcome, run_seed, shrink, silence_logs
 
 _ENUM: Final = re.compile(r"<(\w+\.\w+): [^>]*>")
 """A member of an enum as its repr has it, and by its name."""
@@ -55,24 +55,24 @@ def _range(text: str) -> range:
     return found
 
 
-def _ran(seeds: Iterable[int], length: int, processes: int) -> Iterator[Ran]:
+def _ran(seeds: Iterable[int], length: int, processes: int) -> Iterator[Outcome]:
     """By seed, so that the first that fails is the same each time."""
     work = ((seed, length) for seed in seeds)
     if processes == 1:
-        yield from map(ran, work)
+        yield from map(run_seed, work)
         return
     with get_context("spawn").Pool(processes) as pool:
-        yield from pool.imap(ran, work)
+        yield from pool.imap(run_seed, work)
 
 
-def _tell(one: Ran, length: int) -> None:
-    quiet()
+def _tell(one: Outcome, length: int) -> None:
+    silence_logs()
     print(f"\nseed {one.seed}: {one.failure}", flush=True)
     print(f"\nAgain: make histories SEEDS={one.seed} STEPS={length}\nLooking for fewer steps that fail …", flush=True)
-    print("\n".join(["These are enough:", *_lines(shortened(history(one.seed, length)))]), flush=True)
+    print("\n".join(["These are enough:", *_lines(shrink(history(one.seed, length)))]), flush=True)
 
 
-def _lines(found: Iterable[steps.Any]) -> Iterator[str]:
+def _lines(found: Iterable[steps.AnyStep]) -> Iterator[str]:
     yield "["
     yield from (_ENUM.sub(r"\1", f"    {step!r},") for step in found)
     yield "]"

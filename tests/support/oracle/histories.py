@@ -6,27 +6,27 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final, TypeVar
 
-from compactor.policy import FOREVER
-from tests.support.memory.publisher import Fault, Step
+from compactor.settings import FOREVER
+from tests.support.memory.publisher import PublishFault, PublishStep
 from tests.support.oracle import steps
 from tests.support.oracle.steps import (
     CRASH,
     PARTITIONS,
     Advance,
-    At,
-    Failing,
+    AtFailpoint,
+    FailingPublisher,
     Fold,
+    FoldMethod,
     Ingest,
-    Plain,
-    Rec,
+    PlainStep,
     Restart,
     Round,
     Settings,
     Snapshot,
+    SourceRecord,
     Tamper,
     Tick,
     Vacuum,
-    Way,
 )
 
 T = TypeVar("T")
@@ -39,12 +39,12 @@ MOMENTS: Final = (0, 0, 0, -100, -200, -500, -2000, 100, 5000)
 
 FIXED: Final = (0, -1, 1, 1 << 62)
 LEAPS: Final = (100, 200, 300, 500, 1000, 2000, -300, 70_000)
-WAYS: Final = (Way.MEMORY, Way.PASSES, Way.CLASSES, Way.SPARK)
+WAYS: Final = (FoldMethod.MEMORY, FoldMethod.PASSES, FoldMethod.CLASSES, FoldMethod.SPARK)
 
 WHILE_CLEANING: Final = ("clean.write", "clean.before-commit", "merge.before-commit", "retain.before-commit")
 WHILE_TAKEN: Final = ("clean.before-commit", "snapshot.write", "snapshot.manifest", "snapshot.before-latest")
 WHILE_PUBLISHING: Final = ("ingest.before-commit", "publish.plan", "publish.before-commit")
-KEEPING: Final[tuple[tuple[Plain, tuple[str, ...]], ...]] = (
+KEEPING: Final[tuple[tuple[PlainStep, tuple[str, ...]], ...]] = (
     (Fold(), WHILE_CLEANING[:2]),
     (Fold(), WHILE_CLEANING[:2]),
     (Round(), WHILE_CLEANING),
@@ -54,7 +54,7 @@ KEEPING: Final[tuple[tuple[Plain, tuple[str, ...]], ...]] = (
 
 CLEANING: Final = ("clean.write", "clean.before-commit", "clean.after-commit", "merge.write", "merge.before-commit")
 PUBLISHING: Final = ("publish.plan", "publish.before-commit", "publish.after-commit", "catalog.create")
-SIMPLE: Final[tuple[tuple[Plain, tuple[str, ...]], ...]] = (
+SIMPLE: Final[tuple[tuple[PlainStep, tuple[str, ...]], ...]] = (
     (Round(), ("retain.before-commit", *CLEANING)),
     (Snapshot(), WHILE_TAKEN),
     (Tick(), PUBLISHING),
@@ -73,7 +73,7 @@ TAKING: Final = (
 """The same of a micro-batch."""
 
 
-def history(number: int, length: int) -> list[steps.Any]:
+def history(number: int, length: int) -> list[steps.AnyStep]:
     """The history of this number: so many steps, after one that says how the connector is configured."""
     chance = _Chance(number)
     return [Restart(chance.settings()), *(chance.step() for _ in range(length))]
@@ -84,7 +84,7 @@ class _Chance:
 
     def __init__(self, number: int) -> None:
         self._random = Random(number)
-        self._kinds: tuple[tuple[int, Callable[[], steps.Any]], ...] = (
+        self._kinds: tuple[tuple[int, Callable[[], steps.AnyStep]], ...] = (
             (2, Tick),
             (8, self._ingest),
             (7, self._advance),
@@ -101,7 +101,7 @@ class _Chance:
         )
         self._weights = [weight for weight, _ in self._kinds]
 
-    def step(self) -> steps.Any:
+    def step(self) -> steps.AnyStep:
         """One step."""
         ((_, made),) = self._random.choices(self._kinds, self._weights)
         return made()
@@ -123,7 +123,7 @@ class _Chance:
             buckets=self._of((1, 2)),
             most=self._of((100, 1, 2)),
             local=self._of((1_000, -1)),
-            way=self._of(WAYS),
+            fold_method=self._of(WAYS),
         )
 
     def _of(self, choice: Sequence[T]) -> T:
@@ -132,9 +132,9 @@ class _Chance:
     def _some(self, least: int, most: int, made: Callable[[], T]) -> tuple[T, ...]:
         return tuple(made() for _ in range(self._random.randint(least, most)))
 
-    def _rec(self) -> Rec:
+    def _rec(self) -> SourceRecord:
         fixed = self._of((False,) * 7 + (True,))
-        return Rec(
+        return SourceRecord(
             place=self._of((0, 0, 1, 2, 3, 4)),
             key=self._of(KEYS),
             value=self._of(VALUES),
@@ -163,33 +163,33 @@ class _Chance:
     def _tamper(self) -> Tamper:
         return Tamper(self._of(range(len(PARTITIONS))), self._of((None, None, 0, 2)))
 
-    def _failing(self) -> Failing:
-        fault = Fault(
-            step=self._of(tuple(Step)), transaction=self._of((1, 2, 2, 3)), dies=self._of((False, False, True))
+    def _failing(self) -> FailingPublisher:
+        fault = PublishFault(
+            step=self._of(tuple(PublishStep)), transaction=self._of((1, 2, 2, 3)), dies=self._of((False, False, True))
         )
         choice: tuple[Ingest | Tick, ...] = (self._ingest(), self._ingest(), Tick())
-        return Failing(self._of(choice), fault)
+        return FailingPublisher(self._of(choice), fault)
 
-    def _crash(self) -> At:
-        taking: tuple[tuple[Plain, tuple[str, ...]], ...] = ((self._ingest(), TAKING),) * 3
+    def _crash(self) -> AtFailpoint:
+        taking: tuple[tuple[PlainStep, tuple[str, ...]], ...] = ((self._ingest(), TAKING),) * 3
         step, points = self._of((*taking, *SIMPLE))
-        return At(step, self._of(points), CRASH, nth=self._of((1, 1, 1, 2)))
+        return AtFailpoint(step, self._of(points), CRASH, nth=self._of((1, 1, 1, 2)))
 
-    def _meanwhile(self) -> At:
+    def _meanwhile(self) -> AtFailpoint:
         """The threads of a connector beside each other: one publishes, the other folds. Or another owner comes."""
         other = self._some(1, 3, self._coming)
         if self._of((False, False, False, True)):
             other = (self._restart(), *other)
         step, points = self._of(KEEPING)
-        return At(step, self._of(points), other)
+        return AtFailpoint(step, self._of(points), other)
 
-    def _coming(self) -> Plain:
-        choice: tuple[Plain, ...] = (self._ingest(), self._advance(), Tick())
+    def _coming(self) -> PlainStep:
+        choice: tuple[PlainStep, ...] = (self._ingest(), self._advance(), Tick())
         return self._of(choice)
 
-    def _beside(self) -> At:
+    def _beside(self) -> AtFailpoint:
         """While a micro-batch is taken in and published, the other thread folds, or another owner comes."""
         point = self._of(WHILE_PUBLISHING)
-        choice: tuple[Plain, ...] = (Fold(), Round(), Snapshot(), Restart(), Vacuum())
+        choice: tuple[PlainStep, ...] = (Fold(), Round(), Snapshot(), Restart(), Vacuum())
         other = self._some(1, 2, lambda: self._of(choice[:-1] if point == "publish.plan" else choice))
-        return At(self._ingest(), point, other)
+        return AtFailpoint(self._ingest(), point, other)

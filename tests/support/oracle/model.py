@@ -25,23 +25,23 @@ from compactor.model.actions import (
 from compactor.model.log import PartitionLog
 from compactor.model.record import TopicPartition
 from compactor.model.state import State, apply
-from compactor.policy import FOREVER
+from compactor.settings import FOREVER
 from tests.support.engine import Row
-from tests.support.oracle import retained
+from tests.support.oracle import retention
 from tests.support.oracle.source import Source
 from tests.support.oracle.steps import Settings
 
 OF_ONE_LOG: Final = (Append, PlanFold, Publish, Clean, Merge, Restate, Retain)
 
 
-class Kept(NamedTuple):
+class KeptRecord(NamedTuple):
     """A record that a log has to keep, with its delete horizon."""
 
     row: Row
     horizon: int | None = None
 
 
-class Moment(NamedTuple):
+class ExpectedSnapshot(NamedTuple):
     """What a snapshot has to hold of one partition: the live records of the offsets [start, end)."""
 
     start: int
@@ -104,12 +104,12 @@ class LogModel:
         """The same for max.compaction.lag.ms, where timestamps 0 and -1 say nothing (KIP-354)."""
         return self.age(row, now_ms) if row["timestamp"] > 0 else now_ms - self.arrived_ms[row["offset"]]
 
-    def base(self) -> list[Kept]:
+    def base(self) -> list[KeptRecord]:
         """What the base run holds."""
         found = (row for row in self.latest(self.start, self.clean_end) if row["offset"] not in self.dropped)
-        return [Kept(row, self.horizons.get(row["offset"])) for row in found]
+        return [KeptRecord(row, self.horizons.get(row["offset"])) for row in found]
 
-    def kept(self, log: PartitionLog) -> list[Kept]:
+    def kept(self, log: PartitionLog) -> list[KeptRecord]:
         """What the log holds that has the runs of `log`: below clean_end the base, above it all, but for merges."""
         merged = [run for run in log.runs if run.level > 0]
         survivors = {row["offset"] for run in merged for row in self.latest(run.start, run.end)}
@@ -117,12 +117,12 @@ class LogModel:
         def stays(row: Row) -> bool:
             return row["offset"] in survivors or not any(run.start <= row["offset"] < run.end for run in merged)
 
-        return [*self.base(), *(Kept(row) for row in self.rows(self.clean_end, self.end) if stays(row))]
+        return [*self.base(), *(KeptRecord(row) for row in self.rows(self.clean_end, self.end) if stays(row))]
 
-    def live(self) -> Moment:
+    def live(self) -> ExpectedSnapshot:
         """What a snapshot holds that is taken now."""
         rows = [kept.row for kept in self.base() if kept.row["value"] is not None]
-        return Moment(self.start, self.clean_end, rows)
+        return ExpectedSnapshot(self.start, self.clean_end, rows)
 
     def take(self, action: AnyAction, before: PartitionLog, now_ms: int, settings: Settings) -> Iterator[str]:
         """What is wrong with `action`, which was decided at `now_ms`; the model has it behind itself then."""
@@ -139,7 +139,7 @@ class LogModel:
                 yield f"a merge up to {action.run.end} passes published, {self.published}"
             case Retain():
                 kept = [one.row for one in self.kept(before) if not self.may_miss(one.row)]
-                yield from retained.wrong(before, action.start, now_ms, settings, kept, self.arrived_ms)
+                yield from retention.violations(before, action.start, now_ms, settings, kept, self.arrived_ms)
                 self.start, self.clean_end = action.start, max(self.clean_end, action.start)
 
     def _append(self, action: Append, now_ms: int, settings: Settings) -> Iterator[str]:
@@ -185,7 +185,7 @@ class Model:
 
     def __init__(self, source: Source) -> None:
         self.logs: dict[TopicPartition, LogModel] = {}
-        self.snapshots: dict[str, dict[TopicPartition, Moment]] = {}
+        self.snapshots: dict[str, dict[TopicPartition, ExpectedSnapshot]] = {}
         self.state = State()
         self._source = source
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from compactor.catalog.commits import Commit, commit_path, listing, read
 from compactor.model.record import TopicPartition
 from compactor.model.state import State
-from tests.support.oracle import kept, published, retained, snapshots, steps
+from tests.support.oracle import log_contents, output, retention, snapshots, steps
 from tests.support.oracle.model import Model
+from tests.support.oracle.simulation import Simulation
 from tests.support.oracle.steps import Ingest, Round, Tick, Vacuum
-from tests.support.oracle.world import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,14 +22,14 @@ class Oracle:
     """One connector from its first life on. `spark` None: what stands for it in this process."""
 
     def __init__(self, spark: SparkSession | None, folder: Path) -> None:
-        self.world = World(spark, folder)
-        self.model = Model(self.world.source)
-        self._dumps = kept.Dumps(self.world.storage)
-        self._shelf = snapshots.Shelf(self.world.shelf)
+        self.simulation = Simulation(spark, folder)
+        self.model = Model(self.simulation.source)
+        self._dumps = log_contents.LogContents(self.simulation.storage)
+        self._shelf = snapshots.SnapshotReader(self.simulation.shelf)
         self._version = 0
         self._latest_ms = 0
 
-    def run(self, history: Iterable[steps.Any]) -> None:
+    def run(self, history: Iterable[steps.AnyStep]) -> None:
         """Does all steps; AssertionError after the first that breaks a promise."""
         for number, step in enumerate(history):
             try:
@@ -39,11 +39,11 @@ class Oracle:
                 raise
             assert not wrong, "\n".join([f"after step {number}, {step}:", *wrong])
 
-    def _step(self, step: steps.Any) -> Iterator[str]:
-        world = self.world
-        world.times = {world.clock.now_ms()}
-        before, uncertain = self.model.state, world.life.engine.uncertain()
-        done = world.perform(step)
+    def _step(self, step: steps.AnyStep) -> Iterator[str]:
+        simulation = self.simulation
+        simulation.times = {simulation.clock.now_ms()}
+        before, uncertain = self.model.state, simulation.components.engine.uncertain()
+        done = simulation.perform(step)
         yield from self._read_commits()
         yield from self._promises()
         if done:
@@ -51,38 +51,38 @@ class Oracle:
 
     def _promises(self) -> Iterator[str]:
         """What is true at all times."""
-        world, model = self.world, self.model
-        state, output = world.life.catalog.state, world.outside.output
+        simulation, model = self.simulation, self.model
+        state, sent = simulation.components.catalog.state, simulation.broker.output
         if state != model.state:
             yield f"the owner knows {state}, its commits say {model.state}"
-        yield from (f"{path} is named and not there" for path in state.paths if not world.storage.exists(path))
-        yield from kept.breaches(state, model, self._dumps)
-        yield from published.breaches(state, model, output, world.tampered)
-        yield from snapshots.breaches(state, self._shelf, model.snapshots, output)
+        yield from (f"{path} is named and not there" for path in state.paths if not simulation.storage.exists(path))
+        yield from log_contents.violations(state, model, self._dumps)
+        yield from output.violations(state, model, sent, simulation.tampered)
+        yield from snapshots.violations(state, self._shelf, model.snapshots, sent)
 
-    def _done(self, step: steps.Any, before: State, uncertain: Collection[TopicPartition]) -> Iterator[str]:
+    def _done(self, step: steps.AnyStep, before: State, uncertain: Collection[TopicPartition]) -> Iterator[str]:
         """What is true once a step came to its end undisturbed."""
-        world, now_ms = self.world, self.world.clock.now_ms()
-        state, settings = world.life.catalog.state, world.life.settings
+        simulation, now_ms = self.simulation, self.simulation.clock.now_ms()
+        state, settings = simulation.components.catalog.state, simulation.components.settings
         match step:
             case Tick() | Ingest():
                 under_way = [log.tp for log in before.logs if log.published < log.folded_end]
-                yield from published.waiting(self.model, under_way, now_ms, settings)
+                yield from output.unpublished(self.model, under_way, now_ms, settings)
             case Round():
                 logs = [log for log in before.logs if log.tp not in uncertain]
-                yield from retained.left(logs, state, now_ms, settings)
+                yield from retention.missed(logs, state, now_ms, settings)
                 logs = [state.log(log.tp) for log in logs]
-                yield from kept.undone(logs, self.model, self._dumps, now_ms, settings)
+                yield from log_contents.missed_cleaning(logs, self.model, self._dumps, now_ms, settings)
             case Vacuum() if now_ms > self._latest_ms:
-                files = {info.path for info in world.storage.walk("runs")}
+                files = {info.path for info in simulation.storage.walk("runs")}
                 yield from (f"{path} is needed by nobody" for path in files - state.paths)
 
     def _read_commits(self) -> Iterator[str]:
         """What is wrong with the commits since the last step."""
-        world = self.world
-        newest = listing(world.storage).newest
+        simulation = self.simulation
+        newest = listing(simulation.storage).newest
         for version in range(self._version + 1, newest + 1):
-            commit = read(world.storage, commit_path(version), Commit)
-            yield from self.model.take(commit, world.settings[commit.epoch], world.times)
+            commit = read(simulation.storage, commit_path(version), Commit)
+            yield from self.model.take(commit, simulation.settings[commit.epoch], simulation.times)
             self._latest_ms = max(self._latest_ms, commit.at_ms)
         self._version = newest

@@ -15,9 +15,9 @@ from compactor.model.state import State
 from compactor.snapshot import manifest
 from compactor.storage.base import Storage
 from tests.support.engine import Row
-from tests.support.memory.journal import Output
-from tests.support.oracle.model import Moment
-from tests.support.oracle.published import follow
+from tests.support.memory.journal import OutputTopic
+from tests.support.oracle.model import ExpectedSnapshot
+from tests.support.oracle.output import apply_records
 
 _LAST_MS: Final = 9_223_372_036_854_774
 """The last time that a snapshot can tell."""
@@ -30,7 +30,7 @@ class Loaded(NamedTuple):
     rows: list[Row]
 
 
-class Shelf:
+class SnapshotReader:
     """The snapshots on the shelf, each read once: it never changes."""
 
     def __init__(self, storage: Storage) -> None:
@@ -58,8 +58,11 @@ def _table(data: bytes) -> pa.Table:
     return table.set_column(column, "timestamp", table["timestamp"].cast(pa.int64()))
 
 
-def breaches(
-    state: State, shelf: Shelf, expected: Mapping[str, Mapping[TopicPartition, Moment]], output: Output
+def violations(
+    state: State,
+    shelf: SnapshotReader,
+    expected: Mapping[str, Mapping[TopicPartition, ExpectedSnapshot]],
+    output: OutputTopic,
 ) -> Iterator[str]:
     """What is wrong with the snapshots that `state` names; `expected` is what each must hold."""
     for taken in state.snapshots:
@@ -69,7 +72,7 @@ def breaches(
             yield from (f"snapshot {taken.id}, {tp}: {wrong}" for wrong in _resumed(loaded, tp, moment, output))
 
 
-def _records(loaded: Loaded, moments: Mapping[TopicPartition, Moment]) -> Iterator[str]:
+def _records(loaded: Loaded, moments: Mapping[TopicPartition, ExpectedSnapshot]) -> Iterator[str]:
     """Of each key the last record at the vector, by (partition, offset), no tombstones."""
     vector = {str(tp.partition): moment.end for tp, moment in moments.items()}
     if loaded.manifest.source_offsets != vector:
@@ -90,7 +93,7 @@ def _shown(row: Row) -> dict[str, Any]:
     }
 
 
-def _resumed(loaded: Loaded, tp: TopicPartition, moment: Moment, output: Output) -> Iterator[str]:
+def _resumed(loaded: Loaded, tp: TopicPartition, moment: ExpectedSnapshot, output: OutputTopic) -> Iterator[str]:
     """Who loads the snapshot and goes on where it says ends with the table of who followed all the time.
 
     What retention had removed by then only the follower has.
@@ -101,8 +104,8 @@ def _resumed(loaded: Loaded, tp: TopicPartition, moment: Moment, output: Output)
     if missed:
         yield f"who goes on at {start} misses {missed}"
     table = {row["key"]: row["value"] for row in loaded.rows if row["partition"] == tp.partition}
-    resumed = follow((one for one in records if one.offset >= start), table)
-    everything = follow(records)
+    resumed = apply_records((one for one in records if one.offset >= start), table)
+    everything = apply_records(records)
     removed = {one.key for one in records if one.source_offset < moment.start} - {
         one.key for one in records if one.source_offset >= moment.start
     }

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from compactor.model.record import TopicPartition
-from tests.support.engine import Row, row, stated
-from tests.support.oracle.steps import PARTITIONS, Rec
+from tests.support.engine import Row, range_report, row
+from tests.support.oracle.steps import PARTITIONS, SourceRecord
 
 
 class Source:
@@ -16,7 +16,7 @@ class Source:
         self.rows: dict[TopicPartition, list[Row]] = {tp: [] for tp in PARTITIONS}
         self.ends: dict[TopicPartition, int] = dict.fromkeys(PARTITIONS, 0)
 
-    def add(self, rec: Rec, now_ms: int) -> None:
+    def add(self, rec: SourceRecord, now_ms: int) -> None:
         """A producer sends `rec`."""
         tp = PARTITIONS[rec.place]
         offset = self.ends[tp] + rec.hole
@@ -43,7 +43,8 @@ class Source:
             shares = {tp: _share(lo, hi, task, tasks) for tp, (lo, hi) in ranges.items()}
             found = {tp: self.between(tp, *share) for tp, share in shares.items() if share[0] < share[1]}
             ends = [
-                stated(tp.partition, *shares[tp], records=len(records), topic=tp.topic) for tp, records in found.items()
+                range_report(tp.partition, *shares[tp], records=len(records), topic=tp.topic)
+                for tp, records in found.items()
             ]
             yields.append([*(one for records in found.values() for one in records), *ends])
         return yields

@@ -6,8 +6,8 @@ from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
 
 from compactor.model.record import TopicPartition
-from compactor.policy import FOREVER, CompactionPolicy, FoldPolicy
-from tests.support.memory.publisher import Fault
+from compactor.settings import FOREVER, CompactionPolicy, FoldPolicy
+from tests.support.memory.publisher import PublishFault
 
 BASE_MS: Final = 2_000_000_000_000
 """When every history begins. It is later than the clock of the machine: a vacuum thinks that all files are old."""
@@ -21,7 +21,7 @@ CRASH: Final = "crash"
 """The process ends: nothing of what it had in memory is there in its next life."""
 
 
-class Rec(NamedTuple):
+class SourceRecord(NamedTuple):
     """A record in the source partition PARTITIONS[place], `hole` offsets behind the one before.
 
     `time` is its timestamp, relative to the clock where `fixed` is False.
@@ -36,7 +36,7 @@ class Rec(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
-class Way(Enum):
+class FoldMethod(Enum):
     """How tasks fold: their limits are so small that it is the first of these which still can."""
 
     MEMORY = "all records in memory"
@@ -61,7 +61,7 @@ class Settings(NamedTuple):
     buckets: int = 1
     most: int = 100
     local: int = 1_000
-    way: Way = Way.MEMORY
+    fold_method: FoldMethod = FoldMethod.MEMORY
 
     @property
     def policy(self) -> CompactionPolicy:
@@ -90,7 +90,7 @@ class Ingest(NamedTuple):
     the last record of each partition that has one the source goes on for `tail` offsets without any.
     """
 
-    records: tuple[Rec, ...]
+    records: tuple[SourceRecord, ...]
     most: int = 1000
     again: int = 0
     tasks: int = 1
@@ -137,23 +137,23 @@ class Tamper(NamedTuple):
     offset: int | None = None
 
 
-Plain: TypeAlias = Ingest | Tick | Round | Fold | Snapshot | Vacuum | Advance | Restart | Tamper
+PlainStep: TypeAlias = Ingest | Tick | Round | Fold | Snapshot | Vacuum | Advance | Restart | Tamper
 
 
-class At(NamedTuple):
+class AtFailpoint(NamedTuple):
     """While `step` runs, at the `nth` time that it reaches the failpoint `point`: other steps, or CRASH."""
 
-    step: Plain
+    step: PlainStep
     point: str
-    then: tuple[Plain, ...] | str
+    then: tuple[PlainStep, ...] | str
     nth: int = 1
 
 
-class Failing(NamedTuple):
+class FailingPublisher(NamedTuple):
     """The publisher of `step` fails."""
 
     step: Ingest | Tick
-    fault: Fault
+    fault: PublishFault
 
 
-Any: TypeAlias = Plain | At | Failing
+AnyStep: TypeAlias = PlainStep | AtFailpoint | FailingPublisher

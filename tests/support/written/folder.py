@@ -25,8 +25,8 @@ from compactor.model.position import decode
 from compactor.model.record import TopicPartition
 from compactor.storage.local import LocalStorage
 from tests.support.engine import Row
-from tests.support.memory.journal import Entry, Event, Held, Journal, Output, OutputRecord
-from tests.support.oracle.world import CONNECTOR, World
+from tests.support.memory.journal import CommittedPosition, Event, Journal, JournalEntry, OutputRecord, OutputTopic
+from tests.support.oracle.simulation import CONNECTOR, Simulation
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,28 +75,28 @@ class Written:
             shutil.copytree(self.folder / name, place / part, symlinks=True)
         return Copy(place)
 
-    def world(self, place: Path, spark: SparkSession | None = None) -> World:
+    def simulation(self, place: Path, spark: SparkSession | None = None) -> Simulation:
         """A copy below `place` in the hands of a new life, with the output, positions and source that it had."""
         self.copied(place)
         journal = Journal(LocalStorage(str(place / "outside")))
         for sent in self._at_the_end("output", tuple[Sent, ...]):
             journal.append(partial(_entry, sent))
-        world = World(spark, place)
-        self._refill(world)
-        return world
+        simulation = Simulation(spark, place)
+        self._refill(simulation)
+        return simulation
 
-    def _refill(self, world: World) -> None:
+    def _refill(self, simulation: Simulation) -> None:
         """Gives the new world's source, topics and clock what the old one's had."""
         source: Source = self._at_the_end("source", Source)
-        world.clock.advance(source.now_ms - world.clock.now_ms())
+        simulation.clock.advance(source.now_ms - simulation.clock.now_ms())
         for topic, partition, end in source.ends:
-            world.source.ends[TopicPartition(topic, partition)] = end
+            simulation.source.ends[TopicPartition(topic, partition)] = end
         for row in source.rows:
-            world.source.rows[TopicPartition(row["topic"], row["partition"])].append(_row(row))
-        state = world.life.catalog.state
+            simulation.source.rows[TopicPartition(row["topic"], row["partition"])].append(_row(row))
+        state = simulation.components.catalog.state
         for name in state.topics:
             count = sum(log.topic == name for log in state.logs)
-            world.outside.add_topic(name, count, published=state.topics[name].output is not None)
+            simulation.broker.add_topic(name, count, published=state.topics[name].output is not None)
 
     def _at_the_end(self, name: str, kind: Any) -> Any:
         return msgspec.json.decode((self.folder / "world" / f"{name}.json").read_bytes(), type=kind)
@@ -140,9 +140,13 @@ def lost(said: Any, found: Any, where: str = "") -> Iterator[str]:
         yield f"{where} is {said!r}, read as {found!r}"
 
 
-def _entry(sent: Sent, _output: Output) -> Entry:
-    held = tuple(Held(topic, number, decode(offset, text)) for topic, number, offset, text in sent.positions)
-    return Entry(event=sent.event, bucket=sent.bucket, records=sent.records, letters=sent.letters, positions=held)
+def _entry(sent: Sent, _output: OutputTopic) -> JournalEntry:
+    held = tuple(
+        CommittedPosition(topic, number, decode(offset, text)) for topic, number, offset, text in sent.positions
+    )
+    return JournalEntry(
+        event=sent.event, bucket=sent.bucket, records=sent.records, letters=sent.letters, positions=held
+    )
 
 
 def _row(row: Row) -> Row:

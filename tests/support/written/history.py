@@ -1,6 +1,6 @@
 """What happens to the connector whose files are kept: everything of which one of its files tells.
 
-A stand-in for Kafka and one for Spark are beside the real engine (`tests.support.oracle.world`).
+A stand-in for Kafka and one for Spark are beside the real engine (`tests.support.oracle.simulation`).
 """
 
 from __future__ import annotations
@@ -15,15 +15,14 @@ from msgspec.structs import replace
 from compactor.errors import SnapshotError
 from compactor.model.actions import AnyAction, CloseTopic, ReopenTopic
 from compactor.model.record import TopicPartition
-from compactor.policy import CompactionPolicy
 from compactor.quarantine.isolation import Isolation
-from compactor.settings import EngineSettings
+from compactor.settings import CompactionPolicy, EngineSettings
 from compactor.snapshot.snapshots import Snapshots
-from tests.support.engine import Row, row, stated
-from tests.support.localframe import LocalFrame
-from tests.support.memory.publisher import Fault, Step
-from tests.support.oracle.steps import Advance, Failing, Fold, Restart, Round, Settings, Snapshot, Tick, Vacuum
-from tests.support.oracle.world import CONNECTOR, World
+from tests.support.engine import Row, range_report, row
+from tests.support.local_spark import LocalFrame
+from tests.support.memory.publisher import PublishFault, PublishStep
+from tests.support.oracle.simulation import CONNECTOR, Simulation
+from tests.support.oracle.steps import Advance, FailingPublisher, Fold, Restart, Round, Settings, Snapshot, Tick, Vacuum
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -52,10 +51,10 @@ class _Raw(Settings):
         return replace(super().policy, cleanup_policy=("delete",))
 
 
-def perform(folder: Path) -> World:
+def perform(folder: Path) -> Simulation:
     """The world below `folder` in which all of it has happened."""
-    world = World(None, folder)
-    history = _History(world)
+    simulation = Simulation(None, folder)
+    history = _History(simulation)
     for part in (
         history.fold_and_snapshot,
         history.merge,
@@ -68,20 +67,20 @@ def perform(folder: Path) -> World:
         history.end,
     ):
         part()
-    return world
+    return simulation
 
 
 class _History:
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
         self._batches = 0
 
     def fold_and_snapshot(self) -> None:
         """Runs that were folded as they came, tombstones that get their horizons, snapshots of which one is dropped."""
         self._do(Restart(PLAIN))
-        self._world.outside.safe_ms = 86_400_000
+        self._simulation.broker.safe_ms = 86_400_000
         self._outside("w", 2, published=False)
-        self._world.outside.topics["w"].ends[1] = 5  # never read: its backlog stays
+        self._simulation.broker.topics["w"].ends[1] = 5  # never read: its backlog stays
         headers = [{"key": "h", "value": b"\xff"}, {"key": "h", "value": None}, {"key": "", "value": b""}]
         self._take(T2, (b"a", b"long ago", {"timestamp": 1_000}), (b"b", b"long ago", {"timestamp": 2_000}))
         self._take(T0, (b"a", b"1"), (b"b", b"1", {"headers": headers}), (b"a", b"2"), (b"old", b"x"), (b"", b""))
@@ -125,7 +124,7 @@ class _History:
         self._take(U1, (b"a", b"1"), (b"b", b"1"))
         with self._damaged(U1):
             self._fold(U1)
-        self._world.life.upkeep.release(self._now, [U1])
+        self._simulation.components.maintenance.release(self._now, [U1])
         self._do(Restart(LAG), Tick())
         self._take(U1, (b"a", b"2"))
         with self._damaged(U1):
@@ -145,54 +144,58 @@ class _History:
     def end(self) -> None:
         """A publish is broken off inside its fold."""
         self._do(Vacuum(), Advance(1_500), Restart(LAG._replace(most=1)))
-        assert not self._world.perform(Failing(Tick(), Fault(step=Step.SENT, transaction=2)))
+        assert not self._simulation.perform(
+            FailingPublisher(Tick(), PublishFault(step=PublishStep.SENT, transaction=2))
+        )
 
     def _snapshot_as_text(self) -> None:
         """A snapshot whose keys and values are text; those of u are none."""
-        world, life = self._world, self._world.life
+        simulation, components = self._simulation, self._simulation.components
         settings = EngineSettings(
             connector=CONNECTOR,
-            policy=life.settings.policy,
+            policy=components.settings.policy,
             snapshot_retention_count=2,
             snapshot_strings=frozenset({"key", "value"}),
         )
-        isolation, uncertain = Isolation(world.storage, life.catalog), life.engine.uncertain
-        snapshots = Snapshots(world._spark, life.catalog, isolation, world.outside, settings, world.shelf, uncertain)
+        isolation, uncertain = Isolation(simulation.storage, components.catalog), components.engine.uncertain
+        snapshots = Snapshots(
+            simulation._spark, components.catalog, isolation, simulation.broker, settings, simulation.shelf, uncertain
+        )
         with suppress(SnapshotError):
             snapshots.take(self._now)
 
     @property
     def _now(self) -> int:
-        return self._world.clock.now_ms()
+        return self._simulation.clock.now_ms()
 
     def _do(self, *all_steps: Any) -> None:
         for step in all_steps:
-            assert self._world.perform(step), step
+            assert self._simulation.perform(step), step
 
     def _commit(self, *actions: AnyAction) -> None:
-        self._world.life.catalog.commit(lambda _: actions, self._now)
+        self._simulation.components.catalog.commit(lambda _: actions, self._now)
 
     def _outside(self, topic: str, partitions: int, *, published: bool = True) -> None:
-        self._world.outside.add_topic(topic, partitions, published=published)
+        self._simulation.broker.add_topic(topic, partitions, published=published)
 
     def _take(self, tp: TopicPartition, *records: Record, lost: int = 0, holes: int = 0) -> None:
         """A micro-batch brings `records`: so many offsets before them are lost, so many behind hold nothing."""
-        world, source = self._world, self._world.source
+        simulation, source = self._simulation, self._simulation.source
         source.rows.setdefault(tp, [])
         lo = source.ends.setdefault(tp, 0) or (FIRST_OF_T2 if tp == T2 else 0)
         start = lo + lost
         rows = [self._row(tp, offset, *record) for offset, record in enumerate(records, start)]
         hi = start + len(rows) + holes
-        if tp.topic not in world.outside.topics:
+        if tp.topic not in simulation.broker.topics:
             self._outside(tp.topic, 3 if tp.topic == "t" else 2)
-        world.outside.topics[tp.topic].ends[tp.partition] = hi
+        simulation.broker.topics[tp.topic].ends[tp.partition] = hi
         source.rows[tp] += rows
         source.ends[tp] = hi
         self._batches += 1
-        told = stated(tp.partition, lo, hi, len(rows), start=start, topic=tp.topic)
-        intake = world.life.engine.intake.of_batch(self._batches, self._now)
+        told = range_report(tp.partition, lo, hi, len(rows), start=start, topic=tp.topic)
+        intake = simulation.components.engine.intake.of_batch(self._batches, self._now)
         frame: Sequence[Row] = [*rows, told]
-        world.life.engine.take(cast("DataFrame", LocalFrame([frame], intake)), self._now)
+        simulation.components.engine.take(cast("DataFrame", LocalFrame([frame], intake)), self._now)
 
     def _row(
         self, tp: TopicPartition, offset: int, key: bytes | None, value: bytes | None, more: Row | None = None
@@ -200,16 +203,16 @@ class _History:
         return row(tp.partition, offset, key, value, **{"topic": tp.topic, "timestamp": self._now, **(more or {})})
 
     def _fold(self, tp: TopicPartition) -> None:
-        self._world.life.upkeep.clean(self._now, [tp])
+        self._simulation.components.maintenance.clean(self._now, [tp])
 
     @contextmanager
     def _damaged(self, tp: TopicPartition) -> Iterator[None]:
         """Meanwhile the newest file of `tp` is not what was written, which is found out."""
-        world = self._world
-        path = world.life.catalog.state.log(tp).runs[-1].files[-1].path
-        file = Path(world.storage.location, path)
+        simulation = self._simulation
+        path = simulation.components.catalog.state.log(tp).runs[-1].files[-1].path
+        file = Path(simulation.storage.location, path)
         whole = file.read_bytes()
         file.write_bytes(whole[:40] + bytes([whole[40] ^ 255]) + whole[41:])
         yield
         file.write_bytes(whole)
-        assert world.life.catalog.state.log(tp).quarantine
+        assert simulation.components.catalog.state.log(tp).quarantine

@@ -29,8 +29,8 @@ from connectors.runtime.status import ConnectorState, Status, StatusFile
 from connectors.sinks import encode as sink
 from connectors.source import offsets
 from connectors.source.offsets import TopicOffsets
-from tests.support.memory.storage import Clock
-from tests.support.oracle.world import CONNECTOR, World
+from tests.support.clocks import ManualClock
+from tests.support.oracle.simulation import CONNECTOR, Simulation
 from tests.support.written.folder import PLACES, Sent, Source, Written
 from tests.support.written.history import T0, T1, W0, perform
 from tests.support.written.readers import READERS, Held
@@ -45,12 +45,12 @@ def make(folder: Path) -> None:
     """Makes `folder`, which must not exist: everything happens to one connector, then its folders are copied."""
     folder.mkdir(parents=True)
     with tempfile.TemporaryDirectory(prefix="keyfold-") as made:
-        world = perform(Path(made))
-        _beside(world)
-        _in_other(Path(made), world)
+        simulation = perform(Path(made))
+        _beside(simulation)
+        _in_other(Path(made), simulation)
         for name, part in PLACES.items():
             shutil.copytree(Path(made, part), folder / name, symlinks=True)
-        _at_the_end(folder / "world", world)
+        _at_the_end(folder / "world", simulation)
     written = Written(folder)
     for name, reader in READERS.items():
         with tempfile.TemporaryDirectory() as place:
@@ -62,14 +62,14 @@ def _write(path: Path, value: Any) -> None:
     path.write_bytes(msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n")
 
 
-def _beside(world: World) -> None:
+def _beside(simulation: Simulation) -> None:
     """What a worker, commands and others leave in the two locations."""
-    storage, now_ms, state = world.storage, world.clock.now_ms(), world.life.catalog.state
+    storage, now_ms, state = simulation.storage, simulation.clock.now_ms(), simulation.components.catalog.state
     lock = OwnerLock(storage)
     assert lock.claim(Owner(host="worker-1", pid=4711, epoch=state.epoch))
     lock.release()
     failed = Status(state=ConnectorState.FAILED, error="No broker answers.", failures=3, next_restart_ms=now_ms + 4_000)
-    clock = Clock(now_ms - 9_000)
+    clock = ManualClock(now_ms - 9_000)
     status = StatusFile(storage, clock)
     status.start()
     clock.advance(9_000)
@@ -78,7 +78,7 @@ def _beside(world: World) -> None:
     failure = SnapshotBackoff().failed(SnapshotError("No room is left.", "Free some."), now_ms).failure
     location.write_note(storage, failure)
     _ask(storage, now_ms)
-    _add_snapshots(world)
+    _add_snapshots(simulation)
 
 
 def _ask(storage: Storage, now_ms: int) -> None:
@@ -92,10 +92,10 @@ def _ask(storage: Storage, now_ms: int) -> None:
     assert requests.withdraw(storage, requests.leave(storage, "clean", now_ms + 4).id)
 
 
-def _add_snapshots(world: World) -> None:
+def _add_snapshots(simulation: Simulation) -> None:
     """Two that are not this catalog's, made of the newest of its own."""
-    place = world.shelf
-    taken = next(one for one in reversed(world.life.catalog.state.snapshots) if one.topic == "t")
+    place = simulation.shelf
+    taken = next(one for one in reversed(simulation.components.catalog.state.snapshots) if one.topic == "t")
     folder = taken.path.rpartition("/")[0]
     of = manifest.read(place, taken.path)
     for name in (STRANGER, OLDER):
@@ -103,20 +103,25 @@ def _add_snapshots(world: World) -> None:
     strange, older = Path(place.location, folder, STRANGER), Path(place.location, folder, OLDER)
     (strange / manifest.NAME).write_bytes(manifest.encode(replace(of, catalog_id="another")))
     (strange / location.MARK).unlink()
-    location.write_mark(place, f"{folder}/{STRANGER}", replace(world.life.catalog.state, catalog_id="another"), place)
+    location.write_mark(
+        place, f"{folder}/{STRANGER}", replace(simulation.components.catalog.state, catalog_id="another"), place
+    )
     (older / manifest.NAME).unlink()
     (older / location.MARK).unlink()
     told = msgspec.json.decode(manifest.encode(of))
     del told["catalog_id"]
     (older / "manifest.json").write_bytes(msgspec.json.encode(told))
-    assert set(listing.list_others(place, world.life.catalog.state, folder.rpartition("/")[2])) == {STRANGER, OLDER}
+    assert set(listing.list_others(place, simulation.components.catalog.state, folder.rpartition("/")[2])) == {
+        STRANGER,
+        OLDER,
+    }
 
 
-def _in_other(made: Path, world: World) -> None:
-    state = world.life.catalog.state
+def _in_other(made: Path, simulation: Simulation) -> None:
+    state = simulation.components.catalog.state
     other = made / "other"
-    _write(other / "positions.json", dict(_positions(world)))
-    _write(other / "headers.json", list(_headers(world)))
+    _write(other / "positions.json", dict(_positions(simulation)))
+    _write(other / "headers.json", list(_headers(simulation)))
     outputs = [OutputTopic(one.output, one.output_id) for one in state.topics.values() if one.output and one.output_id]
     plan = DeletionPlan(
         connector=CONNECTOR,
@@ -134,9 +139,9 @@ def _in_other(made: Path, world: World) -> None:
     _write(other / "source.json", offsets.encode(ends))
 
 
-def _positions(world: World) -> Iterator[tuple[str, Held]]:
+def _positions(simulation: Simulation) -> Iterator[tuple[str, Held]]:
     """What the group holds at the end, and everything else that it could hold for these logs."""
-    held = world.outside.output.positions
+    held = simulation.broker.output.positions
     for tp, position in held.items():
         if position is not None:
             yield f"{tp} at the end", _held(tp, position)
@@ -172,11 +177,11 @@ def _without_offset(position: Position) -> str:
     return msgspec.json.encode(told).decode()
 
 
-def _headers(world: World) -> Iterator[Any]:
+def _headers(simulation: Simulation) -> Iterator[Any]:
     """Those of records of t-0 as they are sent, of some without source headers, and of some of another partition."""
     for tp, own in ((T0, True), (T0, False), (T1, True)):
-        log = world.life.catalog.state.log(tp)
-        rows = [row for batch in read(world.storage, whole(log)) for row in batch.to_pylist()]
+        log = simulation.components.catalog.state.log(tp)
+        rows = [row for batch in read(simulation.storage, whole(log)) for row in batch.to_pylist()]
         batch = pa.RecordBatch.from_pylist(rows[:3], schema=record.RUN)
         yield from ([_bytes(pair) for pair in row[3]] for row in sink.records(batch, source_headers=own))
 
@@ -186,14 +191,14 @@ def _bytes(pair: sink.Header) -> tuple[str, bytes | None]:
     return name, value.encode() if isinstance(value, str) else value
 
 
-def _at_the_end(folder: Path, world: World) -> None:
+def _at_the_end(folder: Path, simulation: Simulation) -> None:
     """What a `World` that goes on needs beside the files, in no format of keyfold's."""
-    _write(folder / "output.json", [_sent(entry) for entry in world.outside.entries])
-    topics = world.life.catalog.state.topics
-    open_ = [tp for tp in world.source.ends if topics[tp.topic].closed is None]
-    ends = tuple((*tp, world.source.ends[tp]) for tp in open_)
-    rows = tuple(row for tp in open_ for row in world.source.rows[tp])
-    _write(folder / "source.json", Source(now_ms=world.clock.now_ms(), ends=ends, rows=rows))
+    _write(folder / "output.json", [_sent(entry) for entry in simulation.broker.entries])
+    topics = simulation.components.catalog.state.topics
+    open_ = [tp for tp in simulation.source.ends if topics[tp.topic].closed is None]
+    ends = tuple((*tp, simulation.source.ends[tp]) for tp in open_)
+    rows = tuple(row for tp in open_ for row in simulation.source.rows[tp])
+    _write(folder / "source.json", Source(now_ms=simulation.clock.now_ms(), ends=ends, rows=rows))
 
 
 def _sent(entry: Any) -> Sent:

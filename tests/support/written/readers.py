@@ -30,7 +30,7 @@ from connectors.runtime.deletion import DeletionPlan
 from connectors.sinks.others import connectors_source
 from connectors.sinks.output_reader import source_offset
 from connectors.source import offsets
-from tests.support.oracle.world import CONNECTOR
+from tests.support.oracle.simulation import CONNECTOR
 from tests.support.written.folder import Copy
 
 

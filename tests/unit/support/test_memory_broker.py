@@ -16,7 +16,7 @@ from compactor.model.state import State, apply
 from tests.support.engine import Row, new_state, row
 from tests.support.memory.broker import MemoryBroker
 from tests.support.memory.journal import Journal
-from tests.support.memory.publisher import Fault, Step
+from tests.support.memory.publisher import PublishFault, PublishStep
 from tests.support.memory.storage import MemoryStorage
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -66,13 +66,13 @@ def test_a_transaction_carries_records_and_positions_and_leaves_a_marker(outside
 def test_a_large_fold_is_sent_in_parts(outside: MemoryBroker) -> None:
     """Each transaction ends behind its last record and says where the fold ends; a partition's last one is there."""
     outside.most_records = 2
-    outside.fault = Fault(step=Step.COMMITTED, transaction=2)
+    outside.fault = PublishFault(step=PublishStep.COMMITTED, transaction=2)
     rows = [row(0, offset, b"k%d" % offset, b"v") for offset in (0, 2, 4)] + [row(1, 6, b"k", b"v")]
     with pytest.raises(OutcomeUnknownError):
         send(outside, [target(0, 0, 8), target(1, 0, 9)], [*rows, row(1, 7, b"k", b"v")])
     assert outside.positions([P0, P1]) == {P0: position(8, 4), P1: position(7, 1, fold_end=9)}
     assert seen(outside) == [(0, 0), (1, 2), (3, 4)]
-    outside.fault = Fault(step=Step.FENCE)
+    outside.fault = PublishFault(step=PublishStep.FENCE)
     with pytest.raises(PublishInterruptedError):
         send(outside, [target(1, 7, 9, found=7)], [row(1, 7, b"k", b"v")])
     assert seen(outside, P1) == [(0, 6)]
@@ -80,7 +80,7 @@ def test_a_large_fold_is_sent_in_parts(outside: MemoryBroker) -> None:
 
 def test_what_is_aborted_is_not_seen_and_takes_its_offsets(outside: MemoryBroker) -> None:
     """A publisher that fails once its records are sent leaves a hole in the output and the positions as they were."""
-    outside.fault = Fault(step=Step.SENT)
+    outside.fault = PublishFault(step=PublishStep.SENT)
     with pytest.raises(PublishInterruptedError):
         send(outside, [target(0, 0, 2)], [row(0, 0, b"a", b"1"), row(0, 1, b"b", b"1")])
     assert (seen(outside), outside.positions([P0]), outside.output.ends) == ([], {P0: None}, {P0: 3})
@@ -184,7 +184,7 @@ def test_a_connector_that_publishes_nothing_still_moves_its_positions(outside: M
 
 def test_a_fault_is_used_up(outside: MemoryBroker) -> None:
     """Only the next publisher fails; what the test sets is given on as it is."""
-    outside.fault = Fault(step=Step.FENCE)
+    outside.fault = PublishFault(step=PublishStep.FENCE)
     with pytest.raises(PublishInterruptedError):
         send(outside, [target(0, 0, 1)], [])
     assert send(outside, [target(0, 0, 1)], [])[0].end == 1

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from compactor.errors import StorageError
-from tests.support.memory.storage import Clock, DictModel, FailingStorage, MemoryStorage, lost
+from tests.support.clocks import ManualClock
+from tests.support.dict_model import DictModel
+from tests.support.memory.storage import FailingStorage, MemoryStorage, lose_answer
 
 
 def row(offset: int, key: bytes | None, value: bytes | None = b"v", partition: int = 0, **more: Any) -> dict[str, Any]:
@@ -17,7 +19,7 @@ def row(offset: int, key: bytes | None, value: bytes | None = b"v", partition: i
 
 def test_clock_moves_only_when_told() -> None:
     """The clock stands; waiting moves it unless the event is set."""
-    clock, event = Clock(1000), threading.Event()
+    clock, event = ManualClock(1000), threading.Event()
     assert (clock.now_ms(), clock.advance(5), clock.monotonic()) == (1000, 1005, 1.005)
     assert not clock.wait(2.0, event)
     event.set()
@@ -38,12 +40,12 @@ def test_model_keeps_the_last_of_each_key() -> None:
 def test_happenings_happen_once_in_order() -> None:
     """What is planned for a call happens at the next one that it fits, and not again."""
     storage = FailingStorage(MemoryStorage())
-    storage.before("create", lost, "catalog")
+    storage.before("create", lose_answer, "catalog")
     assert storage.create("runs/x", b"")
     with pytest.raises(StorageError):
         storage.create("catalog/x", b"")
     assert storage.create("catalog/x", b"")
-    storage.after("create", lost)
+    storage.after("create", lose_answer)
     with pytest.raises(StorageError):
         storage.sub("catalog").create("y", b"")
     assert storage.exists("catalog/y")

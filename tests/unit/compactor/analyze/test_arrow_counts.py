@@ -6,16 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.analyze import counting
-from compactor.analyze.arrow_counts import LocalCounting
+from compactor.analyze import analyze
+from compactor.analyze.arrow_counts import ArrowCounts
 from compactor.analyze.effect import Amount, Example, SplitKeys, Survivors
 from compactor.analyze.preview import Count
-from compactor.model.log import PartitionLog, append, empty
+from compactor.fold.memory_budget import MemoryBudget
+from compactor.model.log import PartitionLog, empty
+from compactor.model.log_transitions import append
 from compactor.model.record import TopicPartition
 from compactor.storage.base import Storage
-from tests.support.kept import Row, rows_of, run_of
+from tests.support.dict_model import DictModel
 from tests.support.logs import base, log, run
-from tests.support.memory.storage import DictModel, MemoryStorage
+from tests.support.memory.storage import MemoryStorage
+from tests.support.run_files import Row, run_rows, write_run
 
 NOW = 50
 
@@ -39,7 +42,7 @@ def log_of(storage: Storage, partition: int, records: list[Row], topic: str = "t
     made = empty(TopicPartition(topic, partition), 0, 0, None)
     if not records:
         return append(made, 0, 5, None, None)
-    return append(made, 0, len(records), run_of(storage, rows_of(topic, partition, 0, records)), None)
+    return append(made, 0, len(records), write_run(storage, run_rows(topic, partition, 0, records)), None)
 
 
 def size_of(one: Row) -> int:
@@ -58,7 +61,7 @@ def test_last_records_are_those_of_a_dict(records: list[Row], start: int, width:
     one = log_of(storage, 0, records)
     end = min(start + width, one.end)
     fold = ((start, max(start, end)),)
-    (found,) = LocalCounting(storage, [one]).survivors([fold], NOW)[fold]
+    (found,) = ArrowCounts(storage, [one]).survivors([fold], NOW)[fold]
     placed = [{"partition": 0, "offset": at, **each} for at, each in enumerate(records)]
     last = DictModel(placed).survivors(start, end)
     dead = [each for each in last if each["value"] is None]
@@ -79,11 +82,11 @@ def test_a_census_counts_each_part(records: list[Row], cut: int) -> None:
     storage = MemoryStorage()
     one = log_of(storage, 0, records)
     bounds = tuple(sorted({0, min(cut, one.end), one.end}))
-    (census,) = LocalCounting(storage, [one]).censuses([bounds])
+    (counts,) = ArrowCounts(storage, [one]).range_counts([bounds])
     for start, end in pairwise(bounds):
         inside = records[start:end]
         refused = amount([each for each in inside if each["key"] is None or each["rejected"]])
-        assert census.between(start, end) == Count(
+        assert counts.between(start, end) == Count(
             records=len(inside),
             bytes=amount(inside).bytes,
             rejected=refused.records,
@@ -107,20 +110,15 @@ def test_split_keys_are_those_that_live_in_several_partitions() -> None:
         log_of(storage, 0, [_row(b"own")], topic="u"),
         log_of(storage, 1, [_row(b"other")], topic="u"),
     ]
-    found = LocalCounting(storage, logs).split_keys(tuple((0, one.end) for one in logs))
+    found = ArrowCounts(storage, logs).split_keys(tuple((0, one.end) for one in logs))
     named = (Example(b"0", (0, 1, 3)), *(Example(b"%d" % number, (0, 1)) for number in range(1, 5)))
     assert found == {"t": SplitKeys(keys=7, examples=named)}
 
 
-@pytest.mark.parametrize(
-    ("records", "size", "little"),
-    [
-        (10, counting.LITTLE_BYTES, True),
-        (10, counting.LITTLE_BYTES + 1, False),
-        (counting.LITTLE_RECORDS, 1, True),
-        (counting.LITTLE_RECORDS + 1, 1, False),
-    ],
-)
-def test_little_is_bounded_by_bytes_and_by_records(records: int, size: int, little: bool) -> None:
+@pytest.mark.parametrize(("records", "bytes_", "little"), [(11, 1_000, True), (10, 1_000, False), (11, 50, False)])
+def test_little_is_bounded_by_bytes_and_by_records(
+    monkeypatch: pytest.MonkeyPatch, records: int, bytes_: int, little: bool
+) -> None:
     """Base runs and runs of all logs together: all of it is in memory at once."""
-    assert counting.little([log(run(5, 5 + records - 1, size - 1), clean=base(1, 1)), log()]) is little
+    monkeypatch.setattr(analyze, "COUNTED", MemoryBudget(records, bytes_))
+    assert analyze.is_little([log(run(5, 15, 9), clean=base(1, 1)), log()]) is little

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
 from compactor.analyze.effect import Amount, Effect, PartitionAnalysis, Survivors, by_topic, outcome, total
-from compactor.analyze.preview import Count, RangeCounts, outlook
-from compactor.policy import FOREVER, CompactionPolicy
-from compactor.settings import EngineSettings
+from compactor.analyze.preview import Count, RangeCounts, preview
+from compactor.settings import FOREVER, CompactionPolicy, EngineSettings
 from tests.support.logs import base, log, run
 
 NOW = 10_000
@@ -28,7 +27,7 @@ KEPT = Survivors(
 
 def effect(policy: CompactionPolicy, kept: Survivors = KEPT) -> Effect:
     settings = EngineSettings(connector="c", policy=policy)
-    look = outlook(LOG, settings, NOW, closed=True, first_young=lambda _: None)
+    look = preview(LOG, settings, NOW, closed=True, first_young=lambda _: None)
     return outcome(look, CENSUS, kept, settings, NOW).effect
 
 
@@ -65,7 +64,7 @@ def test_without_compact_nothing_is_told_apart() -> None:
 def test_the_verdict_is_the_cleaners() -> None:
     """Ratio, reason and sentence are those of the rules that the cleaner asks."""
     settings = EngineSettings(connector="c", policy=CompactionPolicy(min_cleanable_dirty_ratio=0.6))
-    look = outlook(LOG, settings, NOW, closed=True, first_young=lambda _: None)
+    look = preview(LOG, settings, NOW, closed=True, first_young=lambda _: None)
     found = outcome(look, CENSUS, KEPT, settings, NOW)
     assert (found.dirty_ratio, found.due, found.reason) == (90 / 130, True, "dirty enough")
     assert found.why == "Due: its dirty ratio is 0.692, above min.cleanable.dirty.ratio 0.6."

@@ -6,11 +6,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from compactor.analyze.preview import Count, FoldPreview, Hold, RangeCounts, cuts, outlook, settled
+from compactor.analyze.preview import Count, FoldPreview, Hold, RangeCounts, boundaries, preview, with_exact_counts
 from compactor.clean.log_to_clean import LogToClean
 from compactor.model.log import PartitionLog
-from compactor.policy import CompactionPolicy
-from compactor.settings import EngineSettings
+from compactor.settings import CompactionPolicy, EngineSettings
 from tests.support.logs import base, log, run
 
 NOW = 10_000
@@ -28,7 +27,7 @@ def seen(
 ) -> FoldPreview:
     settings = EngineSettings(connector="c", policy=policy, bootstrap_fold=bootstrap)
     first_young: Callable[[int], int | None] = lambda _: young  # noqa: E731 - a stand-in of one line
-    return outlook(one, settings, NOW, closed=closed, first_young=first_young)
+    return preview(one, settings, NOW, closed=closed, first_young=first_young)
 
 
 HEAD = log(run(0, 20, 9), published=5)
@@ -85,8 +84,8 @@ def test_without_compact_nothing_is_folded() -> None:
 def test_a_log_is_cut_where_any_outlook_needs_it() -> None:
     """Start, end, the fold's end under each of the settings, and the bounds of runs across published."""
     one = log(run(5, 12, 9), run(12, 20, 9), clean=base(5, 9), published=5)
-    assert cuts(one, [seen(one, young=15), seen(one, young=12)]) == (0, 12, 15, 20)
-    assert cuts(log(), [seen(log())]) == (0,)
+    assert boundaries(one, [seen(one, young=15), seen(one, young=12)]) == (0, 12, 15, 20)
+    assert boundaries(log(), [seen(log())]) == (0,)
 
 
 def _count(records: int, oldest_ms: int | None = None) -> Count:
@@ -94,18 +93,18 @@ def _count(records: int, oldest_ms: int | None = None) -> Count:
 
 
 def test_a_census_adds_up_neighbours() -> None:
-    """Between any two cuts; nothing where they are equal; the oldest of all."""
-    census = RangeCounts((0, 5, 7, 9), (_count(1, 30), _count(2), _count(4, 20)))
-    assert census.between(0, 9) == _count(7, 20)
-    assert census.between(5, 7) == _count(2)
-    assert census.between(7, 7) == Count()
+    """Between any two boundaries; nothing where they are equal; the oldest of all."""
+    counts = RangeCounts((0, 5, 7, 9), (_count(1, 30), _count(2), _count(4, 20)))
+    assert counts.between(0, 9) == _count(7, 20)
+    assert counts.between(5, 7) == _count(2)
+    assert counts.between(7, 7) == Count()
 
 
 def test_a_run_across_published_is_counted_in_two() -> None:
     """Its dirt is that of the two parts, each by its own figures: not a byte is split in proportion."""
     one = log(run(5, 20, 100, arrived=50), clean=base(5, 40), published=15)
-    census = RangeCounts((0, 5, 15, 20), (_count(4), _count(3, 7), _count(6, 60)))
-    found = LogToClean.of(settled(one, census))
+    counts = RangeCounts((0, 5, 15, 20), (_count(4), _count(3, 7), _count(6, 60)))
+    found = LogToClean.of(with_exact_counts(one, counts))
     assert (LogToClean.of(one).straddling_bytes, found.straddling_bytes) == (100, 0)
     assert (found.clean_bytes, found.cleanable_bytes, found.cleanable_records) == (40, 30, 3)
     assert (found.uncleanable_bytes, found.oldest_ms) == (60, 7)
@@ -114,5 +113,5 @@ def test_a_run_across_published_is_counted_in_two() -> None:
 def test_a_part_without_records_is_no_file() -> None:
     """A run of which nothing lies below published has no dirt there."""
     one = log(run(0, 10, 100, arrived=50), published=5)
-    found = LogToClean.of(settled(one, RangeCounts((0, 5, 10), (Count(), _count(9)))))
+    found = LogToClean.of(with_exact_counts(one, RangeCounts((0, 5, 10), (Count(), _count(9)))))
     assert (found.cleanable_bytes, found.straddling_bytes, found.uncleanable_bytes, found.oldest_ms) == (0, 0, 90, None)

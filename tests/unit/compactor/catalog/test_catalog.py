@@ -15,12 +15,13 @@ from compactor.model.state import State
 from compactor.storage.base import FileInfo, Storage
 from compactor.storage.local import LocalStorage
 from tests.support.catalogs import NOW, append, beginning, deciding, end, grow, owned, publish
-from tests.support.memory.storage import Clock, MemoryStorage
+from tests.support.clocks import ManualClock
+from tests.support.memory.storage import MemoryStorage
 
 
 @pytest.fixture(params=["local", "memory"])
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
-    return LocalStorage(str(tmp_path)) if request.param == "local" else MemoryStorage(Clock(NOW))
+    return LocalStorage(str(tmp_path)) if request.param == "local" else MemoryStorage(ManualClock(NOW))
 
 
 def test_absent_catalog_is_version_0(storage: Storage) -> None:
@@ -306,7 +307,7 @@ def test_superfluous(files: list[FileInfo], now_ms: int, left: int) -> None:
 
 def test_a_long_history_stays_short() -> None:
     """Thousands of commits within the grace leave some hundreds of files, and the state reads back."""
-    clock = Clock(NOW)
+    clock = ManualClock(NOW)
     storage = MemoryStorage(clock)
     catalog = owned(storage)
     for _ in range(3_000):

@@ -12,13 +12,14 @@ import pytest
 from compactor import failpoints
 from compactor.catalog.catalog import CREATE_ATTEMPTS, TRIM_GRACE_MS, Catalog, newest_epoch
 from compactor.catalog.commits import CHECKPOINT_EVERY, FOLDER, commit_path, listing
-from compactor.errors import CatalogError, FencedError, OutcomeUnknownError, StorageError
+from compactor.errors import CatalogError, FailpointError, FencedError, OutcomeUnknownError, StorageError
 from compactor.model.actions import AnyAction, SetBuckets
 from compactor.model.state import State
 from compactor.storage.base import Storage
 from compactor.storage.local import LocalStorage
 from tests.support.catalogs import NOW, append, deciding, end, grow, owned
-from tests.support.memory.storage import Clock, FailingStorage, MemoryStorage, lost
+from tests.support.clocks import ManualClock
+from tests.support.memory.storage import FailingStorage, MemoryStorage, lose_answer
 
 AWAKE = NOW + 10 * TRIM_GRACE_MS
 
@@ -33,7 +34,7 @@ def up_to(offset: int) -> Callable[[State], Sequence[AnyAction]]:
     return lambda state: [append(offset, start=end(state))] if end(state) < offset else []
 
 
-def others_go_on(storage: Storage, clock: Clock) -> Catalog:
+def others_go_on(storage: Storage, clock: ManualClock) -> Catalog:
     """Another owner takes over, commits a lot, and the old versions are removed."""
     clock.at_ms = AWAKE
     other = owned(storage, AWAKE, "host:2")
@@ -42,9 +43,9 @@ def others_go_on(storage: Storage, clock: Clock) -> Catalog:
     return other
 
 
-def sleeper() -> tuple[Catalog, FailingStorage, MemoryStorage, Clock]:
+def sleeper() -> tuple[Catalog, FailingStorage, MemoryStorage, ManualClock]:
     """An owner at version 12 whose storage a test can let sleep."""
-    clock = Clock(NOW)
+    clock = ManualClock(NOW)
     inner = MemoryStorage(clock)
     storage = FailingStorage(inner)
     old = owned(storage)
@@ -97,7 +98,7 @@ def test_sleeper_with_a_lost_answer_is_fenced_too() -> None:
     """A sleeper that finds its own file after a lost answer still lists, and believes nothing."""
     old, storage, inner, clock = sleeper()
     storage.before("create", lambda: others_go_on(inner, clock), commit_path(13))
-    storage.after("create", lost, commit_path(13))
+    storage.after("create", lose_answer, commit_path(13))
     with pytest.raises(FencedError):
         old.commit(up_to(99), NOW)
 
@@ -116,7 +117,7 @@ def test_take_over_that_slept_is_fenced() -> None:
 
 def test_first_take_over_that_slept_is_fenced() -> None:
     """Version 1 can be free again as well; who makes it late has not made a catalog."""
-    clock = Clock(NOW)
+    clock = ManualClock(NOW)
     inner = MemoryStorage(clock)
     storage = FailingStorage(inner)
     storage.before("create", lambda: others_go_on(inner, clock))
@@ -137,9 +138,9 @@ def test_loser_of_a_take_over_takes_over_again() -> None:
 def test_decides_again_on_the_newest_state() -> None:
     """A commit that follows one whose answer never came decides on the state with that one in it."""
     old, storage, inner, _ = sleeper()
-    storage.after("list", lost, FOLDER)
+    storage.after("list", lose_answer, FOLDER)
     for _ in range(9):
-        storage.after("list", lost, FOLDER)
+        storage.after("list", lose_answer, FOLDER)
     with pytest.raises(OutcomeUnknownError, match="cannot be listed"):
         old.commit(up_to(11), NOW)
     assert old.version == 12
@@ -159,7 +160,7 @@ def test_answer_lost_after_the_commit(times: int) -> None:
     """A create that took effect and answered with an error is found to be ours, and is not done twice."""
     old, storage, inner, _ = sleeper()
     for _ in range(times):
-        storage.after("create", lost)
+        storage.after("create", lose_answer)
     assert end(old.commit(up_to(11), NOW)) == 11
     assert (old.version, listing(inner).newest) == (13, 13)
 
@@ -169,7 +170,7 @@ def test_answer_lost_before_the_commit(times: int) -> None:
     """A create that did not take effect is tried again."""
     old, storage, inner, _ = sleeper()
     for _ in range(times):
-        storage.before("create", lost)
+        storage.before("create", lose_answer)
     assert end(old.commit(up_to(11), NOW)) == 11
     assert end(Catalog.open(inner, "c").state) == 11
 
@@ -178,7 +179,7 @@ def test_store_that_refuses() -> None:
     """Where every attempt fails and the file is not there, the store's own error comes out and nothing is committed."""
     old, storage, _, _ = sleeper()
     for _ in range(CREATE_ATTEMPTS):
-        storage.before("create", lost)
+        storage.before("create", lose_answer)
     with pytest.raises(StorageError, match="did not answer"):
         old.commit(up_to(11), NOW)
     assert (old.version, end(old.state)) == (12, 10)
@@ -190,10 +191,10 @@ def test_unknown_outcome_is_resolved_by_the_next_commit(took_effect: bool) -> No
     """Where not even reading back works, OutcomeUnknownError; the next commit is right either way."""
     old, storage, inner, _ = sleeper()
     for _ in range(CREATE_ATTEMPTS):
-        (storage.after if took_effect else storage.before)("create", lost)
+        (storage.after if took_effect else storage.before)("create", lose_answer)
     for _ in range(CREATE_ATTEMPTS):
-        storage.before("read", lost)
-    storage.before("exists", lost)
+        storage.before("read", lose_answer)
+    storage.before("exists", lose_answer)
     with pytest.raises(OutcomeUnknownError, match="whether it was committed is unknown"):
         old.commit(up_to(11), NOW)
     storage._plan.clear()
@@ -205,7 +206,7 @@ def test_answer_lost_in_a_take_over() -> None:
     """A take-over whose answer was lost owns exactly what it committed."""
     inner = MemoryStorage()
     storage = FailingStorage(inner)
-    storage.after("create", lost)
+    storage.after("create", lose_answer)
     catalog = Catalog.open(storage, "c")
     assert catalog.take_over("host:1", NOW).epoch == catalog.epoch == 1
     assert listing(inner).newest == 1
@@ -301,7 +302,7 @@ def test_failpoints_leave_an_owner_that_goes_on(point: str, monkeypatch: pytest.
     """An error on either side of C1 leaves an instance whose next commit is right."""
     old, _, inner, _ = sleeper()
     monkeypatch.setenv(failpoints.VARIABLE, f"{point}=error")
-    with pytest.raises(failpoints.FailpointError):
+    with pytest.raises(FailpointError):
         old.commit(up_to(11), NOW)
     monkeypatch.delenv(failpoints.VARIABLE)
     assert end(old.commit(up_to(12), NOW)) == 12

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from compactor.clean.decision import CleaningDecision, Reason, evaluate, moment, would_change
 from compactor.clean.log_to_clean import LogToClean
 from compactor.model.log import PartitionLog
-from compactor.policy import CompactionPolicy, FoldPolicy
+from compactor.settings import CompactionPolicy, FoldPolicy
 from tests.support.logs import DAY, HOUR, base, log, run
 
 FOLD = FoldPolicy()

@@ -6,7 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from compactor.clean.log_to_clean import LogToClean, straddling_runs
-from compactor.model.log import PartitionLog, clean
+from compactor.model.log import PartitionLog
+from compactor.model.log_transitions import clean
 from tests.support.logs import base, file, log, run
 
 CASES = [

@@ -11,7 +11,7 @@ from compactor.clean.log_to_clean import LogToClean, straddling_runs
 from compactor.clean.recount import recount
 from compactor.fold import in_memory, two_pass
 from compactor.fold.memory_budget import OffsetMapBudget
-from compactor.fold.two_pass import Logs
+from compactor.fold.two_pass import FileScan
 from compactor.model import record
 from compactor.model.actions import AddPartition, Append, Publish
 from compactor.model.log import empty
@@ -23,16 +23,16 @@ from compactor.runs.scan import OffsetRange, files_in_order, plan_wide_reads, wh
 from compactor.runs.writer import RunTarget, write
 from compactor.storage.local import LocalStorage
 from tests.support import engine
-from tests.support.engine import ingested, log_of, new_state, read_all, row
-from tests.support.kept import rows_of, run_of
+from tests.support.engine import ingested, log_of, new_state, row, with_range_reports
 from tests.support.memory.storage import MemoryStorage
+from tests.support.run_files import run_rows, write_run
 
 
 def test_records_without_a_key_are_counted_on_their_side() -> None:
     """Of a run that is counted in parts each part has its own records without a key, those that were rejected not."""
     storage = MemoryStorage()
     keys = [None, b"k", None, b"k", None, b"k"]
-    rows = rows_of("t", 0, 0, [{"key": key, "value": b"v", "rejected": None} for key in keys])
+    rows = run_rows("t", 0, 0, [{"key": key, "value": b"v", "rejected": None} for key in keys])
     rows[2]["rejected"] = "null key"
     batch = pa.RecordBatch.from_pylist(rows, schema=record.RUN)
     target = RunTarget(storage=storage, prefix="1-job", max_bytes=1 << 20)
@@ -46,7 +46,7 @@ def test_a_run_is_counted_again_where_nothing_lies_below() -> None:
     """Published may move inside a run as often as it likes, also to an offset below which no record is left."""
     storage = MemoryStorage()
     record = {"key": b"k", "value": b"v"}
-    run = run_of(storage, [*rows_of("t", 0, 0, [record] * 4), *rows_of("t", 0, 6, [record] * 4)])
+    run = write_run(storage, [*run_rows("t", 0, 0, [record] * 4), *run_rows("t", 0, 6, [record] * 4)])
     state = apply(State(), [AddPartition(topic="t", partition=0, bucket=0, start=0)])
     state = apply(state, [Append(topic="t", partition=0, start=0, end=10, run=run)])
     for published, head in ((4, 4), (5, 4), (6, 4), (8, 6)):
@@ -63,17 +63,17 @@ def test_what_an_overlap_has_brought_twice_is_read_once_after_a_recount(tmp_path
     storage, state = LocalStorage(str(tmp_path)), new_state({0: 0})
     for lo, hi in ((0, 4), (2, 8)):
         rows = [row(0, at, b"k%d" % at, b"v", rejected="odd" if at % 3 else None) for at in range(lo, hi)]
-        state = ingested(storage, state, [read_all(rows, {0: (lo, hi)})])
+        state = ingested(storage, state, [with_range_reports(rows, {0: (lo, hi)})])
     state = engine.published(state, {0: 8})
     (across,) = straddling_runs(log_of(state))
     assert (across.start, across.end, across.files[0].first) == (4, 8, 2)
     part = whole(log_of(apply(state, [recount(storage, log_of(state), across)])))
-    logs = Logs(storage=storage, slices=[part], paths=files_in_order([part]) or ())
+    scan = FileScan(storage=storage, ranges=[part], paths=files_in_order([part]) or ())
     files = in_memory.load(storage, [part])
     folded = two_pass.latest(storage, [part], OffsetMapBudget(100, 10_000))
     assert files is not None
     assert folded is not None
-    assert _offsets(two_pass.every(logs)) == [*range(8)]
+    assert _offsets(two_pass.read_all(scan)) == [*range(8)]
     assert _offsets(folded) == [*range(8)]
     assert _offsets(in_memory.batches(in_memory.latest(files, [part]))) == [*range(8)]
     assert sorted(_wide(storage, part)) == [*range(8)]
@@ -95,8 +95,8 @@ def _wide(storage: LocalStorage, part: OffsetRange) -> list[int]:
 def test_what_a_neighbour_holds_as_well_is_counted_in_neither_part() -> None:
     """A file that was cut where it overlaps is counted whole until then: the part above is read too, not subtracted."""
     storage = MemoryStorage()
-    rows = rows_of("t", 0, 2, [{"key": b"%d" % offset, "value": b"v"} for offset in range(2, 8)])
-    run = replace(run_of(storage, rows), start=4)
+    rows = run_rows("t", 0, 2, [{"key": b"%d" % offset, "value": b"v"} for offset in range(2, 8)])
+    run = replace(write_run(storage, rows), start=4)
     log = replace(empty(TopicPartition("t", 0), 0, 0, None), end=8, folded_end=6, published=6, runs=(run,))
     below, above = recount(storage, log, run).runs
     assert [(one.start, one.end, one.records) for one in (below, above)] == [(4, 6, 2), (6, 8, 2)]
@@ -114,7 +114,7 @@ def test_what_is_counted_in_parts_is_the_whole() -> None:
         {"key": None, "value": b"4567"},
         {"key": b"d", "value": None},
     ]
-    run = run_of(storage, rows_of("t", 0, 0, found))
+    run = write_run(storage, run_rows("t", 0, 0, found))
     log = replace(empty(TopicPartition("t", 0), 0, 0, None), end=6, folded_end=3, published=3, runs=(run,))
     below, above = recount(storage, log, run).runs
     assert (below.start, below.end, above.start, above.end) == (0, 3, 3, 6)

@@ -9,7 +9,7 @@ from compactor.clean.retention import Cause, evaluate_retention, expiring
 from compactor.model.actions import Retain
 from compactor.model.log import PartitionLog
 from compactor.model.log_transitions import retain
-from compactor.policy import CompactionPolicy
+from compactor.settings import CompactionPolicy
 from tests.support.logs import TP, base, file, log, run
 
 BOTH = CompactionPolicy(cleanup_policy=("compact", "delete"), retention_ms=100)

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from compactor.clean.schedule import publishable
 from compactor.model.log import PartitionLog, Run, empty, end_beyond, end_within
 from compactor.model.record import TopicPartition
-from compactor.policy import CompactionPolicy
+from compactor.settings import CompactionPolicy
 
 LOG = replace(empty(TopicPartition("t", 0), 0, 0, None), end=100, folded_end=10, published=10, clean_end=10)
 

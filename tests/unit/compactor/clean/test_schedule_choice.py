@@ -12,7 +12,7 @@ from compactor.clean.log_to_clean import LogToClean
 from compactor.clean.schedule import choose, evaluate_all, publishable
 from compactor.model.log import PartitionLog
 from compactor.model.record import TopicPartition
-from compactor.policy import CompactionPolicy, FoldPolicy
+from compactor.settings import CompactionPolicy, FoldPolicy
 from tests.support.logs import HOUR, base, log, run
 
 T0 = 10**9

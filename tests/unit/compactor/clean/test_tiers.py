@@ -5,9 +5,9 @@ from msgspec.structs import replace
 
 from compactor.clean.tiers import pick_merge, pick_merges
 from compactor.model.log import PartitionLog
-from compactor.model.log_transitions import merge, sound
+from compactor.model.log_transitions import check_invariants, merge
 from compactor.model.record import TopicPartition
-from compactor.policy import FoldPolicy
+from compactor.settings import FoldPolicy
 from tests.support.logs import base, file, log, run
 
 FOLD = FoldPolicy(level0_files=3, tier_runs=3, run_max_bytes=100)
@@ -77,7 +77,7 @@ def test_merging_comes_to_an_end_and_keeps_the_log_sound(count: int) -> None:
         plan = pick_merge(kept, FOLD)
         if plan is None:
             break
-        kept = sound(merge(kept, plan.result([file(plan.start, plan.end - 1, plan.bytes)], tombstones=0)))
+        kept = check_invariants(merge(kept, plan.result([file(plan.start, plan.end - 1, plan.bytes)], tombstones=0)))
     assert pick_merge(kept, FOLD) is None
     assert (kept.runs[0].start, kept.runs[-1].end) == (10, 10 + 10 * count)
     assert len(kept.runs) <= 8

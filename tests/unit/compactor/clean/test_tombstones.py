@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from compactor.clean.tombstones import Fate, fate, horizon, passed, unstamped
-from compactor.policy import FOREVER, CompactionPolicy
+from compactor.settings import FOREVER, CompactionPolicy
 from tests.support.logs import base, log
 
 

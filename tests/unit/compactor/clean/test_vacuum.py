@@ -13,13 +13,14 @@ from compactor.catalog.catalog import Catalog
 from compactor.catalog.commits import FOLDER, commit_path
 from compactor.catalog.requests import Answer
 from compactor.clean.vacuum import removable, vacuum
-from compactor.errors import CatalogError, FencedError, StorageError
+from compactor.errors import CatalogError, FailpointError, FencedError, StorageError
 from compactor.model.actions import PlanFold
 from compactor.model.state import State
 from compactor.storage.base import FileInfo
 from compactor.storage.local import LocalStorage
 from tests.support.catalogs import NOW, append, clean, deciding, end, owned, publish
-from tests.support.memory.storage import Clock, FailingStorage, MemoryStorage, lost
+from tests.support.clocks import ManualClock
+from tests.support.memory.storage import FailingStorage, MemoryStorage, lose_answer
 
 GRACE = 60_000
 
@@ -54,12 +55,12 @@ def test_removable(path: str, modified_ms: int, before_ms: int, goes: bool, why:
     assert (path in [info.path for info in gone]) is goes, why
 
 
-def _store() -> tuple[Clock, MemoryStorage]:
-    clock = Clock(NOW)
+def _store() -> tuple[ManualClock, MemoryStorage]:
+    clock = ManualClock(NOW)
     return clock, MemoryStorage(clock)
 
 
-def _ingested(storage: MemoryStorage, clock: Clock) -> Catalog:
+def _ingested(storage: MemoryStorage, clock: ManualClock) -> Catalog:
     """Two runs, both published."""
     catalog = owned(storage)
     for number in (1, 2):
@@ -167,7 +168,7 @@ def test_unreadable_catalog_removes_nothing() -> None:
     catalog = owned(storage, clock.now_ms())
     inner.create("runs/1-dead-x.parquet", b"")
     files = _untouched(inner)
-    storage.before("list", lost, FOLDER)
+    storage.before("list", lose_answer, FOLDER)
     with pytest.raises(StorageError):
         vacuum(storage, catalog, clock.advance(10 * GRACE), GRACE)
     inner.create(commit_path(catalog.version + 1), b"{")
@@ -235,7 +236,7 @@ def test_failpoint_stands_before_the_first_removal(monkeypatch: pytest.MonkeyPat
     storage.create("runs/1-dead-x.parquet", b"")
     files = _untouched(storage)
     monkeypatch.setenv(failpoints.VARIABLE, "vacuum.delete=error")
-    with pytest.raises(failpoints.FailpointError):
+    with pytest.raises(FailpointError):
         vacuum(storage, catalog, clock.advance(10 * GRACE), GRACE)
     assert _untouched(storage) == files
 

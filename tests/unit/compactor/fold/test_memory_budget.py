@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.fold.memory_budget import MemoryBudget, local
+from compactor.fold.memory_budget import ANY, NONE, MemoryBudget, local
 from compactor.model.record import TopicPartition
 from compactor.runs.scan import OffsetRange
 from tests.support.logs import file, run
 
-ROOM = MemoryBudget(records=10, bytes=2_000, parts=2)
+BUDGET = MemoryBudget(records=10, bytes=2_000, parts=2)
 
 
-def slices(records: int, parts: int = 1) -> list[OffsetRange]:
+def ranges(records: int, parts: int = 1) -> list[OffsetRange]:
     """So many records of topic t, each of some bytes, in so many files."""
     each = records // parts
     files = [file(at * each, (at + 1) * each - 1, each, path=f"f{at}") for at in range(parts)]
@@ -20,23 +20,25 @@ def slices(records: int, parts: int = 1) -> list[OffsetRange]:
 
 
 @pytest.mark.parametrize(
-    ("room", "records", "parts", "holds"),
+    ("budget", "records", "parts", "fits"),
     [
-        (ROOM, 10, 1, True),
-        (ROOM, 11, 1, False),
-        (ROOM, 9, 3, False),
-        (ROOM.shared(2), 5, 1, True),
-        (ROOM.shared(2), 6, 1, False),
+        (BUDGET, 10, 1, True),
+        (BUDGET, 11, 1, False),
+        (BUDGET, 9, 3, False),
+        (BUDGET.shared(2), 5, 1, True),
+        (BUDGET.shared(2), 6, 1, False),
         (MemoryBudget(records=10, bytes=100), 10, 1, False),
         (local(10), 10, 1, True),
         (local(-1), 0, 1, False),
+        (NONE, 0, 1, False),
+        (ANY.shared(3), 10**6, 1, True),
     ],
 )
-def test_a_room_holds_so_much(room: MemoryBudget, records: int, parts: int, holds: bool) -> None:
+def test_so_much_fits_a_budget(budget: MemoryBudget, records: int, parts: int, fits: bool) -> None:
     """Records, parts of files, and bytes, in which what a row takes by itself counts too."""
-    assert room.holds(slices(records, parts)) is holds
+    assert budget.fits(ranges(records, parts)) is fits
 
 
 def test_every_task_has_its_share() -> None:
     """Of records and bytes, not of files: those are read one after the other."""
-    assert ROOM.shared(4) == MemoryBudget(records=2, bytes=500, parts=2)
+    assert BUDGET.shared(4) == MemoryBudget(records=2, bytes=500, parts=2)

@@ -10,15 +10,14 @@ import pyarrow as pa
 import pytest
 from msgspec.structs import replace
 
-from compactor.errors import FoldError
+from compactor.errors import DamagedFileError, FoldError
 from compactor.fold import in_memory, two_pass
 from compactor.fold.memory_budget import OffsetMapBudget
-from compactor.fold.two_pass import Logs
+from compactor.fold.two_pass import FileScan
 from compactor.model import record
-from compactor.runs.checksums import DamagedFileError
 from compactor.runs.scan import OffsetRange, between, files_in_order
 from compactor.storage.local import LocalStorage
-from tests.support.engine import Row, ingested, new_state, read_all, row
+from tests.support.engine import Row, ingested, new_state, row, with_range_reports
 
 ROOM = OffsetMapBudget(100, 10_000)
 
@@ -37,23 +36,23 @@ def filled(storage: LocalStorage) -> list[OffsetRange]:
             for offset in range(lo, hi)
             for partition in range(2)
         ]
-        state = ingested(storage, state, [read_all(rows, dict.fromkeys(range(2), (lo, hi)))])
+        state = ingested(storage, state, [with_range_reports(rows, dict.fromkeys(range(2), (lo, hi)))])
     return [between(log, 3, 38) for log in state.logs]
 
 
-def one_log(storage: LocalStorage, part: OffsetRange) -> Logs:
-    return Logs(storage=storage, slices=[part], paths=files_in_order([part]) or ())
+def one_log(storage: LocalStorage, part: OffsetRange) -> FileScan:
+    return FileScan(storage=storage, ranges=[part], paths=files_in_order([part]) or ())
 
 
 @pytest.mark.parametrize("room", [ROOM, OffsetMapBudget(4, 10_000)], ids=["one class", "several"])
 def test_two_passes_leave_what_one_process_would_hold(storage: LocalStorage, room: OffsetMapBudget) -> None:
     """The same records in the same order as the fold of what is in memory, rejected ones in their place."""
-    slices = filled(storage)
-    found = two_pass.latest(storage, slices, room)
-    files = in_memory.load(storage, slices)
+    ranges = filled(storage)
+    found = two_pass.latest(storage, ranges, room)
+    files = in_memory.load(storage, ranges)
     assert found is not None
     assert files is not None
-    wanted = in_memory.batches(in_memory.latest(files, slices))
+    wanted = (batch.select(record.RUN.names) for batch in in_memory.batches(in_memory.latest(files, ranges)))
     rows = [one for batch in found for one in batch.select(record.RUN.names).to_pylist()]
     assert rows == [one for batch in wanted for one in batch.to_pylist()]
     assert any(one["rejected"] for one in rows)
@@ -62,31 +61,31 @@ def test_two_passes_leave_what_one_process_would_hold(storage: LocalStorage, roo
 @pytest.mark.parametrize("more", [-1, 1])
 def test_other_rows_than_at_first_are_a_defect(storage: LocalStorage, more: int) -> None:
     """As the answers of the first pass would be those of other rows."""
-    logs = one_log(storage, filled(storage)[0])
-    which = two_pass.last(logs, ROOM)
+    scan = one_log(storage, filled(storage)[0])
+    which = two_pass.build_offset_map(scan, ROOM)
     assert which is not None
     with pytest.raises(FoldError, match=f"{len(which) + more} records"):
-        list(two_pass.kept(logs, pa.array(np.resize(which.to_numpy(zero_copy_only=False), len(which) + more))))
+        list(two_pass.clean_into(scan, pa.array(np.resize(which.to_numpy(zero_copy_only=False), len(which) + more))))
 
 
 def test_a_footer_that_is_damaged_between_the_passes_is_seen(storage: LocalStorage) -> None:
     """With other statistics in it a row group would be left out, and nobody would know."""
-    logs = one_log(storage, filled(storage)[0])
-    which = two_pass.last(logs, ROOM)
+    scan = one_log(storage, filled(storage)[0])
+    which = two_pass.build_offset_map(scan, ROOM)
     assert which is not None
-    data = bytearray(storage.read(logs.paths[1]))
+    data = bytearray(storage.read(scan.paths[1]))
     data[-20] ^= 1
-    storage.delete(logs.paths[1])
-    storage.write(logs.paths[1], bytes(data))
+    storage.delete(scan.paths[1])
+    storage.write(scan.paths[1], bytes(data))
     with pytest.raises(DamagedFileError):
-        list(two_pass.kept(logs, which))
+        list(two_pass.clean_into(scan, which))
 
 
 def test_offsets_that_fall_are_not_sent(storage: LocalStorage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever orders files wrongly keeps wrong records, and positions would go back."""
-    slices = filled(storage)
+    ranges = filled(storage)
     monkeypatch.setattr(two_pass, "files_in_order", lambda parts: tuple(reversed(files_in_order(parts) or ())))
-    found = two_pass.latest(storage, slices, ROOM)
+    found = two_pass.latest(storage, ranges, ROOM)
     assert found is not None
     with pytest.raises(FoldError, match="do not rise"):
         list(found)
@@ -98,8 +97,8 @@ def test_what_is_read_is_compared_with_what_the_catalog_counts(storage: LocalSto
     part = filled(storage)[0]
     run = part.runs[0]
     miscounted = replace(run, files=(replace(run.files[0], records=run.files[0].records + off), *run.files[1:]))
-    logs = one_log(storage, replace(part, start=0, end=40, runs=(miscounted, *part.runs[1:])))
+    scan = one_log(storage, replace(part, start=0, end=40, runs=(miscounted, *part.runs[1:])))
     with pytest.raises(FoldError, match=rf"has read 40 of {40 + off} records of t-0"):
-        two_pass.last(logs, ROOM)
+        two_pass.build_offset_map(scan, ROOM)
     with pytest.raises(FoldError, match=rf"has read 40 of {40 + off} records of t-0"):
-        list(two_pass.every(logs))
+        list(two_pass.read_all(scan))

@@ -17,7 +17,8 @@ from compactor.model.actions import (
     Publish,
     SetBuckets,
 )
-from compactor.model.log import BASE, OutputPoint, PartitionLog, Run, append, empty, publish, upper
+from compactor.model.log import BASE, OutputPoint, PartitionLog, Run, empty, upper
+from compactor.model.log_transitions import append, publish
 from compactor.model.record import TopicPartition
 from compactor.model.state import State, Topic, apply
 from tests.support.logs import file, run

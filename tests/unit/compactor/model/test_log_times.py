@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.model import log as logs
+from compactor.model import log_transitions
 from compactor.model.log import BASE, OutputPoint, PartitionLog, Run, aged_from, empty
 from compactor.model.record import TopicPartition
 
 
 def _grown(end: int) -> PartitionLog:
-    return logs.append(empty(TopicPartition("t", 0), 0, 0, None), 0, end, None, None)
+    return log_transitions.append(empty(TopicPartition("t", 0), 0, 0, None), 0, end, None, None)
 
 
 def _base(end: int) -> Run:
@@ -23,19 +23,19 @@ def _times(log: PartitionLog) -> tuple[int | None, int | None]:
 
 def test_the_first_plan_beyond_published_counts() -> None:
     """It is committed before the first record leaves; the folds that are sent in parts after it change nothing."""
-    planned = logs.plan(logs.plan(_grown(10), 4, 100), 8, 200)
+    planned = log_transitions.plan_fold(log_transitions.plan_fold(_grown(10), 4, 100), 8, 200)
     assert _times(planned) == (100, 100)
-    assert _times(logs.publish(planned, 4, None)) == (100, 100)
-    assert _times(logs.publish(planned, 8, OutputPoint(8, 1))) == (None, 100)
+    assert _times(log_transitions.publish(planned, 4, None)) == (100, 100)
+    assert _times(log_transitions.publish(planned, 8, OutputPoint(8, 1))) == (None, 100)
 
 
 def test_a_full_fold_begins_anew() -> None:
     """Where nothing is sent beyond its end nobody is past it; what was sent since, was not sent before the plan."""
-    sent = logs.publish(logs.plan(_grown(10), 4, 100), 4, None)
-    assert _times(logs.clean(sent, 4, _base(4), 300, None, 300)) == (None, None)
-    further = logs.plan(sent, 8, 350)
-    assert _times(logs.clean(further, 4, _base(4), 300, None, 300)) == (350, 300)
-    assert _times(logs.clean(further, 4, _base(4), 300)) == (350, 100)
+    sent = log_transitions.publish(log_transitions.plan_fold(_grown(10), 4, 100), 4, None)
+    assert _times(log_transitions.clean(sent, 4, _base(4), 300, None, 300)) == (None, None)
+    further = log_transitions.plan_fold(sent, 8, 350)
+    assert _times(log_transitions.clean(further, 4, _base(4), 300, None, 300)) == (350, 300)
+    assert _times(log_transitions.clean(further, 4, _base(4), 300)) == (350, 100)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from compactor.clean.log_to_clean import LogToClean, straddling_runs
 from compactor.errors import CatalogError
 from compactor.model.actions import AddPartition, AnyAction, Append, Clean, Merge, Publish, Restate, Retain
-from compactor.model.log import OutputPoint, PartitionLog, Run, clean
-from compactor.model.log_transitions import merge, restate, retain, sound
+from compactor.model.log import OutputPoint, PartitionLog, Run
+from compactor.model.log_transitions import check_invariants, clean, merge, restate, retain
 from compactor.model.state import State, apply
 from tests.support.logs import base, file, log, run
 
@@ -162,9 +162,9 @@ def test_a_base_run_counts_only_the_files_it_keeps() -> None:
 )
 def test_what_must_always_be_is_checked(broken: PartitionLog) -> None:
     """The order start ≤ clean_end ≤ published ≤ folded_end ≤ end holds, and every run is in its place."""
-    assert sound(THREE) is THREE
+    assert check_invariants(THREE) is THREE
     with pytest.raises(CatalogError, match="t-0: "):
-        sound(broken)
+        check_invariants(broken)
 
 
 @pytest.mark.parametrize(

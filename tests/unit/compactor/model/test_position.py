@@ -8,9 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from compactor.errors import PositionError
-from compactor.model import log as logs
-from compactor.model import log_transitions as rewrite
-from compactor.model.log import OutputPoint, PartitionLog
+from compactor.model import log_transitions
+from compactor.model.log import OutputPoint, PartitionLog, empty
 from compactor.model.position import Position, Resolved, Tail, Unknown, decode, encode, resolve
 from compactor.model.record import TopicPartition
 from compactor.model.state import Topic
@@ -185,8 +184,8 @@ def test_metadata_of_a_newer_format_is_refused() -> None:
 
 def test_a_log_of_which_retention_took_all_that_was_sent_has_begun() -> None:
     """Also where the catalog never heard of the commit: a lost position is found again behind the last record."""
-    filled = logs.append(logs.empty(TopicPartition("t", 0), 0, 10, None), 10, 50, None, None)
-    sent = logs.publish(logs.plan(filled, 50), 50, None)
-    emptied = rewrite.retain(sent, 50)
+    filled = log_transitions.append(empty(TopicPartition("t", 0), 0, 10, None), 10, 50, None, None)
+    sent = log_transitions.publish(log_transitions.plan_fold(filled, 50), 50, None)
+    emptied = log_transitions.retain(sent, 50)
     assert (emptied.folded_end, emptied.output) == (emptied.start, None)
     assert resolve(emptied, TOPIC, OURS, None, lambda: 49) == at(50, None)

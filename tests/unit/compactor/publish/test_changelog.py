@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from compactor.catalog.catalog import Catalog
-from compactor.fold import in_memory
+from compactor.fold.in_memory import InMemory
+from compactor.fold.in_tasks import InTasks
+from compactor.fold.latest_per_key import Folded, FoldJob, Work
+from compactor.fold.on_spark import OnSpark
 from compactor.model.actions import AddPartition, AddTopic, Append, CloseTopic, Publish, SetBuckets
 from compactor.model.publish_plan import PublishPlan, PublishResult
 from compactor.model.record import TopicPartition
-from compactor.policy import CompactionPolicy
-from compactor.publish import publishjob, publishlocal, publishtasks
+from compactor.publish import executors
 from compactor.publish.changelog import CAREFUL, Changelog
+from compactor.publish.plan import SENT, sent_rows
 from compactor.quarantine import verify as inspection
 from compactor.quarantine.isolation import Isolation
 from compactor.quarantine.quarantine import set_aside
-from compactor.settings import EngineSettings
+from compactor.settings import CompactionPolicy, EngineSettings
+from tests.support.clocks import ManualClock
 from tests.support.logs import run
 from tests.support.memory.broker import MemoryBroker
-from tests.support.memory.storage import Clock, MemoryStorage
+from tests.support.memory.storage import MemoryStorage
 
 SETTINGS = EngineSettings(connector="c", policy=CompactionPolicy())
 PARTITIONS = CAREFUL + 8
@@ -43,17 +48,17 @@ class World:
         self.catalog.commit(lambda _: [SetBuckets(count=1), *topics, *adds, one_more], 0)
         self.isolation = Isolation(storage, self.catalog)
         self.outside = MemoryBroker(storage)
-        self.clock = Clock(1_000)
+        self.clock = ManualClock(1_000)
         self.changelog = Changelog(
             cast("Any", None), storage, self.catalog, self.outside, self.isolation, lambda: self.clock.advance(7)
         )
         self.fails: Exception | None = None
         self.ways: list[str] = []
-        monkeypatch.setattr(publishtasks, "send", lambda *found: ((), found[3]))
-        monkeypatch.setattr(publishjob, "send", self._by_tasks)
-        monkeypatch.setattr(publishlocal, "send", self._here)
         self.sound = True
-        monkeypatch.setattr(in_memory, "load", lambda *_: {} if self.sound else None)
+        monkeypatch.setattr(InTasks, "run", lambda _, job: Folded([], job))
+        monkeypatch.setattr(OnSpark, "run", lambda _, job: self._run("tasks", job))
+        monkeypatch.setattr(InMemory, "run", lambda _, job: self._run("here", job) if self.sound else Folded([], job))
+        monkeypatch.setattr(executors, "_publishing", lambda plans, _: self._sends(plans))
 
     def grow(self) -> None:
         """One more record for every partition of t."""
@@ -73,13 +78,14 @@ class World:
         settings = replace(SETTINGS, publish_local_records=local)
         return [one.partition for one in self.changelog.publish(settings, now_ms)]
 
-    def _by_tasks(self, _spark: object, _storage: object, _due: object, plans: Iterable[PublishPlan], *_: Any) -> Any:
-        self.ways.append("tasks")
-        return self._send(plans)
+    def _run(self, way: str, job: FoldJob) -> Folded:
+        self.ways.append(way)
+        return Folded(
+            [row for number in job.tasks or () for batch in job.work()(number, iter(())) for row in batch.to_pylist()]
+        )
 
-    def _here(self, _files: object, _due: object, plans: Iterable[PublishPlan], _publisher: object) -> Any:
-        self.ways.append("here")
-        return self._send(plans)
+    def _sends(self, plans: Mapping[int, PublishPlan]) -> Work:
+        return lambda bucket, _: [pa.RecordBatch.from_pylist(sent_rows(self._send([plans[bucket]])), schema=SENT)]
 
     def _send(self, plans: Iterable[PublishPlan]) -> Any:
         if self.fails:
@@ -167,7 +173,7 @@ def test_where_a_tasks_process_ends_spark_folds_from_then_on(world: World, monke
         tried.append(1)
         raise RuntimeError("Python worker exited unexpectedly (crashed)")
 
-    monkeypatch.setattr(publishtasks, "send", ends)
+    monkeypatch.setattr(InTasks, "run", ends)
     for _ in range(2):
         world.grow()
         assert len(world.publish()) == PARTITIONS

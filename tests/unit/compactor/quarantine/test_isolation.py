@@ -7,16 +7,20 @@ from collections.abc import Sequence
 import pytest
 
 from compactor.catalog.catalog import Catalog
-from compactor.catalog.commits import DamagedError
-from compactor.errors import FoldFailedError, PublishInterruptedError, StorageError
+from compactor.errors import (
+    DamagedError,
+    DamagedFileError,
+    FoldFailedError,
+    MissingFileError,
+    PublishInterruptedError,
+    StoppedError,
+    StorageError,
+)
 from compactor.model.actions import AddPartition, AddTopic, Append
 from compactor.model.log import PartitionLog
 from compactor.quarantine import verify as inspection
 from compactor.quarantine.isolation import PATIENCE, Isolation, may_be_a_file
-from compactor.quarantine.verify import StoppedError
 from compactor.runs import checksums as footers
-from compactor.runs.checksums import DamagedFileError
-from compactor.storage.base import MissingFileError
 from tests.support.logs import run
 from tests.support.memory.storage import MemoryStorage
 

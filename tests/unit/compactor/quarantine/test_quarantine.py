@@ -50,14 +50,6 @@ def test_a_log_that_is_set_aside_is_held_until_it_is_released() -> None:
     assert apply(held, [quarantine.release(held.logs[1])]) == state
 
 
-@pytest.mark.parametrize(
-    ("ahead", "waits"), [(-1, False), (0, False), (1, True), (60 * MINUTE, True), (60 * MINUTE + 1, False)]
-)
-def test_nothing_waits_for_longer_than_an_hour(ahead: int, waits: bool) -> None:
-    """A clock that was set back would let a time lie far ahead: then it is tried now."""
-    assert quarantine.waits(1_000_000_000 + ahead, 1_000_000_000) is waits
-
-
 def test_a_log_whose_fold_fails_is_still_published() -> None:
     """Unless what is to be sent is what cannot be read."""
     assert quarantine.set_aside(_log(), "e", 0).found.publishing is False

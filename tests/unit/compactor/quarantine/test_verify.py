@@ -14,7 +14,7 @@ import pytest
 
 from compactor.quarantine import verify as inspection
 from compactor.storage.local import LocalStorage
-from tests.support.cleaning import Kept
+from tests.support.brokerless import BrokerlessConnector
 from tests.support.engine import row
 
 PARTITIONS = 6
@@ -48,9 +48,9 @@ class _Trap(io.FileIO):
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> Kept:
+def connector(tmp_path: Path) -> BrokerlessConnector:
     """Partitions that share a file, each in a row group of its own."""
-    made = Kept(cast("Any", None), tmp_path, partitions=PARTITIONS)
+    made = BrokerlessConnector(cast("Any", None), tmp_path, partitions=PARTITIONS)
     chance = random.Random(1)
     made.ingest([row(partition, 0, b"k", chance.randbytes(100_000)) for partition in range(PARTITIONS)])
     made.publish()
@@ -71,10 +71,10 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return found
 
 
-def pages(kept: Kept) -> tuple[Path, list[range]]:
+def pages(connector: BrokerlessConnector) -> tuple[Path, list[range]]:
     """The one file, and where in it the values of each partition are."""
-    (file,) = kept.log().runs[0].files
-    path = Path(kept.storage.location) / file.path
+    (file,) = connector.log().runs[0].files
+    path = Path(connector.storage.location) / file.path
     groups = pq.read_metadata(path)
     at = groups.schema.names.index("value")
     columns = [groups.row_group(group).column(at) for group in range(groups.num_row_groups)]
@@ -87,33 +87,35 @@ def damage(path: Path, at: range) -> None:
     path.write_bytes(data)
 
 
-def held(kept: Kept) -> list[int]:
-    kept.isolation.set_aside(kept.catalog.state.logs, inspection.kept, 0)
-    return [log.partition for log in kept.catalog.state.logs if log.quarantine]
+def held(connector: BrokerlessConnector) -> list[int]:
+    connector.isolation.set_aside(connector.catalog.state.logs, inspection.kept, 0)
+    return [log.partition for log in connector.catalog.state.logs if log.quarantine]
 
 
-def test_one_process_reads_what_all_partitions_of_a_damaged_file_need(kept: Kept, started: list[object]) -> None:
+def test_one_process_reads_what_all_partitions_of_a_damaged_file_need(
+    connector: BrokerlessConnector, started: list[object]
+) -> None:
     """A thousand of them would otherwise be a thousand starts, and minutes in which nothing is published."""
-    path, groups = pages(kept)
+    path, groups = pages(connector)
     damage(path, groups[2])
-    assert held(kept) == [2]
+    assert held(connector) == [2]
     assert len(started) == 1
     damage(path, groups[2])
-    kept.isolation.retry(120_000)
-    assert not any(log.quarantine for log in kept.catalog.state.logs)
+    connector.isolation.retry(120_000)
+    assert not any(log.quarantine for log in connector.catalog.state.logs)
 
 
 def test_a_file_that_ends_one_reader_after_the_other_is_given_up(
-    kept: Kept, started: list[object], monkeypatch: pytest.MonkeyPatch
+    connector: BrokerlessConnector, started: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was read by then counts; for the rest no more processes are started."""
     monkeypatch.setattr(inspection, "ENDED", 2)
-    storage = Kills(kept.storage.location)
-    path, groups = pages(kept)
+    storage = Kills(connector.storage.location)
+    path, groups = pages(connector)
     damage(path, groups[-1])
     storage.at = range(groups[1].start, groups[-2].stop)
-    kept.isolation.storage = storage
-    assert held(kept) == [*range(1, PARTITIONS)]
+    connector.isolation.storage = storage
+    assert held(connector) == [*range(1, PARTITIONS)]
     assert len(started) == 2
-    errors = [log.quarantine.error for log in kept.catalog.state.logs if log.quarantine]
+    errors = [log.quarantine.error for log in connector.catalog.state.logs if log.quarantine]
     assert all("reading it ends the reader" in error for error in errors)

@@ -11,13 +11,12 @@ import pyarrow as pa
 import pytest
 
 from compactor.catalog.commits import commit_path
-from compactor.errors import StorageError
+from compactor.errors import DamagedFileError, MissingFileError, StorageError, UnreadableFileError
 from compactor.model.log import RunFile
 from compactor.quarantine import verify as inspection
 from compactor.runs import checksums
-from compactor.runs.checksums import DamagedFileError, UnreadableFileError
 from compactor.runs.scan import between
-from compactor.storage.base import MissingFileError, Storage
+from compactor.storage.base import Storage
 from tests.support.logs import log, run
 from tests.support.memory.storage import MemoryStorage
 

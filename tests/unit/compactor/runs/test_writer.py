@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace
 
-from compactor.errors import FoldError
-from compactor.failpoints import VARIABLE, FailpointError
+from compactor.errors import FailpointError, FoldError
+from compactor.failpoints import VARIABLE
 from compactor.model import partitioned, record
 from compactor.model.log import PartitionLog, Run, empty
 from compactor.model.record import TopicPartition

@@ -15,9 +15,9 @@ from compactor.snapshot import listing, location, manifest
 from compactor.snapshot.manifest import SnapshotInputs
 from compactor.snapshot.snapshots import Snapshots, write_snapshot
 from compactor.storage.local import LocalStorage
-from tests.support.cleaning import Kept
+from tests.support.brokerless import BrokerlessConnector
 from tests.support.engine import Row, row
-from tests.support.localspark import LocalSpark
+from tests.support.local_spark import LocalSpark
 from tests.support.memory.broker import MemoryBroker
 from tests.support.memory.storage import MemoryStorage
 
@@ -28,22 +28,22 @@ NOW = 1_795_228_200_123
 NAME = "20261121T023000Z-ab12cd"
 
 
-def _kept(folder: Path, rows: list[Row]) -> Kept:
+def _kept(folder: Path, rows: list[Row]) -> BrokerlessConnector:
     """A connector whose records are folded and published."""
-    kept = Kept(cast("SparkSession", LocalSpark()), folder / "store")
-    kept.ingest(rows)
-    kept.publish()
-    kept.cleaner.clean(0)
-    return kept
+    connector = BrokerlessConnector(cast("SparkSession", LocalSpark()), folder / "store")
+    connector.ingest(rows)
+    connector.publish()
+    connector.cleaner.clean(0)
+    return connector
 
 
-def _taken(kept: Kept, shelf: LocalStorage, *strings: str) -> str:
+def _taken(connector: BrokerlessConnector, shelf: LocalStorage, *strings: str) -> str:
     """A snapshot of topic t, whose columns `strings` are text; its folder."""
     inputs = SnapshotInputs(
-        output_starts={0: 0}, resume_safe_ms=None, policy=kept.settings.policy, strings=frozenset(strings)
+        output_starts={0: 0}, resume_safe_ms=None, policy=connector.settings.policy, strings=frozenset(strings)
     )
-    state = kept.catalog.state
-    return write_snapshot(kept.spark, kept.storage, shelf, state, "t", NAME, NOW, inputs).path
+    state = connector.catalog.state
+    return write_snapshot(connector.spark, connector.storage, shelf, state, "t", NAME, NOW, inputs).path
 
 
 @pytest.fixture
@@ -53,16 +53,16 @@ def shelf(tmp_path: Path) -> LocalStorage:
 
 def test_a_snapshots_folder_can_be_read_as_it_is(tmp_path: Path, shelf: LocalStorage) -> None:
     """What is beside the data begins with an underscore, which readers skip."""
-    kept = _kept(tmp_path, [row(0, 0, b"a", b"1"), row(0, 1, b"b", b"2")])
-    found = pd.read_parquet(f"{shelf.location}/{_taken(kept, shelf)}")
+    connector = _kept(tmp_path, [row(0, 0, b"a", b"1"), row(0, 1, b"b", b"2")])
+    found = pd.read_parquet(f"{shelf.location}/{_taken(connector, shelf)}")
     assert list(found["value"]) == [b"1", b"2"]
 
 
 def test_a_manifest_and_a_mark_say_whose_a_snapshot_is(tmp_path: Path, shelf: LocalStorage) -> None:
     """Both have the id of the catalog."""
-    kept = _kept(tmp_path, [row(0, 0, b"a", b"1")])
-    path = _taken(kept, shelf)
-    catalog_id = kept.catalog.state.catalog_id
+    connector = _kept(tmp_path, [row(0, 0, b"a", b"1")])
+    path = _taken(connector, shelf)
+    catalog_id = connector.catalog.state.catalog_id
     assert manifest.read(shelf, path).catalog_id == location.catalog_of(shelf, path) == catalog_id
 
 
@@ -71,8 +71,8 @@ def test_key_and_value_are_text_where_it_is_asked_for(
     tmp_path: Path, shelf: LocalStorage, strings: tuple[str, ...]
 ) -> None:
     """Tools read them as text without decoding, and the manifest's schema says so; other columns stay as they are."""
-    kept = _kept(tmp_path, [row(0, 0, "ä".encode(), b""), row(0, 1, b"b", "ß".encode()), row(0, 2, b"c", None)])
-    path = _taken(kept, shelf, *strings)
+    connector = _kept(tmp_path, [row(0, 0, "ä".encode(), b""), row(0, 1, b"b", "ß".encode()), row(0, 2, b"c", None)])
+    path = _taken(connector, shelf, *strings)
     found = pd.read_parquet(f"{shelf.location}/{path}")
     text = {"key": ["ä", "b"], "value": ["", "ß"]}
     for name, texts in text.items():
@@ -88,28 +88,28 @@ def test_what_is_no_text_is_named(tmp_path: Path, shelf: LocalStorage, column: s
     """A record whose bytes are not UTF-8 makes no snapshot in which they are replaced: the error says where it is."""
     rows = [row(0, offset, b"%d" % offset, b"ok") for offset in range(10_000)]
     rows[at][column] = b"\xff\xfe"
-    kept = _kept(tmp_path, rows)
+    connector = _kept(tmp_path, rows)
     where = rf"topic t .* the {column} of its record in partition 0 at offset {at} is not UTF-8"
     with pytest.raises(SnapshotError, match=where) as caught:
-        _taken(kept, shelf, column)
+        _taken(connector, shelf, column)
     assert f"Take {column} out of snapshot.string.columns" in caught.value.action
     assert manifest.path_of(shelf, f"c/t/{NAME}") is None
 
 
 def test_a_snapshot_that_is_no_text_leaves_nothing_behind(tmp_path: Path, shelf: LocalStorage) -> None:
     """What was begun is removed, so that tries do not fill the location; the earlier snapshot stays the newest."""
-    kept = _kept(tmp_path, [row(0, 0, b"a", b"1")])
+    connector = _kept(tmp_path, [row(0, 0, b"a", b"1")])
     outside = MemoryBroker(MemoryStorage())
-    strict = replace(kept.settings, snapshot_strings=frozenset({"value"}))
-    snapshots = Snapshots(kept.spark, kept.catalog, kept.isolation, outside, strict, shelf, frozenset)
+    strict = replace(connector.settings, snapshot_strings=frozenset({"value"}))
+    snapshots = Snapshots(connector.spark, connector.catalog, connector.isolation, outside, strict, shelf, frozenset)
     (taken,) = snapshots.take(NOW)
-    kept.ingest([row(0, 1, b"a", b"\xff")])
-    kept.publish()
-    kept.cleaner.clean(0)
+    connector.ingest([row(0, 1, b"a", b"\xff")])
+    connector.publish()
+    connector.cleaner.clean(0)
     with pytest.raises(SnapshotError, match="partition 0 at offset 1") as caught:
         snapshots.take(NOW)
     assert caught.value.topics == frozenset({"t"})
-    assert listing.list_ids(shelf, kept.catalog.state, "t") == (taken.id,)
+    assert listing.list_ids(shelf, connector.catalog.state, "t") == (taken.id,)
     assert shelf.read("c/t/LATEST").decode().strip() == taken.id
 
 

@@ -10,26 +10,25 @@ import pyarrow as pa
 import pytest
 from msgspec.structs import replace
 
-from compactor.errors import SnapshotError, StorageError
-from compactor.runs.checksums import DamagedFileError
+from compactor.errors import DamagedFileError, SnapshotError, SnapshotStorageError, StorageError
 from compactor.runs.writer import ParquetFile
 from compactor.snapshot import listing, location, manifest
-from compactor.snapshot.location import SnapshotBackoff, SnapshotFailure, SnapshotStorage, SnapshotStorageError
+from compactor.snapshot.location import SnapshotBackoff, SnapshotFailure, SnapshotStorage
 from compactor.storage.local import LocalStorage
-from tests.support.memory.storage import FailingStorage, lost
-from tests.support.shelves import HOUR, World
+from tests.support.memory.storage import FailingStorage, lose_answer
+from tests.support.snapshot_connectors import HOUR, SnapshotConnector
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    return World(monkeypatch)
+def world(monkeypatch: pytest.MonkeyPatch) -> SnapshotConnector:
+    return SnapshotConnector(monkeypatch)
 
 
 def full() -> None:
     raise StorageError("Could not write: No space left on device.", "Free space, or move storage.location.")
 
 
-def test_snapshots_wait_longer_each_time_until_one_succeeds(world: World) -> None:
+def test_snapshots_wait_longer_each_time_until_one_succeeds(world: SnapshotConnector) -> None:
     """A minute, two, four; what was begun is removed; the trouble is noted for describe, and gone afterwards."""
     tries = []
     for minute in range(9):
@@ -75,7 +74,7 @@ def test_a_topic_that_failed_alone_holds_up_no_other() -> None:
     assert everything.succeeded(["b"], ["a", "b"]) == SnapshotBackoff()
 
 
-def test_a_snapshot_that_is_in_the_catalog_is_taken(world: World) -> None:
+def test_a_snapshot_that_is_in_the_catalog_is_taken(world: SnapshotConnector) -> None:
     """Where LATEST cannot be written, or what is dropped not removed, the next vacuum and snapshot make up for it."""
     assert world.take(0)
     first = world.latest()
@@ -91,16 +90,16 @@ def test_a_snapshot_that_is_in_the_catalog_is_taken(world: World) -> None:
     assert world.complete() == [world.latest()]
 
 
-def test_a_life_begins_beside_a_location_that_is_away(world: World) -> None:
+def test_a_life_begins_beside_a_location_that_is_away(world: SnapshotConnector) -> None:
     """What an earlier life left undone waits as well; what it noted is forgotten."""
     world.take(0)
-    world.place.before("exists", lost)
+    world.place.before("exists", lose_answer)
     location.write_note(world.storage, SnapshotFailure(since_ms=0, retry_ms=1, failures=1, error="x"))
     world.begin()
     assert location.read_note(world.storage) is None
 
 
-def test_latest_never_names_what_is_not_there(world: World) -> None:
+def test_latest_never_names_what_is_not_there(world: SnapshotConnector) -> None:
     """A catalog that was restored may name a snapshot that a later one has dropped: LATEST stays what it is."""
     world.take(0)
     (taken,) = world.catalog.state.snapshots
@@ -116,7 +115,7 @@ def test_latest_never_names_what_is_not_there(world: World) -> None:
     assert world.latest() == taken.id
 
 
-def test_a_note_that_is_no_note_is_nothing(world: World) -> None:
+def test_a_note_that_is_no_note_is_nothing(world: SnapshotConnector) -> None:
     """Describe shows the rest."""
     world.storage.write(location.NOTE, b"{")
     assert location.read_note(world.storage) is None

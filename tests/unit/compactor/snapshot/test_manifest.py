@@ -5,16 +5,15 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from compactor.errors import FoldError
+from compactor.errors import FoldError, MissingFileError
 from compactor.model.actions import AddSnapshot
 from compactor.model.state import State
-from compactor.policy import CompactionPolicy
+from compactor.settings import CompactionPolicy
 from compactor.snapshot import manifest
 from compactor.snapshot.data_files import TABLE
 from compactor.snapshot.listing import expired
 from compactor.snapshot.manifest import DataFile, Manifest
 from compactor.snapshot.snapshots import snapshot_id
-from compactor.storage.base import MissingFileError
 from tests.support.memory.storage import MemoryStorage
 
 FULL = Manifest(

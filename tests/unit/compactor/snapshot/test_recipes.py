@@ -10,7 +10,7 @@ import duckdb
 import pandas as pd
 import pytest
 
-from tests.support.recipes import CHOICE, recipes, run, snapshots
+from tests.support.snapshot_recipes import CHOICE, recipes, run, snapshots
 
 LIVING = [("ann", "a"), ("bob", "b")]
 

@@ -9,18 +9,18 @@ import pytest
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
-from compactor.errors import SnapshotError, StorageError
+from compactor.errors import SnapshotError, SnapshotStorageError, StorageError
 from compactor.snapshot import listing, location, manifest
 from compactor.snapshot.location import SnapshotStorage
 from compactor.storage.local import LocalStorage
 from tests.support.memory.storage import MemoryStorage
-from tests.support.shelves import HOUR, World, began
+from tests.support.snapshot_connectors import HOUR, SnapshotConnector, begin_snapshot
 
 
-def _pair(monkeypatch: pytest.MonkeyPatch, place: Any = None) -> tuple[World, World]:
+def _pair(monkeypatch: pytest.MonkeyPatch, place: Any = None) -> tuple[SnapshotConnector, SnapshotConnector]:
     """Two connectors of one name, each with a catalog of its own, and one snapshot location."""
     shared = place or MemoryStorage()
-    return World(monkeypatch, shared), World(monkeypatch, shared)
+    return SnapshotConnector(monkeypatch, shared), SnapshotConnector(monkeypatch, shared)
 
 
 def _said(logs: list[Any], event: str) -> list[tuple[Any, Any]]:
@@ -96,7 +96,7 @@ def test_only_what_is_provably_ours_goes(monkeypatch: pytest.MonkeyPatch, what: 
     first, second = _pair(monkeypatch)
     maker = second if what.startswith("another") else first
     name = "19690101T000000Z-aaaaaa"
-    path = began(maker.catalog.state, first.place, maker.storage, name)
+    path = begin_snapshot(maker.catalog.state, first.place, maker.storage, name)
     if "complete" in what:
         first.place.write(f"{path}/{manifest.NAME}", b"{}")
     if what in ("ours, its mark lost", "of an older keyfold"):
@@ -121,7 +121,7 @@ def test_what_a_restored_catalog_does_not_know_stays_while_it_is_among_the_newes
 ) -> None:
     """A complete snapshot of its own from after the copy was made goes once as many newer ones are there."""
     (world, _) = _pair(monkeypatch)
-    path = began(world.catalog.state, world.place, world.storage, "20250101T000000Z-aaaaaa")
+    path = begin_snapshot(world.catalog.state, world.place, world.storage, "20250101T000000Z-aaaaaa")
     world.place.write(f"{path}/{manifest.NAME}", b"{}")
     assert world.take(HOUR)
     assert world.place.exists(f"{path}/{manifest.NAME}")
@@ -174,7 +174,7 @@ def test_a_mark_that_cannot_be_read_is_nobodys_leave(monkeypatch: pytest.MonkeyP
 
 def test_a_topic_whose_snapshot_fails_alone_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """The others' are taken when they are due, and not more often; its own is tried again alone, later and later."""
-    world = World(monkeypatch, topics=("t", "u"))
+    world = SnapshotConnector(monkeypatch, topics=("t", "u"))
     world.refused["t"] = SnapshotError("Not UTF-8.")
     tries = []
     for minute in range(70):
@@ -197,7 +197,7 @@ def test_a_topic_whose_snapshot_fails_alone_holds_up_no_other(monkeypatch: pytes
 
 def test_two_topics_that_fail_wait_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who failed first is not tried again because another fails; one that is closed is no trouble any more."""
-    world = World(monkeypatch, topics=("t", "u", "v"))
+    world = SnapshotConnector(monkeypatch, topics=("t", "u", "v"))
     world.refused = {"t": SnapshotError("T."), "u": SnapshotError("U.")}
     assert not world.take(0)
     assert world.tried == ["t", "u", "v"]
@@ -213,7 +213,7 @@ def test_two_topics_that_fail_wait_together(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_current_leads_to_the_newest_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Beside LATEST, and set right by the next vacuum where a life ended before it was, or slept."""
-    world = World(monkeypatch, LocalStorage(str(tmp_path)))
+    world = SnapshotConnector(monkeypatch, LocalStorage(str(tmp_path)))
     assert world.take(0)
     current = tmp_path / "c/t/current"
     assert current.resolve() == tmp_path / "c/t" / world.latest() / "data"
@@ -231,7 +231,7 @@ def test_current_leads_to_the_newest_data(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 def test_a_folder_called_current_stops_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What somebody else has put there stays; snapshots are taken, LATEST follows, and old ones go."""
-    world = World(monkeypatch, LocalStorage(str(tmp_path)))
+    world = SnapshotConnector(monkeypatch, LocalStorage(str(tmp_path)))
     (tmp_path / "c/t/current").mkdir(parents=True)
     (tmp_path / "c/t/current/mine").touch()
     for hour in range(3):
@@ -252,5 +252,5 @@ def test_the_location_itself_is_a_shelf(monkeypatch: pytest.MonkeyPatch) -> None
     """Whose a snapshot is, is asked of the location: what that refuses is its own error."""
     (world, _) = _pair(monkeypatch)
     world.place.before("exists", lambda: (_ for _ in ()).throw(StorageError("Away.")))
-    with pytest.raises(location.SnapshotStorageError, match="Away"):
+    with pytest.raises(SnapshotStorageError, match="Away"):
         location.claim(SnapshotStorage(world.place), world.catalog.state, world.storage)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compactor.errors import StorageError
-from compactor.spark.briefly import briefly, without_plan
+from compactor.spark.errors import briefly, without_plan
 
 PLAN = (
     "[STREAM_FAILED] Query [id = 1] terminated with exception: the disk is full\n"

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from compactor.errors import StorageError
-from compactor.storage.base import MissingFileError, Storage
+from compactor.errors import MissingFileError, StorageError
+from compactor.storage.base import Storage
 from compactor.storage.local import LocalStorage
 from compactor.storage.location import open_storage
 from tests.support.memory.storage import FailingStorage, MemoryStorage

@@ -18,8 +18,8 @@ from connectors.cli import analyze
 from connectors.cli.analyze_view import AnalyzeReport, PartitionReport, SplitKey, SplitKeyCount, TopicReport, readable
 from connectors.errors import ConfigError
 from tests.support.cli import NAME, ROOT, connector_file, invoke, keep, row, storage_of, worker_file
-from tests.support.kept import Row, rows_of, run_of
-from tests.support.memory.storage import Clock
+from tests.support.clocks import ManualClock
+from tests.support.run_files import Row, run_rows, write_run
 
 NOW = 1_795_228_200_000  # 2026-11-21T02:30:00Z
 DAY = 86_400_000
@@ -28,7 +28,7 @@ OLD, YOUNG = NOW - 7_200_000, NOW - 600_000
 
 @pytest.fixture(autouse=True)
 def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(analyze, "SystemClock", lambda: Clock(NOW))
+    monkeypatch.setattr(analyze, "SystemClock", lambda: ManualClock(NOW))
 
 
 def _record(key: bytes | None, value: bytes | None, at_ms: int = OLD, **more: Any) -> Row:
@@ -51,9 +51,9 @@ def _keep(folder: Path, *actions: AnyAction, others: int = 0) -> Catalog:
     storage = storage_of(folder)
     catalog = Catalog.open(storage, NAME)
     catalog.take_over("tester:1", 1_000)
-    base = run_of(storage, rows_of("orders", 0, 0, BASE_ROWS), arrived_ms=OLD, level=BASE)
-    head = run_of(storage, rows_of("orders", 0, 3, HEAD_ROWS), arrived_ms=YOUNG)
-    other = run_of(storage, rows_of("orders", 1, 0, [_record(b"a", b"1"), _record(b"\xff", b"2")]), arrived_ms=OLD)
+    base = write_run(storage, run_rows("orders", 0, 0, BASE_ROWS), arrived_ms=OLD, level=BASE)
+    head = write_run(storage, run_rows("orders", 0, 3, HEAD_ROWS), arrived_ms=YOUNG)
+    other = write_run(storage, run_rows("orders", 1, 0, [_record(b"a", b"1"), _record(b"\xff", b"2")]), arrived_ms=OLD)
     made = [
         AddTopic(topic="orders", topic_id="i", output="orders.compacted", output_id="o"),
         *(AddPartition(topic="orders", partition=one, bucket=0, start=0) for one in (0, 1)),

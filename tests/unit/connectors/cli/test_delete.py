@@ -19,7 +19,7 @@ from tests.support.cli import connector_file, invoke, keep, row, storage_of, wor
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
+def deployment(tmp_path: Path) -> Path:
     """A folder with both files and a catalog."""
     keep(tmp_path, [row(0, b"k", b"v")])
     return tmp_path
@@ -53,19 +53,19 @@ def delete(folder: Path, *more: str) -> Any:
     return invoke("delete", connector_file(folder), "--worker", worker_file(folder), *more)
 
 
-def test_nothing_is_removed_without_an_answer(place: Path, brokers: None) -> None:
+def test_nothing_is_removed_without_an_answer(deployment: Path, brokers: None) -> None:
     """Without a terminal to ask on it says what it would remove, and how to go on; with --yes it does it."""
-    before = storage_of(place).walk("")
-    shown = delete(place)
+    before = storage_of(deployment).walk("")
+    shown = delete(deployment)
     assert shown.exit_code == 2
     assert "--yes" in shown.stderr
     assert "consumer group connect-orders-keeper" in shown.stdout
-    assert storage_of(place).walk("") == before
-    assert delete(place, "--yes").exit_code == 0
-    assert not (place / "store" / "orders-keeper").exists()
-    again = delete(place, "--yes")
+    assert storage_of(deployment).walk("") == before
+    assert delete(deployment, "--yes").exit_code == 0
+    assert not (deployment / "store" / "orders-keeper").exists()
+    again = delete(deployment, "--yes")
     assert (again.exit_code, "There is nothing to delete" in again.stdout) == (0, True)
-    assert not (place / "store" / "orders-keeper").exists()
+    assert not (deployment / "store" / "orders-keeper").exists()
 
 
 @pytest.mark.parametrize(("answer", "goes"), [("y", True), ("Yes", True), ("n", False), ("", False)])
@@ -84,36 +84,36 @@ def test_only_yes_is_yes(monkeypatch: pytest.MonkeyPatch, answer: str, goes: boo
             command._ask()
 
 
-def test_a_running_connector_is_not_deleted(place: Path, brokers: None) -> None:
+def test_a_running_connector_is_not_deleted(deployment: Path, brokers: None) -> None:
     """It names the worker and what to do; nothing is removed."""
-    lock = owner.OwnerLock(storage_of(place))
+    lock = owner.OwnerLock(storage_of(deployment))
     assert lock.claim(owner.here(3))
     try:
-        shown = delete(place, "--yes")
+        shown = delete(deployment, "--yes")
     finally:
         lock.release()
     assert shown.exit_code == 2
     assert str(owner.here()) in shown.stderr
     assert "Stop that worker" in shown.stderr
-    assert storage_of(place).exists("catalog")
+    assert storage_of(deployment).exists("catalog")
 
 
-def test_nothing_is_removed_without_the_lock(place: Path, brokers: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_removed_without_the_lock(deployment: Path, brokers: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the one who held it is gone again by the time that it is asked who that was."""
     monkeypatch.setattr(owner.OwnerLock, "claim", lambda *_: False)
-    before = storage_of(place).walk("catalog")
-    shown = delete(place, "--yes")
+    before = storage_of(deployment).walk("catalog")
+    shown = delete(deployment, "--yes")
     assert (shown.exit_code, "is run by another process now" in shown.stderr) == (2, True)
-    assert storage_of(place).walk("catalog") == before
+    assert storage_of(deployment).walk("catalog") == before
 
 
-def test_brokers_that_do_not_answer_keep_everything(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_brokers_that_do_not_answer_keep_everything(deployment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Exit code 4, and not a file is gone."""
     monkeypatch.setattr(takeover, "REACH_S", 0.3)
-    before = storage_of(place).walk("")
-    shown = delete(place, "--yes", "--outputs")
+    before = storage_of(deployment).walk("")
+    shown = delete(deployment, "--yes", "--outputs")
     assert shown.exit_code == 4
-    assert storage_of(place).walk("") == before
+    assert storage_of(deployment).walk("") == before
 
 
 def test_what_is_told_names_what_stays() -> None:

@@ -12,8 +12,7 @@ from compactor.model.actions import AddSnapshot, AddTopic, AnyAction, CloseTopic
 from compactor.model.log import Gap, PartitionLog, Quarantined, Run
 from compactor.model.record import TopicPartition
 from compactor.model.state import State, apply
-from compactor.policy import CompactionPolicy
-from compactor.settings import EngineSettings
+from compactor.settings import CompactionPolicy, EngineSettings
 from compactor.snapshot import location
 from compactor.snapshot.location import SnapshotFailure
 from compactor.storage.location import open_storage
@@ -25,7 +24,7 @@ from connectors.config.files import load_connector
 from connectors.runtime.status import StatusFile
 from connectors.source import aside
 from tests.support.cli import NAME, connector_file, invoke, keep, row, storage_of, worker_file
-from tests.support.memory.storage import Clock
+from tests.support.clocks import ManualClock
 
 SETTINGS = EngineSettings(connector="c", policy=CompactionPolicy())
 ROWS = [row(0, b"a", b"1"), row(1, b"b", None), row(3, None, b"x", rejected="null key"), row(4, b"a", b"22")]
@@ -187,7 +186,7 @@ def test_describe_works_beside_a_live_owner(tmp_path: Path) -> None:
 
 def test_describe_shows_what_the_worker_said(tmp_path: Path) -> None:
     """State, counters and error of status.json, as the worker wrote it."""
-    clock = Clock(500)
+    clock = ManualClock(500)
     status = StatusFile(open_storage(str(tmp_path / "store")).sub(NAME), clock)
     status.start()
     clock.advance(500)

@@ -62,7 +62,7 @@ def no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_without_java_nothing_is_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     """A command that needs Spark ends with 3 and says what to install; the catalog stays as it was."""
     catalog = keep(tmp_path, [row(0, b"a", b"1")])
-    monkeypatch.setattr("compactor.analyze.counting.little", lambda _: False)
+    monkeypatch.setattr("compactor.analyze.analyze.is_little", lambda _: False)
     connector = connector_file(tmp_path, **{"snapshot.location": str(tmp_path / "snapshots")})
     result = invoke(command, connector, "--worker", worker_file(tmp_path))
     assert result.exit_code == 3

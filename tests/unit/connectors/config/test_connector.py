@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from compactor.policy import CompactionPolicy
+from compactor.settings import CompactionPolicy
 from connectors.config.connector import ConnectorConfig, with_settings
 from connectors.config.definitions import definitions
 from connectors.config.engine import engine_settings

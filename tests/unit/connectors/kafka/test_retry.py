@@ -9,7 +9,7 @@ import pytest
 from compactor.errors import FencedError, KeyfoldError, OutcomeUnknownError, PositionMovedError
 from connectors.errors import NotAllowedError, OutputError, UnreachableError
 from connectors.kafka.retry import FOREVER, NEVER, Retry
-from tests.support.clocks import Clock
+from tests.support.clocks import SleepingClock
 
 GONE = UnreachableError("away")
 
@@ -27,7 +27,7 @@ def fails(times: int, error: KeyfoldError = GONE) -> Callable[[], str]:
 
 
 def run(retry: Retry, work: Callable[[], str], stopped: Callable[[], bool] = lambda: False) -> tuple[str, float]:
-    clock = Clock()
+    clock = SleepingClock()
     return retry.run(work, "test", stopped=stopped, clock=clock, sleep=clock.sleep), clock.now
 
 
@@ -64,7 +64,7 @@ def test_a_wait_keeps_both_limits(retry: Retry, tries: int, passed_ms: int, expe
 
 def test_the_last_error_comes_out_when_the_time_is_up() -> None:
     """After errors.retry.timeout the connector is started again with its own back-off."""
-    clock = Clock()
+    clock = SleepingClock()
     with pytest.raises(UnreachableError):
         Retry(1_000).run(fails(10**6), "test", clock=clock, sleep=clock.sleep)
     assert round(clock.now, 3) == 1.0

@@ -16,7 +16,7 @@ from connectors.progress.live import Display, widths
 from connectors.progress.observer import LiveObserver
 from connectors.progress.terminal import is_coloured, is_terminal
 from tests.support.cli import environment
-from tests.support.memory.storage import Clock
+from tests.support.clocks import ManualClock
 from tests.support.screen import Screen
 
 # What a worker does with its terminal: a display, its own log lines, and children that know nothing of either.
@@ -123,7 +123,7 @@ def _display(columns: int) -> tuple[Display, io.StringIO]:
 def test_a_line_is_never_wider_than_the_terminal(columns: int, name: str) -> None:
     """The bar goes first, then names are cut; what is done, as far as there is room, and the time stay."""
     display, out = _display(columns)
-    LiveObserver(Clock(), display).progress(name, "publishing, folding", 336_776, 336_776, "offsets")
+    LiveObserver(ManualClock(), display).progress(name, "publishing, folding", 336_776, 336_776, "offsets")
     display.console.print(display.get_renderable())
     screen = Screen(columns)
     screen.feed(out.getvalue())
@@ -155,7 +155,7 @@ def test_a_terminal_that_became_narrower_is_wiped_clean() -> None:
     """What it has wrapped into two rows are two rows to erase."""
     display, out = _display(110)
     with display:
-        LiveObserver(Clock(), display).progress("c", "reading", 1, 336_776, "offsets")
+        LiveObserver(ManualClock(), display).progress("c", "reading", 1, 336_776, "offsets")
         display.refresh()
         before = len(out.getvalue())
         display.console.width = 50

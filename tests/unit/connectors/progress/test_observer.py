@@ -15,7 +15,7 @@ from connectors.clock import SystemClock
 from connectors.progress import observer as progress
 from connectors.progress.observer import LineObserver, LiveObserver, NullObserver, Observer, Throttle
 from tests.support.cli import own_logging
-from tests.support.memory.storage import Clock
+from tests.support.clocks import ManualClock
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +31,7 @@ def _lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
 
 def test_a_throttle_lets_one_of_each_kind_through_in_its_time() -> None:
     """The first at once, the next when the time is over; kinds do not hold each other up."""
-    clock = Clock()
+    clock = ManualClock()
     throttle = Throttle(clock, 5.0)
     assert [throttle.ready("a"), throttle.ready("a"), throttle.ready("b")] == [True, False, True]
     clock.advance(4_999)
@@ -42,7 +42,7 @@ def test_a_throttle_lets_one_of_each_kind_through_in_its_time() -> None:
 
 def test_progress_is_a_line_soon_and_then_one_a_minute(capsys: pytest.CaptureFixture[str]) -> None:
     """However often a task reports: a long stage does not fill the log, and a short one is seen to get on."""
-    clock = Clock()
+    clock = ManualClock()
     observer = LineObserver(clock)
     for done in range(2_600):
         observer.progress("c", "reading", done, 5_200, "records")
@@ -54,7 +54,7 @@ def test_progress_is_a_line_soon_and_then_one_a_minute(capsys: pytest.CaptureFix
 
 def test_a_stage_that_begins_again_has_its_first_line_soon(capsys: pytest.CaptureFixture[str]) -> None:
     """A connector that was started again reads from another place."""
-    clock = Clock()
+    clock = ManualClock()
     observer = LineObserver(clock)
     for done in (1, 2):
         observer.stage("c", "taking over")
@@ -65,7 +65,7 @@ def test_a_stage_that_begins_again_has_its_first_line_soon(capsys: pytest.Captur
 
 def test_progress_without_a_total_has_no_percent(capsys: pytest.CaptureFixture[str]) -> None:
     """An endless stream has no share that is done."""
-    LineObserver(Clock()).progress("c", "reading", 5, None, "records")
+    LineObserver(ManualClock()).progress("c", "reading", 5, None, "records")
     (line,) = _lines(capsys)
     assert "percent" not in line
 
@@ -73,7 +73,7 @@ def test_progress_without_a_total_has_no_percent(capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize("live", [False, True])
 def test_counts_are_a_line_a_minute(capsys: pytest.CaptureFixture[str], live: bool) -> None:
     """On a terminal as elsewhere, for each connector."""
-    clock = Clock()
+    clock = ManualClock()
     display = Progress(console=Console(file=io.StringIO()))
     observer: Observer = LiveObserver(clock, display) if live else LineObserver(clock)
     for _ in range(61):
@@ -87,7 +87,7 @@ def test_counts_are_a_line_a_minute(capsys: pytest.CaptureFixture[str], live: bo
 def test_the_last_counts_are_logged_at_the_end(capsys: pytest.CaptureFixture[str], live: bool) -> None:
     """What was counted since the last line is not lost, and nothing is said twice, or where nothing was counted."""
     display = Progress(console=Console(file=io.StringIO()))
-    observer = LiveObserver(Clock(), display) if live else LineObserver(Clock())
+    observer = LiveObserver(ManualClock(), display) if live else LineObserver(ManualClock())
     for records in (0, 1, 2, 3):
         observer.counts("c", {"records_read": records})
         observer.counts("idle", {"records_read": 0})
@@ -99,8 +99,8 @@ def test_the_last_counts_are_logged_at_the_end(capsys: pytest.CaptureFixture[str
 
 def test_nothing_to_do_is_no_progress(capsys: pytest.CaptureFixture[str]) -> None:
     """A connector that has read nothing, and knows of nothing to read, has no line."""
-    LineObserver(Clock()).progress("c", "reading", 0, None, "records")
-    LineObserver(Clock()).progress("c", "reading", 0, 0, "offsets")
+    LineObserver(ManualClock()).progress("c", "reading", 0, None, "records")
+    LineObserver(ManualClock()).progress("c", "reading", 0, 0, "offsets")
     assert _lines(capsys) == []
 
 
@@ -109,7 +109,7 @@ def test_the_live_display_shows_stage_and_amount() -> None:
     out = io.StringIO()
     columns = TextColumn("{task.description}|{task.fields[stage]}|{task.fields[amount]}")
     display = Progress(columns, console=Console(file=out, width=100))
-    observer = LiveObserver(Clock(), display)
+    observer = LiveObserver(ManualClock(), display)
     observer.stage("c", "reading")
     observer.progress("c", "reading", 1_200, 336_776, "records")
     observer.progress("d", "publishing", 5, None, "records")
@@ -125,7 +125,7 @@ def test_the_live_display_shows_stage_and_amount() -> None:
 def test_another_stage_begins_with_an_empty_bar() -> None:
     """What was done of the stage before is not shown as done of this one."""
     display = Progress(console=Console(file=io.StringIO()))
-    observer = LiveObserver(Clock(), display)
+    observer = LiveObserver(ManualClock(), display)
     observer.progress("c", "reading", 10, 10, "records")
     observer.stage("c", "folding")
     (task,) = display.tasks
@@ -135,7 +135,7 @@ def test_another_stage_begins_with_an_empty_bar() -> None:
 def test_a_bar_that_has_not_begun_shows_life() -> None:
     """As long as nothing is done there is no share to show, but the amount is there."""
     display = Progress(console=Console(file=io.StringIO()))
-    observer = LiveObserver(Clock(), display)
+    observer = LiveObserver(ManualClock(), display)
     observer.progress("c", "reading", 0, 10, "records")
     (task,) = display.tasks
     assert (task.total, task.fields["amount"]) == (None, "0 of 10 records")
@@ -152,7 +152,7 @@ def test_without_a_terminal_there_are_lines() -> None:
 def test_reports_from_many_threads_do_not_disturb_each_other() -> None:
     """Tasks report from their own threads."""
     display = Progress(console=Console(file=io.StringIO()))
-    observer = LiveObserver(Clock(), display)
+    observer = LiveObserver(ManualClock(), display)
 
     def work_of(name: str) -> None:
         for done in range(51):

@@ -28,7 +28,7 @@ from connectors.kafka.admin import TopicInfo
 from connectors.kafka.client_settings import ClientSettings
 from connectors.runtime.broker import DELETED, UNNAMED, KafkaBroker
 from connectors.source import aside
-from tests.support.clocks import Clock
+from tests.support.clocks import SleepingClock
 from tests.support.memory.storage import MemoryStorage
 
 STATE = State(
@@ -71,7 +71,7 @@ class Brokers:
 
 @pytest.fixture(autouse=True)
 def _no_time_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock()
+    clock = SleepingClock()
     monkeypatch.setattr(gone.described, "__kwdefaults__", {"clock": clock, "sleep": clock.sleep})
 
 
@@ -175,7 +175,7 @@ def test_what_was_never_there_is_not_waited_for() -> None:
         gateway({"u": 0}, topics="t,u").discover(STATE)
     closed = replace(STATE, topics={"t": replace(STATE.topics["t"], closed=DELETED)})
     assert gateway({"t": 1000}).discover(closed) == ()
-    clock = Clock()
+    clock = SleepingClock()
     assert gone.described(admin.describe, ["absent"], known=[], clock=clock, sleep=clock.sleep) == {}
     assert clock.now == 0
 

@@ -20,7 +20,8 @@ from connectors.runtime.commands import POLL_SECONDS, ask
 from connectors.runtime.request_handler import CLEAN
 from connectors.runtime.request_timeout import RequestTimeout
 from tests.support.cli import connector_file, invoke, storage_of, worker_file
-from tests.support.memory.storage import Clock, MemoryStorage
+from tests.support.clocks import ManualClock
+from tests.support.memory.storage import MemoryStorage
 
 NOW = 1_000_000
 
@@ -30,7 +31,7 @@ class Asker:
 
     def __init__(self) -> None:
         self.storage = MemoryStorage()
-        self.clock = Clock(NOW)
+        self.clock = ManualClock(NOW)
         self.told: list[str] = []
         self.lock = OwnerLock(self.storage)
         self.lock.claim(here(3))

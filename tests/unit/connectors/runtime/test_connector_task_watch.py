@@ -18,7 +18,8 @@ from connectors.runtime.cancellation import StopToken
 from connectors.runtime.connector_task import FENCE_CHECK_MS, IDLE_S, TICK_MS, TOPICS_CHECK_MS, ConnectorTask
 from connectors.source import stream
 from tests.support.cli import connector_file, worker_file
-from tests.support.memory.storage import Clock, MemoryStorage
+from tests.support.clocks import ManualClock
+from tests.support.memory.storage import MemoryStorage
 
 
 class Running:
@@ -27,7 +28,7 @@ class Running:
     def __init__(self, folder: Path) -> None:
         worker = load_worker(worker_file(folder))
         config = load_connector(connector_file(folder), worker).config
-        self.clock, self.stop, self.lock = Clock(0), StopToken(), Mock()
+        self.clock, self.stop, self.lock = ManualClock(0), StopToken(), Mock()
         self.reported: list[int] = []
         self.components = Mock()
         self.components.engine.counters.values.return_value = {"records_read": 0}

@@ -12,8 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from compactor.clean.cleaner import Round
-from compactor.errors import SnapshotError, StorageError
-from compactor.snapshot.location import SnapshotStorageError
+from compactor.errors import SnapshotError, SnapshotStorageError, StorageError
 from connectors.clock import SystemClock
 from connectors.runtime.maintenance_thread import (
     FIRST_VACUUM_MS,
@@ -22,7 +21,7 @@ from connectors.runtime.maintenance_thread import (
     MaintenanceSchedule,
     MaintenanceThread,
 )
-from tests.support.memory.storage import Clock
+from tests.support.clocks import ManualClock
 
 SCHEDULE = MaintenanceSchedule(initial_delay_ms=60_000, backoff_ms=15_000)
 
@@ -75,7 +74,7 @@ def background(work: Work, clock: Any, schedule: MaintenanceSchedule = SCHEDULE)
     return MaintenanceThread(spark, "c", cast("Any", work), requests, tuple, clock, schedule), context
 
 
-def after(thread: MaintenanceThread, clock: Clock, work: Work, ms: int) -> list[str]:
+def after(thread: MaintenanceThread, clock: ManualClock, work: Work, ms: int) -> list[str]:
     """What a turn does once `ms` have passed."""
     clock.advance(ms)
     work.did.clear()
@@ -85,7 +84,7 @@ def after(thread: MaintenanceThread, clock: Clock, work: Work, ms: int) -> list[
 
 def test_the_first_round_waits_and_an_idle_one_is_followed_by_a_pause() -> None:
     """log.cleaner.initial.delay.ms after the start; log.cleaner.backoff.ms after a round in which nothing was due."""
-    work, clock = Work(), Clock()
+    work, clock = Work(), ManualClock()
     thread, _ = background(work, clock)
     work.rounds = 2
     thread._next_vacuum = math.inf
@@ -95,7 +94,7 @@ def test_the_first_round_waits_and_an_idle_one_is_followed_by_a_pause() -> None:
 
 def test_a_snapshot_without_anything_to_take_is_tried_again_later() -> None:
     """Where all topics are set aside, or nothing is published, the next try comes a minute later; else when due."""
-    work, clock = Work(), Clock()
+    work, clock = Work(), ManualClock()
     thread, _ = background(work, clock, MaintenanceSchedule(initial_delay_ms=10**9, backoff_ms=0))
     thread._next_vacuum = math.inf
     work.snapshots_due = True
@@ -107,7 +106,7 @@ def test_a_snapshot_without_anything_to_take_is_tried_again_later() -> None:
 
 def test_once_takes_no_snapshot_by_the_clock() -> None:
     """`run --once` takes its one at its end: two of the same state would push older ones out."""
-    work, clock = Work(), Clock()
+    work, clock = Work(), ManualClock()
     work.snapshots_due = True
     thread, _ = background(work, clock, replace(SCHEDULE, snapshots=False))
     thread._turn()
@@ -117,7 +116,7 @@ def test_once_takes_no_snapshot_by_the_clock() -> None:
 @pytest.mark.parametrize("error", [SnapshotStorageError("No space left."), SnapshotError("Another catalog's.")])
 def test_a_snapshot_that_fails_ends_nothing(error: Exception) -> None:
     """It is noted and waited for; rounds and vacuum go on in the same turn."""
-    work, clock = Work(), Clock()
+    work, clock = Work(), ManualClock()
     thread, _ = background(work, clock, MaintenanceSchedule(initial_delay_ms=0, backoff_ms=0))
     work.snapshots_due = True
     work.snapshot_fails = error
@@ -128,7 +127,7 @@ def test_a_snapshot_that_fails_ends_nothing(error: Exception) -> None:
 
 def test_files_are_vacuumed_every_ten_minutes() -> None:
     """The first time after a minute: runs that are all short leave files behind too."""
-    work, clock = Work(), Clock()
+    work, clock = Work(), ManualClock()
     thread, _ = background(work, clock, MaintenanceSchedule(initial_delay_ms=10**9, backoff_ms=0))
     found = [after(thread, clock, work, ms) for ms in (FIRST_VACUUM_MS - 1, 1, 1, VACUUM_EVERY_MS)]
     assert found == [[], ["vacuum"], [], ["vacuum"]]

@@ -15,7 +15,8 @@ from compactor.maintenance import Maintenance
 from compactor.model.actions import AddPartition, AddTopic
 from compactor.model.record import TopicPartition
 from connectors.runtime.request_handler import CLEAN, RELEASE, RESTART, SNAPSHOT, RequestHandler
-from tests.support.memory.storage import Clock, MemoryStorage
+from tests.support.clocks import ManualClock
+from tests.support.memory.storage import MemoryStorage
 
 DONE = CleanedLog(topic="t", partition=1, end=9, records_before=5, records=2, bytes_before=50, bytes=20, tombstones=1)
 
@@ -67,7 +68,7 @@ def handler(storage: MemoryStorage, kept: Kept) -> RequestHandler:
     adds = [AddTopic(topic="t", topic_id="T", output=None, output_id=None)]
     adds_partitions = [AddPartition(topic="t", partition=one, bucket=0, start=0) for one in (0, 1)]
     catalog.commit(lambda _: [*adds, *adds_partitions], 0)
-    return RequestHandler(storage, catalog, cast("Maintenance", kept), Clock())
+    return RequestHandler(storage, catalog, cast("Maintenance", kept), ManualClock())
 
 
 def _asked(storage: MemoryStorage, handler: RequestHandler, kind: str, **where: Any) -> requests.Answer:

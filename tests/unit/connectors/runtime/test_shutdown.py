@@ -15,14 +15,14 @@ from connectors.errors import UnreachableError
 from connectors.kafka import producers
 from connectors.runtime.cancellation import CancellableJob, StopToken
 from connectors.runtime.shutdown import Shutdown
-from tests.support.memory.storage import Clock
+from tests.support.clocks import ManualClock
 
 
 class Task:
     """What there is to end; `busy` is how many looks at the engine find it under way."""
 
     def __init__(self, busy: int = 0) -> None:
-        self.clock = Clock(0)
+        self.clock = ManualClock(0)
         self.stop = StopToken()
         self.maintenance_thread = Mock()
         self.maintenance = Mock()

@@ -29,7 +29,7 @@ from connectors.runtime.status import StatusFile
 from connectors.runtime.supervisor import Supervisor
 from connectors.spark import session as sparks
 from tests.support.cli import NAME, connector_file, worker_file
-from tests.support.memory.storage import Clock
+from tests.support.clocks import ManualClock
 
 AWAY = StorageError("The store is away.")
 
@@ -43,7 +43,7 @@ class Runs:
 
     def __init__(
         self,
-        clock: Clock,
+        clock: ManualClock,
         *plan: tuple[int, Exception],
         works: bool = False,
         comes_up: bool = True,
@@ -82,7 +82,7 @@ class Ground:
     """A supervisor over runs that go as planned; `at` looks on at each moment of its waiting, in seconds."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.clock = Clock(0)
+        self.clock = ManualClock(0)
         self.asked: list[float] = []
         self.request = ""
         self.answering: Callable[[float], bool] = lambda _: True

@@ -16,7 +16,7 @@ from connectors.sinks.batching import Piece, loads, pieces, together
 from connectors.sinks.refused_records import REQUEST_BYTES, explained, send_all, smaller
 from connectors.sinks.settings import TransactionLimits
 from connectors.sinks.transaction import Refused
-from tests.support.publishing import Rec, batch
+from tests.support.publishing import RunRecord, batch
 
 PARTITIONS = [TopicPartition("t", number) for number in range(3)]
 
@@ -35,7 +35,7 @@ def run(found: list[tuple[int, bytes, list[bytes]]]) -> pa.RecordBatch:
     return batch(
         "t",
         [
-            Rec(at, value=value, partition=number, headers=[("h", one) for one in headers])
+            RunRecord(at, value=value, partition=number, headers=[("h", one) for one in headers])
             for at, (number, value, headers) in enumerate(ordered)
         ],
     )
@@ -82,10 +82,10 @@ def test_bytes_of_rows_count_what_the_measure_counts() -> None:
     found = batch(
         "t",
         [
-            Rec(0, b"abc", None, None),
-            Rec(1, None, b"12345", (("h", b"xy"), ("i", None))),
-            Rec(2, b"", b"", ()),
-            Rec(3, b"k", b"v", (("long", b""),)),
+            RunRecord(0, b"abc", None, None),
+            RunRecord(1, None, b"12345", (("h", b"xy"), ("i", None))),
+            RunRecord(2, b"", b"", ()),
+            RunRecord(3, b"k", b"v", (("long", b""),)),
         ],
     )
     assert sizes(found).tolist() == [3, 9, 0, 6]
@@ -150,7 +150,9 @@ def test_a_refused_load_falls_into_partitions_and_then_halves(
 ) -> None:
     """One transaction per partition first, then halves; ends without records go together."""
     found = [
-        Piece(tp=PARTITIONS[number], batch=batch("t", [Rec(at) for at in range(count)]), bytes=2 * count, last=True)
+        Piece(
+            tp=PARTITIONS[number], batch=batch("t", [RunRecord(at) for at in range(count)]), bytes=2 * count, last=True
+        )
         for number, count in group
     ]
     assert [[(piece.tp.partition, piece.records) for piece in part] for part in smaller(found)] == parts
@@ -158,7 +160,7 @@ def test_a_refused_load_falls_into_partitions_and_then_halves(
 
 def test_the_largest_record_of_a_piece_is_told_where_it_matters() -> None:
     """Key, value and headers; 0 where none is above the bound, also where all together are."""
-    rows = [Rec(0, b"k", b"v" * 50, [("h", b"xy")]), Rec(1, b"kk", b"v" * 20), Rec(2, b"k", None)]
+    rows = [RunRecord(0, b"k", b"v" * 50, [("h", b"xy")]), RunRecord(1, b"kk", b"v" * 20), RunRecord(2, b"k", None)]
     (piece,) = pieces([batch("t", rows)], PARTITIONS[:1], TransactionLimits())
     assert [piece.largest(bound) for bound in (0, 53, 54, 60, 99)] == [54, 54, 0, 0, 0]
     (silent,) = pieces([], PARTITIONS[:1], TransactionLimits())
@@ -169,7 +171,8 @@ def test_a_brokers_hanging_up_is_explained_by_what_was_large() -> None:
     """Which record it may have been, its size, and the brokers' setting; nothing where no record is so large."""
     error = UnreachableError("No answer.", "Look.")
     small, large = (
-        next(pieces([batch("t", [Rec(7, b"k", bytes(size))])], [], TransactionLimits())) for size in (9, REQUEST_BYTES)
+        next(pieces([batch("t", [RunRecord(7, b"k", bytes(size))])], [], TransactionLimits()))
+        for size in (9, REQUEST_BYTES)
     )
     assert explained(error, [small]) is error
     told = str(explained(error, [small, large]))

@@ -22,7 +22,7 @@ from connectors.source.options import SourceOptions, parse
 from connectors.source.plan import Range, SourceTopic
 from connectors.source.planner import Planner
 from connectors.source.source_errors import RangeFault, Standing, TopicVerdict
-from tests.support.clocks import Clock
+from tests.support.clocks import SleepingClock
 from tests.support.memory.cluster import MemoryCluster
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -33,8 +33,8 @@ def options(**extra: str) -> SourceOptions:
     return parse({**plain, **({} if "topics.regex" in extra else {"topics": '["a", "b"]'}), **extra})
 
 
-def planner(cluster: MemoryCluster, clock: Clock | None = None, **extra: str) -> Planner:
-    clock = clock or Clock()
+def planner(cluster: MemoryCluster, clock: SleepingClock | None = None, **extra: str) -> Planner:
+    clock = clock or SleepingClock()
     return Planner(options(**extra), cluster, clock, clock.sleep)
 
 
@@ -204,7 +204,7 @@ def test_new_topics_begin_at_their_log_start_and_known_ones_at_their_start() -> 
 
 def test_nothing_new_gives_the_start_itself() -> None:
     """Without news the very start is returned, and the next question waits for the poll interval."""
-    cluster, clock = MemoryCluster(), Clock()
+    cluster, clock = MemoryCluster(), SleepingClock()
     cluster.put("a", (0, 9))
     source, start = planner(cluster, clock), topic("a", 9)
     for _ in range(8):
@@ -215,7 +215,7 @@ def test_nothing_new_gives_the_start_itself() -> None:
 
 def test_a_deleted_topic_keeps_its_offsets() -> None:
     """A topic that is deleted while running stays where it was, and others go on."""
-    cluster, clock = MemoryCluster(), Clock()
+    cluster, clock = MemoryCluster(), SleepingClock()
     cluster.put("a", (0, 9))
     cluster.put("b", (0, 9))
     source = planner(cluster, clock)
@@ -245,7 +245,7 @@ def test_a_changed_topic_is_an_error(log: tuple[int, int], topic_id: str, names:
 
 def test_a_recreated_topic_among_others_is_read_no_more() -> None:
     """It stays where it was, as a deleted one does, and the others go on; with no other left it is the error."""
-    cluster, clock = MemoryCluster(), Clock()
+    cluster, clock = MemoryCluster(), SleepingClock()
     cluster.put("a", (0, 9))
     cluster.put("b", (0, 20), topic_id="id-2")
     source = planner(cluster, clock)
@@ -254,14 +254,14 @@ def test_a_recreated_topic_among_others_is_read_no_more() -> None:
     del cluster.topics["a"]
     cluster.put("c", (0, 3))
     clock.sleep(100)
-    pinned = planner(cluster, Clock(), starts=json.dumps(encode(topic("b", 7))))
+    pinned = planner(cluster, SleepingClock(), starts=json.dumps(encode(topic("b", 7))))
     with pytest.raises(SourceChangedError, match="b was recreated"):
         pinned.initial()
 
 
 def test_partitions_and_topics_are_picked_up_while_running() -> None:
     """A new partition is read from offset 0; a new topic is introduced at its log start, then read."""
-    cluster, clock = MemoryCluster(), Clock()
+    cluster, clock = MemoryCluster(), SleepingClock()
     cluster.put("a", (0, 9))
     source = planner(cluster, clock, **{"topics.regex": "[ab]|out.*", "exclude": '["out.c"]'})
     start = source.latest(topic("a", 9), None)
@@ -293,7 +293,7 @@ def test_pinned_ends_are_the_last() -> None:
 
 def test_a_known_topic_that_is_unknown_for_a_moment_is_pinned_too() -> None:
     """What pinning leaves out is never read: it asks again for ten seconds, then goes on without the topic."""
-    cluster, clock = MemoryCluster(), Clock()
+    cluster, clock = MemoryCluster(), SleepingClock()
     cluster.put("b", (0, 4))
     starts = json.dumps(encode(topic("a", 5)))
 
@@ -304,7 +304,7 @@ def test_a_known_topic_that_is_unknown_for_a_moment_is_pinned_too() -> None:
     source = Planner(options(starts=starts), cluster, clock, sleep)
     source.pin()
     assert source.latest(source.initial(), None)["a"].partitions == {0: 9}
-    late = Clock()
+    late = SleepingClock()
     cluster.topics.pop("a")
     source = planner(cluster, late, starts=starts)
     source.pin()
@@ -314,7 +314,7 @@ def test_a_known_topic_that_is_unknown_for_a_moment_is_pinned_too() -> None:
 
 def test_brokers_away_are_waited_for_and_then_named() -> None:
     """Without an answer there is nothing new until the time for retries is over; an answer starts it again."""
-    cluster, clock = MemoryCluster(), Clock()
+    cluster, clock = MemoryCluster(), SleepingClock()
     cluster.put("a", (0, 9))
     source = planner(cluster, clock, **{"read.timeout.ms": "10000"})
     start = source.latest(topic("a", 0), None)
@@ -334,7 +334,7 @@ def test_brokers_away_are_waited_for_and_then_named() -> None:
 @pytest.mark.parametrize("ask", [Planner.initial, Planner.pin])
 def test_a_first_question_is_retried_and_then_fails(ask: object) -> None:
     """Where there is no position to fall back on, the planner itself retries until its time is over."""
-    cluster, clock = MemoryCluster(), Clock()
+    cluster, clock = MemoryCluster(), SleepingClock()
     cluster.away = True
     with pytest.raises(UnreachableError):
         ask(planner(cluster, clock, **{"read.timeout.ms": "10000"}))  # type: ignore[operator]

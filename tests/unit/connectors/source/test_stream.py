@@ -18,7 +18,7 @@ from connectors.source.offsets import Offsets
 from connectors.source.options import parse
 from connectors.source.planner import Planner
 from connectors.source.stream import source_options
-from tests.support.clocks import Clock
+from tests.support.clocks import SleepingClock
 from tests.support.engine import intake, new_state
 from tests.support.memory.cluster import MemoryCluster
 
@@ -30,7 +30,7 @@ class Brokers(MemoryCluster):
 
     def __init__(self) -> None:
         super().__init__()
-        self.clock = Clock()
+        self.clock = SleepingClock()
         self.put("b", (0, 2))
 
 

@@ -1,0 +1,27 @@
+"""When what failed is tried again: partitions in quarantine, and snapshots. Pure.
+
+Stands alone below quarantine and snapshot, which wait by the same rule and do not import each other.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+FIRST_RETRY_MS: Final = 60_000
+LAST_RETRY_MS: Final = 3_600_000
+
+
+def next_try_ms(failures: int, now_ms: int) -> int:
+    """Returns the time in ms of the next try after `failures` failures in a row.
+
+    It is one minute after the first failure, then twice as long each time, at most one hour.
+    """
+    return now_ms + min(FIRST_RETRY_MS << min(failures - 1, 16), LAST_RETRY_MS)
+
+
+def waits(retry_ms: int, now_ms: int) -> bool:
+    """Returns whether it is too early at `now_ms` for the try at `retry_ms`.
+
+    A `retry_ms` more than an hour ahead comes from a clock that was set back since: then it is not too early.
+    """
+    return 0 < retry_ms - now_ms <= LAST_RETRY_MS

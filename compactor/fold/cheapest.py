@@ -1,0 +1,59 @@
+"""Chooses where a fold costs least, by memory budget: this process for little, tasks for more, Spark for any amount."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from compactor.fold.in_memory import InMemory
+from compactor.fold.in_tasks import InTasks
+from compactor.fold.latest_per_key import Folded, FoldJob
+from compactor.fold.on_spark import OnSpark
+from compactor.spark.tasks import TaskFallback
+from compactor.storage.base import Storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class CheapestFold:
+    """`LatestPerKey` by the implementation that the budget of a job allows; what one leaves goes to Spark.
+
+    `work` is what its jobs do, for the log. Once `stopping` says so, nothing is tried again. For one thread.
+    `way` is the implementation that was used last: `local`, `tasks` or `spark`.
+    """
+
+    def __init__(self, spark: SparkSession, storage: Storage, work: str, stopping: Callable[[], bool]) -> None:
+        self._in_memory = InMemory(storage)
+        self._in_tasks = InTasks(spark, storage)
+        self._on_spark = OnSpark(spark, storage)
+        self._fallback = TaskFallback(work, stopping)
+        self.way = ""
+
+    def run(self, job: FoldJob) -> Folded:
+        """As `LatestPerKey.run` says; nothing is left."""
+        if job.budget.here.fits(job.ranges):
+            self.way = "local"
+            done = self._in_memory.run(job)
+        elif self._fallback.tasks:
+            self.way = "tasks"
+            done = self._by_tasks(job)
+        else:
+            done = Folded([], job)
+        if done.left is None:
+            return done
+        self.way = "spark"
+        return Folded([*done.rows, *self._on_spark.run(done.left).rows])
+
+    def gives_up_tasks(self, error: Exception) -> bool:
+        """Whether `error` was the end of a task's process: from now on Spark folds (`TaskFallback`). True once."""
+        return self._fallback.give_up(error)
+
+    def _by_tasks(self, job: FoldJob) -> Folded:
+        """All is left where a task's process ends, if the job may be done again."""
+        try:
+            return self._in_tasks.run(job)
+        except Exception as error:
+            if not job.is_repeatable or not self._fallback.give_up(error):
+                raise
+        return Folded([], job)

@@ -1,0 +1,108 @@
+"""Reads what the verdict is about: from the broker as any reader would, and from the files as they lie there."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pyarrow.parquet as pq
+from confluent_kafka import Consumer, TopicPartition
+
+from compactor.model.state import State
+from compactor.snapshot import manifest
+from compactor.snapshot.listing import LATEST
+from tests.faults.checks import Observation, Row, SnapshotFiles
+from tests.faults.load import Load
+from tests.support.deployment import Deployment
+from tests.support.kafka import TIMEOUT_S, consume_all, end_offsets
+
+TRIES: Final = 20
+
+
+def observe(deployment: Deployment, load: Load) -> Observation:
+    """The facts of now; the source must rest, the worker may go on."""
+    ends = end_offsets(deployment.bootstrap, deployment.topic)
+    source = tuple(consume_all(deployment.bootstrap, deployment.topic))
+    taken = newest(deployment)
+    state = deployment.state()
+    return Observation(
+        acknowledged=dict(load.acknowledged),
+        source=source,
+        ends=ends,
+        output=tuple(consume_all(deployment.bootstrap, deployment.output)),
+        positions=positions(deployment, len(ends)),
+        logs=state.logs,
+        snapshot=taken,
+        damaged=tuple(_damaged(deployment, state)),
+    )
+
+
+def positions(deployment: Deployment, partitions: int) -> dict[int, int]:
+    """What the connector's group holds."""
+    consumer = Consumer(
+        {"bootstrap.servers": deployment.bootstrap, "group.id": f"connect-{deployment.name}", "log_level": 0}
+    )
+    try:
+        asked = [TopicPartition(deployment.topic, number) for number in range(partitions)]
+        return {each.partition: each.offset for each in consumer.committed(asked, TIMEOUT_S)}
+    finally:
+        consumer.close()
+
+
+def newest(deployment: Deployment) -> SnapshotFiles | None:
+    """The snapshot that LATEST names; None where the connector keeps none, or has not taken one yet.
+
+    A running worker may remove it while it is read: then LATEST names another by now.
+    """
+    folder = Path(deployment.settings["snapshot.location"]) / deployment.name / deployment.topic
+    for _ in range(TRIES):
+        if not (folder / LATEST).exists():
+            return None
+        name = (folder / LATEST).read_text().strip()
+        try:
+            return _taken(folder / name)
+        except FileNotFoundError:
+            if (folder / LATEST).read_text().strip() == name:
+                raise
+    raise AssertionError(f"{folder}: {TRIES} snapshots went while they were read")
+
+
+def _taken(folder: Path) -> SnapshotFiles:
+    found = manifest.decode((folder / manifest.NAME).read_bytes())
+    files = {file.path: (folder / file.path).read_bytes() for file in found.files}
+    tables = {path: pq.read_table(io.BytesIO(data)) for path, data in files.items()}
+    rows = (row for table in tables.values() for row in table.to_pylist())
+    return SnapshotFiles(
+        found,
+        files,
+        {path: table.num_rows for path, table in tables.items()},
+        tuple(Row(row["partition"], row["key"], row["offset"], row["value"]) for row in rows),
+    )
+
+
+def _damaged(deployment: Deployment, state: State) -> Iterator[str]:
+    """Files that the catalog names and that are gone or not as it says.
+
+    A running worker may have replaced and removed one meanwhile: what the catalog names no more does not count.
+    """
+    root = Path(deployment.worker["storage.location"]) / deployment.name
+    said = {
+        file.path: file.sha256
+        for log in state.logs
+        for run in (*log.runs, *([log.base] if log.base else []))
+        for file in run.files
+    }
+    wrong = [path for path, digest in said.items() if _digest(root / path) != digest]
+    if wrong:
+        still = {path for log in deployment.state().logs for path in log.paths}
+        yield from (f"{path} is damaged or gone" for path in wrong if path in still)
+
+
+def _digest(path: Path) -> str | None:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,153 @@
+"""Where cases of one kind happen: a topic, a load on it, and workers that come and go, with one verdict for all."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+from uuid import uuid4
+
+from tests.faults.checks import violations
+from tests.faults.load import RATE, Load
+from tests.faults.observe import observe
+from tests.faults.worker_process import Control, WorkerProcess
+from tests.support.deployment import Deployment
+from tests.support.kafka import create_topic, wait_until
+
+RECOVERY_S: Final = 180.0 * float(os.environ.get("FAULT_PATIENCE", "1"))
+"""A case in which what was acknowledged at its fault is not published after this long has failed.
+
+FAULT_PATIENCE multiplies it, for a machine that has other things to do.
+"""
+CLUSTER_S: Final = 3 * RECOVERY_S
+"""The same where each start takes three JVMs more."""
+
+_OF_THE_WORKER: Final = ("spark.", "log.cleaner.")
+_RESTARTS: Final = {"restart.backoff.initial.ms": 200, "restart.backoff.max.ms": 2_000}
+# A snapshot to judge is there soon; what is behind publishing leaves the processor to what is before it.
+CALM: Final[Mapping[str, Any]] = {"snapshot.interval.ms": 8_000, **_RESTARTS}
+# Everything behind publishing is due every few seconds, so that each of its steps is come to soon. Full folds come
+# with the snapshots alone: so they leave the merges something to do.
+BUSY: Final[Mapping[str, Any]] = {
+    "snapshot.interval.ms": 3_000,
+    "min.cleanable.dirty.ratio": 1,
+    "fold.level0.files": 2,
+    **_RESTARTS,
+}
+# Publish tasks of Spark's have what the worker itself would publish.
+TASKS: Final[Mapping[str, Any]] = {**CALM, "publish.local.max.records": -1}
+CLUSTER: Final[Mapping[str, Any]] = {**TASKS, "spark.master": "local-cluster[2,1,1024]"}
+# Runs are never folded, so that they grow old.
+RETAINING: Final[Mapping[str, Any]] = {
+    "cleanup.policy": "compact,delete",
+    "min.cleanable.dirty.ratio": 1,
+    "retention.ms": 3_000,
+    "output.topic.config.retention.ms": -1,
+    "snapshot.location": "none",
+    **_RESTARTS,
+}
+QUICK_WORKER: Final[Mapping[str, Any]] = {"log.cleaner.initial.delay.ms": 3_000, "log.cleaner.backoff.ms": 500}
+VACUUM_MS: Final = (4_000, 20_000)
+"""How often the vacuum comes, and its grace."""
+
+
+class Scenario:
+    """One connector under load, in a `with`; at most one worker is the present one."""
+
+    def __init__(
+        self, folder: Path, bootstrap: str, seed: int, settings: Mapping[str, Any] = BUSY, rate: int = RATE
+    ) -> None:
+        topic = create_topic(bootstrap, f"f-{uuid4().hex[:10]}", 2, cleanup_policy="delete")
+        folder.mkdir(parents=True, exist_ok=True)
+        self.deployment = Deployment(folder, bootstrap, topic)
+        ours = {key: value for key, value in settings.items() if key.startswith(_OF_THE_WORKER)}
+        self.deployment.settings |= {key: value for key, value in settings.items() if key not in ours}
+        self.deployment.worker |= {**QUICK_WORKER, **ours}
+        self.control = Control(folder / "control")
+        self.load = Load(bootstrap, topic, seed, rate)
+        self.seed = seed
+        self.worker: WorkerProcess | None = None
+        self._workers = 0
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._stack.enter_context(self.load)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def start(self, *args: str) -> WorkerProcess:
+        """A new worker, which is the present one from now on; an older one is left as it is."""
+        self._workers += 1
+        worker = WorkerProcess(self.deployment, self.control, self._workers, *args, vacuum_ms=VACUUM_MS)
+        self.worker = self._stack.enter_context(worker)
+        return worker
+
+    def running(self) -> WorkerProcess:
+        """The present worker; a new one where there is none. It has published something of its own."""
+        if self.worker is None or not self.worker.alive:
+            self.start()
+        self.until_publishing()
+        assert self.worker is not None
+        return self.worker
+
+    def until_publishing(self, timeout_s: float = RECOVERY_S) -> float:
+        """Waits until all that is acknowledged now is published; the seconds that it took."""
+        began = time.monotonic()
+        wait_until(self.load.ends, "anything is acknowledged")
+        wanted = self.load.ends()
+        self.until(lambda: self._reached(wanted), f"published is at {wanted}", timeout_s)
+        return time.monotonic() - began
+
+    def until(self, condition: Any, what: str, timeout_s: float = RECOVERY_S) -> None:
+        """Waits for `condition`; fails, with the end of the worker's log, when it does not come or the worker ends."""
+        worker = self.worker
+        assert worker is not None
+        try:
+            wait_until(lambda: condition() or not worker.alive, what, timeout_s)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{worker.tail()}") from None
+        assert condition(), f"the worker ended with {worker.process.poll()} before {what}\n{worker.tail()}"
+
+    def rest(self, seconds: float) -> None:
+        """Lets `seconds` pass, where the time itself is the fault."""
+        threading.Event().wait(seconds)
+
+    def meet(self, step: str, action: str) -> WorkerProcess:
+        """Arms `step` in the present worker and waits until a process of it is there."""
+        worker = self.running()
+        self.control.arm(step, action)
+        worker.until_met(step)
+        return worker
+
+    def verdict(self) -> list[str]:
+        """Every breach, once the load rests and all that it had acknowledged is published; the load goes on then."""
+        self.load.pause()
+        try:
+            self.until(self.deployment.caught_up, "everything acknowledged is published", RECOVERY_S)
+            return violations(observe(self.deployment, self.load))
+        finally:
+            self.load.resume()
+
+    def clear(self) -> None:
+        """Nothing is armed, and no worker is left."""
+        self.control.disarm()
+        if self.worker is not None and self.worker.alive:
+            self.worker.signal_all(signal.SIGKILL)
+            self.worker.wait()
+        self.worker = None
+
+    def _reached(self, wanted: Mapping[int, int]) -> bool:
+        if not self.deployment.taken_over():
+            return False
+        published = self.deployment.published()
+        return all(published.get(partition, 0) >= end for partition, end in wanted.items())

@@ -1,0 +1,56 @@
+"""Plans and reads ranges of the test broker without Spark."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+
+from connectors.source.cluster import KafkaCluster
+from connectors.source.options import SourceOptions, parse
+from connectors.source.plan import Bundle, Range
+from connectors.source.planner import Planner
+from connectors.source.reader import read
+from tests.support.kafka import admin
+
+Row = dict[str, Any]
+
+
+class BrokerSource:
+    """Plans and reads topics of the broker; options by keyword with `_` for `.`."""
+
+    def __init__(self, bootstrap: str, *topics: str, **extra: str) -> None:
+        config = json.dumps({"bootstrap.servers": bootstrap, "log_level": 0})
+        names = {} if "topics_regex" in extra else {"topics": json.dumps(topics)}
+        given = {name.replace("_", "."): value for name, value in extra.items()}
+        patience = {"metadata.max.age.ms": "1", "poll.interval.ms": "20", "read.timeout.ms": "20000"}
+        self.options: SourceOptions = parse({"consumer.config": config, "ranges": "true", **patience, **names, **given})
+        self.cluster = KafkaCluster(self.options.connector, admin(bootstrap), self.options.patience.timeout)
+        self.planner = Planner(self.options, self.cluster)
+
+    def range(self, topic: str, lo: int, hi: int, partition: int = 0) -> Range:
+        return Range(topic, self.cluster.named([topic])[topic].id, partition, lo, hi)
+
+    def batches(self, *ranges: Range) -> list[pa.RecordBatch]:
+        return list(read(Bundle(ranges), self.options))
+
+    def read(self, *ranges: Range) -> list[Row]:
+        return [row for batch in self.batches(*ranges) for row in batch.to_pylist()]
+
+
+def records(rows: list[Row]) -> list[Row]:
+    return [row for row in rows if row["range"] is None]
+
+
+def offsets(rows: list[Row], partition: int = 0) -> list[int]:
+    return [row["offset"] for row in records(rows) if row["partition"] == partition]
+
+
+def range_reports(rows: list[Row]) -> list[tuple[int, int, int, int]]:
+    found = [row["range"] for row in rows if row["range"] is not None]
+    return [(each["lo"], each["hi"], each["start"], each["records"]) for each in found]
+
+
+def numbered_records(count: int, partition: int = 0) -> list[tuple[object, ...]]:
+    return [(partition, b"k%d" % number, b"v%d" % number) for number in range(count)]

@@ -1,0 +1,135 @@
+"""A catalog with a cleaner on it, for tests that fold again and again: records in, what is kept out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from compactor.catalog.catalog import Catalog
+from compactor.clean.cleaner import Cleaner
+from compactor.fold.in_tasks import InTasks
+from compactor.fold.latest_per_key import Folded, FoldJob
+from compactor.ingest.micro_batch import Batch, appends
+from compactor.metrics import Counters
+from compactor.model.actions import AddPartition, AddTopic, Publish, SetBuckets
+from compactor.model.log import OutputPoint, PartitionLog
+from compactor.model.record import RUN, RangeRead, TopicPartition
+from compactor.quarantine.isolation import Isolation
+from compactor.runs.reader import read
+from compactor.runs.scan import whole
+from compactor.runs.writer import RunTarget, write
+from compactor.settings import CompactionPolicy, EngineSettings, FoldPolicy
+from compactor.storage.local import LocalStorage
+from tests.support.engine import Row
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+import pyarrow as pa
+import pytest
+
+
+class BrokerlessConnector:
+    """The kept side of a connector without Kafka: partitions of topic t, published as far as a test says."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        folder: Path,
+        partitions: int = 1,
+        policy: CompactionPolicy | None = None,
+        fold: FoldPolicy | None = None,
+        limit: int | None = None,
+    ) -> None:
+        self.spark = spark
+        self.storage = LocalStorage(str(folder))
+        self.catalog = Catalog.open(self.storage, "c")
+        self.catalog.take_over("test", 0)
+        self.catalog.commit(
+            lambda _: [SetBuckets(count=1), AddTopic(topic="t", topic_id="T", output="o", output_id="O")], 0
+        )
+        adds = [AddPartition(topic="t", partition=one, bucket=0, start=0) for one in range(partitions)]
+        self.catalog.commit(lambda _: adds, 0)
+        self.counters = Counters()
+        self.configure(policy or CompactionPolicy(), fold or FoldPolicy(), limit)
+        self._jobs = 0
+
+    def configure(self, policy: CompactionPolicy, fold: FoldPolicy | None = None, limit: int | None = None) -> None:
+        """The connector goes on with other settings, as after a restart."""
+        self.settings = EngineSettings(
+            connector="c", policy=policy, fold=fold or FoldPolicy(), fold_bytes_per_second=limit
+        )
+        self.isolation = Isolation(self.storage, self.catalog)
+        self.cleaner = Cleaner(self.spark, self.catalog, self.isolation, self.settings, self.counters, frozenset)
+
+    def restart(self) -> None:
+        """Another life takes the connector over."""
+        self.catalog = Catalog.open(self.storage, "c")
+        self.catalog.take_over("test", 0)
+        self.configure(self.settings.policy, self.settings.fold, self.settings.fold_bytes_per_second)
+
+    def log(self, partition: int = 0) -> PartitionLog:
+        """A log as the catalog has it now."""
+        return self.catalog.state.log(TopicPartition("t", partition))
+
+    def ingest(self, rows: Sequence[Row], ends: dict[int, int] | None = None, now_ms: int = 0) -> None:
+        """Takes a micro-batch in, up to the given end of each partition, or behind its last record."""
+        found = ends or {
+            one: max(row["offset"] for row in rows if row["partition"] == one) + 1 for one in _partitions(rows)
+        }
+        self._jobs += 1
+        prefix = f"{self.catalog.epoch}-batch{self._jobs}"
+        target = RunTarget(storage=self.storage, prefix=prefix, max_bytes=1 << 27)
+        table = pa.RecordBatch.from_pylist(
+            [{"delete_horizon": None, "rejected": None, **row} for row in rows], schema=RUN
+        )
+        parts = tuple(write([table], target, "ingest.write")) if rows else ()
+        reads = tuple(
+            RangeRead(
+                tp=TopicPartition("t", one),
+                topic_id="T",
+                lo=self.log(one).end,
+                hi=end,
+                start=self.log(one).end,
+                records=sum(row["partition"] == one for row in rows),
+            )
+            for one, end in found.items()
+        )
+        batch = Batch(ranges=reads, parts=parts)
+        self.catalog.commit(lambda state: appends(state, batch, now_ms), now_ms)
+
+    def publish(self, ends: dict[int, int] | None = None, now_ms: int = 0) -> None:
+        """As if folds had been sent up to `ends`, or to the end of every log."""
+        found = ends or {log.partition: log.end for log in self.catalog.state.logs}
+        actions = [
+            Publish(topic="t", partition=one, end=end, output=OutputPoint(end, end + 1000))
+            for one, end in found.items()
+        ]
+        self.catalog.commit(lambda _: actions, now_ms)
+
+    def rows(self, partition: int = 0) -> list[tuple[int, bytes | None, bytes | None]]:
+        """What the log keeps: (offset, key, value)."""
+        batches = read(self.storage, whole(self.log(partition)))
+        return [(one["offset"], one["key"], one["value"]) for batch in batches for one in batch.to_pylist()]
+
+
+def _partitions(rows: Sequence[Row]) -> list[int]:
+    return sorted({row["partition"] for row in rows})
+
+
+def before_next_rewrite(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) -> None:
+    """After the next fold is planned, and before it reads anything, something else happens, once."""
+    real = InTasks.run
+
+    def run(self: InTasks, job: FoldJob) -> Folded:
+        monkeypatch.setattr(InTasks, "run", real)
+        happens()
+        return real(self, job)
+
+    monkeypatch.setattr(InTasks, "run", run)
+
+
+def rewrite_with_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No task can fold anything from now on: all is left to Spark's plan."""
+    monkeypatch.setattr(InTasks, "run", lambda _, job: Folded([], job))

@@ -1,0 +1,36 @@
+"""What an operator, a broker's retention or another client does to a connector's group."""
+
+from __future__ import annotations
+
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
+
+from tests.support.deployment import Deployment
+from tests.support.kafka import TIMEOUT_S, admin
+
+
+def delete_group(deployment: Deployment) -> None:
+    """What offsets.retention.minutes or `--delete-offsets` does."""
+    client = admin(deployment.bootstrap)
+    client.delete_consumer_groups([f"connect-{deployment.name}"])[f"connect-{deployment.name}"].result(TIMEOUT_S)
+
+
+def reset_offsets(deployment: Deployment, offset: int) -> None:
+    """What `--reset-offsets` does: offsets without metadata of ours."""
+    group = f"connect-{deployment.name}"
+    client = admin(deployment.bootstrap)
+    wanted = ConsumerGroupTopicPartitions(
+        group, [TopicPartition(deployment.topic, number, offset) for number in (0, 1)]
+    )
+    client.alter_consumer_group_offsets([wanted])[group].result(TIMEOUT_S)
+
+
+def commit_like_a_sink(deployment: Deployment, offset: int) -> None:
+    """What a Connect sink of the connector's name does at each of its flushes."""
+    settings = {"bootstrap.servers": deployment.bootstrap, "group.id": f"connect-{deployment.name}", "log_level": 0}
+    consumer = Consumer(settings)
+    try:
+        consumer.commit(
+            offsets=[TopicPartition(deployment.topic, number, offset) for number in (0, 1)], asynchronous=False
+        )
+    finally:
+        consumer.close()

@@ -1,0 +1,48 @@
+"""Each way of folding on a few records: limits of tasks so small that it is taken."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Final
+from unittest import mock
+
+from compactor.clean import rewriter
+from compactor.fold.memory_budget import MemoryBudget, OffsetMapBudget
+from compactor.fold.on_spark import OnSpark
+from compactor.publish import executors
+from tests.support import local_spark
+from tests.support.oracle.steps import FoldMethod
+
+NOTHING: Final = MemoryBudget(0, 0)
+ONE_KEY_EACH: Final = OffsetMapBudget(2, 1 << 20, classes=256)
+"""Two tasks hold one key each; where keys differ and fall into one class even so, Spark's fold has them."""
+
+
+LIMITS: Final = {
+    FoldMethod.MEMORY: (),
+    FoldMethod.PASSES: ((executors, "TASKS", NOTHING),),
+    FoldMethod.CLASSES: (
+        (executors, "TASKS", NOTHING),
+        (executors, "KEYS", ONE_KEY_EACH),
+        (rewriter, "KEYS", ONE_KEY_EACH),
+    ),
+    FoldMethod.SPARK: ((executors, "READ", NOTHING), (rewriter, "READ", NOTHING)),
+}
+
+
+def _end(_code: int) -> None:
+    raise RuntimeError("Python worker exited unexpectedly (crashed)")
+
+
+@contextmanager
+def forced(fold_method: FoldMethod, *, local: bool) -> Iterator[None]:
+    """Folds go this way; with `local` without Spark."""
+    with ExitStack() as stack:
+        for module, name, limit in LIMITS[fold_method]:
+            stack.enter_context(mock.patch.object(module, name, limit))
+        if local:
+            stack.enter_context(mock.patch.object(OnSpark, "run", local_spark.run))
+            stack.enter_context(mock.patch.object(os, "_exit", _end))
+        yield

@@ -1,0 +1,105 @@
+"""The promises of docs/protocol.md, held against what a read_committed reader of the output sees."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+
+from compactor.model.log import OutputPoint, PartitionLog
+from compactor.model.record import TopicPartition
+from compactor.model.state import State
+from tests.support.engine import Row
+from tests.support.memory.journal import OutputRecord, OutputTopic, output_record
+from tests.support.oracle.model import LogModel, Model
+from tests.support.oracle.steps import Settings
+
+Table = dict[bytes | None, bytes | None]
+
+
+def apply_records(records: Iterable[OutputRecord], table: Mapping[bytes | None, bytes | None] | None = None) -> Table:
+    """The table of who applies `records` to `table`: replacing by key, deleting on null."""
+    found = dict(table or {})
+    for record in records:
+        found[record.key] = record.value
+        if record.value is None:
+            del found[record.key]
+    return found
+
+
+def violations(state: State, model: Model, output: OutputTopic, tampered: Collection[TopicPartition]) -> Iterator[str]:
+    """Everything that a reader of `output` may not see.
+
+    Of the `tampered` partitions dead letters may come again, and a pair of offsets may lie before what it stands for:
+    where the position was lost, only an older one of the catalog's tells where the output was.
+    """
+    for log in state.logs:
+        mine, records = model.logs[log.tp], output.records.get(log.tp, [])
+        yield from (f"{log.tp}: {wrong}" for wrong in _stream(mine, records))
+        yield from (f"{log.tp}: {wrong}" for wrong in _last(mine, records))
+        yield from (f"{log.tp}: {wrong}" for wrong in _points(log, records, log.tp in tampered))
+        letters = [one.source_offset for one in output.letters if one.tp == log.tp]
+        yield from (f"{log.tp}: {wrong}" for wrong in _letters(mine, letters, log.tp in tampered))
+
+
+def _stream(mine: LogModel, records: Sequence[OutputRecord]) -> Iterator[str]:
+    """Promises 1, 2 and 4."""
+    truth = {row["offset"]: output_record(row) for row in mine.rows(mine.first, mine.folded_end)}
+    for one, other in pairwise(records):
+        if one.source_offset >= other.source_offset or one.offset >= other.offset:
+            yield f"source offset {other.source_offset} comes after {one.source_offset}"
+    for record in records:
+        if not _same(record, truth.get(record.source_offset)):
+            yield f"{record} is not {truth.get(record.source_offset)}"
+
+
+def _same(record: OutputRecord, source: OutputRecord | None) -> bool:
+    if source is None:
+        return False
+    fields = ("tp", "key", "value", "headers", "timestamp", "timestamp_type")
+    return all(getattr(record, name) == getattr(source, name) for name in fields)
+
+
+def _last(mine: LogModel, records: Sequence[OutputRecord]) -> Iterator[str]:
+    """Promise 3, and the table of a follower."""
+    seen = [record for record in records if record.source_offset < mine.published]
+    expected = mine.latest(mine.first, mine.published)
+    last = {record.key: record.source_offset for record in seen}
+    if last != {row["key"]: row["offset"] for row in expected}:
+        yield f"below {mine.published} the last of each key are {last}, in the source {_places(expected)}"
+    table = {row["key"]: row["value"] for row in expected if row["value"] is not None}
+    if apply_records(seen) != table:
+        yield f"a follower has {apply_records(seen)}, the source {table}"
+
+
+def _places(rows: Iterable[Row]) -> dict[bytes | None, int]:
+    return {row["key"]: row["offset"] for row in rows}
+
+
+def _points(log: PartitionLog, records: Sequence[OutputRecord], tampered: bool) -> Iterator[str]:
+    """A pair of offsets cuts the output where it cuts the source."""
+    for point in filter(None, (log.output, log.base_output)):
+        yield from _cut(point, records, tampered)
+
+
+def _cut(point: OutputPoint, records: Sequence[OutputRecord], tampered: bool) -> Iterator[str]:
+    missed = [one for one in records if one.source_offset >= point.source_offset and one.offset < point.output_offset]
+    again = [one for one in records if one.source_offset < point.source_offset and one.offset >= point.output_offset]
+    if missed or (again and not tampered):
+        yield f"{point} would miss {missed} and repeat {again}"
+
+
+def _letters(mine: LogModel, letters: Sequence[int], tampered: bool) -> Iterator[str]:
+    expected = [row["offset"] for row in mine.rows(mine.first, mine.published) if row["key"] is None]
+    found = [offset for offset in letters if offset < mine.published]
+    if sorted(set(found)) != expected or (len(found) > len(expected) and not tampered):
+        yield f"dead letters are {found}, without a key are {expected}"
+
+
+def unpublished(model: Model, under_way: Collection[TopicPartition], now_ms: int, settings: Settings) -> Iterator[str]:
+    """What should have been published at `now_ms`. For the logs `under_way` it is enough to end a fold."""
+    for tp, log in model.logs.items():
+        if log.published != log.folded_end:
+            yield f"{tp}: a fold to {log.folded_end} is under way, published is {log.published}"
+        least, most = log.publishable(now_ms, settings)
+        if tp not in under_way and not least <= log.published <= most:
+            yield f"{tp}: published is {log.published}, publishable at least {least}, at most {most}"

@@ -1,0 +1,251 @@
+"""Performs the steps of a history on the real engine, with nothing but Kafka and the clock replaced."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from unittest import mock
+
+from compactor import failpoints
+from compactor.catalog.catalog import Catalog
+from compactor.clean.cleaner import Cleaner
+from compactor.engine import Engine
+from compactor.errors import (
+    FailpointError,
+    FencedError,
+    OutcomeUnknownError,
+    PositionMovedError,
+    PublishInterruptedError,
+)
+from compactor.maintenance import Maintenance
+from compactor.model.actions import SetBuckets
+from compactor.model.log import PartitionLog
+from compactor.model.position import Position
+from compactor.model.record import TopicPartition
+from compactor.quarantine.isolation import Isolation
+from compactor.settings import EngineSettings
+from compactor.snapshot.snapshots import Snapshots
+from compactor.storage.local import LocalStorage
+from tests.support.clocks import ManualClock
+from tests.support.engine import source_frame
+from tests.support.local_spark import LocalFrame, LocalSpark
+from tests.support.memory.broker import MemoryBroker
+from tests.support.oracle import fold_methods, steps
+from tests.support.oracle.source import Source
+from tests.support.oracle.steps import (
+    BASE_MS,
+    CRASH,
+    PARTITIONS,
+    AtFailpoint,
+    FailingPublisher,
+    Fold,
+    Ingest,
+    Restart,
+    Round,
+    Settings,
+    Snapshot,
+    Tamper,
+    Vacuum,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+CONNECTOR: Final = "c"
+
+
+class Components(NamedTuple):
+    """One life of the connector."""
+
+    settings: Settings
+    catalog: Catalog
+    engine: Engine
+    maintenance: Maintenance
+
+
+class _Strict(Isolation):
+    """No fold may fail: what would be tried again later is raised."""
+
+    def _failed_once(self, log: PartitionLog, error: Exception, now_ms: int) -> None:
+        raise error
+
+
+class Simulation:
+    """A connector, its surroundings, and what was done to them. `spark` None: what stands for it in this process.
+
+    `settings` are those of each epoch; `tampered` the partitions whose position somebody else has touched; `times`
+    all times that the clock has shown since a step began.
+    """
+
+    def __init__(self, spark: SparkSession | None, folder: Path) -> None:
+        self.source = Source()
+        self.clock = ManualClock(BASE_MS)
+        self.storage = LocalStorage(str(folder / "store" / CONNECTOR))
+        self.shelf = LocalStorage(str(folder / "shelf"))
+        self.broker = MemoryBroker(LocalStorage(str(folder / "outside")), self.storage)
+        self.settings: dict[int, Settings] = {}
+        self.tampered: set[TopicPartition] = set()
+        self.times = {BASE_MS}
+        self._moved = False
+        self._batches = 0
+        self._local = spark is None
+        self._spark = spark or cast("SparkSession", LocalSpark())
+        self.components = self._begin(Settings())
+
+    def perform(self, step: steps.AnyStep) -> bool:
+        """Does `step`; whether it came to its end undisturbed. What nobody could foresee is raised."""
+        components = self.components
+        try:
+            with fold_methods.forced(components.settings.fold_method, local=self._local):
+                return self._perform(step)
+        except Exception as error:
+            if not self._foreseen(error, step, components):
+                raise
+            if self.components is components:
+                self.components = self._begin(components.settings)
+            return False
+
+    def _foreseen(self, error: Exception, step: steps.AnyStep, components: Components) -> bool:
+        if isinstance(error, FencedError):
+            return self.components is not components
+        if isinstance(error, PositionMovedError) and self._moved:
+            return True
+        if isinstance(step, AtFailpoint):
+            return isinstance(error, FailpointError) and step.then == CRASH
+        if not isinstance(step, FailingPublisher):
+            return False
+        return isinstance(error, PublishInterruptedError | OutcomeUnknownError) or (
+            step.fault.dies and "Python worker" in str(error)
+        )
+
+    def _perform(self, step: steps.AnyStep) -> bool:
+        match step:
+            case AtFailpoint():
+                with self._armed(step):
+                    self._plain(step.step)
+                return False
+            case FailingPublisher():
+                self.broker.fault = step.fault
+                try:
+                    self._plain(step.step)
+                finally:
+                    self.broker.fault = None
+                return False
+            case _:
+                self._plain(step)
+                return True
+
+    def _plain(self, step: steps.PlainStep) -> None:
+        components, now_ms = self.components, self.clock.now_ms()
+        match step:
+            case Ingest():
+                self._ingest(components, step, now_ms)
+            case steps.Tick():
+                components.engine.tick(now_ms)
+            case steps.Advance():
+                self.times.add(self.clock.advance(step.ms))
+            case Restart():
+                self.components = self._begin(step.settings or components.settings)
+            case Tamper():
+                self._tamper(step)
+            case _:
+                _keep(components, step, now_ms)
+
+    def _ingest(self, components: Components, step: Ingest, now_ms: int) -> None:
+        for rec in step.records:
+            self.source.add(rec, now_ms)
+        self.source.end_in_holes(step.tail)
+        ranges = {}
+        known = components.catalog.state.by_partition()
+        for tp, end in self.source.ends.items():
+            taken = known[tp].end if tp in known else 0
+            if taken < end:
+                ranges[tp] = (max(0, taken - step.again), min(end, taken + step.most))
+                self._announce(tp)
+        found = self.source.read(ranges, step.tasks)
+        self._batches += 1
+        intake = components.engine.intake.of_batch(self._batches, now_ms)
+        on_spark = step.on_spark and not self._local
+        frame = source_frame(self._spark, intake, *found) if on_spark else cast("DataFrame", LocalFrame(found, intake))
+        components.engine.take(frame, now_ms)
+
+    def _announce(self, tp: TopicPartition) -> None:
+        """The source topic is there, with the records that it has."""
+        names = [each for each in PARTITIONS if each.topic == tp.topic]
+        topic = self.broker.topics.get(tp.topic) or self.broker.add_topic(tp.topic, len(names))
+        topic.ends[:] = [self.source.ends[each] for each in names]
+
+    def _tamper(self, step: Tamper) -> None:
+        tp = PARTITIONS[step.place]
+        self.broker.overwrite(tp, None if step.offset is None else Position(offset=step.offset))
+        self.tampered.add(tp)
+        self._moved = True
+
+    def _begin(self, settings: Settings) -> Components:
+        """Steps T1 to T3, and the engine on what they found."""
+        now_ms = self.clock.now_ms()
+        catalog = Catalog.open(self.storage, CONNECTOR)
+        catalog.take_over("test", now_ms)
+        self.broker.fence(range(max(settings.buckets, catalog.state.buckets)))
+        self.settings[catalog.epoch] = settings
+        if catalog.state.buckets != settings.buckets:
+            catalog.commit(lambda _: [SetBuckets(count=settings.buckets)], now_ms)
+        self.broker.most_records = settings.most
+        self._moved = False
+        return self._life(settings, catalog)
+
+    def _life(self, settings: Settings, catalog: Catalog) -> Components:
+        told = EngineSettings(
+            connector=CONNECTOR,
+            policy=settings.policy,
+            fold=settings.fold,
+            tolerate_rejected=True,
+            publish_local_records=settings.local,
+            snapshot_retention_count=2,
+        )
+        isolation = _Strict(self.storage, catalog)
+        engine = Engine(self._spark, self.storage, catalog, self.broker, told, isolation)
+        snapshots = Snapshots(self._spark, catalog, isolation, self.broker, told, self.shelf, engine.uncertain)
+        cleaner = Cleaner(self._spark, catalog, isolation, told, engine.counters, engine.uncertain)
+        maintenance = Maintenance(cleaner, snapshots, catalog, isolation, engine.counters)
+        maintenance.begin()
+        return Components(settings, catalog, engine, maintenance)
+
+    @contextmanager
+    def _armed(self, at: AtFailpoint) -> Iterator[None]:
+        """The failpoint of `at` does what it says, once."""
+        with mock.patch.dict(os.environ), mock.patch.object(failpoints, "_act", self._happening(at)):
+            os.environ[failpoints.VARIABLE] = f"{at.point}=error"
+            yield
+
+    def _happening(self, at: AtFailpoint) -> Callable[[str, str], None]:
+        left = at.nth
+
+        def act(name: str, _action: str) -> None:
+            nonlocal left
+            left -= 1
+            if left:
+                return
+            del os.environ[failpoints.VARIABLE]
+            if at.then == CRASH:
+                raise FailpointError(f"The process ends at {name}.", "")
+            for step in cast("tuple[steps.PlainStep, ...]", at.then):
+                self.perform(step)
+
+        return act
+
+
+def _keep(components: Components, step: Round | Fold | Snapshot | Vacuum, now_ms: int) -> None:
+    """What comes behind publishing."""
+    match step:
+        case Round():
+            components.maintenance.round(now_ms)
+        case Fold():
+            components.maintenance.clean(now_ms)
+        case Snapshot():
+            components.maintenance.snapshot(now_ms)
+        case Vacuum():
+            components.maintenance.vacuum(now_ms, 0, components.engine.running)

@@ -1,0 +1,58 @@
+"""docs/snapshots.md: its recipes, the snapshot that they read, and what each must find."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from compactor.snapshot.snapshots import Snapshots
+from compactor.storage.local import LocalStorage
+from tests.support.brokerless import BrokerlessConnector
+from tests.support.engine import row
+from tests.support.local_spark import LocalSpark
+from tests.support.memory.broker import MemoryBroker
+from tests.support.memory.storage import MemoryStorage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PAGE: Final = Path(__file__).parents[2] / "docs" / "snapshots.md"
+CHOICE: Final = "Which one, and for how long"
+"""The heading under which each way to find the newest snapshot stands."""
+
+_BLOCK: Final = re.compile(r"(?ms)^## ([^\n]+)$|^```python\n(.*?)^```$")
+
+
+def recipes() -> dict[str, list[str]]:
+    """The page's blocks of Python by their heading."""
+    found: dict[str, list[str]] = {}
+    heading = ""
+    for title, code in _BLOCK.findall(PAGE.read_text(encoding="utf-8")):
+        heading = title or heading
+        if code:
+            found.setdefault(heading, []).append(code)
+    return found
+
+
+def snapshots(folder: Path) -> Path:
+    """The folder of topic `customers` that the page shows, below `folder`: ann is a, bob is b, old is deleted."""
+    connector = BrokerlessConnector(cast("SparkSession", LocalSpark()), folder / "store")
+    rows = [(b"ann", b"before"), (b"bob", b"b"), (b"old", b"x"), (b"ann", b"a"), (b"old", None)]
+    connector.ingest([row(0, offset, *pair) for offset, pair in enumerate(rows)])
+    connector.publish()
+    connector.cleaner.clean(0)
+    shelf, outside = LocalStorage(str(folder / "snapshots")), MemoryBroker(MemoryStorage())
+    assert Snapshots(
+        connector.spark, connector.catalog, connector.isolation, outside, connector.settings, shelf, frozenset
+    ).take(0)
+    (folder / "snapshots/c").rename(folder / "snapshots/customers")
+    return (folder / "snapshots/customers/t").rename(folder / "snapshots/customers/customers")
+
+
+def run(*codes: str) -> dict[str, Any]:
+    """What the blocks define, run one after the other as they stand."""
+    names: dict[str, Any] = {}
+    for code in codes:
+        exec(compile(code, str(PAGE), "exec"), names)
+    return names

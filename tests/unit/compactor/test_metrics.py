@@ -1,0 +1,28 @@
+"""Wrong clocks are counted every time and said once."""
+
+from __future__ import annotations
+
+import structlog
+
+from compactor.metrics import ClockWarnings, Counters
+
+
+def test_a_stamp_in_the_future_is_said_once() -> None:
+    """The first such record's partition is named; the ones after it are only counted."""
+    with structlog.testing.capture_logs() as logs:
+        warnings = ClockWarnings(Counters())
+        warnings.future_records("t", 3, 0)
+        warnings.future_records("t", 3, 9)
+    (line,) = logs
+    assert (line["topic"], line["partition"], line["up_to_offset"]) == ("t", 3, 0)
+
+
+def test_a_clock_that_steps_back_is_counted_and_said_once() -> None:
+    """Every step back counts; going forward, or standing still, does not."""
+    counters = Counters()
+    warnings = ClockWarnings(counters)
+    with structlog.testing.capture_logs() as logs:
+        for now_ms in (10, 10, 20, 15, 16, 3):
+            warnings.observe(now_ms)
+    assert counters.values()["clock_steps_back"] == 2
+    assert [line["by_ms"] for line in logs] == [5]

@@ -1,0 +1,103 @@
+"""Single things that happen to a connector, on the real engine; Kafka, Spark and the clock are stood for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compactor.errors import FoldError
+from compactor.model.actions import CloseTopic
+from compactor.model.record import TopicPartition
+from compactor.runs.reader import read_file_range
+from compactor.snapshot import data_files as snapshotdata
+from tests.support.oracle.log_contents import LogContents
+from tests.support.oracle.oracle import Oracle
+from tests.support.oracle.simulation import Simulation
+from tests.support.oracle.steps import (
+    Advance,
+    AnyStep,
+    Fold,
+    Ingest,
+    Restart,
+    Round,
+    Settings,
+    Snapshot,
+    SourceRecord,
+    Tick,
+    Vacuum,
+)
+
+T0 = TopicPartition("t", 0)
+LAG = Settings(lag=200)
+EVERYTHING_ELSE: list[AnyStep] = [Advance(1_000), Tick(), Round(), Fold(), Snapshot(), Vacuum()]
+
+
+def offsets(simulation: Simulation) -> tuple[int, ...]:
+    log = simulation.components.catalog.state.log(T0)
+    return log.clean_end, log.published, log.folded_end, log.end
+
+
+def sent(simulation: Simulation, tp: TopicPartition = T0) -> list[int]:
+    return [one.source_offset for one in simulation.broker.output.records.get(tp, [])]
+
+
+def test_a_clock_that_is_set_back_moves_nothing_back(tmp_path: Path) -> None:
+    """What was published and folded stays so, though it is young again; what is old even so goes on."""
+    oracle = Oracle(None, tmp_path)
+    oracle.run(
+        [Restart(LAG), Ingest(tuple(SourceRecord(0, key, b"1", time=-300) for key in (b"a", b"b", b"c"))), Fold()]
+    )
+    assert offsets(oracle.simulation) == (3, 3, 3, 3)
+    oracle.run([Advance(-70_000), Ingest((SourceRecord(0, b"d", b"1"),)), Tick(), Round(), Fold(), Restart(), Tick()])
+    assert offsets(oracle.simulation) == (3, 3, 3, 4)
+    oracle.run([Advance(100), Ingest((SourceRecord(0, b"e", b"1"),)), Advance(100), Tick(), Fold()])
+    assert offsets(oracle.simulation) == (4, 4, 4, 5)
+    assert sent(oracle.simulation) == [0, 1, 2, 3]
+
+
+def test_what_waited_for_its_lag_stays_in_the_log_of_a_deleted_topic(tmp_path: Path) -> None:
+    """It is never published, with the next life and without a lag neither, and nothing takes it out of the log."""
+    simulation = Simulation(None, tmp_path)
+    simulation.perform(Restart(LAG))
+    simulation.perform(
+        Ingest((SourceRecord(0, b"a", b"1", time=-300), SourceRecord(0, b"b", b"2"), SourceRecord(3, b"a", b"u")))
+    )
+    simulation.components.catalog.commit(lambda _: [CloseTopic(topic="t", reason="deleted")], simulation.clock.now_ms())
+    for step in (*EVERYTHING_ELSE, Restart(Settings()), *EVERYTHING_ELSE):
+        simulation.perform(step)
+    assert offsets(simulation) == (1, 1, 1, 2)
+    assert [
+        one["value"] for one in LogContents(simulation.storage).of(simulation.components.catalog.state.log(T0))
+    ] == [b"1", b"2"]
+    assert (sent(simulation), sent(simulation, TopicPartition("u", 0))) == ([0], [0])
+
+
+def test_a_log_that_ends_in_a_hole_is_done_to_its_end(tmp_path: Path) -> None:
+    """Read, published, folded and in a snapshot up to the last offset, where no record is; what comes next follows."""
+    oracle = Oracle(None, tmp_path)
+    simulation = oracle.simulation
+    oracle.run([Ingest((SourceRecord(0, b"a", b"1"), SourceRecord(0, b"b", b"1")), tail=5), Fold(), Snapshot(), Tick()])
+    assert offsets(simulation) == (7, 7, 7, 7)
+    position = simulation.broker.output.positions[T0]
+    assert position is not None
+    assert position.offset == 7
+    assert [taken.source_offsets["0"] for taken in simulation.components.catalog.state.snapshots] == [7]
+    oracle.run([Ingest((), tail=3), Ingest((SourceRecord(0, b"a", b"2"),)), Fold(), Snapshot()])
+    assert offsets(simulation) == (11, 11, 11, 11)
+    assert sent(simulation) == [0, 1, 10]
+
+
+def test_a_snapshot_that_lacks_a_record_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was copied and left out is compared with what the base runs hold; nothing of such a snapshot is named."""
+    simulation = Simulation(None, tmp_path)
+    simulation.perform(Ingest((SourceRecord(0, b"a", b"1"), SourceRecord(0, b"b", None), SourceRecord(0, b"c", b"1"))))
+    monkeypatch.setattr(
+        snapshotdata, "read_file_range", lambda *told: (batch.slice(1) for batch in read_file_range(*told))
+    )
+    with pytest.raises(FoldError, match=r"has 1 records and left out 1 tombstones; the base runs hold 3 records"):
+        simulation.perform(Snapshot())
+    assert not simulation.components.catalog.state.snapshots
+    monkeypatch.undo()
+    simulation.perform(Snapshot())
+    assert [taken.records for taken in simulation.components.catalog.state.snapshots] == [2]
