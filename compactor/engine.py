@@ -148,7 +148,7 @@ class Engine:
             self._turn.release()
 
     def _take(self, frame: DataFrame, now_ms: int) -> Batch:
-        batch = ingest.gathered(frame)
+        batch = ingest.gather(frame)
         self._refuse_rejected(batch)
         self._admit(batch, now_ms)
         hit("ingest.before-commit")

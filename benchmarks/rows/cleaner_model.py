@@ -76,7 +76,8 @@ class CleanerModel:
         most = sum(run.records for run in pick.runs)  # rounding must not make a merge larger than what it replaces
         kept = min(distinct(self._keys, pick.end - pick.start), most)
         file = self._file(self._path("merge"), pick.start, pick.end, kept, 1)
-        return Merge(topic=pick.tp.topic, partition=pick.tp.partition, run=pick.result([file], 0))
+        stats = FileStats(topic=pick.tp.topic, partition=pick.tp.partition, file=file)
+        return Merge(topic=pick.tp.topic, partition=pick.tp.partition, run=pick.result([stats]))
 
     def _path(self, job: str) -> str:
         """Returns a path as long as a real one, because the size of commits counts."""

@@ -16,8 +16,8 @@ from compactor.clean.record_filter import RecordFilter
 from compactor.clean.rewriter import CompactionTask, Rewriter
 from compactor.clean.tiers import MergePick
 from compactor.model.actions import Clean, Merge
-from compactor.model.log import BASE, PartitionLog, Run
-from compactor.runs.file_stats import FileStats
+from compactor.model.log import BASE, PartitionLog
+from compactor.runs.file_stats import FileStats, run_of
 from compactor.runs.scan import OffsetRange, between
 from compactor.runs.writer import RunTarget
 from compactor.settings import CompactionPolicy
@@ -83,34 +83,18 @@ def keyless_of_merge(pick: MergePick, policy: CompactionPolicy) -> int:
 
 
 def _clean(log: PartitionLog, part: OffsetRange, written: Sequence[FileStats], now_ms: int) -> Clean:
+    arrived_ms = max((run.arrived_ms for run in part.runs), default=0)
     return Clean(
         topic=log.topic,
         partition=log.partition,
         end=log.published,
-        base=_base(part, written),
+        base=run_of(part.start, part.end, written, level=BASE, arrived_ms=arrived_ms),
         at_ms=now_ms,
         output=log.output if log.output and log.output.source_offset == log.published else None,
         behind_ms=now_ms if log.ahead_ms is None else min(log.ahead_ms, now_ms),
     )
 
 
-def _base(part: OffsetRange, written: Sequence[FileStats]) -> Run:
-    horizons = [one.next_horizon_ms for one in written if one.next_horizon_ms is not None]
-    return Run(
-        start=part.start,
-        end=part.end,
-        level=BASE,
-        files=tuple(one.file for one in written),
-        records=sum(one.file.records for one in written),
-        bytes=sum(one.file.bytes for one in written),
-        tombstones=sum(one.tombstones for one in written),
-        max_timestamp=max((one.max_timestamp for one in written), default=-1),
-        arrived_ms=max((run.arrived_ms for run in part.runs), default=0),
-        horizons=sum(one.horizons for one in written),
-        next_horizon_ms=min(horizons, default=None),
-    )
-
-
 def _merge(pick: MergePick, written: Sequence[FileStats]) -> Merge:
-    run = pick.result([one.file for one in written], sum(one.tombstones for one in written))
+    run = pick.result(written)
     return Merge(topic=pick.tp.topic, partition=pick.tp.partition, run=run)

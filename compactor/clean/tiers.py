@@ -11,10 +11,12 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import groupby
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from compactor.bin_packing import AtMost, pack
-from compactor.model.log import PartitionLog, Run, RunFile
+from compactor.model.log import PartitionLog, Run
 from compactor.model.record import TopicPartition
+from compactor.runs.file_stats import FileStats, run_of
 from compactor.settings import FoldPolicy
 
 
@@ -40,19 +42,14 @@ class MergePick(Struct, frozen=True, kw_only=True):
         """What the merge reads, at most."""
         return sum(run.bytes for run in self.runs)
 
-    def result(self, files: Sequence[RunFile], tombstones: int) -> Run:
-        """Builds the merged run that `files` hold, with the times of the runs: it ages from their oldest record."""
-        return Run(
-            start=self.start,
-            end=self.end,
-            level=self.level,
-            files=tuple(files),
-            records=sum(file.records for file in files),
-            bytes=sum(file.bytes for file in files),
-            tombstones=tombstones,
+    def result(self, written: Sequence[FileStats]) -> Run:
+        """Builds the merged run that was `written`, with the times of its runs: it ages from their oldest record."""
+        arrived_ms = max(run.arrived_ms for run in self.runs)
+        return replace(
+            run_of(self.start, self.end, written, level=self.level, arrived_ms=arrived_ms),
             max_timestamp=max(run.max_timestamp for run in self.runs),
-            arrived_ms=max(run.arrived_ms for run in self.runs),
             oldest_ms=min(run.arrived_ms if run.oldest_ms is None else run.oldest_ms for run in self.runs),
+            rejected=0,  # they are counted until they are published, and a merge takes only what is
         )
 
 

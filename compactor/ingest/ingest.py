@@ -1,7 +1,7 @@
 """Ingest: a micro-batch becomes level-0 files, and its offsets continue each log exactly once.
 
-Records go into files where they are read, in the reading tasks themselves (`written`): they never cross into Spark's
-JVM. Only what was written, and what the tasks state of their ranges, comes to the driver (`gathered`).
+Records go into files where they are read, in the reading tasks themselves (`write_level0`): they never cross into
+Spark's JVM. Only the statistics of the files and the range reports of the tasks come to the driver (`gather`).
 """
 
 from __future__ import annotations
@@ -13,25 +13,20 @@ import pyarrow as pa
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compactor.ingest.micro_batch import Batch, appends, first_rejected
+from compactor.ingest.micro_batch import Batch
 from compactor.ingest.prefold import Prefold
 from compactor.ingest.range_reports import SUPERSEDED, RangeReports
 from compactor.model import record
 from compactor.model.record import RangeRead, TopicPartition
-from compactor.runs import file_stats as parts
-from compactor.runs import paths as jobs
-from compactor.runs import writer as runfile
-from compactor.runs.file_stats import FileStats
+from compactor.runs import file_stats, paths, writer
 from compactor.runs.writer import RunTarget
 from compactor.spark.errors import unwrapping
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["WRITTEN", "Batch", "FileStats", "Intake", "RangeRead", "appends", "first_rejected", "gathered", "written"]
-
-_PART: Final = "part"
-_STATED: Final = "stated"
+_FILE: Final = "file"
+_RANGE_REPORT: Final = "range"
 _READ: Final = "read"
 _BYTES_READ: Final = pa.field("bytes_read", pa.int64())
 _RANGE: Final = ("topic_id", "lo", "hi", "start")
@@ -42,11 +37,11 @@ WRITTEN: Final = pa.schema(
         *(record.RANGE.field(name) for name in _RANGE),
         SUPERSEDED,
         _BYTES_READ,
-        *parts.FILE_STATS,
+        *file_stats.FILE_STATS,
     ]
 )
-"""What a reading task yields once its records are in files: a row for each part of a file, one for each statement, and
-one for the bytes of all that was read."""
+"""What a reading task yields once its records are in files: a row for each partition of a file, one for each range
+report, and one for the bytes of all that was read."""
 
 
 class Intake(Struct, frozen=True, kw_only=True):
@@ -61,45 +56,45 @@ class Intake(Struct, frozen=True, kw_only=True):
     folds: bool = False
 
     def of_batch(self, number: int, arrived_ms: int) -> Intake:
-        """The same for micro-batch `number` of a life, planned at `arrived_ms`."""
-        prefix = jobs.numbered(self.target.prefix, number)
+        """Returns the same for micro-batch `number` of a worker's run, planned at `arrived_ms`."""
+        prefix = paths.numbered(self.target.prefix, number)
         return replace(self, target=replace(self.target, prefix=prefix, arrived_ms=arrived_ms))
 
 
-def written(batches: Iterable[pa.RecordBatch], intake: Intake) -> Iterator[pa.RecordBatch]:
-    """Step 3, in a reading task: puts its yield (record.SOURCE columns) into files; rows of WRITTEN.
+def write_level0(batches: Iterable[pa.RecordBatch], intake: Intake) -> Iterator[pa.RecordBatch]:
+    """Writes what a reading task yields (record.SOURCE columns) into level-0 files (step 3); yields rows of WRITTEN.
 
     Raises StorageError, and what the source raises.
     """
     prefold = Prefold()
-    statements = RangeReports(prefold.superseded)
-    records: Iterable[pa.RecordBatch | None] = statements.apart(batches, keyed=intake.keyed)
+    reports = RangeReports(prefold.superseded)
+    records: Iterable[pa.RecordBatch | None] = reports.separate(batches, keyed=intake.keyed)
     if intake.folds:
         records = prefold.latest(records)
-    found = list(runfile.write(records, intake.target, "ingest.write"))
-    yield _rows(parts.to_batch(found), _PART)
-    yield _rows(statements.rows(), _STATED)
-    yield _rows(pa.RecordBatch.from_pydict({_BYTES_READ.name: [statements.bytes_read]}), _READ)
+    found = list(writer.write(records, intake.target, "ingest.write"))
+    yield _rows(file_stats.to_batch(found), _FILE)
+    yield _rows(reports.rows(), _RANGE_REPORT)
+    yield _rows(pa.RecordBatch.from_pydict({_BYTES_READ.name: [reports.bytes_read]}), _READ)
 
 
-def gathered(frame: DataFrame) -> Batch:
-    """Step 3: runs the reading tasks of `frame` (WRITTEN columns), in one action, and gathers what they have written.
+def gather(frame: DataFrame) -> Batch:
+    """Runs the reading tasks of `frame` (WRITTEN columns) in one action (step 3), and gathers what they have written.
 
     The frame is used once: using it twice would read Kafka twice. Raises StorageError, and what the source raises.
     """
     with unwrapping():
         rows = [row.asDict() for row in frame.collect()]
-    stated = (_range(row) for row in rows if row["kind"] == _STATED)
-    found = (parts.from_row(row) for row in rows if row["kind"] == _PART)
+    reported = (_range(row) for row in rows if row["kind"] == _RANGE_REPORT)
+    found = (file_stats.from_row(row) for row in rows if row["kind"] == _FILE)
     return Batch(
-        ranges=tuple(sorted(stated, key=lambda read: (read.tp, read.lo))),
+        ranges=tuple(sorted(reported, key=lambda read: (read.tp, read.lo))),
         parts=tuple(sorted(found, key=lambda part: (part.tp, part.file.first))),
         bytes_read=sum(row[_BYTES_READ.name] for row in rows if row["kind"] == _READ),
     )
 
 
 def _rows(rows: pa.RecordBatch, kind: str) -> pa.RecordBatch:
-    """`rows` with all columns of WRITTEN, null where they have none of that name."""
+    """Returns `rows` with all columns of WRITTEN, null where they have none of that name."""
     size, names = rows.num_rows, set(rows.schema.names)
     columns = [
         rows[field.name].cast(field.type) if field.name in names else pa.nulls(size, field.type)

@@ -1,4 +1,4 @@
-"""How a micro-batch continues the logs, by offset: pure."""
+"""How a micro-batch continues the logs, by offset: a Batch becomes Append actions. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from compactor.runs.file_stats import FileStats, level0_run
 
 
 class Batch(Struct, frozen=True, kw_only=True):
-    """`ranges` by partition and lo, `parts` by partition and first offset; `bytes_read`: of all that was read."""
+    """A micro-batch that is written and not yet in the catalog; `bytes_read` counts all that was read.
+
+    `ranges` are in order of partition and lo, `parts` in order of partition and first offset.
+    """
 
     ranges: tuple[RangeRead, ...]
     parts: tuple[FileStats, ...]
@@ -37,7 +40,7 @@ class _Piece(Struct, frozen=True):
 
 
 def first_rejected(batch: Batch) -> tuple[TopicPartition, int, str] | None:
-    """The first record of `batch` that cannot be folded: where it is, and why; None where there is none."""
+    """Finds the first record of `batch` that cannot be folded: partition, offset and why; None where there is none."""
     for part in batch.parts:
         if part.first_rejected_offset is not None:
             return part.tp, part.first_rejected_offset, part.first_rejected_reason or ""
@@ -45,7 +48,7 @@ def first_rejected(batch: Batch) -> tuple[TopicPartition, int, str] | None:
 
 
 def appends(state: State, batch: Batch, now_ms: int) -> tuple[Append, ...]:
-    """What of `batch` the logs of `state` do not hold yet; nothing where they hold all of it.
+    """Returns what of `batch` the logs of `state` do not hold yet; nothing where they hold all of it.
 
     Per partition: hi ≤ end is already taken; lo ≤ end < hi gives the suffix from end. Raises GapError where
     lo > end or a sub-range is missing, IngestError where what was written is not what was read.
@@ -111,7 +114,7 @@ def _append(log: PartitionLog, start: int, piece: _Piece, now_ms: int) -> Append
 
 
 def _pieces(reads: Sequence[RangeRead], parts: Sequence[FileStats]) -> list[_Piece]:
-    """Contiguous sub-ranges joined, as far as one append can say it: its gap can only be at its start."""
+    """Joins contiguous sub-ranges as far as one Append can hold them: its gap can only be at its start."""
     found: list[_Piece] = []
     waiting = sorted(parts, key=lambda part: part.file.first)
     for read in reads:

@@ -1,4 +1,4 @@
-"""Folds records while they are read, where nothing needs what a later one of the same key supersedes.
+"""Folds records while they are read, where what a later one of the same key supersedes is not needed.
 
 That is so where a log is compacted without a lag: whatever is taken in is due at once, and a fold over the whole
 micro-batch leaves the same. It must never be done otherwise: no offset inside what was folded is an end any more.
@@ -38,35 +38,35 @@ class Prefold:
         self._bytes = 0
 
     def latest(self, batches: Iterable[pa.RecordBatch | None]) -> Iterator[pa.RecordBatch | None]:
-        """Of `batches` the records that no later one supersedes, as far as they are held at one time.
+        """Yields the records of `batches` that no later one supersedes, as far as they are held at one time.
 
         Nothing is folded across a None, which is passed on.
         """
         for batch in batches:
             if batch is None:
-                yield from self._out()
+                yield from self._flush()
                 yield None
                 continue
             self._held.append(batch)
             self._bytes += batch.nbytes
             if self._bytes > self._most:
-                yield from self._room()
-        yield from self._out()
+                yield from self._make_room()
+        yield from self._flush()
 
-    def _room(self) -> Iterator[pa.RecordBatch]:
-        """Room by a fold where that halves what is held, by giving it out where it does not."""
+    def _make_room(self) -> Iterator[pa.RecordBatch]:
+        """Folds what is held; yields it where that does not halve it."""
         before = self._bytes
         self._fold()
         if self._bytes > before // 2:
             yield from self._emit()
 
-    def _out(self) -> Iterator[pa.RecordBatch]:
-        """The latest of what is held; then nothing is."""
+    def _flush(self) -> Iterator[pa.RecordBatch]:
+        """Folds what is held and yields it; then nothing is held."""
         self._fold()
         yield from self._emit()
 
     def _emit(self) -> Iterator[pa.RecordBatch]:
-        """What is held, cut to the size of row groups; then nothing is."""
+        """Yields what is held, cut to the size of row groups; then nothing is held."""
         for batch in self._held:
             yield from cut(batch)
         self._held, self._bytes = [], 0
@@ -93,7 +93,7 @@ class Prefold:
 
 
 def _check_rising(table: pa.Table) -> None:
-    """Which record is the later one of two is told by their order: neighbours of one partition must rise."""
+    """Raises IngestError where offsets of one partition do not rise: the order says which of two records is later."""
     rows = table.num_rows
     falls = pc.less_equal(table["offset"].slice(1), table["offset"].slice(0, rows - 1))
     for name in PARTITION:

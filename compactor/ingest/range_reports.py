@@ -1,4 +1,4 @@
-"""What a reading task says of the ranges that it reads: statements, which come between its records."""
+"""What a reading task reports of the ranges that it reads: range reports, which come between its records."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from compactor.model.partitioned import split
 from compactor.model.record import TopicPartition
 
 NULL_KEY: Final = "null key"
-"""Why a record without a key is rejected: it is the latest of nothing."""
+"""Why a record without a key is rejected: it is the latest of no key."""
 
 SUPERSEDED: Final = pa.field("superseded", pa.int64())
 
 
 class RangeReports:
-    """The statements of one task. `bytes_read`: key, value and headers of all records that have come.
+    """The range reports of one task. `bytes_read`: key, value and headers of all records that have come, in bytes.
 
-    `superseded`: by partition what was left out of its records, counted by whoever folds them; it is taken from there
-    as statements are closed.
+    `superseded`: by partition how many of its records were left out, counted by what folds them (`Prefold`); it is
+    taken from there as reports are closed.
     """
 
     def __init__(self, superseded: dict[TopicPartition, int]) -> None:
@@ -31,39 +31,39 @@ class RangeReports:
         self._open: dict[TopicPartition, pa.RecordBatch] = {}
         self._done: list[tuple[pa.RecordBatch, int]] = []
 
-    def apart(self, batches: Iterable[pa.RecordBatch], *, keyed: bool) -> Iterator[pa.RecordBatch | None]:
-        """The records of `batches` as a run keeps them; the statements are put aside.
+    def separate(self, batches: Iterable[pa.RecordBatch], *, keyed: bool) -> Iterator[pa.RecordBatch | None]:
+        """Yields the records of `batches` as a run keeps them (record.RUN), and keeps the range reports for `rows`.
 
-        More may follow a statement of the same partition: where records were lost in the middle of a range. None
-        comes before it, so that no part of a file holds records of two statements.
+        More may follow a report of the same partition: where records were lost in the middle of a range. Then None is
+        yielded first, so that no part of a file holds records of two reports.
         """
         for batch in batches:
             for piece in _pieces(batch):
-                states = piece["range"].null_count == 0
-                own = _partitions(piece) if self._open or states else set()
+                is_report = piece["range"].null_count == 0
+                own = _partitions(piece) if self._open or is_report else set()
                 if self._open.keys() & own:
                     yield None
                     self._close()
-                if states:
+                if is_report:
                     self._open.update(dict.fromkeys(own, piece))
                 else:
                     self.bytes_read += record.measure(piece)
                     yield _as_run(piece, needs_key=keyed)
 
     def rows(self) -> pa.RecordBatch:
-        """All of them, once everything is written: the fields of record.RANGE as columns, and SUPERSEDED."""
+        """Returns all of them, once everything is written: the fields of record.RANGE as columns, and SUPERSEDED."""
         self._close()
-        return _flat(self._done)
+        return _as_rows(self._done)
 
     def _close(self) -> None:
-        """Whatever came before is folded and written by now."""
-        for tp, statement in self._open.items():
-            self._done.append((statement, self._superseded.pop(tp, 0)))
+        """Closes the open reports: the records before them are folded and written by now."""
+        for tp, report in self._open.items():
+            self._done.append((report, self._superseded.pop(tp, 0)))
         self._open.clear()
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """`batch` cut before and after each statement, in its order."""
+    """Cuts `batch` before and after each range report, in its order."""
     rows = pc.indices_nonzero(pc.is_valid(batch["range"])).to_pylist()
     start = 0
     for row in rows:
@@ -90,12 +90,12 @@ def _as_run(batch: pa.RecordBatch, *, needs_key: bool) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([*known, pa.nulls(size, pa.int64()), rejected], schema=record.RUN)
 
 
-def _flat(statements: Sequence[tuple[pa.RecordBatch, int]]) -> pa.RecordBatch:
-    """Statements with the fields of `range` as columns, and what was left out of the records of each."""
+def _as_rows(reports: Sequence[tuple[pa.RecordBatch, int]]) -> pa.RecordBatch:
+    """Returns the reports with the fields of `range` as columns, and how many records of each were left out."""
     names = record.RANGE.names
-    superseded = [left_out for _, left_out in statements]
+    superseded = [left_out for _, left_out in reports]
     none = pa.RecordBatch.from_pylist([], record.SOURCE)
-    rows = pa.concat_batches([one for one, _ in statements]) if statements else none
-    stated = [pc.struct_field(rows["range"], name) for name in names]
-    columns = [rows["topic"], rows["partition"], *stated, pa.array(superseded, SUPERSEDED.type)]
+    rows = pa.concat_batches([one for one, _ in reports]) if reports else none
+    fields = [pc.struct_field(rows["range"], name) for name in names]
+    columns = [rows["topic"], rows["partition"], *fields, pa.array(superseded, SUPERSEDED.type)]
     return pa.RecordBatch.from_arrays(columns, names=["topic", "partition", *names, SUPERSEDED.name])

@@ -40,7 +40,7 @@ class OfPartition:
 
 
 class RangeRead(Struct, frozen=True, kw_only=True):
-    """A reading task's statement: it read all of [lo, hi), which holds `records` records.
+    """A reading task's range report: it read all of [lo, hi), which holds `records` records.
 
     `start` is above `lo` only where the log began there: the offsets between were lost. Of the records, `superseded`
     were left out, as a later one of the same range has the same key.
@@ -82,16 +82,16 @@ RANGE: Final = pa.struct(
         pa.field("records", pa.int64()),
     ]
 )
-"""A reading task's statement: every record of [lo, hi) was read, there were `records` of them, and reading
+"""A reading task's range report: every record of [lo, hi) was read, there were `records` of them, and reading
 began at `start` (above lo only where records were lost and on.data.loss is `skip`)."""
 
 SOURCE: Final = RECORDS.append(pa.field("rejected", pa.string())).append(pa.field("range", RANGE))
-"""What a source yields when it also states its ranges: `range` is null on records; on a statement the other
+"""What a source yields when it also reports its ranges: `range` is null on records; on a range report the other
 columns but topic, partition and offset (= lo) are null. `rejected` says why a record could not be read whole: what of
 it could not is left out."""
 
 RUN: Final = RECORDS.append(pa.field("delete_horizon", pa.int64())).append(pa.field("rejected", pa.string()))
-"""What a run's Parquet holds: `delete_horizon` in ms, set once on a tombstone by the first full fold that
+"""What a run's Parquet holds: `delete_horizon` in ms, set once on a tombstone by the first clean that
 keeps it (KIP-534); `rejected` says why a record can never be folded."""
 
 

@@ -164,23 +164,32 @@ def by_range(ranges: Iterable[OffsetRange], written: Iterable[FileStats]) -> tup
     )
 
 
-def level0_run(start: int, end: int, parts: Sequence[FileStats], arrived_ms: int, *, folded: bool = False) -> Run:
-    """Builds the level-0 run of [start, end) from `parts`; of a file that begins below `start` all records count."""
-    stamps = [part.min_timestamp for part in parts if part.min_timestamp is not None]
+def run_of(start: int, end: int, stats: Sequence[FileStats], *, level: int, arrived_ms: int) -> Run:
+    """Builds the run of [start, end) that `stats` hold, by offset: their sums, largest and smallest figures.
+
+    Of a file that begins below `start` all records are counted.
+    """
     return Run(
         start=start,
         end=end,
-        level=0,
-        files=tuple(part.file for part in parts),
-        records=sum(part.file.records for part in parts),
-        bytes=sum(part.file.bytes for part in parts),
-        tombstones=sum(part.tombstones for part in parts),
-        rejected=sum(part.rejected for part in parts),
-        max_timestamp=max((part.max_timestamp for part in parts), default=-1),
+        level=level,
+        files=tuple(one.file for one in stats),
+        records=sum(one.file.records for one in stats),
+        bytes=sum(one.file.bytes for one in stats),
+        tombstones=sum(one.tombstones for one in stats),
+        rejected=sum(one.rejected for one in stats),
+        max_timestamp=max((one.max_timestamp for one in stats), default=-1),
         arrived_ms=arrived_ms,
-        oldest_ms=aged_from(min(stamps, default=None), arrived_ms),
-        folded=folded,
+        horizons=sum(one.horizons for one in stats),
+        next_horizon_ms=_earliest(*(one.next_horizon_ms for one in stats)),
     )
+
+
+def level0_run(start: int, end: int, stats: Sequence[FileStats], arrived_ms: int, *, folded: bool = False) -> Run:
+    """Builds the run of [start, end) as a micro-batch brought it: it ages from its oldest record."""
+    built = run_of(start, end, stats, level=0, arrived_ms=arrived_ms)
+    smallest_ms = _earliest(*(one.min_timestamp for one in stats))
+    return replace(built, oldest_ms=aged_from(smallest_ms, arrived_ms), folded=folded)
 
 
 def combine(part: FileStats, later: FileStats) -> FileStats:

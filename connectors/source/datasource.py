@@ -23,7 +23,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from compactor.failpoints import hit
-from compactor.ingest.ingest import WRITTEN, Intake, written
+from compactor.ingest.ingest import WRITTEN, Intake, write_level0
 from compactor.model.record import RECORDS, SOURCE, ddl
 from compactor.spark.errors import tagging
 from connectors.clock import SystemClock
@@ -110,7 +110,7 @@ class _Reading:
         if isinstance(partition, BundlePartition):
             with tagging():
                 records = read(partition.bundle, self.options)
-                yield from records if partition.intake is None else written(records, partition.intake)
+                yield from records if partition.intake is None else write_level0(records, partition.intake)
 
 
 class BatchReader(DataSourceReader):

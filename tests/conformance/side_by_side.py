@@ -119,14 +119,14 @@ class _Run:
     def _folded(self, spark: SparkSession, ends: Mapping[str, int]) -> dict[int, list[Record]]:
         """After one full fold of a log that came in several micro-batches and was published."""
         deployment = self._place(WITH_TOMBSTONES)
-        deployment.once(spark, max_offsets_per_trigger=sum(ends.values()) // _MICRO_BATCHES + 1)
+        deployment.run_once(spark, max_offsets_per_trigger=sum(ends.values()) // _MICRO_BATCHES + 1)
         return self._log(deployment)
 
     def _folded_twice(self, spark: SparkSession) -> dict[int, list[Record]]:
         """After two full folds: the second has nothing new, and every horizon has passed."""
         deployment = self._place(WITHOUT_TOMBSTONES)
-        deployment.once(spark, output_topic="none")
-        deployment.once(spark)
+        deployment.run_once(spark, output_topic="none")
+        deployment.run_once(spark)
         return self._log(deployment)
 
     def _place(self, kind: str) -> Deployment:

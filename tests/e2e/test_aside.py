@@ -42,17 +42,17 @@ def test_one_recreated_topic_among_several(
         produce(deployment.bootstrap, name, random_records(1, 100))
     deployment.settings.pop("topics")
     deployment.settings["topics.regex"] = f"{deployment.topic}(-[bc])?"
-    first, second = (deployment.plain().beside(name) for name in names[:2])
-    deployment.once(spark)
+    first, second = (deployment.publishing_only().for_topic(name) for name in names[:2])
+    deployment.run_once(spark)
     before = second.published()
 
     made_anew(deployment, names[1])
     produce(deployment.bootstrap, names[0], random_records(2, 100))
     with pytest.raises(SourceAsideError, match=rf"{names[1]} \(recreated"):
-        deployment.once(spark)
+        deployment.run_once(spark)
     state = deployment.state()
     assert [state.topics[name].closed for name in names] == [None, aside.RECREATED, None]
-    assert (second.published(), first.caught_up(), first.breaches()) == (before, True, [])
+    assert (second.published(), first.caught_up(), first.violations()) == (before, True, [])
 
     # Where the planner hears of it before anything is read, the life goes on; else the next one does.
     with suppress(SourceAsideError), deployment.running(spark):
@@ -62,10 +62,10 @@ def test_one_recreated_topic_among_several(
         wait_until(lambda: deployment.state().topics[names[2]].closed == aside.RECREATED, "the third is set aside", 60)
     produce(deployment.bootstrap, names[0], random_records(4, 100))
     with pytest.raises(SourceAsideError, match=rf"{names[1]} \(recreated.*{names[2]} \(recreated"):
-        deployment.once(spark)
+        deployment.run_once(spark)
     assert first.caught_up()
-    assert first.breaches() == []
+    assert first.violations() == []
 
     made_anew(deployment, names[0])
     with pytest.raises(SourceChangedError, match="was recreated"):
-        deployment.once(spark)
+        deployment.run_once(spark)

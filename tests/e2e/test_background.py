@@ -44,4 +44,4 @@ def test_a_running_connector_cleans_by_itself_and_on_command(spark: SparkSession
         assert taken.records == sum(
             log.base.records - log.base.tombstones for log in deployment.state().logs if log.base
         )
-    assert deployment.breaches() == []
+    assert deployment.violations() == []

@@ -22,6 +22,6 @@ def test_run_once_on_a_local_cluster(deployment: Deployment) -> None:
     deployment.worker[EXECUTOR] = " ".join([deployment.worker[EXECUTOR], *archive])
     with deployment.process("--once") as worker:
         assert worker.wait(150) == EXIT_OK, worker.tail()
-    assert deployment.breaches() == []
+    assert deployment.violations() == []
     assert deployment.published() == end_offsets(deployment.bootstrap, deployment.topic)
     assert read_snapshot(deployment)[1] == live_records(deployment)

@@ -26,7 +26,7 @@ KILLED_AT = (
 @pytest.fixture
 def deployment(deployment: Deployment) -> Deployment:
     """The folder's own, plain."""
-    return deployment.plain()
+    return deployment.publishing_only()
 
 
 def test_a_worker_killed_again_and_again_loses_nothing_and_repeats_nothing(
@@ -41,8 +41,8 @@ def test_a_worker_killed_again_and_again_loses_nothing_and_repeats_nothing(
             worker.wait()
         assert not deployment.caught_up()
     produce(deployment.bootstrap, deployment.topic, random_records(len(KILLED_AT), 100))
-    deployment.once(spark)
-    assert deployment.breaches() == []
+    deployment.run_once(spark)
+    assert deployment.violations() == []
     assert deployment.caught_up()
 
 
@@ -55,11 +55,11 @@ def test_of_two_workers_the_older_ends_with_5(spark: SparkSession, deployment: D
         produce(deployment.bootstrap, deployment.topic, random_records(2, 100))
         wait_until(deployment.caught_up, "the second records are published", PROCESS_TIMEOUT_S)
         older.until_logged("failpoint publish.sent: kill")
-        deployment.once(spark)
+        deployment.run_once(spark)
         assert older.wait() == EXIT_FENCED
     produce(deployment.bootstrap, deployment.topic, random_records(3, 100))
-    deployment.once(spark)
-    assert deployment.breaches() == []
+    deployment.run_once(spark)
+    assert deployment.violations() == []
     assert deployment.caught_up()
 
 
@@ -73,11 +73,11 @@ def test_a_worker_frozen_through_a_take_over_changes_nothing_when_it_wakes(
         zombie.until_logged("failpoint publish.sent")
         zombie.signal_all(signal.SIGSTOP)
         assert deployment.state().buckets == 3
-        deployment.once(spark, tasks_max=1)
+        deployment.run_once(spark, tasks_max=1)
         assert deployment.state().buckets == 1
         produce(deployment.bootstrap, deployment.topic, random_records(3, 50))
         zombie.signal_all(signal.SIGCONT)
         assert zombie.wait() == EXIT_FENCED
-    deployment.once(spark, tasks_max=4)
-    assert deployment.breaches() == []
+    deployment.run_once(spark, tasks_max=4)
+    assert deployment.violations() == []
     assert deployment.caught_up()

@@ -31,17 +31,17 @@ def delete(deployment: Deployment, *more: str) -> str:
 def test_starting_over_after_the_storage_is_lost(spark: SparkSession, deployment: Deployment, tmp_path: Path) -> None:
     """The error of a lost storage says how to start over; done, the same file publishes everything anew."""
     produce(deployment.bootstrap, deployment.topic, random_records(1, 100))
-    deployment.plain().once(spark)
+    deployment.publishing_only().run_once(spark)
     before = consume_all(deployment.bootstrap, deployment.output)
     shutil.rmtree(tmp_path / "storage")
     with pytest.raises(PositionError, match=r"keyfold delete CONNECTOR\.json --outputs"):
-        deployment.once(spark)
+        deployment.run_once(spark)
     assert f"output topic {deployment.output}" in delete(deployment, "--outputs")
     admin = Admin({"bootstrap.servers": deployment.bootstrap})
     assert (admin.describe([deployment.output]), admin.has_group(f"connect-{deployment.name}")) == ({}, False)
     assert not (tmp_path / "storage" / deployment.name).exists()
-    deployment.once(spark)
-    assert deployment.breaches() == []
+    deployment.run_once(spark)
+    assert deployment.violations() == []
     assert [(one.key, one.value) for one in consume_all(deployment.bootstrap, deployment.output)] == [
         (one.key, one.value) for one in before
     ]
@@ -50,12 +50,12 @@ def test_starting_over_after_the_storage_is_lost(spark: SparkSession, deployment
 def test_an_output_that_is_left_is_not_published_to_again(spark: SparkSession, deployment: Deployment) -> None:
     """Without --outputs the next run refuses it, and says what to do; with another output.topic it begins anew."""
     produce(deployment.bootstrap, deployment.topic, random_records(1, 100))
-    deployment.plain().once(spark)
+    deployment.publishing_only().run_once(spark)
     assert "refuses to publish into it" in delete(deployment)
     with pytest.raises(PositionError, match=r"set another output\.topic, and then run keyfold delete"):
-        deployment.once(spark)
+        deployment.run_once(spark)
     assert f"topic {deployment.output}: nothing shows" in delete(deployment, "--outputs")
-    deployment.once(spark, output_topic="${topic}.again")
+    deployment.run_once(spark, output_topic="${topic}.again")
     assert len(consume_all(deployment.bootstrap, f"{deployment.topic}.again")) == len(
         consume_all(deployment.bootstrap, deployment.output)
     )

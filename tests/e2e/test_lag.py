@@ -23,7 +23,7 @@ HOUR_MS = 3_600_000
 @pytest.fixture
 def deployment(deployment: Deployment) -> Deployment:
     """The folder's own, plain."""
-    return deployment.plain()
+    return deployment.publishing_only()
 
 
 def now_ms() -> int:
@@ -36,7 +36,7 @@ def test_a_young_record_waits_and_only_it(spark: SparkSession, deployment: Deplo
     old = [ToSend(0, b"a", b"1", [], old_ms), ToSend(0, b"a", b"2", [], old_ms)]
     young = ToSend(0, b"a", b"3", [], now_ms())
     produce(deployment.bootstrap, deployment.topic, [*old, young, ToSend(0, b"b", b"1", [], old_ms)])
-    deployment.once(spark, min_compaction_lag_ms=HOUR_MS)
+    deployment.run_once(spark, min_compaction_lag_ms=HOUR_MS)
     assert deployment.published()[0] == 2
     assert [record.value for record in consume_all(deployment.bootstrap, deployment.output)] == [b"2"]
 
@@ -47,7 +47,7 @@ def test_a_lag_ends_without_new_input(spark: SparkSession, deployment: Deploymen
     with deployment.running(spark, min_compaction_lag_ms=4000):
         wait_until(lambda: ingested(deployment), "all is ingested", PROCESS_TIMEOUT_S)
         wait_until(deployment.caught_up, "the lag is over and all is published", PROCESS_TIMEOUT_S)
-    assert deployment.breaches() == []
+    assert deployment.violations() == []
 
 
 def ingested(deployment: Deployment) -> bool:
@@ -67,10 +67,10 @@ def test_a_lag_raised_inside_a_fold_sent_in_parts(
     large = [ToSend(0, f"k{number % 900}".encode(), bytes(1_000)) for number in range(1000)]
     produce(deployment.bootstrap, deployment.topic, large, **{"compression.type": "lz4"})
     with failing_tasks(spark, "publish.committed=kill"), pytest.raises(Exception, match="Python worker exited"):
-        deployment.once(spark, publish_local_max_records=-1)
+        deployment.run_once(spark, publish_local_max_records=-1)
     sent = len(consume_all(deployment.bootstrap, deployment.output))
     assert 0 < sent < 900
-    deployment.once(spark, min_compaction_lag_ms=HOUR_MS)
+    deployment.run_once(spark, min_compaction_lag_ms=HOUR_MS)
     assert deployment.caught_up()
     assert len(consume_all(deployment.bootstrap, deployment.output)) == 900
-    assert deployment.breaches() == []
+    assert deployment.violations() == []

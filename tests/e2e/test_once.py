@@ -45,10 +45,10 @@ def ran(spark: SparkSession, broker: EmbeddedKafka, tmp_path_factory: pytest.Tem
     names = [create_topic(bootstrap, f"{stem}-{each}", 2, cleanup_policy="delete") for each in Ran._fields[1:]]
     connector = Deployment(tmp_path_factory.mktemp("once"), bootstrap, names[0])
     connector.settings["topics"] = ",".join(names)
-    one = Ran([], *map(connector.beside, names))
+    one = Ran([], *map(connector.for_topic, names))
 
     def run() -> None:
-        connector.once(spark)
+        connector.run_once(spark)
         one.sent.append(len(consume_all(bootstrap, one.continued.output)))
 
     produce(bootstrap, one.plain.topic, random_records(1, 500))
@@ -70,7 +70,7 @@ def ran(spark: SparkSession, broker: EmbeddedKafka, tmp_path_factory: pytest.Tem
 def test_output_and_snapshot_hold_the_last_record_of_every_key(ran: Ran) -> None:
     """After --once the output keeps every promise, and the snapshot is the last record of every living key."""
     for deployment in (ran.plain, ran.continued):
-        assert deployment.breaches() == []
+        assert deployment.violations() == []
         manifest, table = read_snapshot(deployment)
         assert table == live_records(deployment)
         assert manifest["source_offsets"] == {str(key): value for key, value in deployment.published().items()}
@@ -80,7 +80,7 @@ def test_going_on_publishes_only_what_is_new(ran: Ran) -> None:
     """A --once with nothing new sends nothing; a later one sends what came since, in the same order."""
     first, idle, later = ran.sent
     assert 0 < first == idle < later
-    assert ran.continued.breaches() == []
+    assert ran.continued.violations() == []
 
 
 def test_a_tombstone_reaches_the_output(ran: Ran) -> None:
@@ -94,7 +94,7 @@ def test_a_tombstone_reaches_the_output(ran: Ran) -> None:
 
 def test_a_source_that_grows_by_partitions(ran: Ran) -> None:
     """New partitions are taken in from offset 0, after the output topic has grown."""
-    assert ran.grown.breaches() == []
+    assert ran.grown.violations() == []
     assert ran.grown.published() == end_offsets(ran.grown.bootstrap, ran.grown.topic)
     assert set(ran.grown.published()) == {0, 1, 2, 3, 4}
 
@@ -109,13 +109,13 @@ def test_aborted_records_never_reach_the_output(ran: Ran) -> None:
 def test_a_backlog_is_folded_before_it_is_published(spark: SparkSession, deployment: Deployment) -> None:
     """A reader of a fresh output gets each key once, though the backlog came in many micro-batches."""
     produce(deployment.bootstrap, deployment.topic, random_records(3, 240))
-    deployment.once(spark, max_offsets_per_trigger=60)
+    deployment.run_once(spark, max_offsets_per_trigger=60)
     keys = [
         (one.source_partition, one.record.key)
         for one in with_sources(consume_all(deployment.bootstrap, deployment.output))
     ]
     assert len(keys) == len(set(keys)) > 0
-    assert deployment.breaches() == []
+    assert deployment.violations() == []
 
 
 def test_a_record_without_a_key_stops_a_strict_connector(spark: SparkSession, deployment: Deployment) -> None:
@@ -124,9 +124,9 @@ def test_a_record_without_a_key_stops_a_strict_connector(spark: SparkSession, de
     with pytest.raises(
         RejectedRecordError, match=rf"topic {deployment.topic}, partition 1, offset 1.*errors.tolerance=all"
     ):
-        deployment.once(spark)
-    deployment.once(spark, errors_tolerance="all")
-    assert deployment.breaches() == []
+        deployment.run_once(spark)
+    deployment.run_once(spark, errors_tolerance="all")
+    assert deployment.violations() == []
     assert [record.key for record in consume_all(deployment.bootstrap, deployment.output)] == [b"a"]
 
 
@@ -135,8 +135,8 @@ def test_a_record_without_a_key_goes_to_the_dead_letters(spark: SparkSession, de
     dead = f"{deployment.topic}.dead"
     produce(deployment.bootstrap, deployment.topic, [(0, None, b"v", [("h", b"1")], BASE_MS), (0, b"a", b"1")])
     changes: dict[str, object] = {"errors_tolerance": "all", "errors_deadletterqueue_topic_name": dead}
-    deployment.once(spark, **changes)
-    deployment.once(spark, **changes)
+    deployment.run_once(spark, **changes)
+    deployment.run_once(spark, **changes)
     letters = consume_all(deployment.bootstrap, dead)
     assert [(r.key, r.value, r.headers) for r in letters] == [(None, b"v", (("h", b"1"),))]
     assert letters[0].timestamp_ms > BASE_MS  # it ages from its arrival there
@@ -154,7 +154,7 @@ def test_records_of_many_megabytes_pass_through(
     for local, (key, value) in zip((100_000, -1), large.items(), strict=True):
         sent = [(0, key, b"old"), (0, key, value), (0, b"small", b"%d" % local)]
         produce(broker.bootstrap, topic_name, sent, **{"message.max.bytes": 60_000_000})
-        deployment.once(spark, publish_local_max_records=local)
+        deployment.run_once(spark, publish_local_max_records=local)
     found = consume_all(broker.bootstrap, deployment.output)
     assert [(one.key, len(one.value or b"")) for one in found] == [
         *((b"a", 40 << 20), (b"small", 6)),
@@ -168,7 +168,7 @@ def test_records_of_many_megabytes_pass_through(
 def test_nothing_is_published_with_output_none(spark: SparkSession, deployment: Deployment) -> None:
     """With output.topic=none only snapshots are made, and the position still shows the progress."""
     produce(deployment.bootstrap, deployment.topic, random_records(6, 100))
-    deployment.once(spark, output_topic="none")
+    deployment.run_once(spark, output_topic="none")
     _, table = read_snapshot(deployment)
     assert table == live_records(deployment)
     assert sum(deployment.published().values()) == 100

@@ -44,7 +44,7 @@ def test_a_killed_broker_is_waited_for(spark: SparkSession, tmp_path: Path) -> N
     broker = EmbeddedKafka(tmp_path / "kafka")
     with broker:
         topic = create_topic(broker.bootstrap, "t", 2, cleanup_policy="delete")
-        deployment = Deployment(tmp_path, broker.bootstrap, topic).plain()
+        deployment = Deployment(tmp_path, broker.bootstrap, topic).publishing_only()
         produce(deployment.bootstrap, topic, random_records(1, 100))
         config = deployment.config(restart_backoff_initial_ms=BACKOFF_MS, restart_backoff_max_ms=BACKOFF_MS)
         worker = load_worker(deployment.folder / "worker.json")
@@ -67,4 +67,4 @@ def test_a_killed_broker_is_waited_for(spark: SparkSession, tmp_path: Path) -> N
                 connector.join()
         assert connector.error is None
         assert "below our position" not in str(logged)
-        assert deployment.breaches() == []
+        assert deployment.violations() == []

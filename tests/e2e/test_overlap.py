@@ -59,7 +59,7 @@ def test_overlapping_batches_are_taken_by_offset(spark: SparkSession, deployment
         assert {log.partition: log.end for log in catalog.state.logs} == end_offsets(
             deployment.bootstrap, deployment.topic
         )
-        assert deployment.breaches() == []
+        assert deployment.violations() == []
         produce(deployment.bootstrap, deployment.topic, random_records(3, 80))
         beyond = {partition: end - 5 for partition, end in end_offsets(deployment.bootstrap, deployment.topic).items()}
         with pytest.raises(GapError, match="missing"):

@@ -44,9 +44,9 @@ def lived(spark: SparkSession, broker: EmbeddedKafka, tmp_path_factory: pytest.T
 
 def published(spark: SparkSession, deployment: Deployment) -> Deployment:
     """`place` after its first run."""
-    deployment.plain()
+    deployment.publishing_only()
     produce(deployment.bootstrap, deployment.topic, random_records(1, 200))
-    deployment.once(spark)
+    deployment.run_once(spark)
     return deployment
 
 
@@ -68,8 +68,8 @@ def test_a_lost_position_is_found_again_in_catalog_and_output(
     assert held(lived) == end_offsets(lived.bootstrap, lived.topic)
     lose(lived)  # type: ignore[operator]
     produce(lived.bootstrap, lived.topic, random_records(2, 100))
-    lived.once(spark)
-    assert lived.breaches() == []
+    lived.run_once(spark)
+    assert lived.violations() == []
     assert held(lived) == end_offsets(lived.bootstrap, lived.topic) == lived.published()
 
 
@@ -79,11 +79,11 @@ def test_two_storages_under_one_name(spark: SparkSession, lived: Deployment, mon
     with monkeypatch.context() as patch:
         patch.setitem(lived.worker, "storage.location", kept + "-other")
         with pytest.raises(PositionError, match="belongs to catalog"):
-            lived.once(spark)
+            lived.run_once(spark)
     other = Catalog.open(open_storage(kept + "-other").sub(lived.name), lived.name).state
     assert [log.end for log in other.logs] == [0, 0]
-    lived.once(spark)
-    assert lived.breaches() == []
+    lived.run_once(spark)
+    assert lived.violations() == []
 
 
 @contextmanager
@@ -102,7 +102,7 @@ def test_storage_and_positions_lost(spark: SparkSession, lived: Deployment) -> N
     """A fresh catalog never takes an output that holds its source's records for a first run."""
     delete_group(lived)
     with storage_lost(lived), pytest.raises(PositionError, match="already holds source offset"):
-        lived.once(spark)
+        lived.run_once(spark)
 
 
 def test_storage_and_positions_lost_where_records_do_not_say_where_from(
@@ -110,13 +110,13 @@ def test_storage_and_positions_lost_where_records_do_not_say_where_from(
 ) -> None:
     """With output.source.headers.enable=false an output that holds records is no first run either; nothing is sent."""
     produce(deployment.bootstrap, deployment.topic, random_records(1, 50))
-    deployment.once(spark, output_source_headers_enable="false")
+    deployment.run_once(spark, output_source_headers_enable="false")
     before = len(consume_all(deployment.bootstrap, deployment.output))
     shutil.rmtree(deployment.worker["storage.location"])
     delete_group(deployment)
     for headers in ("false", "true"):
         with pytest.raises(PositionError, match="all may have been published already") as raised:
-            deployment.once(spark, output_source_headers_enable=headers)
+            deployment.run_once(spark, output_source_headers_enable=headers)
         assert "Restore the storage folder" in raised.value.action
     assert len(consume_all(deployment.bootstrap, deployment.output)) == before
 
@@ -134,12 +134,12 @@ def test_an_altered_output_topic(spark: SparkSession, lived: Deployment) -> None
     alter("compact,delete")
     try:
         with pytest.raises(OutputError, match=r"cleanup.policy contains delete, .*: keys would expire"):
-            lived.once(spark)
+            lived.run_once(spark)
     finally:
         alter("compact")
     produce(lived.bootstrap, lived.topic, random_records(2, 100))
-    lived.once(spark)
-    assert lived.breaches() == []
+    lived.run_once(spark)
+    assert lived.violations() == []
 
 
 def test_a_catalog_that_lost_commits_waits_for_the_log(spark: SparkSession, lived: Deployment) -> None:
@@ -150,16 +150,16 @@ def test_a_catalog_that_lost_commits_waits_for_the_log(spark: SparkSession, live
     folder, copy = lived.folder / "storage" / lived.name, lived.folder / "copy"
     shutil.copytree(folder, copy)
     produce(lived.bootstrap, lived.topic, random_records(2, 100))
-    lived.once(spark)
+    lived.run_once(spark)
     for seed, lost in enumerate((".", "catalog"), 3):  # the whole folder, its catalog alone
         before = len(consume_all(lived.bootstrap, lived.output))
         shutil.rmtree(folder / lost)
         shutil.copytree(copy / lost, folder / lost)
-        lived.once(spark)
+        lived.run_once(spark)
         assert len(consume_all(lived.bootstrap, lived.output)) == before
         produce(lived.bootstrap, lived.topic, random_records(seed, 100))
-        lived.once(spark)
-        assert lived.breaches() == []
+        lived.run_once(spark)
+        assert lived.violations() == []
         assert lived.published() == end_offsets(lived.bootstrap, lived.topic)
 
 
@@ -167,10 +167,10 @@ def test_a_deleted_or_recreated_output_topic(spark: SparkSession, ran: Deploymen
     """The output topic is gone: FAILED, never made again behind the operator's back; another of its name is not it."""
     delete_topic(ran.bootstrap, ran.output)
     with pytest.raises(OutputError, match="was deleted"):
-        ran.once(spark)
+        ran.run_once(spark)
     create_topic(ran.bootstrap, ran.output, 2, cleanup_policy="compact")
     with pytest.raises(OutputError, match="was recreated"):
-        ran.once(spark)
+        ran.run_once(spark)
 
 
 def test_a_recreated_or_deleted_source_topic(spark: SparkSession, ran: Deployment) -> None:
@@ -182,8 +182,8 @@ def test_a_recreated_or_deleted_source_topic(spark: SparkSession, ran: Deploymen
     delete_topic(ran.bootstrap, ran.topic)
     create_topic(ran.bootstrap, ran.topic, 2, cleanup_policy="delete")
     with pytest.raises(SourceChangedError, match="new connector name"):
-        ran.once(spark)
+        ran.run_once(spark)
     delete_topic(ran.bootstrap, ran.topic)
-    state = ran.once(spark)
+    state = ran.run_once(spark)
     assert state.topics[ran.topic].closed == "deleted"
     assert ran.published() == before

@@ -25,9 +25,9 @@ def test_a_raw_copy_keeps_every_record_until_it_is_too_old(spark: SparkSession, 
         deployment.topic,
         [(0, b"a", b"1"), (0, None, b"no key"), (0, b"a", b"2"), (1, b"a", None)],
     )
-    deployment.once(spark)
+    deployment.run_once(spark)
     produce(deployment.bootstrap, deployment.topic, [(1, b"b", b"3")])
-    state = deployment.once(spark)
+    state = deployment.run_once(spark)
     storage = connector_storage(load_worker(deployment.folder / "worker.json"), deployment.name)
     kept = [
         (one["partition"], one["offset"], one["key"], one["value"])
@@ -40,5 +40,5 @@ def test_a_raw_copy_keeps_every_record_until_it_is_too_old(spark: SparkSession, 
     ]
     assert sorted(kept, key=lambda one: one[:2]) == sorted(source, key=lambda one: one[:2])
     assert all(topic.output is None for topic in state.topics.values())
-    expired = deployment.once(spark, retention_ms=0)
+    expired = deployment.run_once(spark, retention_ms=0)
     assert [(log.start, log.end) for log in expired.logs] == [(log.end, log.end) for log in state.logs]

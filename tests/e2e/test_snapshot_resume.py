@@ -36,7 +36,7 @@ def rounds(spark: SparkSession, broker: EmbeddedKafka, tmp_path_factory: pytest.
     found = []
     for seed in (1, 2, 3):
         produce(deployment.bootstrap, deployment.topic, random_records(seed, 300))
-        deployment.once(spark, snapshot_retention_count=2)
+        deployment.run_once(spark, snapshot_retention_count=2)
         manifest, table = read_snapshot(deployment)
         output = consume_all(deployment.bootstrap, deployment.output)
         found.append(

@@ -1,4 +1,4 @@
-"""One case after the other on the same field: what each came to goes into the matrix, also where it failed."""
+"""Runs cases one after the other on one scenario and appends the result of each to the matrix."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.faults.scenario import CALM, RECOVERY_S, Scenario
 from tests.faults.worker_process import TIMEOUT_S
 
 RENEW_AFTER: Final = 12
-"""Cases on one field: each verdict reads the whole topic, and it grows."""
+"""Cases on one scenario: each check reads the whole topic, which grows."""
 
 
 class Case:
-    """One fault at one step of a field. `outcome` is what the matrix will say of it."""
+    """One fault at one step of a scenario. `outcome` is its text in the matrix."""
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
@@ -30,11 +30,11 @@ class Case:
         self._began = time.monotonic()
 
     def strikes(self) -> None:
-        """The fault happens now: from here the time to recover counts."""
+        """Starts the time to recover, at the fault."""
         self._began = time.monotonic()
 
     def recovers(self, timeout_s: float = RECOVERY_S) -> None:
-        """Waits until what is acknowledged now is published."""
+        """Waits until all records acknowledged by now are published."""
         self.scenario.until_publishing(timeout_s)
         self.seconds = time.monotonic() - self._began
 
@@ -62,13 +62,13 @@ class Case:
         self.outcome = "FAILED by name, goes on by itself"
 
     def judge(self) -> None:
-        """Fails with every breach that there is."""
-        found = self.scenario.verdict()
+        """Fails if there is any violation."""
+        found = self.scenario.violations()
         assert found == [], "\n".join(found[:40])
 
 
 class Cases:
-    """The fields of a file, one of them at work at a time."""
+    """The scenarios of a test file, one at a time."""
 
     def __init__(self, folder: Path, bootstrap: str) -> None:
         self._folder = folder
@@ -86,12 +86,12 @@ class Cases:
         self._drop()
 
     def renew(self) -> None:
-        """The next case gets a field of its own: after this one the last is of no more use."""
+        """Gives the next case a new scenario, as this one breaks the current one."""
         self._drop()
 
     @contextmanager
     def case(self, fault: str, step: str, settings: Mapping[str, Any] = CALM) -> Iterator[Case]:
-        """A case on a field with `settings`: the one of the case before, unless that failed."""
+        """Runs a case on a scenario with `settings`: that of the case before, unless it failed."""
         case = Case(self._field(settings))
         seed = case.scenario.seed
         try:

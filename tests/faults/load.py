@@ -1,4 +1,4 @@
-"""A load that knows the truth: it remembers every record that the broker has acknowledged."""
+"""Produces a steady load and records every record that the broker has acknowledged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.kafka import Headers, ToSend, wait_until
 
 KEYS: Final = 120
 RATE: Final = 100
-"""Records a second."""
+"""Records per second."""
 TOMBSTONES: Final = 0.1
 # A broker may be away for minutes: until it is back the records wait, in their order and without a second copy.
 _PATIENT: Final = {
@@ -35,7 +35,7 @@ class Sent(NamedTuple):
 
 
 class Load:
-    """Sends records at a steady `rate` (records/s) from a thread of its own, in a `with`.
+    """Sends records at a steady `rate` (records/s) from a thread, as a context manager.
 
     Every key has one partition. `acknowledged` has (partition, offset) → record of all that the broker has taken;
     `refused` the errors of those that it never will.
@@ -71,20 +71,20 @@ class Load:
         self._producer.poll(0)
 
     def pause(self, timeout_s: float = 120.0) -> None:
-        """Sends no more; returns once everything that was sent is acknowledged or refused."""
+        """Stops sending; returns once everything sent is acknowledged or refused."""
         self._running.clear()
         wait_until(lambda: self._under_way == 0, "all that was sent is acknowledged", timeout_s)
 
     def resume(self) -> None:
-        """Goes on."""
+        """Sends again."""
         self._running.set()
 
     def ends(self) -> dict[int, int]:
-        """Partition → the offset behind the last record that is acknowledged now."""
+        """Returns partition → the offset after the last acknowledged record."""
         return dict(self._ends)
 
     def _work(self) -> None:
-        """The producer is used by this thread alone, so its callbacks run here too."""
+        """Sends in the only thread that uses the producer, so that callbacks run in it too."""
         while not self._ended.is_set():
             began, sent = time.monotonic(), 0
             while self._running.is_set() and not self._ended.is_set():
@@ -95,7 +95,7 @@ class Load:
             self._producer.poll(0.02)
 
     def _send(self) -> bool:
-        """Whether a record was handed over; the producer may have no room."""
+        """Produces a record; returns False if the producer's queue is full."""
         record = self._next()
         sent = Sent(record.key, record.value, record.headers)
         self._under_way += 1

@@ -18,15 +18,15 @@ from msgspec import Struct
 from compactor.failpoints import STEPS
 
 VARIABLE: Final = "FAULTS_MATRIX"
-"""Names the file to which results are appended."""
+"""Environment variable: the file to which results are appended."""
 BEGIN: Final = "<!-- matrix: begin (make faults) -->"
 END: Final = "<!-- matrix: end -->"
 MANY: Final = 6
-"""A fault that was tried at this many steps has a column of its own."""
+"""Number of steps from which on a fault has a column of its own."""
 
 
 class Result(Struct, frozen=True, kw_only=True):
-    """One case: `outcome` in a few words, `seconds_to_recover` None where nothing was to recover."""
+    """Result of one case; `seconds_to_recover` is None if there was nothing to recover."""
 
     fault: str
     step: str
@@ -36,20 +36,20 @@ class Result(Struct, frozen=True, kw_only=True):
 
 
 def append(file: Path, result: Result) -> None:
-    """Adds `result`, in one write: cases of several processes may share the file."""
+    """Appends `result` in one write, as processes may share the file."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("ab", buffering=0) as out:
         out.write(msgspec.json.encode(result) + b"\n")
 
 
 def read(file: Path) -> list[Result]:
-    """All results; none where there is no file."""
+    """Reads all results; none if there is no file."""
     lines = file.read_bytes().splitlines() if file.exists() else []
     return [msgspec.json.decode(line, type=Result) for line in lines]
 
 
 def table(results: Iterable[Result]) -> str:
-    """Markdown: faults that were tried at many steps as a table of steps and faults, the others one a line."""
+    """Renders faults tried at many steps as a table of steps and faults, the others a line each."""
     last = {(one.fault, one.step): one for one in results}
     tried = Counter(fault for fault, step in last if step in STEPS)
     cells = {at: one for at, one in last.items() if at[1] in STEPS and tried[at[0]] >= MANY}
@@ -86,7 +86,7 @@ def _cell(result: Result | None) -> str:
 
 
 def written(document: str, results: Iterable[Result]) -> str:
-    """`document` with the table between its markers; ValueError where it lacks them."""
+    """Returns `document` with the table between its markers; raises ValueError if it has none."""
     before, begin, rest = document.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
@@ -95,7 +95,7 @@ def written(document: str, results: Iterable[Result]) -> str:
 
 
 def file() -> Path | None:
-    """Where results go; None where nobody asked for them."""
+    """Returns the file for results; None if there is none."""
     named = os.environ.get(VARIABLE)
     return Path(named) if named else None
 

@@ -1,4 +1,4 @@
-"""Reads what the verdict is about: from the broker as any reader would, and from the files as they lie there."""
+"""Reads what the checks need: from the broker as any consumer, and from the files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TRIES: Final = 20
 
 
 def observe(deployment: Deployment, load: Load) -> Observation:
-    """The facts of now; the source must rest, the worker may go on."""
+    """Returns what is there now; no record may be produced meanwhile, but the worker may run."""
     ends = end_offsets(deployment.bootstrap, deployment.topic)
     source = tuple(consume_all(deployment.bootstrap, deployment.topic))
     taken = newest(deployment)
@@ -41,7 +41,7 @@ def observe(deployment: Deployment, load: Load) -> Observation:
 
 
 def positions(deployment: Deployment, partitions: int) -> dict[int, int]:
-    """What the connector's group holds."""
+    """Returns the committed offsets of the connector's group."""
     consumer = Consumer(
         {"bootstrap.servers": deployment.bootstrap, "group.id": f"connect-{deployment.name}", "log_level": 0}
     )
@@ -53,7 +53,7 @@ def positions(deployment: Deployment, partitions: int) -> dict[int, int]:
 
 
 def newest(deployment: Deployment) -> SnapshotFiles | None:
-    """The snapshot that LATEST names; None where the connector keeps none, or has not taken one yet.
+    """Reads the snapshot that LATEST names; None if there is none yet.
 
     A running worker may remove it while it is read: then LATEST names another by now.
     """
@@ -84,7 +84,7 @@ def _taken(folder: Path) -> SnapshotFiles:
 
 
 def _damaged(deployment: Deployment, state: State) -> Iterator[str]:
-    """Files that the catalog names and that are gone or not as it says.
+    """Yields files that the catalog names and that are missing or have another checksum.
 
     A running worker may have replaced and removed one meanwhile: what the catalog names no more does not count.
     """

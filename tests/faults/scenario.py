@@ -1,4 +1,4 @@
-"""Where cases of one kind happen: a topic, a load on it, and workers that come and go, with one verdict for all."""
+"""A connector under load for fault cases: a topic, a producer, workers that a case starts and ends, and the checks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 from uuid import uuid4
 
-from tests.faults.checks import violations
+from tests.faults import checks
 from tests.faults.load import RATE, Load
 from tests.faults.observe import observe
 from tests.faults.worker_process import Control, WorkerProcess
@@ -21,12 +21,12 @@ from tests.support.deployment import Deployment
 from tests.support.kafka import create_topic, wait_until
 
 RECOVERY_S: Final = 180.0 * float(os.environ.get("FAULT_PATIENCE", "1"))
-"""A case in which what was acknowledged at its fault is not published after this long has failed.
+"""Seconds within which all records acknowledged at the fault must be published.
 
-FAULT_PATIENCE multiplies it, for a machine that has other things to do.
+FAULT_PATIENCE multiplies it, for a busy machine.
 """
 CLUSTER_S: Final = 3 * RECOVERY_S
-"""The same where each start takes three JVMs more."""
+"""The same for settings with which each start takes three JVMs more."""
 
 _OF_THE_WORKER: Final = ("spark.", "log.cleaner.")
 _RESTARTS: Final = {"restart.backoff.initial.ms": 200, "restart.backoff.max.ms": 2_000}
@@ -54,11 +54,11 @@ RETAINING: Final[Mapping[str, Any]] = {
 }
 QUICK_WORKER: Final[Mapping[str, Any]] = {"log.cleaner.initial.delay.ms": 3_000, "log.cleaner.backoff.ms": 500}
 VACUUM_MS: Final = (4_000, 20_000)
-"""How often the vacuum comes, and its grace."""
+"""Interval and grace of the vacuum, in ms."""
 
 
 class Scenario:
-    """One connector under load, in a `with`; at most one worker is the present one."""
+    """One connector under load, as a context manager; `worker` is the current worker, if any."""
 
     def __init__(
         self, folder: Path, bootstrap: str, seed: int, settings: Mapping[str, Any] = BUSY, rate: int = RATE
@@ -86,14 +86,14 @@ class Scenario:
         self._stack.close()
 
     def start(self, *args: str) -> WorkerProcess:
-        """A new worker, which is the present one from now on; an older one is left as it is."""
+        """Starts a worker, which becomes the current one; does not touch an older one."""
         self._workers += 1
         worker = WorkerProcess(self.deployment, self.control, self._workers, *args, vacuum_ms=VACUUM_MS)
         self.worker = self._stack.enter_context(worker)
         return worker
 
     def running(self) -> WorkerProcess:
-        """The present worker; a new one where there is none. It has published something of its own."""
+        """Returns the current worker, or starts one, once it has published something."""
         if self.worker is None or not self.worker.alive:
             self.start()
         self.until_publishing()
@@ -101,7 +101,7 @@ class Scenario:
         return self.worker
 
     def until_publishing(self, timeout_s: float = RECOVERY_S) -> float:
-        """Waits until all that is acknowledged now is published; the seconds that it took."""
+        """Waits until all records acknowledged by now are published; returns the seconds it took."""
         began = time.monotonic()
         wait_until(self.load.ends, "anything is acknowledged")
         wanted = self.load.ends()
@@ -109,7 +109,7 @@ class Scenario:
         return time.monotonic() - began
 
     def until(self, condition: Any, what: str, timeout_s: float = RECOVERY_S) -> None:
-        """Waits for `condition`; fails, with the end of the worker's log, when it does not come or the worker ends."""
+        """Waits for `condition`; fails with the end of the worker's log at the timeout or if the worker ends."""
         worker = self.worker
         assert worker is not None
         try:
@@ -119,27 +119,27 @@ class Scenario:
         assert condition(), f"the worker ended with {worker.process.poll()} before {what}\n{worker.tail()}"
 
     def rest(self, seconds: float) -> None:
-        """Lets `seconds` pass, where the time itself is the fault."""
+        """Waits `seconds`, for faults that consist of time."""
         threading.Event().wait(seconds)
 
     def meet(self, step: str, action: str) -> WorkerProcess:
-        """Arms `step` in the present worker and waits until a process of it is there."""
+        """Arms the failpoint `step` in the current worker and waits until a process reaches it."""
         worker = self.running()
         self.control.arm(step, action)
         worker.until_met(step)
         return worker
 
-    def verdict(self) -> list[str]:
-        """Every breach, once the load rests and all that it had acknowledged is published; the load goes on then."""
+    def violations(self) -> list[str]:
+        """Pauses the load until all acknowledged records are published; returns every violation."""
         self.load.pause()
         try:
             self.until(self.deployment.caught_up, "everything acknowledged is published", RECOVERY_S)
-            return violations(observe(self.deployment, self.load))
+            return checks.violations(observe(self.deployment, self.load))
         finally:
             self.load.resume()
 
     def clear(self) -> None:
-        """Nothing is armed, and no worker is left."""
+        """Disarms all failpoints and kills the current worker."""
         self.control.disarm()
         if self.worker is not None and self.worker.alive:
             self.worker.signal_all(signal.SIGKILL)

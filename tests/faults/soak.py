@@ -69,7 +69,7 @@ def _run(seconds: float, notes: Path) -> list[str]:
         _watch(scenario, worker, seconds, notes)
         if not worker.alive:
             return [f"the worker ended: {worker.tail()}"]
-        found = scenario.verdict()
+        found = scenario.violations()
         code, took_s = worker.terminate()
         print(f"stopped with exit code {code} in {took_s:.1f} s; {len(scenario.load.acknowledged):,} records were sent")
         return found if code == 0 else [*found, f"exit code {code}"]

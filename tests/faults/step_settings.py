@@ -1,4 +1,4 @@
-"""Where each step of docs/protocol.md is hit, and with which settings a worker comes to it soon."""
+"""Which process reaches each step of docs/protocol.md, and the settings with which it does so soon."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from compactor.failpoints import STEPS
 from tests.faults.scenario import BUSY, CALM, RETAINING, TASKS
 
 AT_START: Final = tuple(step for step in STEPS if step.startswith("takeover."))
-"""Steps of a take-over: met by a worker, or a life of a connector, that begins."""
+"""Steps of a take-over, which a starting connector reaches."""
 
 IN_TASKS: Final = frozenset(
     {
@@ -26,17 +26,17 @@ IN_TASKS: Final = frozenset(
         "clean.write",
     }
 )
-"""Steps that a Python process of Spark's comes to, where its tasks publish; all others are the driver's."""
+"""Steps that Spark's Python processes reach if its tasks publish; the driver reaches all others."""
 
 ALL: Final = tuple(STEPS)
 
 
 BEHIND: Final = ("merge.", "clean.", "snapshot.", "vacuum.")
-"""How the names of the steps behind publishing begin."""
+"""Prefixes of the steps of the maintenance thread."""
 
 
 def settings(step: str, *, tasks: bool = False) -> Mapping[str, Any]:
-    """The connector's settings under which `step` is come to; with `tasks`, publishing is left to Spark's."""
+    """Returns settings with which `step` is reached; with `tasks`, Spark's tasks publish."""
     if tasks and step.startswith("publish."):
         return TASKS
     if step.startswith("retain."):

@@ -1,6 +1,6 @@
-"""`keyfold` with a vacuum that comes soon and a clock that a test can move: what a fault case starts as the worker.
+"""The command that a fault case starts: `keyfold` with an early vacuum and a clock that a test can move.
 
-The rhythm of the vacuum is fixed in the product, and a test cannot wait ten minutes for it.
+The interval of the vacuum is no setting, and a test cannot wait ten minutes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from connectors.runtime import maintenance_thread as background
 VACUUM_EVERY_MS: Final = "FAULT_VACUUM_EVERY_MS"
 VACUUM_GRACE_MS: Final = "FAULT_VACUUM_GRACE_MS"
 CLOCK: Final = "FAULT_CLOCK"
-"""Names a file with the ms by which the wall clock is wrong; it may change while the worker runs."""
+"""Environment variable: a file with the ms by which the wall clock is wrong, which may change at any time."""
 
 
 def _vacuum_soon() -> None:
@@ -34,7 +34,7 @@ def _vacuum_soon() -> None:
 
 
 def _set(module: ModuleType, name: str, value: str) -> None:
-    """A name that the product does not have any more is an error of the harness."""
+    """Sets an int of a module; raises if the module no longer has it."""
     if not isinstance(getattr(module, name), int):
         raise TypeError(f"{module.__name__}.{name} is no number")
     setattr(module, name, int(value))

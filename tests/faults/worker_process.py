@@ -1,4 +1,4 @@
-"""A real worker process that failpoints are armed in while it runs, and that is killed, stopped or frozen there."""
+"""A worker process in which failpoints are armed while it runs, and which is killed, stopped or frozen there."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tests.support.kafka import wait_until
 TIMEOUT_S: Final = 120.0
 INJECT: Final = Path(__file__).parent / "inject"
 GRACE_S: Final = 10.0
-"""task.shutdown.graceful.timeout.ms, as it is by default."""
+"""Default of task.shutdown.graceful.timeout.ms, in seconds."""
 MARGIN_S: Final = 8.0
-"""What a stop may take beyond it here: Spark's own end, on a busy machine."""
+"""Seconds that Spark's own stop may take longer, on a busy machine."""
 
 
 class Control:
-    """The folder through which failpoints are armed and the clock is moved in processes that run."""
+    """Arms failpoints and moves the clock of running processes, by files in a folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -34,30 +34,30 @@ class Control:
             (folder / name).mkdir(parents=True)
 
     def arm(self, step: str, action: str) -> None:
-        """The next process that comes to `step` does `action`, once."""
+        """Makes the next process that reaches `step` do `action`, once."""
         (self.folder / "met" / step).unlink(missing_ok=True)
         waiting = self.folder / step
         waiting.write_text(action, encoding="utf-8")
         waiting.rename(self.folder / "armed" / step)
 
     def met(self, step: str) -> bool:
-        """Whether a process has come to `step` since it was armed."""
+        """Whether a process has reached `step` since it was armed."""
         return (self.folder / "met" / step).exists()
 
     def disarm(self) -> None:
-        """Nothing is armed any more."""
+        """Disarms all failpoints."""
         for path in (self.folder / "armed").iterdir():
             path.unlink(missing_ok=True)
 
     def move_clock(self, ms: int) -> None:
-        """Workers that are started with `clock` see the time `ms` later than it is, or earlier."""
+        """Moves the wall clock of the workers by `ms`, which may be negative."""
         waiting = self.clock.with_suffix(".new")
         waiting.write_text(str(ms), encoding="utf-8")
         waiting.rename(self.clock)
 
 
 class WorkerProcess(Process):
-    """`keyfold run` of a place's connector, with armed failpoints, in a process group of its own."""
+    """`keyfold run` of a deployment with failpoints, in a process group of its own."""
 
     def __init__(
         self, deployment: Deployment, control: Control, number: int, *args: str, vacuum_ms: tuple[int, int]
@@ -86,11 +86,11 @@ class WorkerProcess(Process):
 
     @property
     def alive(self) -> bool:
-        """Whether the command still runs."""
+        """Whether the command runs."""
         return self.process.poll() is None
 
     def until_met(self, step: str, timeout_s: float = TIMEOUT_S) -> None:
-        """Waits until a process of this worker is at the armed `step`."""
+        """Waits until a process of this worker has reached the armed `step`."""
         try:
             wait_until(lambda: self._control.met(step) or not self.alive, f"the worker is at {step}", timeout_s)
         except AssertionError as error:
@@ -98,19 +98,19 @@ class WorkerProcess(Process):
         assert self._control.met(step), f"ended before it was at {step}:\n{self.tail()}"
 
     def kill(self) -> None:
-        """SIGKILL to the command and to all that it started."""
+        """Sends SIGKILL to the command and all its processes."""
         self.signal_all(signal.SIGKILL)
         self.wait(TIMEOUT_S)
 
     def terminate(self) -> tuple[int, float]:
-        """SIGTERM to the command alone, as an orchestrator does: its exit code, and the seconds that it took."""
+        """Sends SIGTERM to the command, as an orchestrator does; returns the exit code and the seconds it took."""
         began = time.monotonic()
         self.send(signal.SIGTERM)
         code = self.wait(TIMEOUT_S)
         return code, time.monotonic() - began
 
     def processes(self, part: str) -> list[psutil.Process]:
-        """Its processes whose command line has `part` in it, the oldest first."""
+        """Returns its processes whose command line contains `part`, the oldest first."""
         found = psutil.Process(self.process.pid).children(recursive=True)
         return sorted((one for one in found if _is(one, part)), key=lambda one: one.create_time())
 

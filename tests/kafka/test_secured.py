@@ -124,7 +124,7 @@ def test_a_connector_works_over_tls_and_its_password_is_nowhere(
     )
     with own_logging(), event_log(spark, tmp_path):
         logging_setup.configure("debug")
-        deployment.once(spark)
+        deployment.run_once(spark)
     kept = [(record.key, record.value) for record in consume_all(deployment.bootstrap, deployment.output)]
     assert kept == [(b"a", b"2"), (b"b", b"1")]
     assert [record.value for record in consume_all(deployment.bootstrap, f"{deployment.topic}.dead")] == [b"no key"]

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from compactor.errors import GapError, IngestError, StorageError
 from compactor.ingest import ingest
+from compactor.ingest.micro_batch import appends, first_rejected
 from compactor.model.state import State, apply
 from compactor.runs import reader, writer
 from compactor.runs.scan import whole
@@ -31,8 +32,8 @@ LARGEST = 2**63 - 1
 
 def taken(spark: SparkSession, storage: LocalStorage, state: State, tasks: Sequence[Sequence[Row]]) -> State:
     """`state` after a micro-batch of `tasks`."""
-    batch = ingest.gathered(source_frame(spark, intake(storage), *tasks))
-    return apply(state, ingest.appends(state, batch, 0))
+    batch = ingest.gather(source_frame(spark, intake(storage), *tasks))
+    return apply(state, appends(state, batch, 0))
 
 
 def records(partition: int, lo: int, hi: int) -> list[Row]:
@@ -69,7 +70,7 @@ def test_a_frame_is_used_once(spark: SparkSession, storage: LocalStorage) -> Non
         reads.add(1)
         yield from batches
 
-    ingest.gathered(frame.mapInArrow(counted, frame.schema))
+    ingest.gather(frame.mapInArrow(counted, frame.schema))
     assert reads.value == 1
 
 
@@ -83,7 +84,7 @@ def test_partitions_of_a_task_share_a_file_and_those_with_little_a_row_group(
         much = [row(first + 7, 3 + n, b"%d" % n, bytes(writer.SHARED_BYTES // 2)) for n in range(2)]
         ends = {p: (0, 5 if p == first + 7 else 3) for p in range(first, first + 500)}
         tasks.append(with_range_reports([*rows, *much], ends))
-    batch = ingest.gathered(source_frame(spark, intake(storage), *tasks))
+    batch = ingest.gather(source_frame(spark, intake(storage), *tasks))
     assert len({part.file.path for part in batch.parts}) == 2
     assert len(batch.parts) == 1000
     file = pq.ParquetFile(storage.open_input(batch.parts[0].file.path))
@@ -99,7 +100,7 @@ def test_a_file_is_what_its_part_says(spark: SparkSession, storage: LocalStorage
     """Size and checksum of a file in the catalog are those of the file on the store."""
     import hashlib
 
-    batch = ingest.gathered(source_frame(spark, intake(storage), with_range_reports(records(0, 0, 99), {0: (0, 99)})))
+    batch = ingest.gather(source_frame(spark, intake(storage), with_range_reports(records(0, 0, 99), {0: (0, 99)})))
     data = storage.read(batch.parts[0].file.path)
     file = batch.parts[0].file
     assert (file.file_bytes, file.sha256) == (len(data), hashlib.sha256(data).hexdigest())
@@ -109,8 +110,8 @@ def test_a_file_is_what_its_part_says(spark: SparkSession, storage: LocalStorage
 def test_records_without_a_key_stay_with_their_reason(spark: SparkSession, storage: LocalStorage) -> None:
     """A record without a key is kept, marked, counted, and the first of them is named."""
     rows = [row(0, 3, b"k", b"v"), row(0, 4, None, b"lost"), row(0, 5, None, None)]
-    batch = ingest.gathered(source_frame(spark, intake(storage), with_range_reports(rows, {0: (0, 6)})))
-    assert ingest.first_rejected(batch) == (("t", 0), 4, "null key")
+    batch = ingest.gather(source_frame(spark, intake(storage), with_range_reports(rows, {0: (0, 6)})))
+    assert first_rejected(batch) == (("t", 0), 4, "null key")
     assert (batch.parts[0].rejected, batch.parts[0].tombstones) == (2, 0)
 
 
@@ -119,8 +120,8 @@ def test_what_the_source_rejects_stays_so(spark: SparkSession, storage: LocalSto
     """A record that could not be read whole keeps the source's reason, with a key or without, also in a raw copy."""
     odd = {"rejected": "a header name b'\\xff' is not UTF-8"}
     rows = [row(0, 3, b"k", b"v"), {**row(0, 4, b"k", b"v"), **odd}, {**row(0, 5, None, b"v"), **odd}]
-    batch = ingest.gathered(source_frame(spark, intake(storage, keyed=keyed), with_range_reports(rows, {0: (0, 6)})))
-    assert ingest.first_rejected(batch) == (("t", 0), 4, odd["rejected"])
+    batch = ingest.gather(source_frame(spark, intake(storage, keyed=keyed), with_range_reports(rows, {0: (0, 6)})))
+    assert first_rejected(batch) == (("t", 0), 4, odd["rejected"])
     assert batch.parts[0].rejected == 2
 
 
@@ -162,7 +163,7 @@ def test_a_store_that_refuses_is_a_storage_error(spark: SparkSession, tmp_path: 
     refusing = intake(LocalStorage(str(tmp_path / "file")))
     frame = source_frame(spark, refusing, with_range_reports(records(0, 0, 2), {0: (0, 2)}))
     with pytest.raises(StorageError):
-        ingest.gathered(frame)
+        ingest.gather(frame)
 
 
 def test_records_lost_in_the_middle_of_a_range_leave_a_gap(spark: SparkSession, storage: LocalStorage) -> None:
@@ -178,10 +179,10 @@ def test_what_is_superseded_in_one_task_is_left_out(spark: SparkSession, storage
     rows = [*records(0, 0, 20), row(0, 20, None, b"x"), *records(1, 0, 7)]
     frame = source_frame(spark, intake(storage, folds=True), with_range_reports(rows, {0: (0, 21), 1: (0, 7)}))
     state = new_state({0: 0, 1: 0})
-    batch = ingest.gathered(frame)
+    batch = ingest.gather(frame)
     assert [(read.records, read.superseded) for read in batch.ranges] == [(21, 13), (7, 0)]
     assert batch.bytes_read == sum(len(one["key"] or b"") + len(one["value"]) for one in rows)
-    logs = apply(state, ingest.appends(state, batch, 0)).logs
+    logs = apply(state, appends(state, batch, 0)).logs
     kept = [[one["offset"] for one in record_dicts(reader.read(storage, whole(log)))] for log in logs]
     assert kept == [list(range(13, 21)), list(range(7))]
     assert [log.runs[0].folded for log in logs] == [True, False]
@@ -191,7 +192,7 @@ def test_a_suffix_of_what_was_folded_is_the_fold_of_the_suffix(spark: SparkSessi
     """A batch that comes again and reaches further, folded over all of it: above the log's end nothing is missing."""
     first = taken(spark, storage, new_state({0: 0}), [with_range_reports(records(0, 0, 10), {0: (0, 10)})])
     frame = source_frame(spark, intake(storage, folds=True), with_range_reports(records(0, 4, 30), {0: (4, 30)}))
-    log = log_of(apply(first, ingest.appends(first, ingest.gathered(frame), 0)))
+    log = log_of(apply(first, appends(first, ingest.gather(frame), 0)))
     assert [one["offset"] for one in record_dicts(reader.read(storage, whole(log)))] == [*range(10), *range(23, 30)]
     assert [(run.start, run.end, run.folded) for run in log.runs] == [(0, 10, False), (10, 30, True)]
 
@@ -207,7 +208,7 @@ def test_nothing_is_folded_across_a_loss(spark: SparkSession, storage: LocalStor
         *records(1, 9, 14),
         range_report(1, 0, 14, 14),
     ]
-    batch = ingest.gathered(source_frame(spark, intake(storage, folds=True), task))
+    batch = ingest.gather(source_frame(spark, intake(storage, folds=True), task))
     assert [(read.tp.partition, read.lo, read.records, read.superseded) for read in batch.ranges] == [
         (0, 0, 9, 2),
         (0, 9, 9, 2),
@@ -215,5 +216,5 @@ def test_nothing_is_folded_across_a_loss(spark: SparkSession, storage: LocalStor
         (1, 0, 14, 2),
     ]
     state = new_state({0: 0, 1: 0})
-    log = log_of(apply(state, ingest.appends(state, batch, 0)))
+    log = log_of(apply(state, appends(state, batch, 0)))
     assert (log.end, [(gap.start, gap.end) for gap in log.gaps]) == (30, [(9, 12), (21, 30)])

@@ -1,4 +1,4 @@
-"""A broker with ACLs: the listener `sasl` knows one user, who may do nothing but what it was granted."""
+"""A broker with ACLs: the listener `sasl` has one user, who may do only what a test grants."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Right = tuple[str, str, str]
 
 
 class AclKafka(EmbeddedKafka):
-    """Whoever comes by `bootstrap` may do anything."""
+    """A broker whose clients may do anything by `bootstrap`, and what USER is granted by `sasl`."""
 
     def __init__(self, folder: Path) -> None:
         self.sasl = f"127.0.0.1:{free_port()}"
@@ -41,7 +41,7 @@ class AclKafka(EmbeddedKafka):
         super().__init__(folder, properties=guarded)
 
     def login(self) -> Mapping[str, Setting]:
-        """A client's settings as USER."""
+        """Returns a client's settings as USER."""
         return {
             "bootstrap.servers": self.sasl,
             "security.protocol": "SASL_PLAINTEXT",
@@ -51,21 +51,21 @@ class AclKafka(EmbeddedKafka):
         }
 
     def grant(self, rights: Iterable[Right]) -> None:
-        """USER has these rights from now on."""
+        """Grants USER these rights."""
         client, wanted = admin(self.bootstrap), list(rights)
         for answer in client.create_acls([_acl(AclBinding, right) for right in wanted]).values():
             answer.result(TIMEOUT_S)
         wait_until(lambda: all(self.has(right) for right in wanted), "the rights count")
 
     def revoke(self, right: Right) -> None:
-        """USER has this right no more."""
+        """Revokes this right of USER."""
         client = admin(self.bootstrap)
         for answer in client.delete_acls([_acl(AclBindingFilter, right)]).values():
             answer.result(TIMEOUT_S)
         wait_until(lambda: not self.has(right), "the right does not count any more")
 
     def has(self, right: Right) -> bool:
-        """Whether the broker knows of this right of USER."""
+        """Whether USER has this right."""
         client = admin(self.bootstrap)
         return bool(client.describe_acls(_acl(AclBindingFilter, right)).result(TIMEOUT_S))
 

@@ -18,7 +18,7 @@ Row = dict[str, Any]
 
 
 class BrokerSource:
-    """Plans and reads topics of the broker; options by keyword with `_` for `.`."""
+    """Plans and reads topics of the test broker; options are keywords with `_` for `.`."""
 
     def __init__(self, bootstrap: str, *topics: str, **extra: str) -> None:
         config = json.dumps({"bootstrap.servers": bootstrap, "log_level": 0})

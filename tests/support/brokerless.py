@@ -1,4 +1,4 @@
-"""A catalog with a cleaner on it, for tests that fold again and again: records in, what is kept out."""
+"""A connector without a broker: storage, catalog and cleaner, for tests that clean again and again."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ import pytest
 
 
 class BrokerlessConnector:
-    """The kept side of a connector without Kafka: partitions of topic t, published as far as a test says."""
+    """Owner of a new catalog with partitions of topic t, which ingests and publishes what a test gives."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class BrokerlessConnector:
         self._jobs = 0
 
     def configure(self, policy: CompactionPolicy, fold: FoldPolicy | None = None, limit: int | None = None) -> None:
-        """The connector goes on with other settings, as after a restart."""
+        """Continues with other settings, as after a restart."""
         self.settings = EngineSettings(
             connector="c", policy=policy, fold=fold or FoldPolicy(), fold_bytes_per_second=limit
         )
@@ -64,17 +64,17 @@ class BrokerlessConnector:
         self.cleaner = Cleaner(self.spark, self.catalog, self.isolation, self.settings, self.counters, frozenset)
 
     def restart(self) -> None:
-        """Another life takes the connector over."""
+        """Takes the connector over again."""
         self.catalog = Catalog.open(self.storage, "c")
         self.catalog.take_over("test", 0)
         self.configure(self.settings.policy, self.settings.fold, self.settings.fold_bytes_per_second)
 
     def log(self, partition: int = 0) -> PartitionLog:
-        """A log as the catalog has it now."""
+        """Returns a log as the catalog has it."""
         return self.catalog.state.log(TopicPartition("t", partition))
 
     def ingest(self, rows: Sequence[Row], ends: dict[int, int] | None = None, now_ms: int = 0) -> None:
-        """Takes a micro-batch in, up to the given end of each partition, or behind its last record."""
+        """Ingests a micro-batch, up to the given end of each partition, or to its last record."""
         found = ends or {
             one: max(row["offset"] for row in rows if row["partition"] == one) + 1 for one in _partitions(rows)
         }
@@ -100,7 +100,7 @@ class BrokerlessConnector:
         self.catalog.commit(lambda state: appends(state, batch, now_ms), now_ms)
 
     def publish(self, ends: dict[int, int] | None = None, now_ms: int = 0) -> None:
-        """As if folds had been sent up to `ends`, or to the end of every log."""
+        """Commits that all is published up to `ends`, by default the ends of the logs; nothing is sent."""
         found = ends or {log.partition: log.end for log in self.catalog.state.logs}
         actions = [
             Publish(topic="t", partition=one, end=end, output=OutputPoint(end, end + 1000))
@@ -109,7 +109,7 @@ class BrokerlessConnector:
         self.catalog.commit(lambda _: actions, now_ms)
 
     def rows(self, partition: int = 0) -> list[tuple[int, bytes | None, bytes | None]]:
-        """What the log keeps: (offset, key, value)."""
+        """Reads a log; returns (offset, key, value) of its records."""
         batches = read(self.storage, whole(self.log(partition)))
         return [(one["offset"], one["key"], one["value"]) for batch in batches for one in batch.to_pylist()]
 
@@ -119,7 +119,7 @@ def _partitions(rows: Sequence[Row]) -> list[int]:
 
 
 def before_next_rewrite(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) -> None:
-    """After the next fold is planned, and before it reads anything, something else happens, once."""
+    """Calls `happens` once, after the next rewrite is planned and before it reads."""
     real = InTasks.run
 
     def run(self: InTasks, job: FoldJob) -> Folded:
@@ -131,5 +131,5 @@ def before_next_rewrite(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], o
 
 
 def rewrite_with_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No task can fold anything from now on: all is left to Spark's plan."""
+    """Makes the tasks refuse every rewrite, so that Spark's plan does it."""
     monkeypatch.setattr(InTasks, "run", lambda _, job: Folded([], job))

@@ -1,4 +1,4 @@
-"""A folder with a worker file and a connector file, and ways to run them: in this process, or as people do."""
+"""A worker file and a connector file in a folder; runs them in this process or as a command."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PROCESS_TIMEOUT_S = 120.0
 
 
 class Deployment:
-    """One connector's files in a folder of their own."""
+    """One connector's configuration, storage and snapshots in a folder."""
 
     def __init__(self, folder: Path, bootstrap: str, topic: str) -> None:
         self.folder = folder
@@ -60,22 +60,22 @@ class Deployment:
 
     @property
     def output(self) -> str:
-        """The output topic."""
+        """Name of the output topic."""
         return f"{self.topic}.compacted"
 
-    def beside(self, topic: str) -> Self:
-        """The same connector, seen from another of its topics."""
+    def for_topic(self, topic: str) -> Self:
+        """Returns the same deployment with `topic`, another source topic of the connector."""
         other = copy(self)
         other.topic = topic
         return other
 
-    def plain(self) -> Self:
-        """Itself, without snapshots and with no fold: for a test that looks at output and positions only."""
+    def publishing_only(self) -> Self:
+        """Disables snapshots and cleaning, for a test that checks only output and positions; returns itself."""
         self.settings |= {"snapshot.location": "none", "min.cleanable.dirty.ratio": 1}
         return self
 
     def write(self, **changes: object) -> tuple[Path, Path]:
-        """Writes both files; settings with underscores for dots change the connector's. The files."""
+        """Writes and returns both files; `changes` to the connector's settings have underscores for dots."""
         self.settings |= {key.replace("_", "."): value for key, value in changes.items()}
         files = self.folder / "connector.json", self.folder / "worker.json"
         files[0].write_text(json.dumps(self.settings))
@@ -83,23 +83,23 @@ class Deployment:
         return files
 
     def config(self, **changes: object) -> ConnectorConfig:
-        """The connector's configuration as the commands read it."""
+        """Returns the connector's configuration as the commands read it."""
         return load_connector(self.write(**changes)[0]).config
 
     def task(self, spark: SparkSession, **changes: object) -> ConnectorTask:
-        """Returns a task in this process, not started."""
+        """Returns a connector task for this process."""
         config = self.config(**changes)
         worker = load_worker(self.folder / "worker.json")
         return ConnectorTask(spark, worker, config, SystemClock(), NullObserver(), lambda _: None)
 
-    def once(self, spark: SparkSession, **changes: object) -> State:
-        """`run --once` in this process; the catalog afterwards."""
+    def run_once(self, spark: SparkSession, **changes: object) -> State:
+        """Runs `run --once` in this process; returns the catalog's state afterwards."""
         self.task(spark, **changes).run(StopToken(), once=True)
         return self.state()
 
     @contextmanager
     def running(self, spark: SparkSession, **changes: object) -> Iterator[None]:
-        """`run` in this process, stopped at the end; what ended it before is raised then."""
+        """Runs the connector in this process during the block; raises at the end what had ended it before."""
         task, stop, errors = self.task(spark, **changes), StopToken(), list[Exception]()
 
         def run() -> None:
@@ -119,28 +119,28 @@ class Deployment:
             raise errors[0]
 
     def state(self) -> State:
-        """What the catalog says now."""
+        """Returns the catalog's state."""
         return Catalog.open(open_storage(str(self.folder / "storage")).sub(self.name), self.name).state
 
     def published(self) -> dict[int, int]:
-        """The published offset of each source partition."""
+        """Returns the published offset of each source partition."""
         return {log.partition: log.published for log in self.state().logs if log.topic == self.topic}
 
     def taken_over(self) -> bool:
-        """Whether a worker has ever owned it."""
+        """Whether a worker has ever taken the connector over."""
         return (self.folder / "storage" / self.name / "catalog").is_dir() and self.state().epoch > 0
 
     def caught_up(self) -> bool:
-        """Whether everything in the source is published."""
+        """Whether all records of the source are published."""
         return self.taken_over() and self.published() == end_offsets(self.bootstrap, self.topic)
 
-    def breaches(self) -> list[str]:
-        """Every promise that source and output, as they are now, show broken."""
+    def violations(self) -> list[str]:
+        """Reads source and output; returns every violation of a promise, one line each."""
         source = consume_all(self.bootstrap, self.topic)
         return broken_promises(source, consume_all(self.bootstrap, self.output), self.published())
 
     def process(self, *args: str, failpoints: str = "", **environment: str) -> Process:
-        """`keyfold run` of this connector as a process of its own."""
+        """Starts `keyfold run` of this connector as a process."""
         connector, worker = self.write()
         return Process(
             ["run", str(connector), "--worker", str(worker), *args],
@@ -175,7 +175,7 @@ class Process:
         self._file.close()
 
     def wait(self, timeout_s: float = PROCESS_TIMEOUT_S) -> int:
-        """Its exit code."""
+        """Waits for its end; returns the exit code."""
         try:
             return self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -190,16 +190,16 @@ class Process:
         os.killpg(self.process.pid, number)
 
     def until_logged(self, text: str) -> None:
-        """Waits until `text` is in what it printed."""
+        """Waits until it has printed `text`."""
         wait_until(lambda: text in self.printed() or self._ended(), f"the worker logs {text!r}", PROCESS_TIMEOUT_S)
         assert text in self.printed(), f"ended without {text!r}:\n{self.tail()}"
 
     def printed(self) -> str:
-        """All that it printed."""
+        """Returns all that it printed."""
         return self.log.read_text()
 
     def tail(self) -> str:
-        """The end of what it printed."""
+        """Returns the last 4,000 characters that it printed."""
         return self.printed()[-4000:]
 
     def _ended(self) -> bool:

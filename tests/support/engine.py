@@ -1,4 +1,4 @@
-"""What tests of the engine share: records as dicts, frames as a source gives them, a state, a publisher."""
+"""Inputs of the engine: records as dicts, DataFrames as the source gives them, states, plans."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from compactor.ingest import ingest
-from compactor.ingest.ingest import WRITTEN, Intake, written
+from compactor.ingest.ingest import WRITTEN, Intake, write_level0
+from compactor.ingest.micro_batch import appends
 from compactor.model import record
 from compactor.model.actions import AddPartition, AddTopic, AnyAction, Create, Publish, SetBuckets, TakeOver
 from compactor.model.log import OutputPoint, PartitionLog
@@ -29,31 +30,33 @@ Row = dict[str, Any]
 
 
 def row(partition: int, offset: int, key: bytes | None, value: bytes | None, **more: Any) -> Row:
-    """A record as a source gives it; topic t, CreateTime, timestamp = offset, no headers unless `more` says so."""
+    """Returns a record of the source; topic t, CreateTime, timestamp = offset, no headers unless in `more`."""
     record_dicts = {"topic": "t", "timestamp": offset, "timestamp_type": 0, "headers": []}
     return {**record_dicts, "partition": partition, "offset": offset, "key": key, "value": value, **more}
 
 
 def range_report(partition: int, lo: int, hi: int, records: int, start: int | None = None, topic: str = "t") -> Row:
-    """A reading task's statement that it read [lo, hi)."""
+    """Returns a reading task's report that it has read [lo, hi)."""
     fields = {"topic_id": f"id-{topic}", "lo": lo, "hi": hi, "start": lo if start is None else start}
     return {"topic": topic, "partition": partition, "offset": lo, "range": {**fields, "records": records}}
 
 
 def with_range_reports(rows: Sequence[Row], ends: Mapping[int, tuple[int, int]], topic: str = "t") -> list[Row]:
-    """`rows` with the statements of one reading task that read the offsets `ends` of each partition."""
+    """Returns `rows` with the reports of one reading task that read `ends`, partition → [lo, hi)."""
     counts = {partition: sum(one["partition"] == partition for one in rows) for partition in ends}
     return [*rows, *(range_report(one, lo, hi, counts[one], topic=topic) for one, (lo, hi) in ends.items())]
 
 
 def source_frame(spark: SparkSession, intake: Intake, *tasks: Sequence[Row]) -> DataFrame:
-    """A frame of which each of `tasks` is what one reading task takes in."""
+    """Returns a DataFrame each of whose partitions ingests the rows of one of `tasks`."""
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch["id"].to_pylist():
                 with tagging():
-                    yield from written([pa.RecordBatch.from_pylist(list(tasks[number]), schema=record.SOURCE)], intake)
+                    yield from write_level0(
+                        [pa.RecordBatch.from_pylist(list(tasks[number]), schema=record.SOURCE)], intake
+                    )
 
     return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, record.ddl(WRITTEN))
 
@@ -67,7 +70,7 @@ def intake(storage: LocalStorage, *, keyed: bool = True, folds: bool = False) ->
 
 
 def new_state(partitions: Mapping[int, int], topic: str = "t", buckets: int = 1) -> State:
-    """A state with one topic whose partitions start at the given offsets; partition p is in bucket p % buckets."""
+    """Returns a state with one topic whose partitions start at the given offsets; p is in bucket p % buckets."""
     actions: list[AnyAction] = [
         Create(catalog_id="cat", connector="c"),
         TakeOver(epoch=1, owner="o"),
@@ -81,13 +84,13 @@ def new_state(partitions: Mapping[int, int], topic: str = "t", buckets: int = 1)
 
 
 def ingested(storage: LocalStorage, state: State, tasks: Sequence[Sequence[Row]], now_ms: int = 0) -> State:
-    """`state` after a micro-batch of `tasks`; without Spark, on which tests/spark/test_ingest.py does the same."""
+    """Returns `state` after a micro-batch of `tasks`, without Spark; tests/spark/test_ingest.py does it on Spark."""
     frame = cast("DataFrame", LocalFrame(tasks, intake(storage)))
-    return apply(state, ingest.appends(state, ingest.gathered(frame), now_ms))
+    return apply(state, appends(state, ingest.gather(frame), now_ms))
 
 
 def published(state: State, ends: Mapping[int, int], topic: str = "t") -> State:
-    """`state` as if folds had been sent up to `ends`; the output offset is the source offset + 1000."""
+    """Returns `state` published up to `ends`; the output offset is the source offset + 1000."""
     points = ((partition, end, OutputPoint(end, end + 1000)) for partition, end in ends.items())
     return apply(state, [Publish(topic=topic, partition=one, end=end, output=point) for one, end, point in points])
 
@@ -97,7 +100,7 @@ def log_of(state: State, partition: int = 0, topic: str = "t") -> PartitionLog:
 
 
 def plans(state: State, ends: Mapping[int, int], topic: str = "t") -> list[PublishPlan]:
-    """One plan per bucket: everything from published to `ends`."""
+    """Returns a plan for each bucket: everything from published to `ends`."""
     found: dict[int, list[PublishTarget]] = {}
     for partition, end in ends.items():
         log = log_of(state, partition, topic)
@@ -112,7 +115,7 @@ def plans(state: State, ends: Mapping[int, int], topic: str = "t") -> list[Publi
 
 
 def record_dicts(batches: Iterable[pa.RecordBatch | pa.Table]) -> list[Row]:
-    """Rows as dicts of the columns of RECORDS."""
+    """Returns rows as dicts of the columns of RECORDS."""
     return [{name: one[name] for name in record.RECORDS.names} for batch in batches for one in batch.to_pylist()]
 
 

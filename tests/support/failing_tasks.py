@@ -1,4 +1,4 @@
-"""Failpoints in the Python tasks of a Spark that runs in this process."""
+"""Sets failpoints in Spark's Python tasks: apart from its one test, because it knows how Spark starts workers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def failing_tasks(spark: SparkSession, failpoints: str) -> Iterator[None]:
-    """Tasks of jobs that are made inside meet `failpoints`: Spark gives them Python workers of their own."""
+    """Sets `failpoints` in the tasks of jobs made in the block, which Spark runs in Python workers of their own."""
     environment = spark.sparkContext.environment
     environment[VARIABLE] = failpoints
     try:

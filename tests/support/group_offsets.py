@@ -1,4 +1,4 @@
-"""What an operator, a broker's retention or another client does to a connector's group."""
+"""Changes the committed offsets of a connector's group as an operator, a broker or another client does."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from tests.support.kafka import TIMEOUT_S, admin
 
 
 def delete_group(deployment: Deployment) -> None:
-    """What offsets.retention.minutes or `--delete-offsets` does."""
+    """Deletes the group, as offsets.retention.minutes or `--delete-offsets` does."""
     client = admin(deployment.bootstrap)
     client.delete_consumer_groups([f"connect-{deployment.name}"])[f"connect-{deployment.name}"].result(TIMEOUT_S)
 
 
 def reset_offsets(deployment: Deployment, offset: int) -> None:
-    """What `--reset-offsets` does: offsets without metadata of ours."""
+    """Sets the group's offsets as `--reset-offsets` does, without keyfold's metadata."""
     group = f"connect-{deployment.name}"
     client = admin(deployment.bootstrap)
     wanted = ConsumerGroupTopicPartitions(
@@ -25,7 +25,7 @@ def reset_offsets(deployment: Deployment, offset: int) -> None:
 
 
 def commit_like_a_sink(deployment: Deployment, offset: int) -> None:
-    """What a Connect sink of the connector's name does at each of its flushes."""
+    """Commits offsets as a Connect sink of the connector's name does at each flush."""
     settings = {"bootstrap.servers": deployment.bootstrap, "group.id": f"connect-{deployment.name}", "log_level": 0}
     consumer = Consumer(settings)
     try:

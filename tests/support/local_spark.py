@@ -13,7 +13,7 @@ from compactor.errors import DamagedFileError
 from compactor.fold import in_memory
 from compactor.fold.latest_per_key import Folded, FoldJob
 from compactor.fold.on_spark import OnSpark
-from compactor.ingest.ingest import Intake, written
+from compactor.ingest.ingest import Intake, write_level0
 from compactor.model.record import RUN, SOURCE
 from compactor.runs.scan import LOG, SCAN, OffsetRange, plan_wide_reads
 from compactor.storage.base import Storage
@@ -31,7 +31,9 @@ class LocalFrame:
     def collect(self) -> list[LocalRow]:
         """Returns the rows that the tasks yield."""
         batches = (pa.RecordBatch.from_pylist([*rows], schema=SOURCE) for rows in self._tasks)
-        return [LocalRow(row) for batch in batches for one in written([batch], self._intake) for row in one.to_pylist()]
+        return [
+            LocalRow(row) for batch in batches for one in write_level0([batch], self._intake) for row in one.to_pylist()
+        ]
 
 
 class LocalRow:

@@ -1,4 +1,4 @@
-"""Logs made of run metadata only, for tables of decisions."""
+"""Logs of run metadata without files, for tables of decisions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DAY = 24 * HOUR
 
 
 def file(first: int, last: int, size: int, *, path: str = "", newest_ms: int | None = None) -> RunFile:
-    """A file with a record at every offset from `first` to `last`, `size` bytes together."""
+    """Returns a file with a record at every offset from `first` to `last`, of `size` bytes in all."""
     name = path or f"runs/{first}-{last}-{size}.parquet"
     records = last - first + 1
     return RunFile(
@@ -26,7 +26,7 @@ def file(first: int, last: int, size: int, *, path: str = "", newest_ms: int | N
 def run(
     start: int, end: int, size: int | Sequence[RunFile], *, level: int = 0, arrived: int = 0, oldest: int | None = None
 ) -> Run:
-    """A run of these files, or of one that holds all its offsets."""
+    """Returns a run of the files `size`, or of one file of `size` bytes with all offsets."""
     files = (file(start, end - 1, size),) if isinstance(size, int) else tuple(size)
     return Run(
         start=start,
@@ -42,7 +42,7 @@ def run(
 
 
 def base(end: int, size: int, *, tombstones: int = 0, horizons: int = 0, next_horizon: int | None = None) -> Run:
-    """A base run of [0, end)."""
+    """Returns a base run of [0, end)."""
     made = run(0, end, size, level=BASE) if size else run(0, end, (), level=BASE)
     return replace(made, tombstones=tombstones, horizons=horizons, next_horizon_ms=next_horizon)
 
@@ -55,7 +55,7 @@ def log(
     tp: TopicPartition = TP,
     folded_ms: int | None = None,
 ) -> PartitionLog:
-    """A log of `runs` above the base run `clean`, published to the end unless told otherwise."""
+    """Returns a log of `runs` above the base run `clean`, by default published to its end."""
     clean_end = clean.end if clean else 0
     last = end if end is not None else max([clean_end, *(one.end for one in runs)])
     sent = last if published is None else published

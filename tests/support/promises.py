@@ -1,4 +1,4 @@
-"""docs/protocol.md's promises, checked: what a read_committed reader of the output saw, against the source."""
+"""Checks the promises of docs/protocol.md on what a read_committed reader of the output saw."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ OWN = "keyfold."
 
 
 class Published(NamedTuple):
-    """An output record, with what its headers say of its source."""
+    """An output record with the source position in its headers."""
 
     record: Read
     source_topic: str
@@ -20,7 +20,7 @@ class Published(NamedTuple):
 
 
 def with_sources(output: Iterable[Read]) -> list[Published]:
-    """Output records with their source; KeyError where a header of ours is missing."""
+    """Returns output records with their source position; raises KeyError if one of keyfold's headers is missing."""
     return [_published(record) for record in output]
 
 
@@ -35,7 +35,7 @@ def _published(record: Read) -> Published:
 
 
 def broken_promises(source: Iterable[Read], output: Iterable[Read], ends: Mapping[int, int]) -> list[str]:
-    """Every breach of promises 1 to 4, one line each; `ends` has the published offset of each source partition."""
+    """Returns every violation of promises 1 to 4, one line each; `ends` is partition → published offset."""
     truth = {(record.partition, record.offset): record for record in source}
     found = with_sources(output)
     return [*_twice(found), *_falling(found), *_changed(truth, found), *_wrong_last(truth, found, ends)]

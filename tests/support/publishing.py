@@ -24,11 +24,11 @@ from tests.support.kafka import Read, consume_all, create_topic, wait_until
 CATALOG_ID = "catalog-1"
 NOW_MS = 1_700_000_000_000
 ONE_RECORD_EACH = TransactionLimits(transaction_bytes=1)
-"""Every record in a transaction of its own."""
+"""Limits that put every record into a transaction of its own."""
 
 
 class RunRecord(NamedTuple):
-    """A record of a run; what a test does not name is unremarkable."""
+    """A record of a run, with defaults for what a test does not set."""
 
     offset: int
     key: bytes | None = b"k"
@@ -41,7 +41,7 @@ class RunRecord(NamedTuple):
 
 
 def batch(topic: str, records: Iterable[RunRecord]) -> pa.RecordBatch:
-    """Records as a publish task gets them (record.RUN)."""
+    """Returns records as a publish task gets them (record.RUN)."""
     return pa.RecordBatch.from_pylist([_row(topic, record) for record in records], schema=RUN)
 
 
@@ -56,7 +56,7 @@ def _row(topic: str, record: RunRecord) -> dict[str, Any]:
 
 
 class Changelog:
-    """A connector's publishing side on the test broker: source topic, output topic, catalog, publisher."""
+    """Publishes on the test broker: has a source topic, an output topic, a catalog and publishers."""
 
     def __init__(
         self,
@@ -80,13 +80,13 @@ class Changelog:
         create_topic(bootstrap, self.output, output_partitions or partitions, **config)
 
     def take_over(self) -> int:
-        """Makes a newer owner; its epoch."""
+        """Takes the catalog over; returns the new epoch."""
         return self.catalog.take_over("test", NOW_MS).epoch
 
     def publisher(
         self, rules: WriteRules | None = None, limits: TransactionLimits | None = None, **producer: str | int
     ) -> ChangelogPublisher:
-        """A publisher with these rules and limits, and further settings of its producer."""
+        """Returns a publisher with these rules and limits, and further settings of its producer."""
         clients: dict[str, str | int] = {"bootstrap.servers": self.bootstrap}
         return ChangelogPublisher(
             connector=self.connector,
@@ -99,7 +99,7 @@ class Changelog:
 
     @property
     def output_id(self) -> str:
-        """The output's topic id, as it is now."""
+        """The output's current topic id."""
         return self.admin.describe([self.output])[self.output].id
 
     def target(self, start: int, end: int, partition: int = 0, **named: Any) -> PublishTarget:
@@ -133,19 +133,19 @@ class Changelog:
         return TopicPartition(self.output, partition)
 
     def read(self) -> list[Read]:
-        """What a read_committed reader sees once the markers of all decided transactions are written."""
+        """Returns what a read_committed reader sees once the markers of all ended transactions are written."""
         count = self.admin.describe([self.output])[self.output].partitions
         places = [self.place(number) for number in range(count)]
         wait_until(lambda: self.admin.ends(places) == self.admin.high_watermarks(places), "no transaction is open")
         return consume_all(self.bootstrap, self.output)
 
     def position(self, partition: int = 0) -> Position | None:
-        """What the group holds for a partition of the source."""
+        """Returns the group's committed position in a partition of the source."""
         tp = TopicPartition(self.topic, partition)
         return read_positions(self.admin, group_id(self.connector), [tp])[tp]
 
     def overwrite_position(self, offset: int, metadata: str | None = None, partition: int = 0) -> None:
-        """Does what an operator's kafka-consumer-groups --reset-offsets does."""
+        """Commits `offset` as kafka-consumer-groups --reset-offsets does."""
         commit_position(self.bootstrap, group_id(self.connector), self.topic, partition, offset, metadata)
 
 
@@ -167,5 +167,5 @@ def commit_position(
 
 
 def source_offsets(records: Iterable[Read]) -> list[int]:
-    """The source offsets that records of an output name, in their order."""
+    """Returns the source offsets in the headers of output records, in order."""
     return [int(dict(record.headers)["keyfold.source.offset"] or b"") for record in records]

@@ -1,4 +1,4 @@
-"""Records as no client of Python's can write them: header names of any bytes, by librdkafka's own C interface."""
+"""Produces records with header names of any bytes by librdkafka's C interface; Python's clients take only text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RawRecord = tuple[bytes, bytes, list[tuple[bytes, bytes]]]
 
 
 def produce_bytes(bootstrap: str, topic: str, records: Iterable[RawRecord]) -> None:
-    """Writes `records` to partition 0, header names as they are."""
+    """Produces `records` to partition 0, header names unchanged."""
     library = _library()
     settings = c_void_p(library.rd_kafka_conf_new())
     said = ctypes.create_string_buffer(512)
@@ -38,7 +38,7 @@ def produce_bytes(bootstrap: str, topic: str, records: Iterable[RawRecord]) -> N
 
 
 def _library() -> ctypes.CDLL:
-    """The librdkafka that confluent-kafka brings along."""
+    """Loads the librdkafka that confluent-kafka contains."""
     (path,) = (Path(confluent_kafka.__file__).parent.parent / "confluent_kafka.libs").glob("librdkafka*")
     library = ctypes.CDLL(str(path))
     for name in ("conf_new", "new", "headers_new"):

@@ -1,4 +1,4 @@
-"""Records for end-to-end tests, and what a source and a snapshot hold in the end."""
+"""Random records for end-to-end tests, and the live records of a source and of a snapshot."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BASE_MS = 1_700_000_000_000
 
 
 def random_records(seed: int, count: int, keys: int = 40, partitions: int = 2) -> list[ToSend]:
-    """Random updates and deletes; every key stays in its partition."""
+    """Returns random updates and deletes; every key has one partition."""
     chance = random.Random(seed)
     found = []
     for number in range(count):
@@ -28,19 +28,19 @@ def random_records(seed: int, count: int, keys: int = 40, partitions: int = 2) -
 
 
 def live_records(deployment: Deployment) -> dict[tuple[int, bytes | None], tuple[int, bytes]]:
-    """(partition, key) → (offset, value) of the source's last records, without deleted keys."""
+    """Returns (partition, key) → (offset, value) of the source's last records, without deleted keys."""
     last = {(record.partition, record.key): record for record in consume_all(deployment.bootstrap, deployment.topic)}
     return {at: (record.offset, record.value) for at, record in last.items() if record.value is not None}
 
 
 def newest_snapshot(deployment: Deployment) -> Path:
-    """The folder of the snapshot that LATEST names."""
+    """Returns the folder of the snapshot that LATEST names."""
     folder = Path(deployment.settings["snapshot.location"]) / deployment.name / deployment.topic
     return folder / (folder / "LATEST").read_text().strip()
 
 
 def read_snapshot(deployment: Deployment) -> tuple[dict[str, Any], dict[tuple[int, bytes | None], tuple[int, bytes]]]:
-    """The newest snapshot's manifest, and (partition, key) → (offset, value); its manifest counts its rows."""
+    """Returns the newest snapshot's manifest, whose record count it checks, and (partition, key) → (offset, value)."""
     folder = newest_snapshot(deployment)
     query = f"select partition, key, \"offset\", value from '{folder}/data/*.parquet'"
     rows = duckdb.connect().execute(query).fetchall()

@@ -1,4 +1,4 @@
-"""Runs with real files, made of plain rows and without Spark."""
+"""Writes runs of plain rows to files, without Spark."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Row = dict[str, Any]
 
 
 def run_rows(topic: str, partition: int, first: int, records: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """`records` as a run holds them, at offsets from `first` on; those without a key were rejected."""
+    """Returns `records` as rows of a run, at offsets from `first` on; those without a key are rejected."""
     plain = {"topic": topic, "partition": partition, "timestamp": 1, "timestamp_type": 0, "headers": []}
     return [
         {
@@ -32,7 +32,7 @@ def run_rows(topic: str, partition: int, first: int, records: Sequence[Mapping[s
 
 
 def write_run(storage: Storage, rows: Sequence[Row], *, arrived_ms: int = 0, level: int = 0) -> Run:
-    """A run of `rows` in a file of its own, with the figures that it would have been written with."""
+    """Writes `rows` to a file; returns its run with the counts that the engine would have given it."""
     table = pa.Table.from_pylist(list(rows), schema=record.RUN)
     first, last, size = rows[0]["offset"], rows[-1]["offset"], record.measure(table)
     path = f"runs/1-{rows[0]['topic']}-{rows[0]['partition']}-{first}.parquet"

@@ -1,4 +1,4 @@
-"""A terminal's screen, as far as a live display uses one: what a person sees of the bytes that were written."""
+"""A terminal's screen, as far as a live display uses one: renders the bytes that were written."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Screen:
         return [text for row in self._rows if (text := "".join(row).rstrip())]
 
     def feed(self, written: str) -> None:
-        """Takes what a program wrote."""
+        """Applies what a program wrote."""
         for part in _PART.finditer(written):
             if part["text"]:
                 for character in part["text"]:

@@ -1,4 +1,4 @@
-"""Connectors with something to take snapshots of, and a snapshot location that a test can share, or let fail."""
+"""Connectors with base runs to take snapshots of, and a snapshot location that tests can share or make fail."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SETTINGS = EngineSettings(
 
 
 class SnapshotConnector:
-    """A connector `c` with a catalog of its own; snapshots of the topics in `refused` fail with what that says."""
+    """A connector `c` with a catalog of its own; snapshots of the topics in `refused` fail with its errors."""
 
     def __init__(
         self, monkeypatch: pytest.MonkeyPatch, place: Storage | None = None, topics: tuple[str, ...] = ("t",)
@@ -48,7 +48,7 @@ class SnapshotConnector:
         monkeypatch.setattr(inspection, "damage", None)
 
     def begin(self, **changes: Any) -> Snapshots:
-        """Another life."""
+        """Starts the snapshots of a new task with changed settings."""
         isolation = Isolation(self.storage, self.catalog)
         settings = replace(SETTINGS, **changes)
         begun = _Snapshots(
@@ -58,7 +58,7 @@ class SnapshotConnector:
         return begun
 
     def take(self, now_ms: int) -> bool:
-        """As the thread behind publishing does it."""
+        """Takes a due snapshot as the maintenance thread does; returns whether one was taken."""
         if not self.snapshots.due(now_ms):
             return False
         try:
@@ -68,21 +68,21 @@ class SnapshotConnector:
             return False
 
     def latest(self, topic: str = "t") -> str:
-        """What LATEST says."""
+        """Returns the content of LATEST."""
         return self.place.read(f"c/{topic}/{listing.LATEST}").decode().strip()
 
     def complete(self) -> list[str]:
-        """The snapshots of topic t that have a manifest."""
+        """Returns the snapshots of topic t that have a manifest."""
         return [name for name in self.place.list("c/t") if manifest.path_of(self.place, f"c/t/{name}")]
 
     @property
     def catalog_id(self) -> str:
-        """Of its catalog."""
+        """The id of its catalog."""
         return self.catalog.state.catalog_id
 
 
 class _Snapshots(Snapshots):
-    """What Spark would be is the world, which says what is refused."""
+    """Gets the connector in place of Spark, to refuse what it says."""
 
     def _take(self, place: Any, topic: str, now_ms: int) -> AddSnapshot:
         connector = cast("SnapshotConnector", self._spark)
@@ -108,7 +108,7 @@ def _filled(topic: str) -> list[AnyAction]:
 
 
 def begin_snapshot(state: State, place: Storage, storage: Storage, name: str) -> str:
-    """A snapshot of topic t that a life of this catalog has begun and not completed; its folder."""
+    """Begins a snapshot of topic t for this catalog without completing it; returns its folder."""
     location.write_mark(place, f"c/t/{name}", state, storage)
     place.write(f"c/t/{name}/data/1.parquet", b"half")
     return f"c/t/{name}"

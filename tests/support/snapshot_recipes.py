@@ -1,4 +1,4 @@
-"""docs/snapshots.md: its recipes, the snapshot that they read, and what each must find."""
+"""The Python recipes of docs/snapshots.md, and the snapshot that they read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BLOCK: Final = re.compile(r"(?ms)^## ([^\n]+)$|^```python\n(.*?)^```$")
 
 
 def recipes() -> dict[str, list[str]]:
-    """The page's blocks of Python by their heading."""
+    """Returns the page's blocks of Python by their heading."""
     found: dict[str, list[str]] = {}
     heading = ""
     for title, code in _BLOCK.findall(PAGE.read_text(encoding="utf-8")):
@@ -36,7 +36,7 @@ def recipes() -> dict[str, list[str]]:
 
 
 def snapshots(folder: Path) -> Path:
-    """The folder of topic `customers` that the page shows, below `folder`: ann is a, bob is b, old is deleted."""
+    """Takes the snapshot that the page shows, ann is a, bob is b, old is deleted; returns the folder of its topic."""
     connector = BrokerlessConnector(cast("SparkSession", LocalSpark()), folder / "store")
     rows = [(b"ann", b"before"), (b"bob", b"b"), (b"old", b"x"), (b"ann", b"a"), (b"old", None)]
     connector.ingest([row(0, offset, *pair) for offset, pair in enumerate(rows)])
@@ -51,7 +51,7 @@ def snapshots(folder: Path) -> Path:
 
 
 def run(*codes: str) -> dict[str, Any]:
-    """What the blocks define, run one after the other as they stand."""
+    """Runs the blocks one after the other; returns the names that they define."""
     names: dict[str, Any] = {}
     for code in codes:
         exec(compile(code, str(PAGE), "exec"), names)

@@ -1,4 +1,4 @@
-"""Spark settings that make many small queries start sooner; the demo's test goes without."""
+"""Spark settings with which many small queries start faster; the demo's test has Spark's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lies outside the engine, without Kafka, for tests: topics, positions and the changelog (`compactor.ports`).
+"""The engine's Broker (`compactor.ports`) in memory: topics, positions and the changelog.
 
 What Spark's tasks must reach lies in the files of a store, the rest in memory.
 """
@@ -31,12 +31,12 @@ class MemoryTopic(Struct, kw_only=True):
 
     @property
     def output_id(self) -> str | None:
-        """The id of the output topic, if it has one."""
+        """Id of the output topic, if there is one."""
         return None if self.output is None else f"id-{self.output}"
 
 
 class MemoryBroker:
-    """An Outside of one connector, whose folder is `connector` (None: nobody else can own it).
+    """Implements Broker for one connector, whose folder is `connector` (None: no other worker can own it).
 
     `storage` keeps the output and the positions. `most_records` is the size of a transaction; `fault` is what the next
     publisher fails at. `source_headers` False: the output does not say where its records come from.
@@ -55,12 +55,12 @@ class MemoryBroker:
 
     @property
     def output(self) -> OutputTopic:
-        """What a read_committed reader of the output sees now, and what the group holds."""
+        """What a read_committed reader of the output sees, and the committed positions."""
         return self._journal.read()
 
     @property
     def entries(self) -> Sequence[JournalEntry]:
-        """Everything that happened to the output, in its order."""
+        """All journal entries of the output, in order."""
         self._journal.read()
         return tuple(self._journal.entries)
 
@@ -71,17 +71,17 @@ class MemoryBroker:
         return self.topics[name]
 
     def fence(self, buckets: Iterable[int]) -> None:
-        """See Outside."""
+        """See Broker."""
         for bucket in buckets:
             self._journal.open(bucket)
 
     def overwrite(self, tp: TopicPartition, position: Position | None) -> None:
-        """Does what an operator does who resets an offset, or a broker that forgets it (None)."""
+        """Sets a committed position, as an operator does, or deletes it (None), as an expiry does."""
         held = (CommittedPosition(*tp, position),)
         self._journal.append(lambda _: JournalEntry(event=Event.OVERWRITTEN, positions=held))
 
     def admit(self, state: State, reads: Sequence[RangeRead]) -> tuple[AnyAction, ...]:
-        """See Outside. A partition begins where it was read first, others of its topic at 0."""
+        """See Broker. A partition begins where it was read first, others of its topic at 0."""
         known = state.by_partition()
         names = sorted({read.tp.topic for read in reads if read.tp not in known})
         topics = [self.topics[name] for name in names if name in self.topics]
@@ -91,19 +91,19 @@ class MemoryBroker:
         return (*added, *(self._partition(state, number, tp, starts) for number, tp in enumerate(new)))
 
     def positions(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Position | None]:
-        """See Outside."""
+        """See Broker."""
         held = self.output.positions
         return {tp: held.get(tp) for tp in partitions}
 
     def tail(self, state: State, log: PartitionLog) -> Tail:
-        """See Outside."""
+        """See Broker."""
         records = self.output.records.get(log.tp)
         if not records or state.topics[log.topic].output is None:
             return None
         return records[-1].source_offset if self.source_headers else Unknown.UNKNOWN
 
     def publisher(self, state: State) -> MemoryPublisher:
-        """See Outside; `fault` is used up."""
+        """See Broker; `fault` is used up."""
         fault, self.fault = self.fault, None
         ids = {topic.output: topic.output_id for topic in state.topics.values() if topic.output and topic.output_id}
         return MemoryPublisher(
@@ -115,17 +115,17 @@ class MemoryBroker:
         )
 
     def local_publisher(self, state: State, broken_off: Callable[[], bool]) -> Publisher:
-        """See Outside. A fault that kills its process would kill the test's: here it only breaks the publish off."""
+        """See Broker. A fault that kills its process only fails the publish here: the process is the test's."""
         publisher = self.publisher(state)
         fault = publisher.fault
         return replace(publisher, fault=replace(fault, dies=False)) if fault else publisher
 
     def output_starts(self, state: State, topic: str) -> Mapping[int, int]:
-        """See Outside: `starts`, 0 where it says nothing."""
+        """See Broker: `starts`, 0 where it says nothing."""
         return {log.partition: self.starts.get(log.tp, 0) for log in state.logs if log.topic == topic}
 
     def resume_safe_ms(self, state: State, topic: str) -> int | None:
-        """See Outside: `safe_ms`, where there is an output."""
+        """See Broker: `safe_ms`, where there is an output."""
         return None if state.topics[topic].output is None else self.safe_ms
 
     def _partition(

@@ -1,4 +1,4 @@
-"""Brokers in memory, for tests of what the planner decides."""
+"""The planner's Cluster in memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from connectors.source.plan import SourceTopic
 
 
 class MemoryCluster:
-    """Topics as lists of (log start, log end), changed freely by a test; `away` makes every request fail."""
+    """Implements Cluster over lists of (log start, log end) that a test changes; `away` makes every request fail."""
 
     def __init__(self) -> None:
         self.topics: dict[str, tuple[str, list[tuple[int, int]]]] = {}

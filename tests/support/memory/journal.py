@@ -1,4 +1,4 @@
-"""The output without Kafka, for tests: a journal of files in a store, which Spark's tasks append to.
+"""The output topic in memory: a journal of files in a storage, to which Spark's tasks append.
 
 One file is one thing that happened, its number its place: a producer was opened, a transaction was committed or
 aborted, a position was overwritten. `Storage.create` gives a number to one only: a transaction takes effect as a whole,
@@ -22,7 +22,7 @@ from compactor.storage.base import Storage
 
 
 class OutputRecord(OfPartition, Struct, frozen=True, kw_only=True):
-    """A record in an output partition, or a dead letter: the source's, and its place in the source."""
+    """A record in an output partition, or a dead letter, with its source position."""
 
     topic: str
     partition: int
@@ -36,7 +36,7 @@ class OutputRecord(OfPartition, Struct, frozen=True, kw_only=True):
 
 
 def output_record(row: Mapping[str, Any]) -> OutputRecord:
-    """A row of record.RUN as it leaves."""
+    """Returns a row of record.RUN as it is sent."""
     return OutputRecord(
         topic=row["topic"],
         partition=row["partition"],
@@ -50,12 +50,12 @@ def output_record(row: Mapping[str, Any]) -> OutputRecord:
 
 
 def pairs(headers: Iterable[Mapping[str, Any]] | None) -> tuple[tuple[str, bytes | None], ...]:
-    """Headers as they stand in Arrow, as pairs."""
+    """Returns headers of Arrow rows as pairs."""
     return tuple((header["key"], header["value"]) for header in headers or ())
 
 
 class CommittedPosition(OfPartition, Struct, frozen=True):
-    """What the group holds for one source partition from here on; None: nothing any more."""
+    """The committed position of one source partition from this entry on; None: it is deleted."""
 
     topic: str
     partition: int
@@ -63,7 +63,7 @@ class CommittedPosition(OfPartition, Struct, frozen=True):
 
 
 class Event(Enum):
-    """What a file of the journal says."""
+    """The kind of an entry."""
 
     OPENED = "opened"
     COMMITTED = "committed"
@@ -72,7 +72,7 @@ class Event(Enum):
 
 
 class JournalEntry(Struct, frozen=True, kw_only=True):
-    """One file. An aborted transaction has taken its offsets in the output, as on a broker, and nothing else."""
+    """One file of the journal. An aborted transaction takes offsets in the output, as on a broker, and nothing else."""
 
     event: Event
     bucket: int = -1
@@ -94,7 +94,7 @@ class OutputTopic:
         self.ends: dict[TopicPartition, int] = {}
 
     def take(self, entry: JournalEntry) -> None:
-        """What is to be seen once `entry` has happened too."""
+        """Applies `entry`."""
         for record in entry.records:
             end = self.ends.get(record.tp, 0)
             self.ends[record.tp] = end + 1
@@ -107,7 +107,7 @@ class OutputTopic:
 
 
 class Journal:
-    """The files of one output, below `storage`; any number of processes append to them."""
+    """The files of one output below `storage`, to which any number of processes append."""
 
     def __init__(self, storage: Storage) -> None:
         self.entries: list[JournalEntry] = []
@@ -115,7 +115,7 @@ class Journal:
         self._storage = storage
 
     def read(self) -> OutputTopic:
-        """What has happened up to now."""
+        """Reads all entries; returns the output after them."""
         while True:
             try:
                 data = self._storage.read(self._path())

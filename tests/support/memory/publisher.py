@@ -1,4 +1,4 @@
-"""A publisher without Kafka, for tests: what Spark's tasks send goes into `tests.support.memory.journal`.
+"""The engine's Publisher in memory: what tasks send goes to `tests.support.memory.journal`.
 
 It keeps the steps of docs/protocol.md, and can be told at which of them to fail.
 """
@@ -55,7 +55,7 @@ class PublishFault(Struct, frozen=True, kw_only=True):
     dies: bool = False
 
     def strike(self, bucket: int) -> None:
-        """Fails."""
+        """Raises, or kills the process, as the fault says."""
         if self.dies:
             os._exit(1)
         if self.step is PublishStep.COMMITTED:
@@ -86,19 +86,19 @@ class MemoryPublisher(Struct, frozen=True, kw_only=True):
         return tuple(task.sent.values())
 
     def fails(self, step: PublishStep, transaction: int) -> bool:
-        """Whether it is to fail here."""
+        """Whether it fails at this step of this transaction."""
         return self.fault is not None and (self.fault.step, self.fault.transaction) == (step, transaction)
 
 
 class _Transaction(NamedTuple):
-    """What one transaction carries; `offsets` are those that its positions have."""
+    """The content of one transaction; `offsets` are those of its positions."""
 
     records: tuple[OutputRecord, ...]
     letters: tuple[OutputRecord, ...]
     offsets: dict[TopicPartition, int]
 
     def counts(self, tp: TopicPartition) -> tuple[int, int]:
-        """Records and dead letters of a partition."""
+        """Counts records and dead letters of a partition."""
         return sum(one.tp == tp for one in self.records), sum(one.tp == tp for one in self.letters)
 
 
@@ -122,7 +122,7 @@ def _transactions(plan: PublishPlan, rows: Rows, most: int) -> Iterator[_Transac
 
 
 class _Task:
-    """One call of a publisher: one producer. `sent` is what it has committed for each target."""
+    """One call of a publisher, with one producer; `sent` is what it has committed for each target."""
 
     def __init__(self, publisher: MemoryPublisher, plan: PublishPlan) -> None:
         self.sent = {target.tp: _nothing(target) for target in plan.targets}
@@ -132,14 +132,14 @@ class _Task:
         self._opened = -1
 
     def open(self) -> None:
-        """Steps 6 and 7."""
+        """Does steps 6 and 7: fences, and checks the positions."""
         self._opened = self._journal.open(self._plan.bucket)
         self._strike(PublishStep.FENCE, 1)
         self._check_epoch()
         self._check_positions()
 
     def send(self, number: int, transaction: _Transaction) -> None:
-        """Steps 8 to 11."""
+        """Does steps 8 to 11: one transaction."""
         if self._publisher.fails(PublishStep.SENT, number):
             records = transaction.records
             self._append(lambda _: JournalEntry(event=Event.ABORTED, bucket=self._plan.bucket, records=records))
@@ -201,7 +201,7 @@ class _Task:
         )
 
     def _after(self, tp: TopicPartition, high_watermark: int, transaction: _Transaction) -> PublishResult:
-        """What will be sent of `tp` after `transaction`, whose first record goes to `high_watermark`."""
+        """Returns what is sent of `tp` after `transaction`, whose first record goes to `high_watermark`."""
         sent, (records, letters) = self.sent[tp], transaction.counts(tp)
         return replace(
             sent,

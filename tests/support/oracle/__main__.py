@@ -1,4 +1,4 @@
-"""`make histories`: histories by chance, each from its seed, held against the promises.
+"""`make histories`: runs random histories, one for each seed, and checks the promises after every step.
 
     python -m tests.support.oracle --seeds 0-199 --steps 40
 
@@ -21,11 +21,11 @@ from tests.support.oracle.histories import history
 from tests.support.oracle.runner import Outcome, run_seed, shrink, silence_logs
 
 _ENUM: Final = re.compile(r"<(\w+\.\w+): [^>]*>")
-"""A member of an enum as its repr has it, and by its name."""
+"""Matches the repr of an enum's member; the group is its name."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The exit code: 0 where all promises held, 1 where one did not."""
+    """Runs the histories; returns 0 if all promises held, else 1."""
     told = _arguments(arguments)
     began = time.monotonic()
     print(f"{len(told.seeds)} histories of {told.steps} steps, {told.processes} at a time", flush=True)
@@ -56,7 +56,7 @@ def _range(text: str) -> range:
 
 
 def _ran(seeds: Iterable[int], length: int, processes: int) -> Iterator[Outcome]:
-    """By seed, so that the first that fails is the same each time."""
+    """Yields outcomes in the order of seeds, so that the first failure is always the same."""
     work = ((seed, length) for seed in seeds)
     if processes == 1:
         yield from map(run_seed, work)

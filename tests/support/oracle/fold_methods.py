@@ -1,4 +1,4 @@
-"""Each way of folding on a few records: limits of tasks so small that it is taken."""
+"""Forces a fold method on a few records, by small limits of the tasks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.oracle.steps import FoldMethod
 
 NOTHING: Final = MemoryBudget(0, 0)
 ONE_KEY_EACH: Final = OffsetMapBudget(2, 1 << 20, classes=256)
-"""Two tasks hold one key each; where keys differ and fall into one class even so, Spark's fold has them."""
+"""Two tasks hold one key each; keys that differ and fall into one class are folded by Spark."""
 
 
 LIMITS: Final = {
@@ -38,7 +38,7 @@ def _end(_code: int) -> None:
 
 @contextmanager
 def forced(fold_method: FoldMethod, *, local: bool) -> Iterator[None]:
-    """Folds go this way; with `local` without Spark."""
+    """Makes folds in the block use this method; with `local` without Spark."""
     with ExitStack() as stack:
         for module, name, limit in LIMITS[fold_method]:
             stack.enter_context(mock.patch.object(module, name, limit))

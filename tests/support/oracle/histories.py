@@ -1,4 +1,4 @@
-"""Histories by chance: what is dangerous is frequent in them, and the same number gives the same history."""
+"""Random histories in which dangerous steps are frequent; the same seed gives the same history."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ KEEPING: Final[tuple[tuple[PlainStep, tuple[str, ...]], ...]] = (
     (Round(), WHILE_CLEANING),
     (Snapshot(), WHILE_TAKEN),
 )
-"""What the thread behind publishing does, and where it is while others do something."""
+"""Steps of the maintenance thread, with the failpoints at which other steps run."""
 
 CLEANING: Final = ("clean.write", "clean.before-commit", "clean.after-commit", "merge.write", "merge.before-commit")
 PUBLISHING: Final = ("publish.plan", "publish.before-commit", "publish.after-commit", "catalog.create")
@@ -60,7 +60,7 @@ SIMPLE: Final[tuple[tuple[PlainStep, tuple[str, ...]], ...]] = (
     (Tick(), PUBLISHING),
     (Vacuum(), ("vacuum.delete",)),
 )
-"""Steps, and where they can be broken off."""
+"""Steps, with the failpoints at which they can crash."""
 
 TAKING: Final = (
     "ingest.write",
@@ -70,17 +70,17 @@ TAKING: Final = (
     "publish.before-commit",
     "catalog.created",
 )
-"""The same of a micro-batch."""
+"""Failpoints at which a micro-batch can crash."""
 
 
 def history(number: int, length: int) -> list[steps.AnyStep]:
-    """The history of this number: so many steps, after one that says how the connector is configured."""
+    """Returns `length` random steps, after a Restart that configures the connector."""
     chance = _Chance(number)
     return [Restart(chance.settings()), *(chance.step() for _ in range(length))]
 
 
 class _Chance:
-    """Draws what can happen."""
+    """Draws random steps."""
 
     def __init__(self, number: int) -> None:
         self._random = Random(number)
@@ -102,12 +102,12 @@ class _Chance:
         self._weights = [weight for weight, _ in self._kinds]
 
     def step(self) -> steps.AnyStep:
-        """One step."""
+        """Draws one step."""
         ((_, made),) = self._random.choices(self._kinds, self._weights)
         return made()
 
     def settings(self) -> Settings:
-        """What a life is configured with."""
+        """Draws the settings of a Restart."""
         deletes = self._of((False, False, True))
         return Settings(
             lag=self._of((0, 0, 200, 500)),
@@ -176,7 +176,7 @@ class _Chance:
         return AtFailpoint(step, self._of(points), CRASH, nth=self._of((1, 1, 1, 2)))
 
     def _meanwhile(self) -> AtFailpoint:
-        """The threads of a connector beside each other: one publishes, the other folds. Or another owner comes."""
+        """Draws a maintenance step during which the other thread publishes, or another owner takes over."""
         other = self._some(1, 3, self._coming)
         if self._of((False, False, False, True)):
             other = (self._restart(), *other)
@@ -188,7 +188,7 @@ class _Chance:
         return self._of(choice)
 
     def _beside(self) -> AtFailpoint:
-        """While a micro-batch is taken in and published, the other thread folds, or another owner comes."""
+        """Draws a micro-batch during which the other thread cleans, or another owner takes over."""
         point = self._of(WHILE_PUBLISHING)
         choice: tuple[PlainStep, ...] = (Fold(), Round(), Snapshot(), Restart(), Vacuum())
         other = self._some(1, 2, lambda: self._of(choice[:-1] if point == "publish.plan" else choice))

@@ -1,4 +1,4 @@
-"""What the logs keep, held against the model: offsets, every record, and what the runs say of themselves."""
+"""Compares the logs with the model: offsets, every record, and the counts of the runs."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tests.support.oracle.steps import Settings
 
 
 class LogContents:
-    """The kept records of each log; what has not changed is not read again."""
+    """Reads the records of logs; reads a log again only once it has changed."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._known: dict[Any, tuple[PartitionLog, list[Row]]] = {}
 
     def of(self, log: PartitionLog) -> list[Row]:
-        """All that `log` keeps, by offset."""
+        """Returns the records of `log`, by offset."""
         known = self._known.get(log.tp)
         if known is None or (known[0].base, known[0].runs, known[0].start) != (log.base, log.runs, log.start):
             rows = [row for batch in read(self._storage, whole(log)) for row in batch.to_pylist()]
@@ -33,7 +33,7 @@ class LogContents:
 
 
 def violations(state: State, model: Model, dumps: LogContents) -> Iterator[str]:
-    """Everything in `state`, the catalog's, that is not as the model says."""
+    """Yields every difference between the catalog's `state` and the model."""
     for log in state.logs:
         mine = model.logs[log.tp]
         yield from (f"{log.tp}: {wrong}" for wrong in _offsets(log, mine))
@@ -68,7 +68,7 @@ def _records(log: PartitionLog, mine: LogModel, dump: Sequence[Row]) -> Iterator
 
 
 def _counts(log: PartitionLog, dump: Sequence[Row]) -> Iterator[str]:
-    """What a run says of its records, where its files lie within it."""
+    """Compares the counts of runs whose files lie within them with their records."""
     for run in (log.base, *log.runs) if log.base else log.runs:
         if all(run.start <= file.first and file.last < run.end for file in run.files):
             rows = [row for row in dump if run.start <= row["offset"] < run.end]
@@ -89,7 +89,7 @@ def _horizons(base: Run, dump: Sequence[Row]) -> Iterator[str]:
 
 
 def size(row: Row) -> int:
-    """Bytes of a record as ratios count them."""
+    """Returns the bytes of a record as dirty ratios count them."""
     headers = sum(len(one["key"].encode()) + len(one["value"] or b"") for one in row["headers"] or ())
     return len(row["key"] or b"") + len(row["value"] or b"") + headers
 
@@ -97,7 +97,7 @@ def size(row: Row) -> int:
 def missed_cleaning(
     logs: Iterable[PartitionLog], model: Model, dumps: LogContents, now_ms: int, settings: Settings
 ) -> Iterator[str]:
-    """What a round of the cleaner at `now_ms` must not have left in `logs`."""
+    """Yields what a round of the cleaner at `now_ms` should have cleaned in `logs`."""
     for log in logs:
         mine, dump = model.logs[log.tp], dumps.of(log)
         dirty = [row for row in dump if log.clean_end <= row["offset"] < log.published]

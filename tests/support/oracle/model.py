@@ -1,4 +1,4 @@
-"""What must be true of each log, kept in plain dicts: every commit of the catalog is held against it, action by action.
+"""A model of each log in plain dicts, with which every action of every commit is compared.
 
 It knows the source and the clock. That the engine decided something it learns from the commits; whether that was
 allowed, and what had to come of it, it works out by itself (docs/protocol.md).
@@ -35,14 +35,14 @@ OF_ONE_LOG: Final = (Append, PlanFold, Publish, Clean, Merge, Restate, Retain)
 
 
 class KeptRecord(NamedTuple):
-    """A record that a log has to keep, with its delete horizon."""
+    """A record that a log must contain, with its delete horizon."""
 
     row: Row
     horizon: int | None = None
 
 
 class ExpectedSnapshot(NamedTuple):
-    """What a snapshot has to hold of one partition: the live records of the offsets [start, end)."""
+    """What a snapshot must contain of one partition: the live records of the offsets [start, end)."""
 
     start: int
     end: int
@@ -50,7 +50,7 @@ class ExpectedSnapshot(NamedTuple):
 
 
 class LogModel:
-    """One log. `first` is where it began; `sent` are the ends of all folds that were sent completely."""
+    """Models one log. `first` is its first start offset; `sent` are the ends of folds that were sent completely."""
 
     def __init__(self, source: Source, tp: TopicPartition, start: int, backlog_end: int) -> None:
         self.tp = tp
@@ -66,16 +66,16 @@ class LogModel:
         self._source = source
 
     def rows(self, start: int, end: int) -> list[Row]:
-        """The source's records of the offsets [start, end)."""
+        """Returns the source's records of the offsets [start, end)."""
         return self._source.between(self.tp, start, end)
 
     def latest(self, start: int, end: int) -> list[Row]:
-        """Of each key the last record of these offsets, by offset."""
+        """Returns the last record of each key among these offsets, by offset."""
         found = {row["key"]: row for row in self.rows(start, end) if row["key"] is not None}
         return sorted(found.values(), key=lambda row: row["offset"])
 
     def publishable(self, now_ms: int, settings: Settings) -> tuple[int, int]:
-        """The first offset that is still inside the lag, or the end; nothing while the backlog is not read.
+        """Returns the first offset inside the lag, or the end; the folded end while the backlog is being read.
 
         The least and the most: a run that was folded when it came, before there was a lag, is let go whole, and what
         it left out is young no more.
@@ -97,20 +97,20 @@ class LogModel:
         return any(other["key"] == row["key"] for other in self.rows(row["offset"] + 1, bounds[1]))
 
     def age(self, row: Row, now_ms: int) -> int:
-        """How old a record is, in ms: one that is stamped in the future ages from its arrival."""
+        """Returns the age of a record in ms; one with a timestamp in the future ages from its arrival."""
         return now_ms - min(row["timestamp"], self.arrived_ms[row["offset"]])
 
     def dirty_age(self, row: Row, now_ms: int) -> int:
-        """The same for max.compaction.lag.ms, where timestamps 0 and -1 say nothing (KIP-354)."""
+        """Returns the age for max.compaction.lag.ms, which ignores timestamps 0 and -1 (KIP-354)."""
         return self.age(row, now_ms) if row["timestamp"] > 0 else now_ms - self.arrived_ms[row["offset"]]
 
     def base(self) -> list[KeptRecord]:
-        """What the base run holds."""
+        """Returns the records of the base run."""
         found = (row for row in self.latest(self.start, self.clean_end) if row["offset"] not in self.dropped)
         return [KeptRecord(row, self.horizons.get(row["offset"])) for row in found]
 
     def kept(self, log: PartitionLog) -> list[KeptRecord]:
-        """What the log holds that has the runs of `log`: below clean_end the base, above it all, but for merges."""
+        """Returns the records of `log`: below clean_end the base run, above it all that merges have not removed."""
         merged = [run for run in log.runs if run.level > 0]
         survivors = {row["offset"] for run in merged for row in self.latest(run.start, run.end)}
 
@@ -120,12 +120,12 @@ class LogModel:
         return [*self.base(), *(KeptRecord(row) for row in self.rows(self.clean_end, self.end) if stays(row))]
 
     def live(self) -> ExpectedSnapshot:
-        """What a snapshot holds that is taken now."""
+        """Returns what a snapshot taken now must contain."""
         rows = [kept.row for kept in self.base() if kept.row["value"] is not None]
         return ExpectedSnapshot(self.start, self.clean_end, rows)
 
     def take(self, action: AnyAction, before: PartitionLog, now_ms: int, settings: Settings) -> Iterator[str]:
-        """What is wrong with `action`, which was decided at `now_ms`; the model has it behind itself then."""
+        """Applies `action`, decided at `now_ms`; yields what is wrong with it."""
         match action:
             case Append():
                 yield from self._append(action, now_ms, settings)
@@ -181,7 +181,7 @@ class LogModel:
 
 
 class Model:
-    """All logs of a connector, as far as its commits were read; `snapshots` are what each must hold, by its id."""
+    """Models all logs of a connector up to the commits read; `snapshots` are what each must contain, by id."""
 
     def __init__(self, source: Source) -> None:
         self.logs: dict[TopicPartition, LogModel] = {}
@@ -190,7 +190,7 @@ class Model:
         self._source = source
 
     def take(self, commit: Commit, settings: Settings, times: Collection[int]) -> Iterator[str]:
-        """What is wrong with `commit`; `times` are those at which it may have been decided."""
+        """Applies `commit`, decided at one of `times`; yields what is wrong with it."""
         if commit.at_ms not in times:
             yield f"version {commit.version} is of {commit.at_ms}, the clock showed {times}"
         for action in commit.actions:
@@ -208,7 +208,7 @@ class Model:
             yield from self.logs[tp].take(action, self.state.log(tp), now_ms, settings)
 
     def _snapshot(self, action: AddSnapshot) -> Iterator[str]:
-        """A snapshot stands where the full folds end."""
+        """Checks that a snapshot's offsets are the clean ends."""
         moments = {tp: log.live() for tp, log in self.logs.items() if tp.topic == action.topic}
         vector = {str(tp.partition): moment.end for tp, moment in moments.items()}
         if action.source_offsets != vector:

@@ -1,4 +1,4 @@
-"""Runs a history, and after every step holds everything that can be seen against what was promised."""
+"""Runs a history and checks every promise after every step."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Oracle:
-    """One connector from its first life on. `spark` None: what stands for it in this process."""
+    """One connector from its creation on. `spark` None: LocalSpark."""
 
     def __init__(self, spark: SparkSession | None, folder: Path) -> None:
         self.simulation = Simulation(spark, folder)
@@ -30,7 +30,7 @@ class Oracle:
         self._latest_ms = 0
 
     def run(self, history: Iterable[steps.AnyStep]) -> None:
-        """Does all steps; AssertionError after the first that breaks a promise."""
+        """Performs all steps; raises AssertionError after the first that breaks a promise."""
         for number, step in enumerate(history):
             try:
                 wrong = list(self._step(step))
@@ -50,7 +50,7 @@ class Oracle:
             yield from self._done(step, before, uncertain)
 
     def _promises(self) -> Iterator[str]:
-        """What is true at all times."""
+        """Yields violations of what is true after every step."""
         simulation, model = self.simulation, self.model
         state, sent = simulation.components.catalog.state, simulation.broker.output
         if state != model.state:
@@ -61,7 +61,7 @@ class Oracle:
         yield from snapshots.violations(state, self._shelf, model.snapshots, sent)
 
     def _done(self, step: steps.AnyStep, before: State, uncertain: Collection[TopicPartition]) -> Iterator[str]:
-        """What is true once a step came to its end undisturbed."""
+        """Yields violations of what is true after a step that completed."""
         simulation, now_ms = self.simulation, self.simulation.clock.now_ms()
         state, settings = simulation.components.catalog.state, simulation.components.settings
         match step:
@@ -78,7 +78,7 @@ class Oracle:
                 yield from (f"{path} is needed by nobody" for path in files - state.paths)
 
     def _read_commits(self) -> Iterator[str]:
-        """What is wrong with the commits since the last step."""
+        """Applies the commits since the last step to the model; yields what is wrong with them."""
         simulation = self.simulation
         newest = listing(simulation.storage).newest
         for version in range(self._version + 1, newest + 1):

@@ -1,4 +1,4 @@
-"""The promises of docs/protocol.md, held against what a read_committed reader of the output sees."""
+"""Checks the promises of docs/protocol.md on what a read_committed reader of the output sees."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Table = dict[bytes | None, bytes | None]
 
 
 def apply_records(records: Iterable[OutputRecord], table: Mapping[bytes | None, bytes | None] | None = None) -> Table:
-    """The table of who applies `records` to `table`: replacing by key, deleting on null."""
+    """Returns `table` after `records`: each replaces its key, a null value deletes it."""
     found = dict(table or {})
     for record in records:
         found[record.key] = record.value
@@ -27,7 +27,7 @@ def apply_records(records: Iterable[OutputRecord], table: Mapping[bytes | None, 
 
 
 def violations(state: State, model: Model, output: OutputTopic, tampered: Collection[TopicPartition]) -> Iterator[str]:
-    """Everything that a reader of `output` may not see.
+    """Yields everything that a reader of `output` must not see.
 
     Of the `tampered` partitions dead letters may come again, and a pair of offsets may lie before what it stands for:
     where the position was lost, only an older one of the catalog's tells where the output was.
@@ -42,7 +42,7 @@ def violations(state: State, model: Model, output: OutputTopic, tampered: Collec
 
 
 def _stream(mine: LogModel, records: Sequence[OutputRecord]) -> Iterator[str]:
-    """Promises 1, 2 and 4."""
+    """Checks promises 1, 2 and 4."""
     truth = {row["offset"]: output_record(row) for row in mine.rows(mine.first, mine.folded_end)}
     for one, other in pairwise(records):
         if one.source_offset >= other.source_offset or one.offset >= other.offset:
@@ -60,7 +60,7 @@ def _same(record: OutputRecord, source: OutputRecord | None) -> bool:
 
 
 def _last(mine: LogModel, records: Sequence[OutputRecord]) -> Iterator[str]:
-    """Promise 3, and the table of a follower."""
+    """Checks promise 3, and the table of a consumer that reads all."""
     seen = [record for record in records if record.source_offset < mine.published]
     expected = mine.latest(mine.first, mine.published)
     last = {record.key: record.source_offset for record in seen}
@@ -76,7 +76,7 @@ def _places(rows: Iterable[Row]) -> dict[bytes | None, int]:
 
 
 def _points(log: PartitionLog, records: Sequence[OutputRecord], tampered: bool) -> Iterator[str]:
-    """A pair of offsets cuts the output where it cuts the source."""
+    """Checks that pairs of offsets split source and output at the same record."""
     for point in filter(None, (log.output, log.base_output)):
         yield from _cut(point, records, tampered)
 
@@ -96,7 +96,7 @@ def _letters(mine: LogModel, letters: Sequence[int], tampered: bool) -> Iterator
 
 
 def unpublished(model: Model, under_way: Collection[TopicPartition], now_ms: int, settings: Settings) -> Iterator[str]:
-    """What should have been published at `now_ms`. For the logs `under_way` it is enough to end a fold."""
+    """Yields what should be published at `now_ms`. For the logs `under_way` it is enough that their fold ended."""
     for tp, log in model.logs.items():
         if log.published != log.folded_end:
             yield f"{tp}: a fold to {log.folded_end} is under way, published is {log.published}"

@@ -1,4 +1,4 @@
-"""Histories that once broke a promise, as short as they can be."""
+"""Shortest histories that once broke a promise."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LARGE: Final = b"large enough for the rest to be counted anew"
 
 
 def regressions(fold_method: FoldMethod) -> dict[str, list[steps.AnyStep]]:
-    """Each by what was wrong, folded in this way."""
+    """Returns the histories by what was wrong, with this fold method."""
     return {
         "a file of two runs is read beyond its own": [
             Restart(Settings(lag=200, fold_method=fold_method)),

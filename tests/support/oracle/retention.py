@@ -1,4 +1,4 @@
-"""What retention may remove, and what it must: by whole files, from the old end."""
+"""Checks what retention may remove and what it must: whole files, the oldest first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.oracle.steps import Settings
 
 
 class Segment(NamedTuple):
-    """A file of a log: the offsets [first, last] of it that count, and the largest timestamp that it is aged by."""
+    """A file of a log: its offsets [first, last] in the log, and the largest timestamp, from which it ages."""
 
     first: int
     last: int
@@ -21,13 +21,13 @@ class Segment(NamedTuple):
     bytes: int
 
     def old(self, now_ms: int, settings: Settings) -> bool:
-        """Whether its youngest record is older than retention.ms; a future stamp counts as its arrival."""
+        """Whether its youngest record is older than retention.ms; a future timestamp counts as its arrival."""
         aged_ms = self.arrived_ms if self.newest_ms < 0 else min(self.newest_ms, self.arrived_ms)
         return settings.retention_ms is not None and 0 <= settings.retention_ms < now_ms - aged_ms
 
 
 def segments(log: PartitionLog) -> list[Segment]:
-    """The files of `log`, by offset."""
+    """Returns the files of `log`, by offset."""
     runs = (log.base, *log.runs) if log.base else log.runs
     found = [
         Segment(
@@ -51,7 +51,7 @@ def violations(
     kept: Sequence[Row],
     arrived_ms: Mapping[int, int],
 ) -> Iterator[str]:
-    """What is wrong with moving the start of `before`, which holds `kept`, to `start`."""
+    """Yields what is wrong with moving the start of `before`, with the records `kept`, to `start`."""
     found = segments(before)
     gone = [one for one in found if one.first < start]
     if settings.retention_ms is None:
@@ -71,7 +71,7 @@ def violations(
 
 
 def missed(before: Iterable[PartitionLog], after: State, now_ms: int, settings: Settings) -> Iterator[str]:
-    """Logs whose oldest file had to go by its age, and did not."""
+    """Yields logs whose oldest file is older than retention.ms and was not removed."""
     for log in before:
         found = segments(log)
         due = bool(found) and found[0].last < log.published and found[0].old(now_ms, settings)

@@ -1,4 +1,4 @@
-"""Runs whole histories in a folder of their own, and makes those that fail short."""
+"""Runs whole histories, each in a temporary folder, and shrinks those that fail."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ if TYPE_CHECKING:
 
 
 class Outcome(NamedTuple):
-    """How the history of a seed went; `failure` is None where every promise held."""
+    """Outcome of the history of a seed; `failure` is None if every promise held."""
 
     seed: int
     failure: str | None
 
 
 def run_seed(work: tuple[int, int]) -> Outcome:
-    """Runs the history of a seed and a length, in silence. It stands here for spawned processes to import it."""
+    """Runs the history of a seed and a length without logs; a public function, which spawned processes can import."""
     silence_logs()
     seed, length = work
     return Outcome(seed, failure(made(seed, length)))
 
 
 def silence_logs() -> None:
-    """What the engine logs of steps that fail on purpose is no news here."""
+    """Drops the logs, most of which are of steps that fail on purpose."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
 
 def run(history: Sequence[steps.AnyStep], spark: SparkSession | None = None) -> None:
-    """Does all steps; raises after the first that breaks a promise, or what a step raises. None: without Spark."""
+    """Performs all steps, without Spark if None; raises at the first that fails or breaks a promise."""
     with TemporaryDirectory(prefix="keyfold-") as folder:
         Oracle(spark, Path(folder)).run(history)
 
 
 def failure(history: Sequence[steps.AnyStep]) -> str | None:
-    """What is wrong in the first step of `history`, run without Spark, in which anything is; None where nothing is."""
+    """Runs `history` without Spark; returns the first failure, None if there is none."""
     try:
         run(history)
     except Exception as error:  # noqa: BLE001 - whatever a step raises is a finding
@@ -53,7 +53,7 @@ def failure(history: Sequence[steps.AnyStep]) -> str | None:
 
 
 def shrink(history: Sequence[steps.AnyStep]) -> list[steps.AnyStep]:
-    """Steps of `history`, which fails, that still fail, though none of them can be left out alone."""
+    """Returns the steps of a failing history that still fail, none of which can be left out."""
     found = list(history)
     size = len(found)
     while size:

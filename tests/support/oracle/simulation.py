@@ -58,7 +58,7 @@ CONNECTOR: Final = "c"
 
 
 class Components(NamedTuple):
-    """One life of the connector."""
+    """What one run of the connector consists of, from a take-over to the next."""
 
     settings: Settings
     catalog: Catalog
@@ -67,16 +67,16 @@ class Components(NamedTuple):
 
 
 class _Strict(Isolation):
-    """No fold may fail: what would be tried again later is raised."""
+    """Raises the errors of folds instead of trying again later: none may fail here."""
 
     def _failed_once(self, log: PartitionLog, error: Exception, now_ms: int) -> None:
         raise error
 
 
 class Simulation:
-    """A connector, its surroundings, and what was done to them. `spark` None: what stands for it in this process.
+    """A connector with its source, storage and broker. `spark` None: LocalSpark.
 
-    `settings` are those of each epoch; `tampered` the partitions whose position somebody else has touched; `times`
+    `settings` are those of each epoch; `tampered` the partitions whose position a Tamper has changed; `times`
     all times that the clock has shown since a step began.
     """
 
@@ -96,7 +96,7 @@ class Simulation:
         self.components = self._begin(Settings())
 
     def perform(self, step: steps.AnyStep) -> bool:
-        """Does `step`; whether it came to its end undisturbed. What nobody could foresee is raised."""
+        """Performs `step`; returns whether it completed. Raises errors that the step does not explain."""
         components = self.components
         try:
             with fold_methods.forced(components.settings.fold_method, local=self._local):
@@ -173,7 +173,7 @@ class Simulation:
         components.engine.take(frame, now_ms)
 
     def _announce(self, tp: TopicPartition) -> None:
-        """The source topic is there, with the records that it has."""
+        """Gives the broker the source topic with its ends."""
         names = [each for each in PARTITIONS if each.topic == tp.topic]
         topic = self.broker.topics.get(tp.topic) or self.broker.add_topic(tp.topic, len(names))
         topic.ends[:] = [self.source.ends[each] for each in names]
@@ -185,7 +185,7 @@ class Simulation:
         self._moved = True
 
     def _begin(self, settings: Settings) -> Components:
-        """Steps T1 to T3, and the engine on what they found."""
+        """Takes the connector over (steps T1 to T3) and makes its components."""
         now_ms = self.clock.now_ms()
         catalog = Catalog.open(self.storage, CONNECTOR)
         catalog.take_over("test", now_ms)
@@ -216,7 +216,7 @@ class Simulation:
 
     @contextmanager
     def _armed(self, at: AtFailpoint) -> Iterator[None]:
-        """The failpoint of `at` does what it says, once."""
+        """Sets the failpoint of `at`, once."""
         with mock.patch.dict(os.environ), mock.patch.object(failpoints, "_act", self._happening(at)):
             os.environ[failpoints.VARIABLE] = f"{at.point}=error"
             yield
@@ -239,7 +239,7 @@ class Simulation:
 
 
 def _keep(components: Components, step: Round | Fold | Snapshot | Vacuum, now_ms: int) -> None:
-    """What comes behind publishing."""
+    """Performs a step of the maintenance thread."""
     match step:
         case Round():
             components.maintenance.round(now_ms)

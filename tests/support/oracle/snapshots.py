@@ -1,4 +1,4 @@
-"""Snapshots, held against the model and against who goes on from them in the output."""
+"""Compares snapshots with the model, and consumers that resume from them with one that read all."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from tests.support.oracle.model import ExpectedSnapshot
 from tests.support.oracle.output import apply_records
 
 _LAST_MS: Final = 9_223_372_036_854_774
-"""The last time that a snapshot can tell."""
+"""The last time, in ms, that a snapshot's timestamps can have."""
 
 
 class Loaded(NamedTuple):
-    """A snapshot as its reader has it."""
+    """A snapshot as it was read."""
 
     manifest: manifest.Manifest
     rows: list[Row]
 
 
 class SnapshotReader:
-    """The snapshots on the shelf, each read once: it never changes."""
+    """Reads snapshots, each once: they never change."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._known: dict[str, Loaded] = {}
 
     def load(self, taken: AddSnapshot) -> Loaded:
-        """A snapshot's manifest and records, by its files."""
+        """Returns a snapshot's manifest and records."""
         if taken.id not in self._known:
             found = manifest.decode(self._storage.read(f"{taken.path}/{manifest.NAME}"))
             files = (self._storage.read(f"{taken.path}/{file.path}") for file in found.files)
@@ -47,12 +47,12 @@ class SnapshotReader:
         return self._known[taken.id]
 
     def latest(self, taken: AddSnapshot) -> str:
-        """What LATEST beside `taken` says."""
+        """Returns the content of LATEST beside `taken`."""
         return self._storage.read(f"{taken.path.rpartition('/')[0]}/LATEST").decode().strip()
 
 
 def _table(data: bytes) -> pa.Table:
-    """A data file, its times in ms."""
+    """Reads a data file, with timestamps in ms."""
     table = pq.read_table(io.BytesIO(data))
     column = table.column_names.index("timestamp")
     return table.set_column(column, "timestamp", table["timestamp"].cast(pa.int64()))
@@ -64,7 +64,7 @@ def violations(
     expected: Mapping[str, Mapping[TopicPartition, ExpectedSnapshot]],
     output: OutputTopic,
 ) -> Iterator[str]:
-    """What is wrong with the snapshots that `state` names; `expected` is what each must hold."""
+    """Yields what is wrong with the snapshots that `state` names; `expected` is what each must contain."""
     for taken in state.snapshots:
         loaded, moments = shelf.load(taken), expected[taken.id]
         yield from (f"snapshot {taken.id}: {wrong}" for wrong in _records(loaded, moments))
@@ -73,7 +73,7 @@ def violations(
 
 
 def _records(loaded: Loaded, moments: Mapping[TopicPartition, ExpectedSnapshot]) -> Iterator[str]:
-    """Of each key the last record at the vector, by (partition, offset), no tombstones."""
+    """Checks that it has the last record of each key at the vector, by (partition, offset), without tombstones."""
     vector = {str(tp.partition): moment.end for tp, moment in moments.items()}
     if loaded.manifest.source_offsets != vector:
         yield f"the manifest has {loaded.manifest.source_offsets}, the vector is {vector}"
@@ -94,9 +94,9 @@ def _shown(row: Row) -> dict[str, Any]:
 
 
 def _resumed(loaded: Loaded, tp: TopicPartition, moment: ExpectedSnapshot, output: OutputTopic) -> Iterator[str]:
-    """Who loads the snapshot and goes on where it says ends with the table of who followed all the time.
+    """Checks that a consumer that resumes from the snapshot gets the table of one that has read all.
 
-    What retention had removed by then only the follower has.
+    Only the latter has what retention had removed before the snapshot.
     """
     start = loaded.manifest.output_offsets[str(tp.partition)]
     records = output.records.get(tp, [])

@@ -1,4 +1,4 @@
-"""The source of a history: its records in plain dicts, and how reading tasks give them on."""
+"""The source of a history: its records in plain dicts, and the rows that reading tasks yield."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tests.support.oracle.steps import PARTITIONS, SourceRecord
 
 
 class Source:
-    """All records of all partitions, by offset, and where each partition ends."""
+    """The records of all partitions, by offset, and their end offsets."""
 
     def __init__(self) -> None:
         self.rows: dict[TopicPartition, list[Row]] = {tp: [] for tp in PARTITIONS}
         self.ends: dict[TopicPartition, int] = dict.fromkeys(PARTITIONS, 0)
 
     def add(self, rec: SourceRecord, now_ms: int) -> None:
-        """A producer sends `rec`."""
+        """Appends `rec`."""
         tp = PARTITIONS[rec.place]
         offset = self.ends[tp] + rec.hole
         headers = [{"key": key, "value": value} for key, value in rec.headers]
@@ -28,16 +28,16 @@ class Source:
         self.ends[tp] = offset + 1
 
     def end_in_holes(self, width: int) -> None:
-        """Every partition that has a record ends so many offsets behind where it ended."""
+        """Moves the end of every partition with records by `width` offsets without records."""
         for tp, rows in self.rows.items():
             self.ends[tp] += width if rows else 0
 
     def between(self, tp: TopicPartition, start: int, end: int) -> list[Row]:
-        """The records of the offsets [start, end)."""
+        """Returns the records of the offsets [start, end)."""
         return [one for one in self.rows[tp] if start <= one["offset"] < end]
 
     def read(self, ranges: Mapping[TopicPartition, tuple[int, int]], tasks: int) -> list[list[Row]]:
-        """What each of `tasks` reading tasks yields: its share of every range, then its statements."""
+        """Returns what each of `tasks` reading tasks yields: its share of every range, then its range reports."""
         yields: list[list[Row]] = []
         for task in range(tasks):
             shares = {tp: _share(lo, hi, task, tasks) for tp, (lo, hi) in ranges.items()}

@@ -1,4 +1,4 @@
-"""What can happen to a connector, as plain values: a history is a list of steps, and its repr can be run again."""
+"""The steps of a history as plain values: a history is a list of them, whose repr can be run again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from compactor.settings import FOREVER, CompactionPolicy, FoldPolicy
 from tests.support.memory.publisher import PublishFault
 
 BASE_MS: Final = 2_000_000_000_000
-"""When every history begins. It is later than the clock of the machine: a vacuum thinks that all files are old."""
+"""Time at which every history begins, later than the machine's clock, so that a vacuum takes all files for old."""
 
 PARTITIONS: Final = tuple(
     TopicPartition(topic, number) for topic, count in (("t", 3), ("u", 2)) for number in range(count)
@@ -18,7 +18,7 @@ PARTITIONS: Final = tuple(
 """The source partitions; topic u is seen first when it has a record."""
 
 CRASH: Final = "crash"
-"""The process ends: nothing of what it had in memory is there in its next life."""
+"""The process ends and loses what it had in memory."""
 
 
 class SourceRecord(NamedTuple):
@@ -37,7 +37,7 @@ class SourceRecord(NamedTuple):
 
 
 class FoldMethod(Enum):
-    """How tasks fold: their limits are so small that it is the first of these which still can."""
+    """How tasks fold: their limits are so small that this is the first method which is possible."""
 
     MEMORY = "all records in memory"
     PASSES = "two passes, all keys in memory"
@@ -46,7 +46,7 @@ class FoldMethod(Enum):
 
 
 class Settings(NamedTuple):
-    """What a life of the connector is configured with, and how much its tasks hold."""
+    """Settings of the connector from a Restart on, and the limits of its tasks."""
 
     lag: int = 0
     max_lag: int = FOREVER
@@ -65,7 +65,7 @@ class Settings(NamedTuple):
 
     @property
     def policy(self) -> CompactionPolicy:
-        """As the engine takes it; `retention_ms` None is cleanup.policy=compact."""
+        """The engine's policy; `retention_ms` None is cleanup.policy=compact."""
         return CompactionPolicy(
             cleanup_policy=("compact",) if self.retention_ms is None else ("compact", "delete"),
             min_cleanable_dirty_ratio=self.ratio,
@@ -79,12 +79,12 @@ class Settings(NamedTuple):
 
     @property
     def fold(self) -> FoldPolicy:
-        """When runs are rewritten."""
+        """The engine's fold policy."""
         return FoldPolicy(level0_files=self.level0, tier_runs=self.tiers, full_interval_ms=self.interval)
 
 
 class Ingest(NamedTuple):
-    """Records come, and a micro-batch takes what is there, at most `most` offsets of a partition.
+    """Records are produced, and a micro-batch ingests what is there, at most `most` offsets of a partition.
 
     It begins `again` offsets below the log's end. `tasks` read it; on Spark, or in this process for its speed. Behind
     the last record of each partition that has one the source goes on for `tail` offsets without any.
@@ -99,11 +99,11 @@ class Ingest(NamedTuple):
 
 
 class Tick(NamedTuple):
-    """Time is looked at: what the lag has let go is published."""
+    """The engine's tick: what has left the lag is published."""
 
 
 class Round(NamedTuple):
-    """The cleaner does what is due."""
+    """A round of the cleaner."""
 
 
 class Fold(NamedTuple):
@@ -115,23 +115,23 @@ class Snapshot(NamedTuple):
 
 
 class Vacuum(NamedTuple):
-    """What nobody needs is removed, without a grace."""
+    """A vacuum without grace."""
 
 
 class Advance(NamedTuple):
-    """The clock goes on, or back."""
+    """The clock moves by `ms`, which may be negative."""
 
     ms: int
 
 
 class Restart(NamedTuple):
-    """The connector is taken over, with the settings that it had or with others; who had it before is not told."""
+    """The connector is taken over, with its settings or with others; the previous owner does not notice."""
 
     settings: Settings | None = None
 
 
 class Tamper(NamedTuple):
-    """The group forgets a position (None), or an operator sets it to so many offsets from the source's start."""
+    """The group loses a position (None), or an operator sets it to `offset`."""
 
     place: int
     offset: int | None = None

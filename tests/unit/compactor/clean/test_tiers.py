@@ -4,9 +4,10 @@ import pytest
 from msgspec.structs import replace
 
 from compactor.clean.tiers import pick_merge, pick_merges
-from compactor.model.log import PartitionLog
+from compactor.model.log import PartitionLog, RunFile
 from compactor.model.log_transitions import check_invariants, merge
 from compactor.model.record import TopicPartition
+from compactor.runs.file_stats import FileStats
 from compactor.settings import FoldPolicy
 from tests.support.logs import base, file, log, run
 
@@ -24,6 +25,10 @@ def row(*sizes: int, level: int = 0, start: int = 0, published: int | None = Non
 def mixed(*runs: tuple[int, int]) -> PartitionLog:
     """A log of neighbours, (level, bytes) each."""
     return log(*(run(10 * place, 10 * place + 10, size, level=level) for place, (level, size) in enumerate(runs)))
+
+
+def stats(held: RunFile, tombstones: int = 0) -> FileStats:
+    return FileStats(topic="t", partition=0, file=held, tombstones=tombstones)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +67,7 @@ def test_a_merge_keeps_tombstones_and_stamps_nothing() -> None:
     runs = (run(0, 10, 5, arrived=70, oldest=40), run(10, 20, 5, arrived=90), run(20, 30, 5, arrived=80, oldest=60))
     plan = pick_merge(log(*runs), FOLD)
     assert plan is not None
-    made = plan.result([file(7, 29, 9)], tombstones=4)
+    made = plan.result([stats(file(7, 29, 9), tombstones=4)])
     assert (made.tombstones, made.horizons, made.next_horizon_ms) == (4, 0, None)
     assert (made.level, made.start, made.end, made.bytes, made.records) == (1, 0, 30, 9, 23)
     assert (made.oldest_ms, made.arrived_ms, made.max_timestamp) == (40, 90, 90)
@@ -77,7 +82,7 @@ def test_merging_comes_to_an_end_and_keeps_the_log_sound(count: int) -> None:
         plan = pick_merge(kept, FOLD)
         if plan is None:
             break
-        kept = check_invariants(merge(kept, plan.result([file(plan.start, plan.end - 1, plan.bytes)], tombstones=0)))
+        kept = check_invariants(merge(kept, plan.result([stats(file(plan.start, plan.end - 1, plan.bytes))])))
     assert pick_merge(kept, FOLD) is None
     assert (kept.runs[0].start, kept.runs[-1].end) == (10, 10 + 10 * count)
     assert len(kept.runs) <= 8
