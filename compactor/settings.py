@@ -17,7 +17,7 @@ class CompactionPolicy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     `min_compaction_lag_ms`: a record younger than it is not folded (KIP-58).
     `max_compaction_lag_ms`: a record older than it is folded whatever the ratio (KIP-354).
-    `delete_retention_ms`: how long a tombstone is kept after the first full fold that meets it (KIP-534).
+    `delete_retention_ms`: how long a tombstone is kept after the first clean that meets it (KIP-534).
     """
 
     cleanup_policy: tuple[str, ...] = ("compact",)
@@ -50,7 +50,7 @@ class FoldPolicy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     `level0_files`: number of level-0 runs that are merged to one of level 1. `tier_runs`: number of neighbouring runs
     of a level and of similar size that are merged to one of the next level. `run_max_bytes`: no larger run is merged.
-    `full_interval_ms`: after this time a full fold is due where it would change anything; negative is never.
+    `full_interval_ms`: after this time a clean is due where it would change anything; negative is never.
     `job_bytes`: bytes that one Spark job reads at most; a single log may be larger.
     """
 

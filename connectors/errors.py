@@ -9,7 +9,7 @@ KeyfoldError (compactor.errors)
 │   ├── SourceMissingError           a named source topic does not exist (yet); retriable
 │   ├── DataLossError                source records are gone before they were read (on.data.loss)
 │   ├── SourceChangedError           source topic recreated, or its log ends below our position
-│   ├── SourceAsideError             a source topic cannot be read on, the others can; retriable
+│   ├── SourceClosedError            a source topic cannot be read on, the others can; retriable
 │   ├── OutputError                  output topic missing, recreated or unfit
 │   ├── NotAllowedError              the brokers refuse a right (ACL); retriable, as it may be granted
 │   └── RecordRefusedError           the broker refuses one record for good
@@ -76,8 +76,8 @@ class SourceChangedError(ConnectorError):
     """The source topic was recreated (another topic id), or its log ends below our position."""
 
 
-class SourceAsideError(ConnectorError):
-    """A source topic cannot be read on: it is set aside, and the connector goes on with its other topics."""
+class SourceClosedError(ConnectorError):
+    """A source topic cannot be read on: it is closed, and the connector goes on with its other topics."""
 
     retriable = True
 

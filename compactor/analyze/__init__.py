@@ -1,1 +1,1 @@
-"""Counts what a full fold would do; writes nothing."""
+"""Counts what a clean would do; writes nothing."""

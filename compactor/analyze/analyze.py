@@ -1,4 +1,4 @@
-"""Finds what a full fold now would do by reading: nothing is written, nothing is taken over.
+"""Finds what a clean now would do by reading: nothing is written, nothing is taken over.
 
     1  previews      where each log's fold would begin and end, under each of the settings
     2  range counts  records and bytes of every log between the offsets that matter
@@ -31,7 +31,7 @@ from compactor.settings import EngineSettings
 from compactor.storage.base import Storage
 
 Fold = tuple[tuple[int, int], ...]
-"""By number of the log, the offsets [start, end) that a full fold reads of it."""
+"""By number of the log, the offsets [start, end) that a clean reads of it."""
 
 EXAMPLES: Final = 5
 """How many split keys of a topic are named: the smallest."""
@@ -69,7 +69,7 @@ def analyze(
     counts: Callable[[Sequence[PartitionLog]], Counting],
     tell: Callable[[str], None] = lambda _: None,
 ) -> Analysis:
-    """What a full fold of every log of `state` at `now_ms` would do under each of `settings`, in their order.
+    """What a clean of every log of `state` at `now_ms` would do under each of `settings`, in their order.
 
     `counts` gives who counts some logs; `tell` hears what is being done. Raises StorageError.
     """

@@ -1,4 +1,4 @@
-"""What a full fold would do to a log, in records and bytes, as values and sums: pure.
+"""What a clean would do to a log, in records and bytes, as values and sums: pure.
 
 before = retention + superseded + expired + rejected + after
 after  = live + tombstones + held + unfolded
@@ -33,7 +33,7 @@ class Amount(Struct, frozen=True):
 
 
 class Survivors(Struct, frozen=True, kw_only=True):
-    """The last records of all keys of one log, by what a full fold does with them (`tombstones.Fate`).
+    """The last records of all keys of one log, by what a clean does with them (`tombstones.Fate`).
 
     `live` have a value; `stamp`, `keep` and `drop` are tombstones: without a horizon, before theirs, at or past it.
     The horizons are those of `keep`.
@@ -83,7 +83,7 @@ class Effect(Struct, frozen=True, kw_only=True):
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """One partition under some settings: a full fold of [start, fold_end), and whether the cleaner would do it now.
+    """One partition under some settings: a clean of [start, fold_end), and whether the cleaner would do it now.
 
     `held_by` says why there are records from fold_end on; `why` and `retained` are sentences.
     """
@@ -135,7 +135,7 @@ class Analysis(Struct, frozen=True, kw_only=True):
 
 
 def outcome(seen: FoldPreview, counts: RangeCounts, kept: Survivors, settings: EngineSettings, now_ms: int) -> Outcome:
-    """What a full fold at `now_ms` would do to a log that holds `counts`, and of whose fold `kept` survive."""
+    """What a clean at `now_ms` would do to a log that holds `counts`, and of whose fold `kept` survive."""
     found = evaluate(with_exact_counts(seen.log, counts), settings.policy, settings.fold, now_ms)
     return Outcome(
         start=seen.start,

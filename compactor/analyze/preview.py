@@ -1,4 +1,4 @@
-"""How a log would stand when a full fold of it began now, under some settings: pure.
+"""How a log would stand when a clean of it began now, under some settings: pure.
 
 Before the cleaner folds, the worker publishes what is publishable and retention takes the old end. So a fold looked at
 ahead of time ends at `schedule.publishable` and begins where `retention.evaluate_retention` lets the log begin.
@@ -58,7 +58,7 @@ def preview(
     closed: bool,
     first_young: Callable[[int], int | None],
 ) -> FoldPreview:
-    """What a full fold of `log` would find at `now_ms`; `first_young` as for `publishable`.
+    """What a clean of `log` would find at `now_ms`; `first_young` as for `publishable`.
 
     Of a closed topic nothing more is published. Never below what is published: that cannot be taken back.
     """

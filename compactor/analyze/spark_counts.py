@@ -57,12 +57,12 @@ class SparkCounts:
         return split_keys(self.frame.where(inside(ranges)), self._tps)
 
 
-def sized(spark: SparkSession, storage: Storage, slices: Sequence[OffsetRange]) -> DataFrame:
-    """The records of `slices` as `on_spark.scan` reads them, values reduced to `size` and `deleted` (no value)."""
+def sized(spark: SparkSession, storage: Storage, ranges: Sequence[OffsetRange]) -> DataFrame:
+    """The records of `ranges` as `on_spark.scan` reads them, values reduced to `size` and `deleted` (no value)."""
     from pyspark.sql.functions import col, expr
 
     names = (LOG, "offset", "timestamp", "key", "rejected", "delete_horizon")
-    plain = on_spark.scan(spark, storage, slices)
+    plain = on_spark.scan(spark, storage, ranges)
     return plain.select(*names, col("value").isNull().alias("deleted"), expr(_SIZE).alias("size"))
 
 

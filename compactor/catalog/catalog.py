@@ -7,23 +7,24 @@ A commit of version N is one file that is created if it is absent, then the fold
 
 **A commit counts from the moment at which it extends the newest version**, whatever becomes of its owner. So:
 
-1. *The number was never used.* Then everybody who decided on version N - 1 competes for one file, and exactly one
-   has it. The others read what was committed and decide again, or find a higher epoch and stop.
+1. *The number was never used.* Then all instances that decided on version N - 1 compete for one file, and exactly one
+   gets it. The others read what was committed and decide again, or find a higher epoch and stop.
 2. *The number is free again.* Old files are removed. An owner that slept at version 40 while others went on to 900 and
-   removed what lies below the checkpoint of 850 creates 41, and is told that it did. But the newest version is never
+   removed what lies below the checkpoint of 850 creates 41 successfully. But the newest version is never
    removed, so the list in C2 shows 900, and the sleeper is fenced before it believes anything. Readers start from
    the newest checkpoint (850) and never open 41 (`compactor.catalog.history`); it is removed like any old version.
-3. *Somebody came between C1 and C2.* A higher version that is not ours is there although our commit counted: its
-   maker has read our commit and followed it. Only a take-over follows, as nobody else has our epoch. We are
-   fenced all the same, and the new owner has our commit. So FencedError does not say whether the commit counts, and
-   nobody needs to know: whoever gets it stops, and the newest version is the truth.
+3. *Another instance came between C1 and C2.* A higher version that is not ours is there although our commit counted:
+   its maker has read our commit and followed it. Only a take-over follows, as no other instance has our epoch. We are
+   fenced all the same, and the new owner has our commit. So FencedError does not say whether the commit counts, which
+   makes no difference: the instance that gets it stops, and the newest version is the truth.
 
 *Lost answers.* Each commit has a random id. Where create fails it is tried again with the same bytes; a file
 that is there is read, and is ours exactly if it has our id. If it cannot be read, OutcomeUnknownError: this instance
 still stands at N - 1, and its next commit loses to N, reads it, and decides again on what is true.
 
-*Epochs.* TakeOver(newest + 1) is a commit as well, so an epoch belongs to one instance. Who finds a higher one stops.
-Two workers that take over again and again take turns, each fencing the other: no supervisor restarts on exit code 5.
+*Epochs.* TakeOver(newest + 1) is a commit as well, so an epoch belongs to one instance. One that finds a higher epoch
+stops. Two workers that take over again and again would fence each other in turns: no supervisor restarts on exit
+code 5.
 
 *What it needs.* `create` is exclusive, and a list shows what was created before it began (`compactor.storage.base`).
 With a list that is behind, a sleeper may believe in a commit that counts for nothing; it can still not hurt the
@@ -53,7 +54,7 @@ from compactor.catalog.commits import (
     checkpoint_path,
     commit_path,
     encode,
-    listing,
+    list_versions,
     newest_damaged,
     read,
     version_of,
@@ -83,7 +84,7 @@ _log = structlog.get_logger()
 
 
 def _at_once() -> None:
-    """Waits for nothing."""
+    """Does not wait."""
 
 
 class Catalog:
@@ -99,7 +100,7 @@ class Catalog:
 
     @classmethod
     def open(cls, storage: Storage, connector: str) -> Catalog:
-        """Reads the catalog in `storage`, the connector's own folder; an absent one is version 0. Never writes.
+        """Opens the catalog in `storage`, the connector's own folder; an absent one is version 0. Never writes.
 
         Raises CatalogError where it is damaged or another connector's, StorageError.
         """
@@ -114,7 +115,7 @@ class Catalog:
 
     @property
     def state(self) -> State:
-        """What is true of the connector as far as this instance has read."""
+        """The state of the connector as far as this instance has read."""
         return self._history.view.state
 
     @property
@@ -139,9 +140,9 @@ class Catalog:
         self._refuse_other_rules()
 
     def take_over(self, owner: str, now_ms: int, pause: Callable[[], object] = _at_once) -> State:
-        """Owns the catalog from here on, and creates it if there is none; every older owner is fenced.
+        """Takes the catalog over, and creates it if there is none; every older owner is fenced. Returns its state.
 
-        `owner` is for people: host and process. `pause` waits before a store whose list is behind is listed again.
+        `owner` is shown to people: host and process. `pause` waits before a store whose list is behind is listed again.
         Raises FencedError where others took over at the same time, again and again; StorageError where a version is
         there that the list does not show.
         """
@@ -157,7 +158,7 @@ class Catalog:
             raise FencedError(f"Connector {self._connector}: others took over {ATTEMPTS} times before us.", _STOP)
 
     def commit(self, decide: Callable[[State], Sequence[AnyAction]], now_ms: int) -> State:
-        """Commits what `decide` makes of the newest state, and gives the state after it; nothing where it is empty.
+        """Commits the actions that `decide` returns for the newest state, if there are any; returns the state after.
 
         `decide` may be called again, on a newer state. Raises FencedError; StorageError where nothing was committed;
         OutcomeUnknownError where it may have been: commit again, `decide` then sees what is true.
@@ -172,21 +173,21 @@ class Catalog:
             raise self._unlisted(self.version + 1)
 
     def trim(self, now_ms: int) -> int:
-        """Removes commits and checkpoints that no reader needs any more; how many.
+        """Removes commits and checkpoints that no reader needs any more; returns how many. Raises StorageError.
 
-        Whoever does it, however late: what the newest checkpoints make superfluous stays so.
+        Any instance may do it, however late: what the newest checkpoints replace is never needed again.
         """
-        gone = superfluous(self._storage.walk(FOLDER), now_ms)
+        gone = trimmable(self._storage.walk(FOLDER), now_ms)
         for path in gone:
             self._storage.delete(path)
         return len(gone)
 
     def unreferenced_since(self, path: str) -> int:
-        """When the run file `path` was dropped, in ms, or a later time; 0 where no commit ever named it."""
+        """Returns when the run file `path` was dropped, in ms, or a later time; 0 where no commit ever named it."""
         return self._history.unreferenced_since(path)
 
     def forget(self, path: str) -> None:
-        """The run file `path` has been removed."""
+        """Forgets the run file `path`, which has been removed."""
         self._history.forget(path)
 
     def _await(self, version: int, pause: Callable[[], object]) -> None:
@@ -194,7 +195,7 @@ class Catalog:
         for attempt in range(ATTEMPTS):
             if attempt:
                 pause()
-            if listing(self._storage).newest >= version:
+            if list_versions(self._storage).newest >= version:
                 return
         raise self._unlisted(version)
 
@@ -227,7 +228,7 @@ class Catalog:
         return True
 
     def _apply(self, actions: tuple[AnyAction, ...], epoch: int) -> State:
-        """The state after `actions`, if they fit: nothing that a reader would refuse is ever written."""
+        """Returns the state after `actions`, if they fit: nothing that a reader would refuse is ever written."""
         state = apply(self.state, actions)
         created = any(isinstance(action, Create) for action in actions)
         if state.epoch != epoch or created != (self.version == 0):
@@ -249,7 +250,7 @@ class Catalog:
         )
 
     def _create(self, commit: Commit) -> bool:
-        """Whether version N is this commit, whatever answers were lost on the way."""
+        """Returns whether version N is this commit, whatever answers were lost on the way."""
         path, data = commit_path(commit.version), encode(commit)
         for _ in range(CREATE_ATTEMPTS):
             try:
@@ -275,7 +276,7 @@ class Catalog:
             return False
 
     def _confirm(self, version: int) -> None:
-        """C2: that nothing is above `version`, and that it stands where its predecessor does."""
+        """Checks C2: that nothing is above `version`, and that its predecessor is still there."""
         found = self._list(version)
         if found.newest > version:
             raise self._fenced()
@@ -290,7 +291,7 @@ class Catalog:
     def _list(self, version: int) -> Listing:
         for _ in range(ATTEMPTS):
             try:
-                return listing(self._storage)
+                return list_versions(self._storage)
             except StorageError as error:
                 trouble = error
         raise OutcomeUnknownError(
@@ -298,7 +299,7 @@ class Catalog:
         ) from trouble
 
     def _checkpoint(self, now_ms: int) -> None:
-        """A checkpoint is a convenience of readers: the commit counts without it."""
+        """Writes a checkpoint, which only spares readers time: the commit counts without it."""
         view = self._history.view
         try:
             self._storage.create(checkpoint_path(view.version), encode(checkpoint_of(view)))
@@ -331,7 +332,7 @@ class Catalog:
             raise self._fenced()
 
     def _fenced(self) -> FencedError:
-        """The error that ends this owner; it names the new one where that can be read."""
+        """Returns the error that ends this owner; it names the new one where that can be read."""
         try:
             self._history.advance()
         except (CatalogError, StorageError):
@@ -347,12 +348,12 @@ class Catalog:
 
 
 def newest_epoch(storage: Storage) -> int:
-    """The epoch of the newest commit in a connector's folder, 0 where there is none: one listing, one small file.
+    """Reads the epoch of the newest commit in a connector's folder, 0 where there is none: one listing, one small file.
 
     Raises StorageError; CatalogError where the file is damaged.
     """
     for _ in range(ATTEMPTS):
-        found = listing(storage)
+        found = list_versions(storage)
         if not found.newest:
             return 0
         try:
@@ -363,7 +364,7 @@ def newest_epoch(storage: Storage) -> int:
 
 
 def _epoch(storage: Storage, found: Listing) -> int:
-    """That of the newest version, from whichever of its files is sound."""
+    """Reads the epoch of the newest version, from any of its files that is sound."""
     newest = found.newest
     if newest not in found.commits:
         return read(storage, checkpoint_path(newest), Head).epoch
@@ -375,8 +376,8 @@ def _epoch(storage: Storage, found: Listing) -> int:
         raise newest_damaged(error, newest) from error
 
 
-def superfluous(files: Sequence[FileInfo], now_ms: int) -> list[str]:
-    """Catalog files that may go: below the second newest checkpoint, and past a grace or far below it.
+def trimmable(files: Sequence[FileInfo], now_ms: int) -> list[str]:
+    """Returns the catalog files that may go: below the second newest checkpoint, and past a grace or far below it.
 
     A reader that still wants one starts over; the grace keeps that rare, and the second newest
     checkpoint is there for the day on which the newest turns out to be damaged.

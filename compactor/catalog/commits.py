@@ -77,12 +77,12 @@ class Listing(Struct, frozen=True):
 
 
 def commit_path(version: int) -> str:
-    """Where the commit of `version` is."""
+    """Returns the path of the commit of `version`."""
     return f"{FOLDER}/{version:020d}.json"
 
 
 def checkpoint_path(version: int) -> str:
-    """Where the checkpoint of `version` is."""
+    """Returns the path of the checkpoint of `version`."""
     return f"{FOLDER}/{version:020d}.checkpoint.json"
 
 
@@ -91,7 +91,7 @@ _CHECKPOINT: Final = ".checkpoint.json"
 
 
 def version_of(name: str) -> tuple[int, bool] | None:
-    """The version that a file's name gives, and whether it is a checkpoint; None for any other file."""
+    """Parses a file's name: its version, and whether it is a checkpoint; None for any other file."""
     name = name.rpartition("/")[2]
     number, kind = name[:20], name[20:]
     if kind not in (_COMMIT, _CHECKPOINT) or not (number.isascii() and number.isdigit()):
@@ -99,8 +99,8 @@ def version_of(name: str) -> tuple[int, bool] | None:
     return int(number), kind == _CHECKPOINT
 
 
-def listing(storage: Storage) -> Listing:
-    """What the catalog's folder holds now."""
+def list_versions(storage: Storage) -> Listing:
+    """Lists the versions that the catalog's folder holds now. Raises StorageError."""
     found = [named for name in storage.list(FOLDER) if (named := version_of(name))]
     return Listing(
         tuple(version for version, checkpoint in found if not checkpoint),
@@ -109,7 +109,7 @@ def listing(storage: Storage) -> Listing:
 
 
 def encode(value: Commit | Checkpoint) -> bytes:
-    """The bytes of a file; the same for the same value."""
+    """Encodes a file of the catalog; the same value gives the same bytes."""
     return msgspec.json.encode(value) + b"\n"
 
 
@@ -121,7 +121,7 @@ _DECODERS: Final[dict[type, msgspec.json.Decoder[Any]]] = {
 
 
 def read(storage: Storage, path: str, kind: type[Kind]) -> Kind:
-    """The file at `path`.
+    """Reads the file at `path` as a `kind`.
 
     Raises MissingFileError, StorageError; DamagedError; CatalogError where it is of another format.
     """
@@ -163,9 +163,9 @@ def _damaged(storage: Storage, path: str, why: str) -> DamagedError:
 
 
 def newest_damaged(error: DamagedError, version: int) -> DamagedError:
-    """`error` of the newest commit, `version`, with everything that can be done about it.
+    """Returns `error` of the newest commit, `version`, with everything that can be done about it.
 
-    Alone among all commits it can be given up: nothing was decided on it, and what it says is found again.
+    It is the only commit that can be given up: nothing was decided on it, and what it says is found again.
     """
     return DamagedError(
         error.message,
@@ -179,7 +179,7 @@ def newest_damaged(error: DamagedError, version: int) -> DamagedError:
 
 
 def follow(view: View, commit: Commit) -> View:
-    """`view` with the next commit. Raises BrokenChainError where it is not the next, CatalogError if it cannot be."""
+    """Applies the next commit to `view`. Raises BrokenChainError if it is not the next, CatalogError if it is wrong."""
     if (commit.version, commit.previous) != (view.version + 1, view.commit_id):
         raise BrokenChainError(f"Version {commit.version} does not follow version {view.version}.", RESTORE)
     try:
@@ -194,12 +194,12 @@ def follow(view: View, commit: Commit) -> View:
 
 
 def after(commit: Commit, state: State) -> View:
-    """What is known after `commit`, which made `state`."""
+    """Returns the view after `commit`, which made `state`."""
     return View(version=commit.version, commit_id=commit.commit_id, at_ms=commit.at_ms, state=state)
 
 
 def checkpoint_of(view: View) -> Checkpoint:
-    """The checkpoint of a version: whoever writes it writes the same bytes."""
+    """Returns the checkpoint of a version: every instance that writes it writes the same bytes."""
     return Checkpoint(
         format=FORMAT,
         version=view.version,
@@ -211,7 +211,7 @@ def checkpoint_of(view: View) -> Checkpoint:
 
 
 def view_of(checkpoint: Checkpoint) -> View:
-    """What a checkpoint says."""
+    """Returns the view that a checkpoint holds."""
     return View(
         version=checkpoint.version, commit_id=checkpoint.commit_id, at_ms=checkpoint.at_ms, state=checkpoint.state
     )

@@ -9,7 +9,7 @@ A reader relies on three things.
 - Above it every file is of the one history, because its number was never free twice. `previous` proves it each time.
 
 A damaged checkpoint is gone around: the one before it and the commits since say the same, and are kept for that day
-(`compactor.catalog.catalog.superfluous`). A damaged commit has nothing in its place.
+(`compactor.catalog.catalog.trimmable`). A damaged commit has nothing in its place.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from compactor.catalog.commits import (
     checkpoint_path,
     commit_path,
     follow,
-    listing,
+    list_versions,
     newest_damaged,
     read,
     view_of,
@@ -58,7 +58,7 @@ class History:
         Raises StorageError; CatalogError where a file is missing, damaged or does not fit.
         """
         for _ in range(ATTEMPTS):
-            found = listing(self._storage)
+            found = list_versions(self._storage)
             try:
                 return self._replay(found)
             except (MissingFileError, BrokenChainError) as error:
@@ -70,19 +70,19 @@ class History:
         self.adopt(commit, follow(self.view, commit))
 
     def adopt(self, commit: Commit, after: View) -> None:
-        """Takes `after` for what the next commit made of the view: its committer has applied it already."""
+        """Sets the view to `after`, which is what the next commit makes of it: its committer has applied it already."""
         self._note_dropped(commit, self.view.state, after.state)
         self.view = after
 
     def unreferenced_since(self, path: str) -> int:
-        """When `path` was dropped, in ms of the committer's clock, or a later time: never before it was.
+        """Returns when `path` was dropped, in ms of the committer's clock, or a later time: never an earlier one.
 
         0 for a file that no commit has named since the catalog was made.
         """
         return self._dropped.get(path, self._since_ms)
 
     def forget(self, path: str) -> None:
-        """The file is gone; nobody will ask again."""
+        """Forgets `path`, which has been removed and is not asked for again."""
         self._dropped.pop(path, None)
 
     def _replay(self, found: Listing) -> View:
@@ -98,9 +98,9 @@ class History:
         return self.view
 
     def _start(self, found: Listing) -> DamagedError | None:
-        """Goes on from the newest checkpoint above the view that is sound; the trouble with the newest, if there is.
+        """Goes on from the newest sound checkpoint above the view; returns the error of the newest where it is damaged.
 
-        Where none is, the commits above the view are all there is.
+        Where none is sound, the commits above the view are read.
         """
         damaged: DamagedError | None = None
         for version in self._ahead(found):
@@ -119,7 +119,7 @@ class History:
 
     def _start_from(self, view: View) -> None:
         self.view = view
-        # What was dropped before it was dropped at its time at the latest.
+        # What was dropped before this checkpoint was dropped at its time at the latest.
         self._dropped, self._since_ms = {}, view.at_ms
 
     def _refuse_older(self, found: Listing) -> None:
@@ -137,6 +137,6 @@ class History:
 
 
 def _changed_paths(before: State, after: State) -> frozenset[str]:
-    """Files of the logs that a commit has changed, as they were before it."""
+    """Returns the files of the logs that a commit has changed, as they were before it."""
     now = {id(log) for log in after.logs}
     return frozenset().union(*(log.paths for log in before.logs if id(log) not in now))

@@ -1,8 +1,8 @@
-"""`owner.lock`: tells commands whether a worker lives beside them, and which.
+"""`owner.lock`: shows commands whether a worker owns the connector now, and which.
 
-It is a courtesy: who may commit is decided by the epoch alone (`compactor.catalog.catalog`). A worker that was frozen
-still holds it, and one that takes over from it does not get it until the frozen one has ended; `claim` may be called
-again and again. The lock ends with the process, whatever ends that.
+It promises nothing: which instance may commit is decided by the epoch alone (`compactor.catalog.catalog`). A worker
+that was frozen still holds the lock, and one that takes over from it does not get it until the frozen one has ended;
+`claim` may be called again and again. The lock ends with the process, whatever ends that.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Owner(Struct, frozen=True, kw_only=True):
         return f"{self.host}:{self.pid}"
 
 
-def here(epoch: int = 0) -> Owner:
-    """This process as an owner; its text is what `Catalog.take_over` asks for."""
+def this_process(epoch: int = 0) -> Owner:
+    """Returns this process as an owner; its text is the `owner` of `Catalog.take_over`."""
     return Owner(host=socket.gethostname(), pid=os.getpid(), epoch=epoch)
 
 
@@ -43,8 +43,8 @@ class OwnerLock:
         self._lock: Lock | None = None
 
     def claim(self, owner: Owner) -> bool:
-        """Takes the lock if it is free, and says who holds it; False while another does. Raises StorageError."""
-        if self._lock is not None and not self._lock.stands():
+        """Takes the lock if it is free and writes `owner` into it; False while another has it. Raises StorageError."""
+        if self._lock is not None and not self._lock.is_current():
             self.release()
         self._lock = self._lock or self._storage.lock(NAME)
         if self._lock is None:
@@ -59,17 +59,17 @@ class OwnerLock:
         self._lock = None
 
 
-def living(storage: Storage) -> Owner | None:
-    """The owner that lives, or None. One that has not said yet who it is shows as host `?`. Raises StorageError."""
-    told = storage.locked_by(NAME)
-    if told is None:
+def live_owner(storage: Storage) -> Owner | None:
+    """Reads the owner that holds the lock now, or None. One not written yet has the host `?`. Raises StorageError."""
+    written = storage.locked_by(NAME)
+    if written is None:
         return None
     try:
-        return msgspec.json.decode(told, type=Owner)
+        return msgspec.json.decode(written, type=Owner)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return Owner(host="?", pid=0)
 
 
 def is_alive(storage: Storage) -> bool:
-    """Whether a worker holds the lock."""
-    return living(storage) is not None
+    """Returns whether a worker holds the lock. Raises StorageError."""
+    return live_owner(storage) is not None

@@ -1,7 +1,7 @@
 """Requests to a live worker, by commands that run beside it: files, because the store is all that both surely share.
 
     requests/<id>.json         what is asked; made exclusively by `leave`
-    requests/<id>.begun.json   who was first: a worker that carries it out (`begin`), or the asker (`withdraw`)
+    requests/<id>.begun.json   which came first: a worker that carries it out (`begin`), or the asker (`withdraw`)
     requests/<id>.done.json    the answer; made exclusively by `answer`
 
 So each request has one answer, and one that its asker has taken back is never carried out. Where a worker dies between
@@ -31,7 +31,7 @@ _DONE: Final = ".done.json"
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """What a command asks of the worker: `kind` is the command's name; None for topic and partition is all.
+    """What a command asks of the worker: `kind` is the command's name; None for topic and partition means all.
 
     Its asker waits until `until_ms`; None: for ever.
     """
@@ -73,9 +73,9 @@ def leave(
 
 
 def pending(storage: Storage, now_ms: int) -> tuple[Request, ...]:
-    """The requests without an answer, the oldest first. Raises StorageError.
+    """Reads the requests without an answer, the oldest first. Raises StorageError.
 
-    A request that cannot be read is answered with that; one whose time is over is withdrawn, as nobody waits for it.
+    A request that cannot be read is answered with that; one whose time is over is withdrawn, as its asker has ended.
     """
     names = set(storage.list(FOLDER))
     asked = sorted(name for name in names if name.endswith(_ASKED) and not name.endswith((_DONE, _BEGUN)))
@@ -88,14 +88,14 @@ def pending(storage: Storage, now_ms: int) -> tuple[Request, ...]:
 
 
 def begin(storage: Storage, request_id: str) -> bool:
-    """Whether a request is the worker's to carry out; False where its asker has taken it back. Raises StorageError."""
+    """Begins a request for the worker; False where its asker has taken it back. Raises StorageError."""
     if storage.create(_begun(request_id), _CARRIED_OUT):
         return True
     try:
         withdrawn = storage.read(_begun(request_id)) == _TAKEN_BACK
     except MissingFileError:  # the vacuum has removed it, with its answer
         return False
-    if withdrawn:  # by an asker who had no time to say so
+    if withdrawn:  # by an asker that ended before it answered the request
         answer(storage, request_id, WITHDRAWN)
     return not withdrawn
 
@@ -106,7 +106,7 @@ def answer(storage: Storage, request_id: str, given: Answer) -> bool:
 
 
 def answered(storage: Storage, request_id: str) -> Answer | None:
-    """The answer, if there is one yet. Raises StorageError."""
+    """Reads the answer of a request; None where there is none yet. Raises StorageError."""
     try:
         return msgspec.json.decode(storage.read(_done(request_id)), type=Answer)
     except MissingFileError:
@@ -116,7 +116,7 @@ def answered(storage: Storage, request_id: str) -> Answer | None:
 
 
 def withdraw(storage: Storage, request_id: str) -> bool:
-    """Takes a request back: nobody will carry it out. False where a worker has begun or answered it.
+    """Takes a request back: no worker will carry it out. False where a worker has begun or answered it.
 
     Raises StorageError.
     """
@@ -125,7 +125,7 @@ def withdraw(storage: Storage, request_id: str) -> bool:
 
 
 def answered_before(storage: Storage, before_ms: int) -> list[FileInfo]:
-    """The files of requests that were answered before `before_ms`, of each request the answer last."""
+    """Lists the files of requests that were answered before `before_ms`, of each request the answer last."""
     files = {info.path: info for info in storage.walk(FOLDER)}
     old = [info for info in files.values() if info.path.endswith(_DONE) and info.modified_ms < before_ms]
     stems = [info.path.removesuffix(_DONE) for info in old]

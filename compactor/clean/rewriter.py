@@ -1,4 +1,4 @@
-"""Full folds and merges rewrite runs: in tasks, in two passes; what is too much for one by Spark's fold."""
+"""Cleans and merges rewrite runs: in tasks, in two passes; what is too much for one by Spark's fold."""
 
 from __future__ import annotations
 

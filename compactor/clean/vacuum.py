@@ -1,13 +1,13 @@
-"""Removes what nobody needs any more: step 18 of docs/protocol.md.
+"""Removes files that nothing names any more: step 18 of docs/protocol.md.
 
 A file of `runs/` goes when no log names it, and
 
-- it was named once, and was dropped longer than the grace ago: who planned with it before that is done by now;
+- it was named once, and was dropped longer than the grace ago: what was planned with it before that is done by now;
 - or its job never committed, and the whole job has been silent for longer than the grace: the youngest of its
   files counts, and a job that the caller says is running is never touched.
 
 Files of epochs above ours are never touched. That makes it safe to sleep anywhere in here: a file of our epoch or a
-lower one that nobody names at a version of our epoch can never be named again, because only we commit our files, and
+lower one that is not named at a version of our epoch can never be named again, because only we commit our files, and
 the jobs of lower epochs have committed nothing since we took over. A newer owner neither needs nor names them.
 """
 
@@ -33,7 +33,7 @@ _log = structlog.get_logger()
 
 
 class Vacuumed(Struct, frozen=True):
-    """What was removed: files, and their bytes."""
+    """How many files were removed, and their bytes."""
 
     files: int
     bytes: int
@@ -44,7 +44,7 @@ def vacuum(
 ) -> Vacuumed:
     """Removes unneeded files of the connector's folder `storage`, whose owner `catalog` is.
 
-    `running` tells the jobs (`<job>` of `runs/<epoch>-<job>-…`) that may still commit. Raises CatalogError,
+    `running` gives the jobs (`<job>` of `runs/<epoch>-<job>-…`) that may still commit. Raises CatalogError,
     FencedError and StorageError before anything is removed; StorageError also in the middle, which harms nothing.
     """
     # In this order: whose files are listed is running when that is asked, or in the version that is read after it.
@@ -75,7 +75,7 @@ def removable(
     before_ms: int,
     running: Container[str],
 ) -> list[FileInfo]:
-    """The run files that may go: unreferenced since before `before_ms`, of silent jobs of epochs up to `state`'s."""
+    """Returns the run files that may go: unreferenced since before `before_ms`, of silent jobs up to our epoch."""
     quiet_since = _quiet_since(files)
     needed = state.paths
 
@@ -91,7 +91,7 @@ def removable(
 
 
 def _quiet_since(files: Sequence[FileInfo]) -> dict[tuple[int, str], int]:
-    """When each job finished its latest file, in ms: a long job's first files are old before it commits."""
+    """Returns when each job finished its latest file, in ms: a long job's first files are old before it commits."""
     found: dict[tuple[int, str], int] = {}
     for info in files:
         if job := job_of(info.path):
@@ -100,12 +100,12 @@ def _quiet_since(files: Sequence[FileInfo]) -> dict[tuple[int, str], int]:
 
 
 def _abandoned(storage: Storage, before_ms: int) -> list[FileInfo]:
-    """Temporary files that nobody has written to, and requests that were answered, since before `before_ms`."""
+    """Lists temporary files that were last written to, and requests that were answered, before `before_ms`."""
     unfinished = [info for info in storage.unfinished("") if info.modified_ms < before_ms]
     return unfinished + requests.answered_before(storage, before_ms)
 
 
 def _old_checkpoints(storage: Storage, epoch: int) -> list[str]:
-    """Spark's checkpoints of lower epochs: each start opens a new one, and nobody goes back to an old one."""
+    """Lists Spark's checkpoints of lower epochs: each start opens a new one, and never goes back to an old one."""
     names = storage.list(CHECKPOINTS)
     return [f"{CHECKPOINTS}/{name}" for name in names if name.isdigit() and int(name) < epoch]

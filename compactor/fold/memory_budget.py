@@ -39,12 +39,12 @@ class MemoryBudget(Struct, frozen=True):
 class OffsetMapBudget(Struct, frozen=True):
     """How many keys are held at once, and how many bytes of them; rows that wait to be folded may be as much again.
 
-    `classes`, a power of `keyclasses.CLASSES`, is into how many keys may be told apart.
+    `hash_partitions`, a power of `offset_map.HASH_PARTITIONS`, is into how many keys may be split.
     """
 
     keys: int
     bytes: int
-    classes: int = 1 << 16
+    hash_partitions: int = 1 << 16
 
     def shared(self, tasks: int) -> OffsetMapBudget:
         """Returns what each of `tasks` beside one another has of it."""

@@ -1,15 +1,19 @@
-"""Which of many rows are the last of their key, found with some of the keys in memory, however many there are.
+"""Finds which of many rows are the last of their key with some of the keys in memory, however many there are.
 
-Kafka's cleaner fills its offset map and begins another pass where it is full. Here keys that do not fit go to disk by
-classes of their hashes (`keyclasses`), and the classes are looked at one after the other: no two have a key in common.
+Kafka's cleaner fills its offset map and begins another pass where it is full. Here keys that do not fit are spilled to
+disk by hash partition, a level of recursive (Grace) hash partitioning at a time; the hash partitions are looked at one
+after the other, as no two have a key in common. A spill file has no name and lies in Spark's folder for spilled data:
+nothing of it stays, however the process ends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,14 +21,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from compactor.fold.arrow_kernel import last_of_each, last_of_hashed
-from compactor.fold.keyclasses import BITS, CLASSES, classes_of, hashes_of
 from compactor.fold.latest_per_key import is_rejected
 from compactor.fold.memory_budget import OffsetMapBudget
-from compactor.fold.spilled import Spilled
 from compactor.runs.scan import LOG
 
 COLUMNS: Final = ("key", "rejected")
-"""What has to be known of a row beside the number of its slice (`scan.LOG`)."""
+"""What has to be known of a row beside the number of its range (`scan.LOG`)."""
 
 _ROWS: Final = 1_000_000
 """So many rows wait before they are folded into the keys that are known; fewer where fewer keys may be held.
@@ -35,28 +37,47 @@ Rows that come from disk are of many keys: as many of them wait as keys may be h
 _SMALL: Final = 8_192
 """Batches that have fewer rows than so many each are put together: what comes with each batch is not counted."""
 
+_PIECE: Final = 8_192
+"""How many keys are Python objects at a time: so few stay in the processor's cache, which takes a third off."""
+
+BITS: Final = 4
+"""A level splits keys by so many bits of their hashes, each level by bits of its own."""
+
+HASH_PARTITIONS: Final = 1 << BITS
+"""Into how many hash partitions a level splits keys."""
+
+_ODD: Final = np.uint64(0x9E3779B97F4A7C15)
+"""2^64 over the golden ratio: multiples of it by few numbers differ in all bits."""
+
+_LOCAL_DIRS: Final = "SPARK_LOCAL_DIRS"
+"""Spark names its folders (`spark.local.dir`) to its Python processes by this variable, with commas."""
+
+_GATHERED: Final = 1 << 20
+"""Rows are gathered to so many bytes before they are written: many small Arrow messages are slow."""
+
 _ROW: Final = "row"
 _HELD: Final = pa.schema([pa.field(LOG, pa.int32()), pa.field("key", pa.binary()), pa.field(_ROW, pa.int64())])
 
 
-def last_of_keys(batches: Iterable[pa.RecordBatch], room: OffsetMapBudget) -> pa.BooleanArray | None:
-    """Whether each row of `batches` is in `fold.latest` (the last of its key, or rejected): one bit a row, in order.
+def last_of_keys(batches: Iterable[pa.RecordBatch], budget: OffsetMapBudget) -> pa.BooleanArray | None:
+    """Returns whether each row of `batches` is the last of its key, or rejected: one bit a row, in order.
 
-    `batches` have the number of the slice (`scan.LOG`) and COLUMNS; rows of a slice come by offset. In memory are keys
-    and one bit a row. None where even the smallest class has too many keys. Raises OSError where the disk is full.
+    `batches` have the number of the range (`scan.LOG`) and COLUMNS; rows of a range come by offset. In memory are keys
+    and one bit a row. None where even the smallest hash partition has too many keys. Raises OSError where the disk is
+    full.
     """
     rejected, left = _Rejected(), list[_Waiting]()
     try:
-        keys = _Keys(0, room, left)
-        if not all(keys.take(rejected.rest(batch)) for batch in batches):
+        keys = OffsetMap(0, budget, left)
+        if not all(keys.put(rejected.rest(batch)) for batch in batches):
             return None
         last = rejected.bits()
         _mark(last, keys.rows())
         while left:
             level, spilled = left.pop()
             with closing(spilled):
-                keys = _Keys(level, room, left)
-                if not all(keys.take(rows) for rows in spilled.read()):
+                keys = OffsetMap(level, budget, left)
+                if not all(keys.put(rows) for rows in spilled.read()):
                     return None
             _mark(last, keys.rows())
         return pa.Array.from_buffers(pa.bool_(), rejected.count, [None, pa.py_buffer(last)])
@@ -65,8 +86,11 @@ def last_of_keys(batches: Iterable[pa.RecordBatch], room: OffsetMapBudget) -> pa
             spilled.close()
 
 
-_Waiting = tuple[int, Spilled]
-"""The rows of one class, and the level on which its keys are told apart."""
+class _Waiting(NamedTuple):
+    """The level on which the keys of a hash partition are split further, and its rows."""
+
+    level: int
+    rows: SpillFile
 
 
 class _Rejected:
@@ -96,37 +120,37 @@ def _mark(bits: NDArray[np.uint8], rows: NDArray[np.int64]) -> None:
     np.bitwise_or.at(bits, rows >> 3, (1 << (rows & 7)).astype(np.uint8))
 
 
-class _Keys:
-    """The keys of one class with the last row of each; where there are too many, half of them go to disk.
+class OffsetMap:
+    """The keys of one hash partition with the last row of each; where there are too many, half of them are spilled.
 
-    They go as classes of `level`, each a file of its own, which is put among `left`: the upper half of the classes
-    first, then the upper half of the rest. Rows of these classes that come later go straight there, so that no row is
-    written twice on a level.
+    They go as hash partitions of `level`, each to a file of its own, which is put among `left`: the upper half of them
+    first, then the upper half of the rest. Rows of these that come later go straight there, so that no row is written
+    twice on a level.
     """
 
-    def __init__(self, level: int, room: OffsetMapBudget, left: list[_Waiting]) -> None:
+    def __init__(self, level: int, budget: OffsetMapBudget, left: list[_Waiting]) -> None:
         self._level = level
-        self._room = room
+        self._budget = budget
         self._left = left
-        self._own = CLASSES
-        self._away: dict[int, Spilled] = {}
+        self._own = HASH_PARTITIONS
+        self._away: dict[int, SpillFile] = {}
         self._held: list[pa.RecordBatch] = []
-        self._rows = min(_ROWS, room.keys)
+        self._rows = min(_ROWS, budget.keys)
         self._known = self._known_bytes = 0
         self._waiting = self._waiting_bytes = 0
 
-    def take(self, rows: pa.RecordBatch) -> bool:
-        """Takes the next `rows` (_HELD) of its class; False where that cannot be told apart any more."""
-        self._add(self._kept(rows) if self._own < CLASSES else rows)
+    def put(self, rows: pa.RecordBatch) -> bool:
+        """Puts in the next `rows` (_HELD) of its hash partition; False where that cannot be split any more."""
+        self._add(self._kept(rows) if self._own < HASH_PARTITIONS else rows)
         self._fold_if_due()
-        while self._known > self._room.keys or self._known_bytes > self._room.bytes:
-            if self._room.classes >> BITS * self._level < CLASSES:
+        while self._known > self._budget.keys or self._known_bytes > self._budget.bytes:
+            if self._budget.hash_partitions >> BITS * self._level < HASH_PARTITIONS:
                 return False
             self._halve()
         return True
 
     def rows(self) -> NDArray[np.int64]:
-        """The last row of each key."""
+        """Returns the last row of each key."""
         self._fold()
         return pa.Table.from_batches(self._held, _HELD)[_ROW].to_numpy()
 
@@ -136,21 +160,21 @@ class _Keys:
         self._hold([self._kept(held.pop()) for _ in range(len(held))])
 
     def _kept(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Those of `rows` whose class is still in memory; the others go to disk."""
-        classes = classes_of(hashes_of(rows["key"], rows[LOG]), self._level)
-        order = np.argsort(classes, kind="stable")
-        ends = np.cumsum(np.bincount(classes, minlength=CLASSES))
+        """Returns those of `rows` whose hash partition is still in memory; the others are spilled."""
+        numbers = hash_partitions_of(hashes_of(rows["key"], rows[LOG]), self._level)
+        order = np.argsort(numbers, kind="stable")
+        ends = np.cumsum(np.bincount(numbers, minlength=HASH_PARTITIONS))
         own = int(ends[self._own - 1]) if self._own else 0
         others = rows.take(pa.array(order[own:]))
         for number, (start, end) in enumerate(pairwise([own, *ends[self._own :]]), self._own):
             if end > start:
-                self._spilled(number).add(others.slice(start - own, end - start))
+                self._file_of(number).add(others.slice(start - own, end - start))
         return rows.take(pa.array(order[:own]))
 
-    def _spilled(self, number: int) -> Spilled:
+    def _file_of(self, number: int) -> SpillFile:
         if number not in self._away:
-            self._away[number] = Spilled(_HELD)
-            self._left.append((self._level + 1, self._away[number]))
+            self._away[number] = SpillFile(_HELD)
+            self._left.append(_Waiting(self._level + 1, self._away[number]))
         return self._away[number]
 
     def _add(self, rows: pa.RecordBatch) -> None:
@@ -159,8 +183,8 @@ class _Keys:
         self._waiting_bytes += rows["key"].nbytes
 
     def _fold_if_due(self) -> None:
-        many = self._waiting >= max(self._room.keys if self._level else self._rows, self._known)
-        if many or self._waiting_bytes >= max(self._room.bytes, self._known_bytes):
+        many = self._waiting >= max(self._budget.keys if self._level else self._rows, self._known)
+        if many or self._waiting_bytes >= max(self._budget.bytes, self._known_bytes):
             self._fold()
 
     def _fold(self) -> None:
@@ -191,3 +215,58 @@ class _Keys:
 def _only(rows: pa.RecordBatch, which: NDArray[np.bool_]) -> pa.RecordBatch:
     """Those of `rows`; the very same where they are all, so that memory is not needed twice."""
     return rows if which.all() else rows.filter(pa.array(which))
+
+
+def hashes_of(keys: pa.Array | pa.ChunkedArray, logs: pa.Array | pa.ChunkedArray) -> NDArray[np.uint64]:
+    """Returns 64 bits for each key and its log's number (int32): the same for equal ones, in every process.
+
+    By pandas (SipHash, its secret known): Arrow hashes nothing for others. Unequal ones may have the same, and can be
+    chosen so: what is equal is for the caller to find out.
+    """
+    from pandas.util import hash_array  # it takes half a second, and most folds need no hash
+
+    found = np.empty(len(keys), np.uint64)
+    for at in range(0, len(keys), _PIECE):
+        found[at : at + _PIECE] = hash_array(keys.slice(at, _PIECE).to_numpy(zero_copy_only=False), categorize=False)
+    return found ^ (logs.to_numpy().astype(np.uint64) * _ODD)
+
+
+def hash_partitions_of(hashes: NDArray[np.uint64], level: int) -> NDArray[np.uint8]:
+    """Returns the hash partition, below HASH_PARTITIONS, of each key with these hashes on `level`, from 0 on."""
+    return ((hashes >> np.uint64(BITS * level)) & np.uint64(HASH_PARTITIONS - 1)).astype(np.uint8)
+
+
+class SpillFile:
+    """Rows of `schema`: written first, then read once. Raises OSError where the disk refuses."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        folder = os.environ.get(_LOCAL_DIRS, "").partition(",")[0] or None
+        self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  # `close` ends it
+        options = pa.ipc.IpcWriteOptions(compression="lz4")
+        self._writer = pa.ipc.new_stream(self._file, schema, options=options)
+        self._schema = schema
+        self._held: list[pa.RecordBatch] = []
+        self._bytes = 0
+
+    def close(self) -> None:
+        """Gives the disk's room back."""
+        self._file.close()
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Takes `rows`, which may be none."""
+        self._held.extend([rows] if rows.num_rows else [])
+        self._bytes += rows.nbytes
+        if self._bytes >= _GATHERED:
+            self._write()
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """All rows, in the order in which they were added."""
+        self._write()
+        self._writer.close()
+        self._file.seek(0)
+        yield from pa.ipc.open_stream(self._file)
+
+    def _write(self) -> None:
+        for batch in pa.Table.from_batches(self._held, self._schema).combine_chunks().to_batches():
+            self._writer.write_batch(batch)
+        self._held, self._bytes = [], 0

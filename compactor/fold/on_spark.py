@@ -69,7 +69,7 @@ _READS: Final = pa.schema(
 def scan(spark: SparkSession, storage: Storage, ranges: Sequence[OffsetRange]) -> DataFrame:
     """Reads the records of all `ranges`: the columns of SCAN, `log` being the number of a row's range.
 
-    A file may hold more than is asked for, even records of the same partition that a full fold has replaced:
+    A file may hold more than is asked for, even records of the same partition that a clean has replaced:
     every row is held against what is read of its own file. No schema is looked for; an empty frame where
     no file is needed. Raises MissingFileError, DamagedFileError.
     """

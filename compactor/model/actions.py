@@ -105,7 +105,7 @@ class Publish(Action, OfPartition, frozen=True, tag="publish"):
 
 
 class Clean(Action, OfPartition, frozen=True, tag="clean"):
-    """`base` replaces everything below `end`; `at_ms` is the time that the full fold was given.
+    """`base` replaces everything below `end`; `at_ms` is the time that the clean was given.
 
     `output` is the commit of the changelog that stood at `end` when the fold was planned; nothing above `end` was sent
     before `behind_ms`.

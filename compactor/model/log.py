@@ -118,7 +118,7 @@ class PartitionLog(OfPartition, Struct, frozen=True, kw_only=True):
     transactional id is fenced: a partition that moved between two live ids would be published twice. `backlog_end` is
     the last stable offset when the partition was first seen; None once that is published. `output` is the newest commit
     of the output whose source offset is `published`, `base_output` the one at `clean_end`.
-    `last_full_fold_ms` is the latest `now` of a full fold; None is none yet. `ahead_ms` is when sending began of what
+    `last_full_fold_ms` is the latest `now` of a clean; None is none yet. `ahead_ms` is when sending began of what
     is above `published`, `behind_ms` a time not later than when sending began of what is above `clean_end`: from then
     on a reader of the output may have seen some of it. None: nothing above was sent. `begun`: a fold was planned, so
     the output may hold records of the log; older versions did not write it.

@@ -57,7 +57,7 @@ def clean(
 ) -> PartitionLog:
     """Returns `log` with everything below `clean_end` replaced by `base`; a run across it keeps its upper part.
 
-    `at_ms` is the `now` of the full fold; an earlier one than the last moves nothing back. `output` is the commit of
+    `at_ms` is the `now` of the clean; an earlier one than the last moves nothing back. `output` is the commit of
     the output at `clean_end`, and `behind_ms` when sending began above it: both were read when the fold was planned, as
     publishing may have gone on since and the log no longer has them.
     """
@@ -125,7 +125,7 @@ def retain(log: PartitionLog, start: int) -> PartitionLog:
 
 
 def _check_end(log: PartitionLog, clean_end: int) -> None:
-    """Raises CatalogError where a full fold would end below an earlier one, or inside a run that is closed."""
+    """Raises CatalogError where a clean would end below an earlier one, or inside a run that is closed."""
     inside = closed_run_around(log, clean_end)
     if clean_end < log.clean_end or inside:
         raise CatalogError(

@@ -77,7 +77,7 @@ def fold_job(
     by_bucket = {plan.bucket: plan for plan in plans}
     due = due_of(state, plans)
     return FoldJob(
-        ranges=[one.slice for one in due],
+        ranges=[one.range for one in due],
         keep=DeadLettersToo(),
         work=lambda: _publishing(by_bucket, publisher()),
         work_here=lambda: _publishing(by_bucket, local_publisher()),

@@ -36,7 +36,7 @@ def results_of(rows: Iterable[dict[str, Any]]) -> list[PublishResult]:
 class Due(NamedTuple):
     """A part of a log of which records leave, and the bucket that sends it."""
 
-    slice: OffsetRange
+    range: OffsetRange
     bucket: int
 
 

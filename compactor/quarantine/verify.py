@@ -12,7 +12,7 @@ from typing import Final, Self, TypeVar
 
 import pyarrow.parquet as pq
 
-from compactor.catalog.commits import commit_path, listing
+from compactor.catalog.commits import commit_path, list_versions
 from compactor.errors import DamagedFileError, StoppedError, StorageError, UnreadableFileError
 from compactor.model.log import PartitionLog, RunFile
 from compactor.model.partitioned import spans
@@ -155,7 +155,7 @@ class _Inspector:
 def _answers(storage: Storage) -> bool:
     """Whether the store reads a file that is there: the newest of the catalog."""
     try:
-        newest = listing(storage)
+        newest = list_versions(storage)
         storage.read(commit_path(newest.commits[-1]))
     except (StorageError, IndexError):
         return False
@@ -195,7 +195,7 @@ def _rows(path: str, group: int) -> Rows:
 
 
 def kept(log: PartitionLog) -> OffsetRange:
-    """What a full fold of `log` reads."""
+    """What a clean of `log` reads."""
     return between(log, log.start, log.published)
 
 

@@ -44,7 +44,7 @@ class OffsetRange(Struct, frozen=True, kw_only=True):
 class FileRange(Struct, frozen=True, kw_only=True):
     """Of `file`, the records of `tp` with offsets [start, end); `log` numbers the range of a scan that they belong to.
 
-    A file can hold more: other partitions, what a full fold has replaced since, and what is above a lag.
+    A file can hold more: other partitions, what a clean has replaced since, and what is above a lag.
     """
 
     tp: TopicPartition

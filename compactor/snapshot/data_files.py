@@ -56,7 +56,7 @@ _FILES: Final = pa.schema(
 
 
 def columns(strings: frozenset[str]) -> pa.Schema:
-    """A snapshot's columns where those of `strings` (key, value) are UTF-8 text."""
+    """Returns a snapshot's columns where those of `strings` (key, value) are UTF-8 text."""
     return pa.schema([pa.field(one.name, pa.string()) if one.name in strings else one for one in TABLE])
 
 
@@ -70,8 +70,8 @@ def write_data(
     """Writes the live records of all base runs below `folder`/data by (partition, offset), in one Spark job.
 
     `logs` are one topic's, by partition; `strings` the columns that are text, SnapshotError where one is not UTF-8.
-    Gives the files by name, and how many tombstones were left out. There is a file also where nothing lives, so that
-    readers find the columns.
+    Returns the files by name, and how many tombstones were left out. There is a file also where there is no live
+    record, so that readers find the columns.
     """
     work = _work(logs, spark.sparkContext.defaultParallelism)
     schema = columns(strings)
@@ -86,9 +86,9 @@ def write_data(
 
 
 def _work(logs: Sequence[PartitionLog], cores: int) -> list[tuple[FileRange, ...]]:
-    """What each task copies: neighbouring file ranges of the base runs."""
-    slices = (between(log, log.start, log.clean_end) for log in logs)
-    file_ranges = [one for part in slices for one in part.file_ranges]
+    """Splits the base runs into what each task copies: neighbouring file ranges."""
+    ranges = (between(log, log.start, log.clean_end) for log in logs)
+    file_ranges = [one for part in ranges for one in part.file_ranges]
     size = task_bytes(sum(one.file.bytes for one in file_ranges), _TASK_BYTES, cores)
     return [tuple(packed) for packed in pack(file_ranges, Until(size, lambda one: one.file.bytes))]
 
@@ -116,7 +116,7 @@ class _Copy:
         yield _row(tombstones=self._tombstones)
 
     def _create(self, group: pa.Table) -> ParquetFile:
-        """The file that begins with `group`."""
+        """Creates the file that begins with `group`."""
         return _create(self._folder, group["partition"][0].as_py(), group["offset"][0].as_py(), self._schema)
 
     def _live(self, file_ranges: Sequence[FileRange]) -> Iterator[pa.RecordBatch]:
@@ -127,7 +127,7 @@ class _Copy:
 
 
 def _create(folder: Storage, partition: int, offset: int, schema: pa.Schema) -> ParquetFile:
-    """The file that begins with this record; what an attempt that failed left of it is removed."""
+    """Creates the file that begins with this record; what a failed attempt left of it is removed."""
     path = f"data/{partition:05d}-{offset:020d}.parquet"
     folder.delete(path)
     return ParquetFile(folder, path, schema)
@@ -153,7 +153,7 @@ def _as_table(batch: pa.RecordBatch, tp: TopicPartition, schema: pa.Schema) -> p
 
 
 def _text(batch: pa.RecordBatch, name: str, tp: TopicPartition) -> pa.Array:
-    """The column `name` as text; SnapshotError names the first record of which it is not UTF-8."""
+    """Casts the column `name` to text; SnapshotError names the first record of which it is not UTF-8."""
     try:
         return batch[name].cast(pa.string())
     except pa.ArrowInvalid:
@@ -167,7 +167,7 @@ def _text(batch: pa.RecordBatch, name: str, tp: TopicPartition) -> pa.Array:
 
 
 def _first_not_utf8(values: pa.Array) -> int:
-    """The index of the first of `values` that is not UTF-8, by halves; one of them is not."""
+    """Finds the index of the first of `values` that is not UTF-8, by bisection; one of them is not."""
     low, high = 0, len(values)
     while high - low > 1:
         middle = (low + high) // 2
@@ -180,7 +180,7 @@ def _first_not_utf8(values: pa.Array) -> int:
 
 
 def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """`batches` gathered to tables of about 16 MiB; none is empty."""
+    """Gathers `batches` into tables of about 16 MiB; none is empty."""
     held: list[pa.RecordBatch] = []
     for batch in batches:
         held.extend([batch] if batch.num_rows else [])

@@ -1,12 +1,12 @@
-"""The one seam to a store: where catalogs, runs and snapshots are kept.
+"""Storage: where catalogs, runs and snapshots are kept.
 
-What the engine relies on, and every store behind this seam must give:
+The engine relies on this, and every implementation must give it:
 
     create    of any number of callers at once exactly one makes the file; a reader sees all of it or none
     list      shows every file whose making returned before the list began, and that is still there
     durable   what create, write and open_output have returned from survives a loss of power
 
-`file:` is in `compactor.storage.local`. Other stores are refused until they come.
+`file:` is in `compactor.storage.local`. Other stores are refused.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 UNHEALTHY: Final = "See whether storage.location is healthy; the step can be tried again."
-"""What to do where nothing better is known."""
+"""What to do where the error says nothing more exact."""
 
 
 class FileInfo(Struct, frozen=True):
@@ -41,15 +41,15 @@ class Lock(Protocol):
     """A lock that is held until `release` or the end of the process."""
 
     def write(self, data: bytes) -> None:
-        """What `Storage.locked_by` answers from now on."""
+        """Writes what `Storage.locked_by` returns from now on."""
         ...
 
-    def stands(self) -> bool:
-        """Whether it is what others find at its path: a folder may have been moved, or a disk unmounted, under it."""
+    def is_current(self) -> bool:
+        """Returns whether its file is still the one at its path: a folder may have been moved, or a disk unmounted."""
         ...
 
     def release(self) -> None:
-        """Gives the lock back; a second time is fine."""
+        """Gives the lock back; a second call does nothing."""
         ...
 
 
@@ -61,19 +61,19 @@ class Storage(Protocol):
 
     @property
     def location(self) -> str:
-        """The folder as a person names it, for messages."""
+        """The folder as it is shown in messages."""
         ...
 
     def read(self, path: str) -> bytes:
-        """The whole file; MissingFileError where it is absent."""
+        """Reads the whole file; MissingFileError where it is absent."""
         ...
 
     def create(self, path: str, data: bytes) -> bool:
-        """Makes `path` with `data` if it is absent; True where this call made it. Complete or absent, durable."""
+        """Creates `path` with `data` if it is absent; True where this call made it. Complete or absent, durable."""
         ...
 
     def write(self, path: str, data: bytes) -> None:
-        """Makes or replaces `path`; a reader sees the old or the new content. Durable."""
+        """Creates or replaces `path`; a reader sees the old or the new content. Durable."""
         ...
 
     def link(self, path: str, folder: str) -> bool:
@@ -81,59 +81,59 @@ class Storage(Protocol):
         ...
 
     def list(self, folder: str) -> list[str]:
-        """Names of files and folders directly inside `folder`, sorted; none where it is absent."""
+        """Lists names of files and folders directly inside `folder`, sorted; none where it is absent."""
         ...
 
     def walk(self, folder: str) -> Files:
-        """All files anywhere below `folder`, sorted by path; none where it is absent."""
+        """Lists all files anywhere below `folder`, sorted by path; none where it is absent."""
         ...
 
     def unfinished(self, folder: str) -> Files:
-        """Temporary files below `folder`: of writers at work, or that died. `list` and `walk` never show them."""
+        """Lists temporary files below `folder`, of writers at work or dead. `list` and `walk` never show them."""
         ...
 
     def delete(self, path: str) -> None:
-        """Removes a file; an absent one is fine."""
+        """Removes a file, if it is there."""
         ...
 
     def delete_folder(self, folder: str) -> None:
-        """Removes `folder` and all that is in it; an absent one is fine."""
+        """Removes `folder` and all that is in it, if it is there."""
         ...
 
     def exists(self, path: str) -> bool:
-        """Whether the file or folder is there."""
+        """Returns whether the file or folder is there."""
         ...
 
     def open_input(self, path: str) -> pa.NativeFile:
-        """Random access to a file; MissingFileError where it is absent."""
+        """Opens a file for random access; MissingFileError where it is absent."""
         ...
 
     def open_output(self, path: str) -> AbstractContextManager[IO[bytes]]:
-        """A new file, whose name appears complete and durable when the block ends well, and not at all otherwise.
+        """Opens a new file, whose name appears complete and durable when the block ends well, and not at all otherwise.
 
         StorageError where `path` exists already.
         """
         ...
 
     def url(self, path: str) -> str:
-        """The file or folder as Spark and DuckDB read it."""
+        """Returns the URL of the file or folder as Spark and DuckDB read it."""
         ...
 
     def sub(self, *parts: str) -> Storage:
-        """The storage of a folder deeper down; it need not exist."""
+        """Returns the storage of a folder deeper down, which need not exist."""
         ...
 
     def lock(self, path: str) -> Lock | None:
-        """An exclusive lock named by the file `path`; None where another holds it. A courtesy, never safety."""
+        """Takes an exclusive lock named by the file `path`; None where another holds it. No promise rests on it."""
         ...
 
     def locked_by(self, path: str) -> bytes | None:
-        """What the holder of the lock `path` wrote (b"" where nothing yet); None where nobody holds it."""
+        """Reads what the holder of the lock `path` wrote (b"" where nothing yet); None where it is free."""
         ...
 
 
 def relative(path: str) -> str:
-    """`path`, if it stays inside its storage; StorageError otherwise."""
+    """Returns `path`, if it stays inside its storage; raises StorageError otherwise."""
     if path.startswith("/") or ".." in path.split("/") or "\0" in path:
         raise UnsupportedStorageError(
             f"Path {path!r} leads out of its storage.", "Choose a name without .. and without / in front."

@@ -1,11 +1,11 @@
-"""A folder of a file system as a `Storage`.
+"""A folder of a file system as a `Storage`, and which storage a location names.
 
 A file is written under a temporary name in its own folder, fsynced, and then given its name: by a hard link where it
 must not exist (rename would replace, and `O_EXCL` would show a file that is still being written), by a rename
 where it may. The folder is fsynced after that. Anything that can be mounted and has hard links will do.
 
 Only the account that makes a file may read it, as records lie in it; where a store is shared, also the accounts that
-may read a folder which somebody has made for it.
+may read the folder that was made for it.
 """
 
 # ruff: noqa: D102 - `Storage` says what each method gives
@@ -15,19 +15,23 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
-from compactor.errors import MissingFileError, StorageError
-from compactor.storage.base import UNHEALTHY, FileInfo, Files, Lock, relative
+from compactor.errors import MissingFileError, StorageError, UnsupportedStorageError
+from compactor.storage.base import UNHEALTHY, FileInfo, Files, Lock, Storage, relative
 
 TEMPORARY: Final = ".tmp-"
+
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 
 _OWNER: Final = 0o700
 _READABLE: Final = 0o055
@@ -54,6 +58,25 @@ _ACTIONS: Final = {
 }
 
 
+def open_storage(location: str, *, shared: bool = False) -> Storage:
+    """Opens the storage at `location`, a path or a `file:` URL; its folder is made with the first file.
+
+    Only this account may read what is made there; where it is `shared`, also the accounts that may read the folder
+    `location` (none, where keyfold makes that folder). Raises StorageError for any other scheme.
+    """
+    scheme = _SCHEME.match(location)
+    if scheme is None:
+        return LocalStorage(location, location if shared else None)
+    url = urlsplit(location)
+    if url.scheme != "file" or url.netloc not in ("", "localhost"):
+        raise UnsupportedStorageError(
+            f"Storage {location!r}: only paths and file: URLs on this machine are supported so far.",
+            "Give a path, or file:///path; a file system that is mounted here works too.",
+        )
+    path = unquote(url.path)
+    return LocalStorage(path, path if shared else None)
+
+
 class LocalStorage:
     """`root` and what is below it; a relative root counts from the current folder at the time of the call.
 
@@ -69,24 +92,24 @@ class LocalStorage:
         return str(self._root)
 
     def read(self, path: str) -> bytes:
-        with _told("read", self._at(path)) as file:
+        with _storage_errors("read", self._at(path)) as file:
             return file.read_bytes()
 
     def create(self, path: str, data: bytes) -> bool:
-        with _told("create", self._at(path)) as file, self._temporary(file) as temporary:
+        with _storage_errors("create", self._at(path)) as file, self._temporary(file) as temporary:
             with self._synced(temporary) as stream:
                 stream.write(data)
             return _link(temporary, file)
 
     def write(self, path: str, data: bytes) -> None:
-        with _told("write", self._at(path)) as file, self._temporary(file) as temporary:
+        with _storage_errors("write", self._at(path)) as file, self._temporary(file) as temporary:
             with self._synced(temporary) as stream:
                 stream.write(data)
             temporary.replace(file)
             _sync_folder(file.parent)
 
     def link(self, path: str, folder: str) -> bool:
-        with _told("link", self._at(path)) as place:
+        with _storage_errors("link", self._at(path)) as place:
             target = os.path.relpath(self._at(folder), place.parent)  # so that the whole may be moved
             if place.is_symlink() and str(place.readlink()) == target:
                 return True
@@ -98,7 +121,7 @@ class LocalStorage:
             return True
 
     def list(self, folder: str) -> list[str]:
-        with _told("list", self._at(folder)) as found:
+        with _storage_errors("list", self._at(folder)) as found:
             try:
                 names = os.listdir(found)  # noqa: PTH208 - every commit lists, and iterdir takes thrice the time
                 return sorted(name for name in names if not name.startswith(TEMPORARY))
@@ -112,24 +135,24 @@ class LocalStorage:
         return [info for info in self._files(folder) if _is_temporary(info)]
 
     def delete(self, path: str) -> None:
-        with _told("delete", self._at(path)) as file:
+        with _storage_errors("delete", self._at(path)) as file:
             file.unlink(missing_ok=True)
 
     def delete_folder(self, folder: str) -> None:
-        with _told("delete", self._at(folder)) as found, suppress(FileNotFoundError):
+        with _storage_errors("delete", self._at(folder)) as found, suppress(FileNotFoundError):
             shutil.rmtree(found)
 
     def exists(self, path: str) -> bool:
-        with _told("look at", self._at(path)) as file:
+        with _storage_errors("look at", self._at(path)) as file:
             return file.exists()
 
     def open_input(self, path: str) -> pa.NativeFile:
-        with _told("read", self._at(path)) as file:
+        with _storage_errors("read", self._at(path)) as file:
             return pa.OSFile(str(file), "rb")
 
     @contextmanager
     def open_output(self, path: str) -> Iterator[IO[bytes]]:
-        with _told("write", self._at(path)) as file, self._temporary(file) as temporary:
+        with _storage_errors("write", self._at(path)) as file, self._temporary(file) as temporary:
             with self._synced(temporary) as stream:
                 yield stream
             if not _link(temporary, file):
@@ -143,16 +166,16 @@ class LocalStorage:
         return LocalStorage(str(self._at("/".join(parts))), None if self._readers is None else str(self._readers))
 
     def lock(self, path: str) -> Lock | None:
-        with _told("lock", self._at(path)) as file:
+        with _storage_errors("lock", self._at(path)) as file:
             _make_folder(file.parent, self._mode())
             return _FileLock.take(file, self._mode() & _FILE)
 
     def locked_by(self, path: str) -> bytes | None:
-        with _told("look at", self._at(path)) as file:
+        with _storage_errors("look at", self._at(path)) as file:
             return _holder(file)
 
     def _mode(self) -> int:
-        """The mode of new folders; files have no right to be run."""
+        """Returns the mode of new folders; files have no right to be run."""
         try:
             return _OWNER | (_READABLE & self._readers.stat().st_mode if self._readers else 0)
         except FileNotFoundError:
@@ -160,7 +183,7 @@ class LocalStorage:
 
     @contextmanager
     def _temporary(self, file: Path) -> Iterator[Path]:
-        """A new name beside `file`, which is gone afterwards."""
+        """Yields a new name beside `file`, which is removed afterwards."""
         _make_folder(file.parent, self._mode())
         temporary = file.parent / f"{TEMPORARY}{os.getpid()}-{secrets.token_hex(8)}"
         try:
@@ -181,7 +204,7 @@ class LocalStorage:
         return self._root / relative(path)
 
     def _files(self, folder: str) -> Files:
-        with _told("list", self._at(folder)) as top:
+        with _storage_errors("list", self._at(folder)) as top:
             found = (self._info(Path(parent) / name) for parent, _, names in _walk(top) for name in names)
             return sorted((info for info in found if info), key=lambda info: info.path)
 
@@ -215,12 +238,12 @@ class _FileLock:
 
     def write(self, data: bytes) -> None:
         if self._descriptor is not None:
-            with _told("write", self._file):
+            with _storage_errors("write", self._file):
                 os.ftruncate(self._descriptor, 0)
                 os.pwrite(self._descriptor, data, 0)
 
-    def stands(self) -> bool:
-        with _told("look at", self._file) as file:
+    def is_current(self) -> bool:
+        with _storage_errors("look at", self._file) as file:
             try:
                 return self._descriptor is not None and os.path.samestat(os.fstat(self._descriptor), file.stat())
             except FileNotFoundError:
@@ -252,8 +275,8 @@ def _flock(descriptor: int, kind: int) -> bool:
 
 
 @contextmanager
-def _told(what: str, file: Path) -> Iterator[Path]:
-    """Turns the errors of the operating system into ours."""
+def _storage_errors(what: str, file: Path) -> Iterator[Path]:
+    """Raises errors of the operating system as StorageError: `what` failed with `file`, and what to do next."""
     try:
         yield file
     except OSError as error:
@@ -263,7 +286,7 @@ def _told(what: str, file: Path) -> Iterator[Path]:
 
 
 def _opened(file: Path, flags: int, mode: int) -> int:
-    """A descriptor of `file`, which is made with `mode` where it is absent, whatever the umask."""
+    """Opens `file`, which is made with `mode` where it is absent, whatever the umask; returns its descriptor."""
     descriptor = os.open(file, flags | os.O_CREAT, _OWNER & mode)
     if mode & ~_OWNER:
         with suppress(PermissionError):

@@ -30,12 +30,12 @@ def delete(
 ) -> None:
     """Removes a connector's storage folder and consumer group; says what, and asks. Source topics are never touched."""
     config = worker_of(worker)
-    from compactor.storage.location import open_storage
+    from compactor.storage.local import open_storage
     from connectors.config.engine import connector_storage
     from connectors.config.files import load_connector
     from connectors.kafka.admin import Admin
     from connectors.kafka.client_settings import ClientSettings
-    from connectors.kafka.probe import reach_all
+    from connectors.kafka.probe import probe_all
     from connectors.runtime.deletion import preview
     from connectors.runtime.takeover import REACH_S
 
@@ -43,7 +43,7 @@ def delete(
     storage = connector_storage(config, settings.name)
     _refuse_living(storage, settings.name)
     clients = ClientSettings.of(config, settings)
-    reach_all(settings.name, clients, REACH_S)
+    probe_all(settings.name, clients, REACH_S)
     location = None if settings.snapshot_path is None else open_storage(str(settings.snapshot_path))
     found = preview(storage, settings, Admin(clients.admin()), location, with_outputs=outputs)
     if found.nothing:
@@ -59,7 +59,7 @@ def delete(
 def _refuse_living(storage: Storage, name: str) -> None:
     from compactor.catalog import owner
 
-    living = owner.living(storage)
+    living = owner.live_owner(storage)
     if living is not None:
         raise _is_run_error(name, str(living))
 
@@ -88,15 +88,15 @@ def _remove(
 ) -> None:
     from compactor.catalog import owner
     from connectors.kafka.admin import Admin
+    from connectors.kafka.producers import fence_all
     from connectors.runtime import deletion
-    from connectors.sinks.publisher import fence_all
 
     lock = owner.OwnerLock(storage)
-    if not lock.claim(owner.here()):  # without the lock nothing is removed
-        raise _is_run_error(settings.name, str(owner.living(storage) or "another process"))
+    if not lock.claim(owner.this_process()):  # without the lock nothing is removed
+        raise _is_run_error(settings.name, str(owner.live_owner(storage) or "another process"))
     try:
-        catalog = deletion.fence(storage, settings.name, str(owner.here()), SystemClock().now_ms())
-        fence_all(clients, [settings.transactional_id(bucket) for bucket in range(found.plan.buckets)])
+        catalog = deletion.fence(storage, settings.name, str(owner.this_process()), SystemClock().now_ms())
+        fence_all(clients.producer(), [settings.transactional_id(bucket) for bucket in range(found.plan.buckets)])
         deletion.begin(storage, found.plan, catalog)
         deletion.carry_out(storage, found.plan, settings.group_id, Admin(clients.admin()), location)
     finally:

@@ -24,13 +24,13 @@ def describe(connector: ConnectorArgument, as_json: JsonOption = False, worker: 
     from connectors.cli.source_ends import source_ends
     from connectors.config.engine import connector_storage
     from connectors.config.files import load_connector
-    from connectors.source import aside
+    from connectors.source.source_errors import left_out
 
     settings = load_connector(connector, config).config
     storage = connector_storage(config, settings.name)
     catalog = Catalog.open(storage, settings.name)
-    set_aside = aside.names(catalog.state)  # where their names end now says nothing of our offsets
-    ends = source_ends(config, settings, [log.tp for log in catalog.state.logs if log.topic not in set_aside])
+    closed = left_out(catalog.state)  # where their names end now says nothing of our offsets
+    ends = source_ends(config, settings, [log.tp for log in catalog.state.logs if log.topic not in closed])
     now_ms = SystemClock().now_ms()
     description = describing(catalog, storage, settings, ends, now_ms)
     if as_json:

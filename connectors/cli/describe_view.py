@@ -23,7 +23,7 @@ from compactor.settings import EngineSettings
 from compactor.snapshot.location import SnapshotFailure
 from connectors.progress.terminal import table
 from connectors.runtime.status import ConnectorState
-from connectors.source import aside
+from connectors.source.source_errors import FAULTS, advice
 
 FORMAT: Final = 1
 STALE_MS: Final = 30_000
@@ -213,7 +213,7 @@ def text(description: Description, now_ms: int, location: str) -> str:
         sections.append([_topics_table(description.topics)])
     if description.partitions:
         sections.append([_partitions_table(description.partitions)])
-    if held := [*_topics_aside(description.topics), *_partitions_aside(description.partitions)]:
+    if held := [*_closed_topics(description.topics), *_partitions_aside(description.partitions)]:
         sections.append(held)
     return "\n\n".join("\n".join(section) for section in sections)
 
@@ -284,12 +284,12 @@ def _fold_word(one: PartitionDescription) -> str:
     return _UNPUBLISHED if one.fold.reason in _IDLE and one.lag else one.fold.reason
 
 
-def _topics_aside(topics: tuple[TopicDescription, ...]) -> Iterator[str]:
-    """Yields the topics that are set aside, each with what can be done about it."""
+def _closed_topics(topics: tuple[TopicDescription, ...]) -> Iterator[str]:
+    """Yields the topics that are closed as they cannot be read on, each with what can be done about it."""
     for one in topics:
-        if one.closed is not None and one.closed in aside.KINDS:
-            yield f"Set aside: topic {one.topic}, {aside.KINDS[one.closed]}; neither read nor published any more."
-            yield f"  {aside.advice(one.closed)}"
+        if one.closed is not None and one.closed in FAULTS:
+            yield f"Set aside: topic {one.topic}, {FAULTS[one.closed]}; neither read nor published any more."
+            yield f"  {advice(one.closed)}"
 
 
 def _partitions_aside(partitions: tuple[PartitionDescription, ...]) -> Iterator[str]:

@@ -94,10 +94,10 @@ def follow(consumer: Consumer, limit: int | None, key: str | None = None) -> Non
 def line(message: Message) -> Line:
     """Returns `message` as it is shown; header names that are not UTF-8 as one header that says so."""
     from compactor.model.record import TIMESTAMP_TYPES
-    from connectors.kafka import headers
+    from connectors.kafka.consumers import headers_of
 
     kind, timestamp = message.timestamp()
-    found, odd = headers.of(message)
+    found, odd = headers_of(message)
     named: Any = found if odd is None else [(f"({odd})", None)]
     return Line(
         partition=_known(message.partition()),
@@ -158,7 +158,7 @@ def _consumer(config: WorkerConfig) -> Consumer:
     from confluent_kafka import Consumer
 
     from connectors.config.clients import client_config
-    from connectors.kafka.probe import reach
+    from connectors.kafka.probe import probe
 
     pinned = {
         "group.id": "keyfold-tail",  # librdkafka asks for one before it lets anybody assign; none is joined
@@ -169,7 +169,7 @@ def _consumer(config: WorkerConfig) -> Consumer:
     }
     quiet = {"log_level": 0}  # errors are reported in our own words; librdkafka repeats its own ten times a second
     settings = client_config("consumer", config, None, pinned, quiet)
-    reach("consumer", settings, _TIMEOUT_S)
+    probe("consumer", settings, _TIMEOUT_S)
     return Consumer(settings)
 
 

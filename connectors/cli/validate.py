@@ -121,10 +121,10 @@ def _at_the_broker(config: ConnectorConfig, worker: WorkerConfig) -> tuple[Fault
     from connectors.config.clients import client_config
     from connectors.kafka.admin import Admin
     from connectors.kafka.client_settings import ClientSettings
-    from connectors.kafka.probe import reach_all
+    from connectors.kafka.probe import probe_all
     from connectors.runtime.preflight import broker_faults
 
-    reach_all(config.name, ClientSettings.of(worker, config), _REACH_S)
+    probe_all(config.name, ClientSettings.of(worker, config), _REACH_S)
     return broker_faults(config, Admin(client_config("admin", worker, config, {})))
 
 

@@ -12,7 +12,7 @@ from compactor.errors import StorageError
 from compactor.model.state import State
 from compactor.settings import EngineSettings
 from compactor.storage.base import Storage
-from compactor.storage.location import open_storage
+from compactor.storage.local import open_storage
 from connectors.config.connector import ConnectorConfig
 from connectors.config.worker import WorkerConfig
 from connectors.errors import UsageError

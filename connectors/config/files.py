@@ -142,7 +142,7 @@ def _shared_output(one: ConnectorConfig, other: ConnectorConfig) -> str | None:
     """Returns an output topic that both publish to, as a name or a template; None where nothing says that there is one.
 
     Of two patterns only equal ones are known to match the same topics; what they come to share is found when it is
-    published (`connectors.sinks.others`).
+    published (`connectors.sinks.output_reader`).
     """
     if not one.publishes or not other.publishes:
         return None

@@ -17,17 +17,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
-
 from compactor.catalog import owner
 from compactor.catalog.owner import OwnerLock
+from compactor.errors import KeyfoldError
 from compactor.storage.local import LocalStorage
 from connectors.dev.embedded_config import HOST, Layout, server_properties, write_files
 from connectors.errors import ConfigError, UnreachableError
 from connectors.jvm.artifacts import ensure_kafka
 from connectors.jvm.cds_archive import sharing
 from connectors.jvm.java import find_java
+from connectors.kafka.admin import Admin
 
 START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 30.0
@@ -200,8 +199,8 @@ class EmbeddedKafka:
         while not _accepts(port):
             self._check_start(deadline)
             time.sleep(0.05)
-        client = AdminClient({"bootstrap.servers": f"{HOST}:{port}", "log_level": 0})
-        while not _has_broker(client):
+        admin = Admin({"bootstrap.servers": f"{HOST}:{port}", "log_level": 0}, deadline_s=1)
+        while not _has_broker(admin):
             self._check_start(deadline)
 
     def _check_start(self, deadline: float) -> None:
@@ -234,9 +233,9 @@ class EmbeddedKafka:
     def _claim(self) -> None:
         """Claims the directory until the broker has ended: a second broker would replace the first one's settings."""
         storage = LocalStorage(str(self._layout.root))
-        if not self._lock.claim(owner.here()):
+        if not self._lock.claim(owner.this_process()):
             raise ConfigError(
-                f"A broker runs in {self._layout.root} already: that of process {owner.living(storage)}.",
+                f"A broker runs in {self._layout.root} already: that of process {owner.live_owner(storage)}.",
                 "Stop it, or give another --data-dir.",
             )
 
@@ -266,10 +265,10 @@ def _accepts(port: int) -> bool:
     return True
 
 
-def _has_broker(client: AdminClient) -> bool:
+def _has_broker(admin: Admin) -> bool:
     try:
-        return bool(client.list_topics(timeout=1).brokers)
-    except KafkaException:
+        return admin.brokers() > 0
+    except KeyfoldError:
         return False
 
 

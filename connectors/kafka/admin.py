@@ -1,4 +1,4 @@
-"""What keyfold asks the brokers outside of reading and sending, each request with a deadline and a typed error."""
+"""The admin client: topics, offsets, groups; each request with a deadline and a typed error."""
 
 from __future__ import annotations
 
@@ -23,78 +23,126 @@ from msgspec import Struct
 from compactor.model.record import TopicPartition
 from connectors.errors import CHECK_BROKERS, ConnectorError, UnreachableError
 from connectors.kafka import groups
-from connectors.kafka.consumers import Setting
-from connectors.kafka.errors import MISSING, SETTLING, cause, typed
+from connectors.kafka.client_settings import Setting
+from connectors.kafka.errors import MISSING, cause, is_settling, typed
 from connectors.kafka.groups import Held
-from connectors.kafka.ids import topic_id
+from connectors.kafka.retry import call_again, poll_until
 
 REQUEST_S: Final = 20.0
 POSITIONS_A_CALL: Final = 1_000
 """A request with many positions that each have metadata must stay well below the broker's limit."""
 _PAUSE_S: Final = 0.05
-_PATIENCE_S: Final = 60.0
+_PENDING_S: Final = 60.0
+"""How long positions in an undecided transaction are waited for."""
+
+GONE_AFTER_S: Final = 10.0
+"""A topic is gone when no broker has known it for so long.
+
+A broker that was just started, or that lags behind the controller, does not know topics that exist. One answer that a
+topic is there is enough; that it is gone counts only when no broker has known it for a while.
+"""
+_GONE_PAUSE_S: Final = 0.5
 
 K = TypeVar("K")
 T = TypeVar("T")
 
 
 class TopicInfo(Struct, frozen=True):
-    """A topic as the brokers describe it; `leaderless` counts partitions that nobody serves right now."""
+    """A topic as the brokers describe it.
+
+    `id` is as `topic_id` gives it. `leaderless` counts partitions that have no leader now. `internal`: Kafka's own.
+    """
 
     name: str
     id: str
     partitions: int
     leaderless: int = 0
+    internal: bool = False
 
 
 def group_id(connector: str) -> str:
-    """The group that holds a connector's positions; lag tools and Kafka Connect's users know the name."""
+    """Returns the group that holds a connector's positions, named as Kafka Connect names a sink's."""
     return f"connect-{connector}"
 
 
-class Admin:
-    """An admin client that answers with values or raises UnreachableError, NotAllowedError, OutputError.
+def new_client(config: Mapping[str, Any]) -> AdminClient:
+    """Makes confluent-kafka's client: the one place where the product does."""
+    return AdminClient(dict(config))
 
-    `deadline_s` is how long one request may take. Cheap to make; not to be shared with a forked process.
+
+class Admin:
+    """An admin client that returns values or raises UnreachableError, NotAllowedError, OutputError.
+
+    `deadline_s` is how long one request may take. The brokers are first asked by the first request. Not to be shared
+    with a forked process.
     """
 
     def __init__(self, config: Mapping[str, Setting], deadline_s: float = REQUEST_S) -> None:
         self._config = {"log_level": 2, **config}
-        self._client = AdminClient(self._config)
+        self._client = new_client(self._config)
         self._bootstrap = str(config.get("bootstrap.servers", "the brokers"))
         self._deadline_s = deadline_s
 
     def list_topics(self) -> list[str]:
-        """The names of all topics that we may see."""
+        """Lists the names of all topics that the principal may see, sorted."""
         return sorted(self._cluster("The topics cannot be listed").topics)
 
     def brokers(self) -> int:
-        """How many brokers there are."""
+        """Counts the brokers."""
         return len(self._cluster("The brokers cannot be counted").brokers)
 
     def describe(self, topics: Iterable[str]) -> dict[str, TopicInfo]:
-        """Those of `topics` that exist, by name."""
+        """Describes those of `topics` that exist, by name."""
+        found: dict[str, TopicInfo] = {}
+        for name, answer in self.describe_each(topics).items():
+            if isinstance(answer, KafkaError):
+                error = KafkaException(answer)
+                raise self._typed(error, f"Topic {name} cannot be described", f"Describe on topic {name}") from error
+            found[name] = answer
+        return found
+
+    def describe_each(self, topics: Iterable[str]) -> dict[str, TopicInfo | KafkaError]:
+        """Describes those of `topics` that exist, by name; the error in place of one that is not answered for."""
         names = sorted(set(topics))
         if not names:
             return {}
         futures = self._client.describe_topics(TopicCollection(names), request_timeout=self._deadline_s)
-        found = {name: self._existing(name, future) for name, future in futures.items()}
-        return {name: _info(name, topic) for name, topic in found.items() if topic is not None}
+        answers = {name: self._answer(future) for name, future in futures.items()}
+        return {
+            name: answer if isinstance(answer, KafkaError) else _info(name, answer)
+            for name, answer in answers.items()
+            if not (isinstance(answer, KafkaError) and answer.code() in MISSING)
+        }
 
     def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The last stable offset of each partition: where a read_committed reader has to stop."""
+        """Returns the last stable offset of each partition: where a read_committed reader has to stop."""
         return self._offsets(partitions, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
 
     def high_watermarks(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset after the last replicated record of each partition, open transactions included."""
+        """Returns the offset after the last replicated record of each partition, open transactions included."""
         return self._offsets(partitions, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
 
     def starts(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offset of each partition."""
+        """Returns the first offset of each partition."""
         return self._offsets(partitions, OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED)
 
+    def offsets_each(
+        self, partitions: Iterable[TopicPartition], spec: OffsetSpec
+    ) -> dict[TopicPartition, int | KafkaError]:
+        """Returns the offset of each partition that `spec` asks for as a read_committed reader sees it, or the error.
+
+        Negative where the leader did not answer. Nothing is asked again.
+        """
+        wanted = {Partition(tp.topic, tp.partition): spec for tp in partitions}
+        found: dict[TopicPartition, int | KafkaError] = {}
+        for one, future in (self._list_offsets(wanted, IsolationLevel.READ_COMMITTED) if wanted else {}).items():
+            answer = self._answer(future)
+            offset = answer if isinstance(answer, KafkaError) else int(answer.offset)
+            found[TopicPartition(one.topic, one.partition)] = offset
+        return found
+
     def create_topic(self, name: str, partitions: int, replication: int, config: Mapping[str, str]) -> bool:
-        """Makes a topic; False where somebody else has just made it. `replication` -1 is the broker's default."""
+        """Makes a topic; returns False where it exists already. `replication` -1 is the broker's default."""
         topic = NewTopic(name, num_partitions=partitions, replication_factor=replication, config=dict(config))
         future = self._client.create_topics([topic], request_timeout=self._deadline_s)[name]
         try:
@@ -107,7 +155,7 @@ class Admin:
         return True
 
     def grow(self, topic: str, partitions: int) -> None:
-        """Gives `topic` `partitions` partitions in all."""
+        """Adds partitions to `topic` until it has `partitions`."""
         request = [NewPartitions(topic, partitions)]
         self._answers(
             lambda: self._client.create_partitions(request, request_timeout=self._deadline_s),
@@ -116,21 +164,19 @@ class Admin:
         )
 
     def delete_topics(self, names: Sequence[str]) -> None:
-        """Removes topics with all their records, and waits until the brokers do not know them any more."""
+        """Deletes topics with all their records, and waits until the brokers do not know them any more."""
         for name, future in (self._client.delete_topics(list(names)) if names else {}).items():
             try:
                 future.result(self._deadline_s * 2)
             except KafkaException as error:
                 if cause(error).code() not in MISSING:
                     raise self._typed(error, f"Topic {name} cannot be deleted", f"Delete on topic {name}") from error
-        until = time.monotonic() + self._deadline_s
-        while left := self.describe(names):
-            if time.monotonic() >= until:
-                raise UnreachableError(f"Topic {min(left)} is still there after it was deleted.", CHECK_BROKERS)
-            time.sleep(_PAUSE_S)
+        left = poll_until(lambda found: not found, lambda: self.describe(names), self._deadline_s, _PAUSE_S)
+        if left:
+            raise UnreachableError(f"Topic {min(left)} is still there after it was deleted.", CHECK_BROKERS)
 
     def has_group(self, group: str) -> bool:
-        """Whether the brokers know the consumer group `group`."""
+        """Returns whether the brokers know the consumer group `group`."""
         found = self._of_group(
             lambda: self._client.describe_consumer_groups([group], request_timeout=self._deadline_s)[group],
             f"Group {group} cannot be described",
@@ -139,7 +185,7 @@ class Admin:
         return found is not None and found.state != ConsumerGroupState.DEAD
 
     def delete_group(self, group: str) -> None:
-        """Removes a consumer group with its positions; one that is not there is fine.
+        """Deletes a consumer group with its positions; one that does not exist is no error.
 
         Raises ConnectorError where it has members.
         """
@@ -150,30 +196,26 @@ class Admin:
         )
 
     def _of_group(self, ask: Callable[[], Future[T]], doing: str, right: str) -> T | None:
-        """What is answered of a group, None where there is none; asked again while its coordinator is settling."""
-        until = time.monotonic() + self._deadline_s
-        while True:
-            try:
-                return ask().result(self._deadline_s * 2)
-            except KafkaException as error:
-                code = cause(error).code()
-                if code == KafkaError.GROUP_ID_NOT_FOUND:
-                    return None
-                if code == KafkaError.NON_EMPTY_GROUP:
-                    raise ConnectorError(
-                        f"{doing}: it has members, which keyfold's consumers never are.",
-                        "Stop the consumer or the Kafka Connect sink of that name, then try again.",
-                    ) from error
-                if code not in SETTLING or time.monotonic() >= until:
-                    raise self._typed(error, doing, right) from error
-            time.sleep(_PAUSE_S)
+        """Returns the answer about a group, None where there is none; asks again while its coordinator is settling."""
+        try:
+            return call_again(lambda: ask().result(self._deadline_s * 2), is_settling, self._deadline_s, _PAUSE_S)
+        except KafkaException as error:
+            code = cause(error).code()
+            if code == KafkaError.GROUP_ID_NOT_FOUND:
+                return None
+            if code == KafkaError.NON_EMPTY_GROUP:
+                raise ConnectorError(
+                    f"{doing}: it has members, which keyfold's consumers never are.",
+                    "Stop the consumer or the Kafka Connect sink of that name, then try again.",
+                ) from error
+            raise self._typed(error, doing, right) from error
 
     def topic_config(self, name: str) -> dict[str, str]:
-        """The topic's settings in effect, defaults included."""
+        """Returns the settings of a topic that are in effect, defaults included."""
         return self.topic_configs([name])[name]
 
     def topic_configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
-        """The same of several topics, by name, with one request."""
+        """Returns the same of several topics, by name, with one request."""
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in sorted(set(names))]
         if not resources:
             return {}
@@ -191,25 +233,26 @@ class Admin:
         self,
         group: str,
         partitions: Sequence[TopicPartition],
-        patience_s: float = _PATIENCE_S,
+        pending_s: float = _PENDING_S,
         member: Consumer | None = None,
     ) -> dict[TopicPartition, Held | None]:
-        """What `group` holds for each partition, None where nothing; asked by `member` of it, or one for the moment.
+        """Reads the position that `group` has committed for each partition, None where there is none.
 
-        Positions in a transaction that is not decided yet are waited for, up to `patience_s`. Raises as `groups`.
+        `member`: the consumer of the group to ask with; without it one is made for this call. Positions in a
+        transaction that is not decided yet are waited for, up to `pending_s`. Raises as `groups.committed`.
         """
-        asking = member or groups.member(self._config, group)
+        consumer = member or groups.member(self._config, group)
         found: dict[TopicPartition, Held | None] = {}
         try:
             for chunk in chunks(partitions):
-                found |= groups.committed(asking, self._config, group, chunk, patience_s)
+                found |= groups.committed(consumer, self._config, group, chunk, pending_s)
         finally:
             if member is None:
-                asking.close()
+                consumer.close()
         return found
 
     def members(self, group: str) -> list[str]:
-        """Who is in `group` now, each as its client id and host; for messages: none where nobody tells."""
+        """Lists the members of `group` now, each as its client id and host; none where the brokers do not answer."""
         try:
             future = self._client.describe_consumer_groups([group], request_timeout=self._deadline_s)[group]
             found = future.result(self._deadline_s * 2).members
@@ -223,7 +266,7 @@ class Admin:
             return {}
         names = ", ".join(sorted({one.topic for one in wanted}))
         answers = self._answers(
-            lambda: self._client.list_offsets(wanted, isolation_level=level, request_timeout=self._deadline_s),
+            lambda: self._list_offsets(wanted, level),
             f"The offsets of {names} cannot be read",
             lambda one: f"Describe on topic {one.topic}",
         )
@@ -242,39 +285,73 @@ class Admin:
         except KafkaException as error:
             raise self._typed(error, doing) from error
 
-    def _existing(self, name: str, future: Future[T]) -> T | None:
+    def _list_offsets(self, wanted: dict[Partition, OffsetSpec], level: Any) -> dict[Partition, Future[Any]]:
+        return self._client.list_offsets(wanted, isolation_level=level, request_timeout=self._deadline_s)
+
+    def _answer(self, future: Future[T]) -> T | KafkaError:
         try:
             return future.result(self._deadline_s * 2)
         except KafkaException as error:
-            if cause(error).code() in MISSING:
-                return None
-            raise self._typed(error, f"Topic {name} cannot be described", f"Describe on topic {name}") from error
+            return cause(error)
 
     def _answers(self, ask: Callable[[], Mapping[K, Future[T]]], doing: str, right: Callable[[K], str]) -> dict[K, T]:
-        """All answers to a request, which is sent again while the brokers are settling; `right` is what one takes."""
-        until = time.monotonic() + self._deadline_s
-        while True:
+        """Returns all answers to a request, sent again while brokers are settling; `right` names what one takes."""
+
+        def answers() -> dict[K, T]:
             found: dict[K, T] = {}
             for key, future in ask().items():
                 try:
                     found[key] = future.result(self._deadline_s * 2)
                 except KafkaException as error:
-                    if cause(error).code() not in SETTLING or time.monotonic() >= until:
-                        raise self._typed(error, doing, right(key)) from error
-                    break
-            else:
-                return found
-            time.sleep(_PAUSE_S)
+                    if is_settling(error):
+                        raise
+                    raise self._typed(error, doing, right(key)) from error
+            return found
+
+        try:
+            return call_again(answers, is_settling, self._deadline_s, _PAUSE_S)
+        except KafkaException as error:
+            raise self._typed(error, doing) from error
 
     def _typed(self, error: KafkaException, doing: str, right: str | None = None) -> Exception:
         return typed(cause(error), doing, self._bootstrap, right)
 
 
-def _info(name: str, topic: Any) -> TopicInfo:
-    leaderless = sum(1 for partition in topic.partitions if partition.leader is None or partition.leader.id < 0)
-    return TopicInfo(name, topic_id(topic.topic_id), len(topic.partitions), leaderless)
+def described(
+    describe: Callable[[Iterable[str]], Mapping[str, T]],
+    names: Iterable[str],
+    *,
+    known: Iterable[str],
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> dict[str, T]:
+    """Returns what `describe` returns of those of `names` that exist.
+
+    Those of them that were there before (`known`) are asked for again until they are there or GONE_AFTER_S is over.
+    Raises what `describe` raises.
+    """
+    found = dict(describe(set(names)))
+    waiting = set(known) & set(names)
+    until = clock() + GONE_AFTER_S
+    while (absent := waiting - found.keys()) and clock() < until:
+        sleep(_GONE_PAUSE_S)
+        found |= describe(absent)
+    return found
+
+
+def topic_id(found: object) -> str:
+    """Returns a topic's id in URL-safe base64 without padding, as `kafka-topics.sh --describe` shows it.
+
+    confluent-kafka's Uuid prints the other alphabet of base64; an operator would search for it in vain.
+    """
+    return str(found).rstrip("=").translate(str.maketrans("+/", "-_"))
 
 
 def chunks(items: Sequence[T], size: int = POSITIONS_A_CALL) -> Iterator[Sequence[T]]:
-    """`items` in runs of at most `size`."""
+    """Cuts `items` into runs of at most `size`."""
     return (items[at : at + size] for at in range(0, len(items), size))
+
+
+def _info(name: str, topic: Any) -> TopicInfo:
+    leaderless = sum(1 for partition in topic.partitions if partition.leader is None or partition.leader.id < 0)
+    return TopicInfo(name, topic_id(topic.topic_id), len(topic.partitions), leaderless, bool(topic.is_internal))

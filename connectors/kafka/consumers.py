@@ -1,8 +1,13 @@
-"""Consumers that read given offsets of given partitions, kept between uses.
+"""Consumers that read given offsets of given partitions, kept between uses; and the headers of what they consume.
 
-They never join a group: `group.id` is only what librdkafka asks for before it lets anybody assign. A Python
-worker of Spark may live through many micro-batches, so a finished consumer is put aside and taken again by
-the next task with the same settings; when there is none, a new one is made.
+They never join a group: librdkafka asks for a `group.id` before it lets a consumer assign. A Python worker of Spark may
+live through many micro-batches, so a finished consumer is kept for the next task with the same settings; where none is
+kept, a new one is made.
+
+confluent-kafka decodes the names of headers when they are first asked for. One that is not UTF-8 leaves an exception
+pending and hands out a list with a null pointer in it, then and later: whatever touches that ends the process. Python
+finds the exception where C calls the method, as here, but not always where its own bytecode does. So each message is
+asked once, and by C. (A name with a NUL is cut off there, as it is a C string to librdkafka; nothing shows that.)
 """
 
 from __future__ import annotations
@@ -10,91 +15,39 @@ from __future__ import annotations
 import json
 import os
 import threading
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Final
+from operator import methodcaller
+from typing import Any, Final
 
-import msgspec
-from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, Message, TopicPartition
 
 from connectors.errors import UnreachableError
+from connectors.kafka.admin import Admin
+from connectors.kafka.client_settings import ClientSettings
+from connectors.kafka.retry import poll_until
 
-Setting = str | int | float | bool
+Headers = list[tuple[str, bytes | None]]
 
-PINNED: Final[dict[str, Setting]] = {
-    "isolation.level": "read_committed",
-    "enable.auto.commit": False,
-    "enable.auto.offset.store": False,
-    "auto.offset.reset": "error",
-    "enable.partition.eof": False,
-    "allow.auto.create.topics": False,
-}
-"""What no override may change: reading is exact because of it."""
-
-DEFAULTS: Final[dict[str, Setting]] = {
-    # With librdkafka's own 100,000 records and 1 s of back-off a process reads a third of what it can; a million small
-    # records take 400 MiB while they wait, whatever their own bytes are.
-    "queued.min.messages": 200_000,
-    "fetch.queue.backoff.ms": 1,
-    # What is read is always there; a long poll would only hold up the next assignment of a kept consumer.
-    "fetch.wait.max.ms": 20,
-    "max.partition.fetch.bytes": 8 << 20,
-    "receive.message.max.bytes": 1 << 30,
-    "queued.max.messages.kbytes": 64 << 10,
-    "check.crcs": True,
-    # What goes wrong is raised; librdkafka's own lines would only repeat it, several times a second.
-    "log_level": 2,
-}
-
-_CONSUMERS_ONLY: Final = frozenset(
-    (
-        *("group.id", "group.instance.id", "group.protocol", "group.remote.assignor", "group.protocol.type"),
-        *("partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms"),
-        *("coordinator.query.interval.ms", "enable.auto.commit", "auto.commit.interval.ms", "auto.offset.reset"),
-        *("enable.auto.offset.store", "queued.min.messages", "queued.max.messages.kbytes", "fetch.wait.max.ms"),
-        *("fetch.queue.backoff.ms", "fetch.message.max.bytes", "max.partition.fetch.bytes", "fetch.max.bytes"),
-        *("fetch.min.bytes", "fetch.error.backoff.ms", "isolation.level", "enable.partition.eof", "check.crcs"),
-        *("allow.auto.create.topics", "offset.store.method", "offset.store.path", "offset.store.sync.interval.ms"),
-        *("consume.callback.max.messages",),
-    )
-)
+_STOPPED_S: Final = 10.0
+_POLL_S: Final = 0.001
+_ask_headers: Final = methodcaller("headers")
 
 
-class ClientFactory(msgspec.Struct, frozen=True):
-    """The librdkafka settings of one connector's reading clients. Its repr shows none of them."""
+class AssignedConsumer:
+    """A consumer that is assigned its offsets, and an admin client of the same connector, made when first used.
 
-    connector: str
-    consumer: Mapping[str, Setting]
-    admin: Mapping[str, Setting] | None = None
+    `request_s`: how long one request of the admin client may take.
+    """
 
-    def __repr__(self) -> str:
-        return f"Clients(connector={self.connector!r})"
-
-    def consumer_settings(self) -> dict[str, Setting]:
-        """Everything for a Consumer: defaults, what is configured, what is pinned, each over the one before."""
-        named = {"group.id": f"connect-{self.connector}", "client.id": f"connector-consumer-{self.connector}"}
-        return {**named, **DEFAULTS, **self.consumer, **PINNED}
-
-    def admin_settings(self) -> dict[str, Setting]:
-        """Everything for an AdminClient; without settings of its own it takes the consumer's connection."""
-        named = {"client.id": f"connector-admin-{self.connector}"}
-        configured = self.consumer if self.admin is None else self.admin
-        chosen = {name: value for name, value in configured.items() if name not in _CONSUMERS_ONLY}
-        return {**named, "log_level": DEFAULTS["log_level"], **chosen}
-
-
-class Session:
-    """A consumer with nothing assigned, and an admin client of the same connector, made when first used."""
-
-    def __init__(self, clients: ClientFactory) -> None:
+    def __init__(self, clients: ClientSettings, request_s: float) -> None:
         self._clients = clients
-        self.consumer = Consumer(self._clients.consumer_settings())
+        self._request_s = request_s
+        self.consumer = Consumer(clients.consumer())
 
     def assign(self, partitions: list[TopicPartition]) -> None:
-        """Reads from these offsets on, and nothing else. A pause would outlive the assignment that it was made in.
+        """Reads from these offsets on, and nothing else; a pause would outlive the assignment that it was made in.
 
         librdkafka stops the old assignment on a thread of its own: until then its messages are still taken for
         the new one's, and its positions answered. `unassign` first puts that stop ahead of the new start, and no
@@ -105,60 +58,90 @@ class Session:
         if not partitions:
             return
         self.consumer.assign(partitions)
-        until = time.monotonic() + _STOPPED_S
-        while any(found.offset >= 0 for found in self.consumer.position(partitions)):
-            if time.monotonic() >= until:
-                raise UnreachableError(
-                    f"A consumer did not give up {partitions[0].topic}-{partitions[0].partition}'s old assignment.",
-                    "The range is read again with a new consumer.",
-                )
-            time.sleep(0.001)
+        positions = poll_until(_stopped, lambda: self.consumer.position(partitions), _STOPPED_S, _POLL_S)
+        if not _stopped(positions):
+            raise UnreachableError(
+                f"A consumer did not give up {partitions[0].topic}-{partitions[0].partition}'s old assignment.",
+                "The range is read again with a new consumer.",
+            )
 
     @cached_property
-    def admin(self) -> AdminClient:
-        """For what a consumer cannot ask: topic ids and many offsets at once."""
-        return AdminClient(self._clients.admin_settings())
+    def admin(self) -> Admin:
+        """Asks for what a consumer cannot: topic ids and many offsets at once."""
+        return Admin(self._clients.admin(), self._request_s)
 
     def close(self) -> None:
-        """Gives the connections up."""
+        """Closes the connections."""
         self.consumer.close()
 
 
-_STOPPED_S: Final = 10.0
-_idle: dict[str, list[Session]] = {}
+_idle: dict[str, list[AssignedConsumer]] = {}
 _lock: Final = threading.Lock()
 
 
 @contextmanager
-def borrowed(clients: ClientFactory) -> Iterator[Session]:
-    """A session for this task alone. It is kept for the next one, or closed if the task did not end well."""
-    key = _key(clients)
-    session = _take(key) or Session(clients)
+def borrowed(clients: ClientSettings, request_s: float) -> Iterator[AssignedConsumer]:
+    """Gives the block a consumer of its own; keeps it for the next task, or closes it where the block raises."""
+    key = _key(clients, request_s)
+    consumer = _take(key) or AssignedConsumer(clients, request_s)
     try:
-        yield session
-        session.assign([])
+        yield consumer
+        consumer.assign([])
     except BaseException:
-        session.close()
+        consumer.close()
         raise
     with _lock:
-        _idle.setdefault(key, []).append(session)
+        _idle.setdefault(key, []).append(consumer)
 
 
 def close_idle() -> None:
-    """Closes every kept session of this process."""
+    """Closes every kept consumer of this process."""
     with _lock:
-        sessions = [session for kept in _idle.values() for session in kept]
+        consumers = [consumer for kept in _idle.values() for consumer in kept]
         _idle.clear()
-    for session in sessions:
-        session.close()
+    for consumer in consumers:
+        consumer.close()
 
 
-def _take(key: str) -> Session | None:
+def _take(key: str) -> AssignedConsumer | None:
     with _lock:
         kept = _idle.get(key)
         return kept.pop() if kept else None
 
 
-def _key(clients: ClientFactory) -> str:
-    """Sessions are of one process: librdkafka's threads do not live through a fork."""
-    return json.dumps([os.getpid(), clients.consumer_settings(), clients.admin_settings()], sort_keys=True)
+def _key(clients: ClientSettings, request_s: float) -> str:
+    """Returns the key of kept consumers, by process too: librdkafka's threads do not live through a fork."""
+    return json.dumps([os.getpid(), clients.consumer(), clients.admin(), request_s], sort_keys=True)
+
+
+def _stopped(positions: list[TopicPartition]) -> bool:
+    """Returns whether no partition answers a position of an older assignment."""
+    return all(found.offset < 0 for found in positions)
+
+
+def headers_of_all(messages: Iterable[Message]) -> tuple[list[Any], dict[int, str]]:
+    """Returns the headers of each message, None where it has none, and by number why a message's are unreadable."""
+    found: list[Any] = []
+    odd: dict[int, str] = {}
+    asked = map(_ask_headers, messages)
+    while True:
+        try:
+            found.extend(asked)  # what came before an error stays in the list
+        except (SystemError, UnicodeDecodeError) as error:
+            odd[len(found)] = _reason(error)
+            found.append(None)
+        else:
+            return found, odd
+
+
+def headers_of(message: Message) -> tuple[Headers, str | None]:
+    """Returns one message's headers, none where they are unreadable, and then why."""
+    (found,), odd = headers_of_all([message])
+    return found or [], odd.get(0)
+
+
+def _reason(error: BaseException) -> str:
+    """Returns why the headers are unreadable, with the header's name as far as it is known."""
+    decoding = error if isinstance(error, UnicodeDecodeError) else error.__cause__
+    name = f"{decoding.object!r} " if isinstance(decoding, UnicodeDecodeError) else ""
+    return f"a header name {name}is not UTF-8"

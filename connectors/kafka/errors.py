@@ -1,9 +1,9 @@
-"""librdkafka's errors as keyfold's: who has to do something, and what."""
+"""KafkaError → keyfold's typed errors, which say what happened and what to do next."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -40,7 +40,7 @@ NOT_ALLOWED: Final[Mapping[int, str]] = {
     KafkaError.GROUP_AUTHORIZATION_FAILED: "Read and Describe on the group connect-<connector>",
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "IdempotentWrite on the cluster",
 }
-"""What the brokers' ACLs refuse, and the rights that it takes where nobody knows which one it was."""
+"""What the brokers' ACLs refuse, by error code, and the rights to grant where it is not known which one was missing."""
 
 SETTLING: Final = frozenset(
     (
@@ -82,13 +82,18 @@ _SETTINGS: Final[Mapping[int, str]] = {
 
 
 def cause(error: BaseException) -> KafkaError:
-    """The KafkaError inside an exception of confluent-kafka."""
+    """Returns the KafkaError inside an exception of confluent-kafka."""
     found = error.args[0] if error.args else None
     return found if isinstance(found, KafkaError) else KafkaError(KafkaError._FAIL, str(error))
 
 
+def is_settling(error: BaseException) -> bool:
+    """Returns whether `error` of a client is one that passes by itself a moment after a broker or topic came up."""
+    return isinstance(error, KafkaException) and cause(error).code() in SETTLING
+
+
 def not_allowed(error: KafkaError, doing: str, right: str | None = None) -> NotAllowedError:
-    """A right is missing: `right` on what, where that is known."""
+    """Returns the error for a missing right; `right` names it and what it is on, where that is known."""
     return NotAllowedError(
         f"{doing}: {error.str()}: its principal lacks a right.",
         f"Grant {right or NOT_ALLOWED[error.code()]} (kafka-acls.sh --add); it is tried again by itself.",
@@ -96,10 +101,11 @@ def not_allowed(error: KafkaError, doing: str, right: str | None = None) -> NotA
 
 
 def typed(error: KafkaError, doing: str, bootstrap: str, right: str | None = None) -> KeyfoldError:
-    """What `error` means to an operator; `doing` begins the message and names connector, topic, partition.
+    """Returns the typed error for `error`; its message begins with `doing`, which names connector, topic, partition.
 
-    `right`: the one that it takes, and on what. A missing right is a NotAllowedError, which is retriable.
-    What nobody has to act on is a PublishInterruptedError or an UnreachableError: both are retriable.
+    `right`: the one that it takes, and on what. A missing right is a NotAllowedError, a topic that the brokers do not
+    make as asked for an OutputError. An error that passes by itself is a PublishInterruptedError or an
+    UnreachableError: both are retriable.
     """
     code = error.code()
     if code in NOT_ALLOWED:
@@ -117,8 +123,3 @@ def typed(error: KafkaError, doing: str, bootstrap: str, right: str | None = Non
             CHECK_BROKERS,
         )
     return PublishInterruptedError(f"{doing}: {error.str()}.", "It is tried again.")
-
-
-def raise_typed(error: KafkaException, doing: str, config: Mapping[str, Any]) -> None:
-    """Raises `typed` for an exception of a client that was made with `config`."""
-    raise typed(cause(error), doing, str(config.get("bootstrap.servers", "the brokers"))) from error

@@ -1,4 +1,4 @@
-"""What a consumer group holds, asked by a consumer that never joins it.
+"""The positions that a consumer group has committed, asked by a consumer that never joins it.
 
 Not by an admin client: librdkafka 2.16's `ListConsumerGroupOffsets` ends the whole process (a null pointer) when
 the group's coordinator answers that it is loading or has moved; seen on a broker just started.
@@ -15,7 +15,7 @@ from confluent_kafka import TopicPartition as Partition
 
 from compactor.model.record import TopicPartition
 from connectors.errors import UnreachableError
-from connectors.kafka.consumers import Setting
+from connectors.kafka.client_settings import Setting
 from connectors.kafka.errors import NOT_ALLOWED, cause, typed
 
 Held = tuple[int, str]
@@ -40,7 +40,7 @@ _LATER: Final = frozenset(
 
 
 def member(config: Mapping[str, Setting], group: str) -> Consumer:
-    """A consumer that can ask for what `group` holds, and never joins it; `config` is an admin client's."""
+    """Makes a consumer that can ask for the positions of `group` and never joins it; `config` is an admin client's."""
     pinned = {"group.id": group, "isolation.level": "read_committed", "enable.auto.commit": False}
     return Consumer({"log_level": 2, **config, **pinned})
 
@@ -50,20 +50,21 @@ def committed(
     config: Mapping[str, Setting],
     group: str,
     partitions: Sequence[TopicPartition],
-    patience_s: float,
+    pending_s: float,
 ) -> dict[TopicPartition, Held | None]:
-    """What `group` holds for each partition, None where nothing; `consumer` is a `member` of it, made with `config`.
+    """Reads the position that `group` has committed for each partition, None where there is none.
 
-    Positions in a transaction that is not decided yet are waited for, up to `patience_s` (KIP-447). Raises
+    `consumer` is a `member` of the group, made with `config`. Positions in a transaction that is not decided yet are
+    waited for, up to `pending_s` (KIP-447). Raises
     UnreachableError, NotAllowedError.
     """
     bootstrap = str(config.get("bootstrap.servers", "the brokers"))
-    until = time.monotonic() + patience_s
+    until = time.monotonic() + pending_s
     found: dict[TopicPartition, Held | None] = {}
-    patience = _FIRST_S
+    timeout_s = _FIRST_S
     while waiting := [tp for tp in partitions if tp not in found]:
-        answers, trouble = _ask(consumer, waiting, min(patience, max(0.1, until - time.monotonic())))
-        patience *= 2
+        answers, trouble = _ask(consumer, waiting, min(timeout_s, max(0.1, until - time.monotonic())))
+        timeout_s *= 2
         found |= {_tp(answer): _held(answer) for answer in answers if answer.error is None}
         trouble = next((answer.error for answer in answers if answer.error is not None), trouble)
         doing = f"The position of {waiting[0]} in group {group} cannot be read"
@@ -76,11 +77,11 @@ def _ask(
 ) -> tuple[list[Partition], KafkaError | None]:
     try:
         found = consumer.committed([Partition(tp.topic, tp.partition) for tp in partitions], timeout_s)
-        consumer.poll(0)  # takes up what it was told since the last time, which nobody reads
+        consumer.poll(0)  # empties its queue of events, which nothing else reads
         return found, None
     except KafkaException as error:
-        heard = consumer.poll(0)  # that the coordinator may not be asked for is told there, and nowhere else
-        refusal = heard.error() if heard is not None else None
+        event = consumer.poll(0)  # that the coordinator may not be asked for is reported there, and nowhere else
+        refusal = event.error() if event is not None else None
         return [], refusal if refusal is not None and refusal.code() in NOT_ALLOWED else cause(error)
 
 

@@ -1,31 +1,32 @@
 """Whether the brokers let a client in, asked before anything is done with it.
 
-librdkafka tries again for ever where a password or a certificate is wrong, and tells the reason to a callback, not to
-who waits: that one would see a time-out only.
+librdkafka tries again for ever where a password or a certificate is wrong, and gives the reason to a callback only: the
+caller who waits sees a time-out.
 """
 
 from __future__ import annotations
 
 import re
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
 from connectors.config.librdkafka import ClientKind
-from connectors.errors import NoConnectionError
-from connectors.kafka.client_settings import ClientSettings
-from connectors.kafka.consumers import Setting
+from connectors.errors import NoConnectionError, UnreachableError
+from connectors.kafka.admin import new_client
+from connectors.kafka.client_settings import ClientSettings, Setting
 from connectors.kafka.errors import cause
 
 SURE_S: Final = 1.0
 """A refusal counts after this: meanwhile another of several brokers may let us in."""
 _FIRST_WAIT_S: Final = 0.4
 _POLL_S: Final = 0.05
-_DOOR: Final = ("security.", "ssl.", "sasl.", "enable.ssl.", "enable.sasl.")
-"""What a client's settings that decide whether it is let in begin with."""
+SECURITY_PREFIXES: Final = ("security.", "ssl.", "sasl.", "enable.ssl.", "enable.sasl.")
+"""The settings that decide whether the brokers let a client in begin with one of these."""
 _CLOSED: Final = "Connection refused"
 _STATE: Final = re.compile(r" \(after \d+ms in state \w+\)")
 _CHECKS: Final[Mapping[int, str]] = {
@@ -36,7 +37,7 @@ _CHECKS: Final[Mapping[int, str]] = {
 
 
 class ErrorListener:
-    """What librdkafka said went wrong: the last refusal, and the last other complaint."""
+    """Keeps the errors that librdkafka reports: the last refusal, and the last other one."""
 
     def __init__(self) -> None:
         self.refusal: KafkaError | None = None
@@ -45,14 +46,14 @@ class ErrorListener:
         self._only_closed = True
 
     @property
-    def nobody(self) -> KafkaError | None:
-        """The summary where nothing listens on the port of any host; None where anything else is wrong."""
+    def not_listening(self) -> KafkaError | None:
+        """The error where nothing listens on the port of any host; None where anything else is wrong."""
         if self.refusal or not (self.complaint and self._all_down and self._only_closed):
             return None
         return KafkaError(KafkaError._ALL_BROKERS_DOWN, self.complaint.str())
 
     def __call__(self, error: KafkaError) -> None:
-        """Keeps `error`; of one that only sums up others, that all of them are down."""
+        """Keeps `error`; of the one that only sums up others, that all brokers are down."""
         if error.code() in _CHECKS or (error.code() == KafkaError._TRANSPORT and "SSL" in error.str()):
             code = error.code() if error.code() in _CHECKS else KafkaError._SSL
             self.refusal = KafkaError(code, error.str())
@@ -63,8 +64,8 @@ class ErrorListener:
             self._only_closed &= _CLOSED in error.str()
 
 
-def reach_all(connector: str, clients: ClientSettings, deadline_s: float) -> None:
-    """Makes sure that the brokers answer admin clients, consumers and producers; one question where all log in alike.
+def probe_all(connector: str, clients: ClientSettings, deadline_s: float) -> None:
+    """Checks that the brokers answer admin clients, consumers and producers; once for those that log in alike.
 
     Raises NoConnectionError, within two seconds where they refuse to let one in or nothing listens.
     """
@@ -73,16 +74,16 @@ def reach_all(connector: str, clients: ClientSettings, deadline_s: float) -> Non
         "consumer": clients.consumer(),
         "producer": clients.producer(),
     }
-    asked = []
+    probed = []
     for kind, config in kinds.items():
-        door = {name: value for name, value in config.items() if name.startswith(_DOOR)}
-        if door not in asked:
-            asked.append(door)
-            reach(kind, config, deadline_s, f"Connector {connector}: ")
+        security = {name: value for name, value in config.items() if name.startswith(SECURITY_PREFIXES)}
+        if security not in probed:
+            probed.append(security)
+            probe(kind, config, deadline_s, f"Connector {connector}: ")
 
 
-def reach(kind: ClientKind, config: Mapping[str, Setting], deadline_s: float, where: str = "") -> None:
-    """Makes sure that the brokers answer a client with `config`.
+def probe(kind: ClientKind, config: Mapping[str, Setting], deadline_s: float, where: str = "") -> None:
+    """Checks that the brokers answer a client of `kind` with `config`, within `deadline_s` seconds.
 
     Raises NoConnectionError, whose message begins with `where`.
     """
@@ -94,14 +95,13 @@ def reach(kind: ClientKind, config: Mapping[str, Setting], deadline_s: float, wh
 
 
 def listening(config: Mapping[str, Any]) -> tuple[AdminClient, ErrorListener]:
-    """A client with `config`, and what it will hear."""
+    """Makes an admin client with `config`, and the listener for the errors that it reports."""
     heard = ErrorListener()
-    settings: dict[str, Any] = {**config, "log_level": 0, "error_cb": heard}
-    return AdminClient(settings), heard
+    return new_client({**config, "log_level": 0, "error_cb": heard}), heard
 
 
 def first_answer(client: AdminClient, heard: ErrorListener, deadline_s: float) -> ClusterMetadata:
-    """What the brokers say of the cluster.
+    """Returns the cluster's metadata as soon as a broker answers.
 
     Raises KafkaException: after SURE_S a refusal, or that nothing listens; after `deadline_s` what was heard last.
     """
@@ -113,14 +113,14 @@ def first_answer(client: AdminClient, heard: ErrorListener, deadline_s: float) -
         except KafkaException as error:
             client.poll(_POLL_S)
             waited = time.monotonic() - began
-            certain = heard.refusal or heard.nobody
+            certain = heard.refusal or heard.not_listening
             if waited >= deadline_s or (certain is not None and waited >= SURE_S):
                 raise KafkaException(certain or heard.complaint or cause(error)) from error
         wait *= 2
 
 
 def refused(error: KafkaError, kind: ClientKind, bootstrap: str, where: str) -> NoConnectionError:
-    """What `error` means to an operator of a client of this kind."""
+    """Returns the typed error for `error` of a client of `kind`; its message begins with `where`."""
     said = _STATE.sub("", error.str()).rstrip(".?")
     if error.code() in _CHECKS:
         check = _CHECKS[error.code()].format(kind=kind)
@@ -137,3 +137,38 @@ def refused(error: KafkaError, kind: ClientKind, bootstrap: str, where: str) -> 
         "Check that the brokers of bootstrap.servers are up and can be reached, and that "
         f"{kind}.security.protocol is that of their listener.",
     )
+
+
+class BrokerProbe:
+    """Probes the brokers of several connectors at once, each in a thread, while something else is under way.
+
+    `probes`: by connector; each raises UnreachableError where its brokers do not answer.
+    """
+
+    def __init__(self, probes: Mapping[str, Callable[[], None]]) -> None:
+        self._silent: dict[str, UnreachableError] = {}
+        self._answered = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._probe, args=each, name=f"reach-{each[0]}", daemon=True)
+            for each in probes.items()
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def found(self) -> bool:
+        """Whether the brokers of one connector have answered."""
+        return self._answered.is_set()
+
+    def silent(self) -> dict[str, UnreachableError]:
+        """Returns each connector's error once all have failed; nothing before that, nor where one has not."""
+        over = not any(thread.is_alive() for thread in self._threads)
+        return self._silent if over and not self.found else {}
+
+    def _probe(self, name: str, probe: Callable[[], None]) -> None:
+        try:
+            probe()
+        except UnreachableError as error:
+            self._silent[name] = error
+        else:
+            self._answered.set()

@@ -1,8 +1,8 @@
 """Transactional producers: one per bucket and publish task, kept only in the driver, where there is one of a bucket.
 
-Two producers with one transactional id fence each other, so a producer that outlived its task in a reused
-Python worker would stop the next one. A producer is given up by letting it go: its close() would complain
-about a transaction that a newer one has ended.
+Two producers with one transactional id fence each other, so a producer that outlived its task in a reused Python worker
+would stop the next one. A producer is ended by dropping the last reference to it: its close() would complain about a
+transaction that a newer one has ended.
 """
 
 from __future__ import annotations
@@ -14,55 +14,32 @@ from typing import Final, TypeVar
 
 from confluent_kafka import KafkaException, Producer
 
-from connectors.kafka.consumers import Setting
+from connectors.kafka.client_settings import Setting
 from connectors.kafka.errors import cause, typed
-
-PINNED: Final[dict[str, Setting]] = {
-    "acks": "all",
-    "enable.idempotence": True,
-    "allow.auto.create.topics": False,
-    "delivery.report.only.error": True,
-    # After a re-bootstrap, send_offsets_to_transaction of librdkafka 2.16 waits without end, whatever its time-out, for
-    # a broker that it has dropped. The bootstrap servers are asked by the next producer.
-    "metadata.recovery.strategy": "none",
-}
-"""What no override may change: exactly once, a deleted output topic that stays deleted, and an end to all waiting."""
 
 QUEUE: Final = "queue.buffering.max.kbytes"
 QUEUE_BYTES: Final = 32 << 20
 """A short queue: what a slow broker has not taken must not wait here beyond the transaction's time.
 
-It is not among DEFAULTS: it grows with the largest record, unless the connector's settings say how large it is.
+It is not among PRODUCER_DEFAULTS: it grows with the largest record, unless the connector's settings give a size.
 """
-
-DEFAULTS: Final[dict[str, Setting]] = {
-    "linger.ms": 20,
-    "batch.num.messages": 100_000,
-    # max.message.bytes counts what is compressed: a record that fits into the source because of it must fit here too.
-    "compression.type": "lz4",
-    "queue.buffering.max.messages": 200_000,
-    # The topic's own max.message.bytes decides, not librdkafka's 1,000,000.
-    "message.max.bytes": 1_000_000_000,
-    # Everything that goes wrong is raised; librdkafka's lines would only repeat it without the connector's name.
-    "log_level": 2,
-}
 
 LARGEST_BATCH: Final = 1_000_000
 DEADLINE_S: Final = 50.0
 _SLICE_S: Final = 1.0
-"""So long a call to a producer waits at a time: whoever is broken off meanwhile is heard."""
+"""How long one call to a producer waits, so that a stop is noticed between two calls."""
 _FENCERS: Final = 16
 
 T = TypeVar("T")
 
 
 def transactional_id(connector: str, bucket: int) -> str:
-    """`<connector>-<bucket>`: it never changes for a bucket, so that its last producer is always found."""
+    """Returns `<connector>-<bucket>`: it never changes for a bucket, so that its last producer is always found."""
     return f"{connector}-{bucket}"
 
 
 def takes(config: Mapping[str, Setting], largest_record: int, size: int) -> bool:
-    """Whether a producer made for `largest_record` (bytes) can stay for a record of `size` bytes.
+    """Returns whether a producer made for `largest_record` (bytes) can stay for a record of `size` bytes.
 
     Its queue has room for that; or `config` says how large the queue is, and no other producer would have more.
     """
@@ -72,7 +49,7 @@ def takes(config: Mapping[str, Setting], largest_record: int, size: int) -> bool
 def settings(
     config: Mapping[str, Setting], name: str, largest_message: int, largest_record: int = 0
 ) -> dict[str, Setting]:
-    """Everything for the producer of the transactional id `name`.
+    """Returns `config`, a connector's producer settings, with what the producer of the transactional id `name` adds.
 
     `largest_message`: the smallest max.message.bytes of the topics that it writes to. librdkafka does not
     split a batch that the broker finds too large, so none may become larger than that. `largest_record`: bytes of
@@ -82,13 +59,14 @@ def settings(
     batch = min(int(config.get("batch.size", LARGEST_BATCH)), largest_message)
     beyond = largest_record if largest_record > QUEUE_BYTES else 0  # and room for what is around it
     queue: dict[str, Setting] = {QUEUE: -(-(QUEUE_BYTES + beyond) // 1024)}
-    return {**DEFAULTS, **queue, **config, "batch.size": max(1, batch), **named, **PINNED}
+    return {**queue, **config, "batch.size": max(1, batch), **named}
 
 
 def fence_all(config: Mapping[str, Setting], ids: Iterable[str], deadline_s: float = DEADLINE_S) -> None:
-    """Ends whatever a producer with one of `ids` has begun, and shuts it out (a take-over's second step).
+    """Shuts out every producer with one of the transactional `ids` and aborts its open transaction (step T2).
 
-    Raises UnreachableError after `deadline_s`, NotAllowedError where the ids may not be used.
+    `config`: a connector's producer settings. Raises UnreachableError after `deadline_s`, NotAllowedError where the ids
+    may not be used.
     """
     names = sorted(ids)
     if not names:
@@ -100,14 +78,14 @@ def fence_all(config: Mapping[str, Setting], ids: Iterable[str], deadline_s: flo
 def initialised(
     config: Mapping[str, Setting], deadline_s: float = DEADLINE_S, broken_off: Callable[[], bool] = lambda: False
 ) -> Producer:
-    """A producer that has shut out all earlier ones with its transactional id.
+    """Makes a producer, which shuts out all earlier ones with its transactional id.
 
     Their open transactions are aborted, those being committed are waited for. Raises UnreachableError after
     `deadline_s` or once `broken_off`, NotAllowedError where the id may not be used.
     """
     producer = Producer(dict(config))
     try:
-        patiently(producer.init_transactions, deadline_s, broken_off)
+        call_until_answered(producer.init_transactions, deadline_s, broken_off)
     except KafkaException as error:
         name = config["transactional.id"]
         doing, right = (
@@ -118,8 +96,8 @@ def initialised(
     return producer
 
 
-def patiently(call: Callable[[float], T], deadline_s: float, broken_off: Callable[[], bool]) -> T:
-    """What `call`, a transactional one that takes a time-out in seconds, gives; called again where it may be.
+def call_until_answered(call: Callable[[float], T], deadline_s: float, broken_off: Callable[[], bool]) -> T:
+    """Returns what `call` returns, a transactional function of a time-out in seconds; retriable errors call it again.
 
     Raises its KafkaException after `deadline_s` or once `broken_off`, and at once where the transaction can only be
     aborted or calling again does not help.

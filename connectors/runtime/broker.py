@@ -1,4 +1,4 @@
-"""What the engine asks of Kafka, answered with Kafka: topics, positions, the changelog (compactor.ports.Outside)."""
+"""Kafka behind compactor.ports.Broker: topics, positions, the changelog of one connector."""
 
 from __future__ import annotations
 
@@ -20,36 +20,43 @@ from compactor.storage.base import Storage
 from connectors.config.connector import ConnectorConfig
 from connectors.config.topics import matches, missing, select
 from connectors.errors import PUBLISH_ANEW, NotAllowedError, OutputError, SourceMissingError, UnreachableError
-from connectors.kafka import gone
-from connectors.kafka.admin import Admin, TopicInfo
+from connectors.kafka.admin import Admin, TopicInfo, described
 from connectors.kafka.client_settings import ClientSettings
+from connectors.kafka.producers import fence_all
 from connectors.kafka.retry import NEVER, Retry
-from connectors.sinks import output_reader as tail
-from connectors.sinks import output_topic
-from connectors.sinks.local import LocalPublisher, Sessions
-from connectors.sinks.positions import read_positions
-from connectors.sinks.publisher import ChangelogPublisher, fence_all
-from connectors.source.aside import CUT_DELETED, TRUNCATED, Aside, advice, is_aside, of_id, of_log, refuse_all
+from connectors.sinks import output_reader, output_topic
+from connectors.sinks.producer_session import read_positions
+from connectors.sinks.publisher import ChangelogPublisher, KeptSessions, LocalPublisher
+from connectors.source.source_errors import (
+    CUT_DELETED,
+    TRUNCATED,
+    ClosedTopic,
+    advice,
+    closed_by_id,
+    closed_by_log,
+    is_faulty,
+    require_another,
+)
 
 DELETED: Final = "deleted"
 UNNAMED: Final = "no longer named"
 
 _log = structlog.get_logger()
 
-Asked = ParamSpec("Asked")
-Answer = TypeVar("Answer")
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
-def _again(what: str) -> Callable[[Callable[Asked, Answer]], Callable[Asked, Answer]]:
-    """Has a question asked again as errors.retry.* says: one of which the second time changes nothing more."""
+def _retried(what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Has a method of KafkaBroker called again as errors.retry.* says; calling it twice must do no harm."""
 
-    def around(ask: Callable[Asked, Answer]) -> Callable[Asked, Answer]:
-        @wraps(ask)
-        def asked(*args: Asked.args, **named: Asked.kwargs) -> Answer:
-            gateway = cast("KafkaBroker", args[0])
-            return gateway._retry.run(lambda: ask(*args, **named), what, stopped=gateway._stopped)
+    def around(method: Callable[P, T]) -> Callable[P, T]:
+        @wraps(method)
+        def retried(*args: P.args, **named: P.kwargs) -> T:
+            broker = cast("KafkaBroker", args[0])
+            return broker._retry.run(lambda: method(*args, **named), what, stopped=broker._stopped)
 
-        return asked
+        return retried
 
     return around
 
@@ -63,119 +70,118 @@ class KafkaBroker:
         self._admin = admin
         self._storage = storage
         self._warned: set[str] = set()
-        self._told: set[str] = set()
-        self._sessions = Sessions()
+        self._logged: set[str] = set()
+        self._sessions = KeptSessions()
         self._retry = NEVER
         self._stopped: Callable[[], bool] = lambda: False
 
     def retry_until(self, stopped: Callable[[], bool]) -> None:
-        """From here on, questions that are not answered are asked again as errors.retry.* says, until `stopped`.
+        """Has requests that are not answered repeated from now on, as errors.retry.* says, until `stopped`.
 
         In a take-over they are not: it is begun anew with the back-off of the connector.
         """
         self._retry = Retry(self._connector.errors_retry_timeout_ms, self._connector.errors_retry_delay_max_ms)
         self._stopped = stopped
 
-    @_again("topics")
+    @_retried("topics")
     def discover(self, state: State) -> tuple[AnyAction, ...]:
-        """Step T3: what the topics that are named now, as the brokers have them, change in the catalog.
+        """Takes step T3: returns what the topics that are named now, as the brokers have them, change in the catalog.
 
         Raises SourceMissingError, SourceChangedError, OutputError, NotAllowedError, UnreachableError.
         """
         self._ensure_dead_letters()
         found = self._described(state)
         known = state.topics
-        aside = self._aside(known, found)
-        refuse_all(aside, found)
-        sound = {name: info for name, info in found.items() if name not in aside}
+        faulty = self._closed_by_id(known, found)
+        require_another(faulty, found)
+        sound = {name: info for name, info in found.items() if name not in faulty}
         closed = [CloseTopic(topic=name, reason=why) for name in known if (why := self._gone(known[name], found))]
         self._check([known[name] for name in known if name in sound])
         reopened = [ReopenTopic(topic=name) for name, topic in known.items() if topic.closed and name in sound]
-        return (*closed, *self._set_aside(state, aside), *reopened, *self._grow(state, sound.values()))
+        return (*closed, *self._close(state, faulty), *reopened, *self._grow(state, sound.values()))
 
     def look_into(self, state: State) -> tuple[AnyAction, ...]:
-        """The rest of step T3: source topics that cannot be read on are set aside.
+        """Takes the rest of step T3: returns the actions that close source topics which cannot be read on.
 
         They have another id, end below our position, or have lost records that were not read. What the brokers do not
-        say is found out by reading. Raises SourceChangedError and DataLossError where no
-        other topic is left.
+        answer is found out by reading. Raises SourceChangedError and DataLossError where no other topic is left.
         """
         named = [name for name in state.topics if matches(self._connector, name)]
-        found = gone.described(self._admin.describe, named, known=self._awaited(state))
-        aside = self._aside(state.topics, found)
-        asked = [log for log in state.logs if log.topic in found and log.topic not in aside]
+        found = described(self._admin.describe, named, known=self._awaited(state))
+        faulty = self._closed_by_id(state.topics, found)
+        asked = [log for log in state.logs if log.topic in found and log.topic not in faulty]
         starts, ends = self._bounds([log.tp for log in asked])
         for log in asked:
-            one = of_log(self._connector.name, log, starts.get(log.tp), ends.get(log.tp), skip_lost=self._skips)
-            aside |= {log.topic: one} if one else {}
-        refuse_all(aside, found)
-        return tuple(self._set_aside(state, aside))
+            one = closed_by_log(self._connector.name, log, starts.get(log.tp), ends.get(log.tp), skip_lost=self._skips)
+            faulty |= {log.topic: one} if one else {}
+        require_another(faulty, found)
+        return tuple(self._close(state, faulty))
 
-    @_again("topics of a batch")
+    @_retried("topics of a batch")
     def admit(self, state: State, reads: Sequence[RangeRead]) -> tuple[AnyAction, ...]:
-        """See Outside: topics and partitions that a batch brought first."""
+        """See Broker: topics and partitions that a batch brought first."""
         known = state.by_partition()
         names = sorted(
             {read.tp.topic for read in reads if read.tp not in known and matches(self._connector, read.tp.topic)}
         )
         found = self._admin.describe(names)
-        sound = {name: info for name, info in found.items() if name not in self._aside(state.topics, found)}
+        sound = {name: info for name, info in found.items() if name not in self._closed_by_id(state.topics, found)}
         self._check([state.topics[name] for name in sound if name in state.topics])
         return self._grow(state, sound.values(), {read.tp: read.lo for read in reversed(reads)})
 
-    @_again("ends of the source")
+    @_retried("ends of the source")
     def ends(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """The last stable offsets of those of `partitions` whose topics exist."""
+        """Returns the last stable offsets of those of `partitions` whose topics exist."""
         wanted = list(partitions)
         there = self._admin.describe({tp.topic for tp in wanted})
         return self._admin.ends([tp for tp in wanted if tp.topic in there])
 
-    @_again("transactional ids")
+    @_retried("transactional ids")
     def fence(self, buckets: Iterable[int]) -> None:
-        """See Outside."""
-        fence_all(self._clients, [self._connector.transactional_id(bucket) for bucket in buckets])
+        """See Broker."""
+        fence_all(self._clients.producer(), [self._connector.transactional_id(bucket) for bucket in buckets])
 
-    @_again("positions")
+    @_retried("positions")
     def positions(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Position | None]:
-        """See Outside."""
+        """See Broker."""
         return read_positions(self._admin, self._connector.group_id, partitions)
 
-    @_again("end of an output")
+    @_retried("end of an output")
     def tail(self, state: State, log: PartitionLog) -> Tail:
-        """See Outside."""
+        """See Broker."""
         output = state.topics[log.topic].output
         if output is None:
             return None
         if self._connector.output_source_headers_enable:
-            return tail.last_source_offset(self._clients.consumer(), output, log.tp)
-        held = tail.holds_records(self._clients.consumer(), output, log.partition)
+            return output_reader.last_source_offset(self._clients.consumer(), output, log.tp)
+        held = output_reader.holds_records(self._clients.consumer(), output, log.partition)
         return Unknown.UNKNOWN if held else None
 
     def publisher(self, state: State) -> Publisher:
-        """See Outside. What this process kept open would be shut out by its tasks."""
+        """See Broker. Drops what this process kept open: its tasks shut that out."""
         self._sessions.close()
         return self._publisher(state)
 
     def local_publisher(self, state: State, broken_off: Callable[[], bool]) -> Publisher:
-        """See Outside."""
+        """See Broker."""
         return LocalPublisher(self._publisher(state), self._sessions, broken_off)
 
     def close(self) -> None:
-        """Gives up what publishing has kept open."""
+        """Drops what publishing has kept open."""
         self._sessions.close()
 
-    @_again("starts of an output")
+    @_retried("starts of an output")
     def output_starts(self, state: State, topic: str) -> Mapping[int, int]:
-        """See Outside."""
+        """See Broker."""
         output = state.topics[topic].output
         if output is None:
             return {}
         wanted = [TopicPartition(output, log.partition) for log in state.logs if log.topic == topic]
         return {tp.partition: offset for tp, offset in self._admin.starts(wanted).items()}
 
-    @_again("settings of an output")
+    @_retried("settings of an output")
     def resume_safe_ms(self, state: State, topic: str) -> int | None:
-        """See Outside: by the output's own settings, as they are now."""
+        """See Broker: by the output's own settings, as they are now."""
         output = state.topics[topic].output
         if output is None:
             return None
@@ -201,7 +207,7 @@ class KafkaBroker:
         """The topics that the connector names and that exist."""
         known = self._awaited(state)
         named = self._connector.topics or select(self._connector, self._admin.list_topics())
-        found = gone.described(self._admin.describe, known.union(named), known=known)
+        found = described(self._admin.describe, known.union(named), known=known)
         absent = [name for name in missing(self._connector, found) if name not in state.topics]
         if absent:
             raise SourceMissingError(
@@ -212,7 +218,7 @@ class KafkaBroker:
 
     def _awaited(self, state: State) -> set[str]:
         """The topics of which one answer that they are not there is not enough."""
-        open_ = (topic.topic for topic in state.topics.values() if topic.closed is None or is_aside(topic))
+        open_ = (topic.topic for topic in state.topics.values() if topic.closed is None or is_faulty(topic))
         return {name for name in open_ if matches(self._connector, name)}
 
     def _gone(self, topic: Topic, found: Mapping[str, TopicInfo]) -> str | None:
@@ -221,12 +227,12 @@ class KafkaBroker:
             return None
         if matches(self._connector, topic.topic):
             return CUT_DELETED if topic.closed == TRUNCATED else DELETED
-        return None if is_aside(topic) else UNNAMED
+        return None if is_faulty(topic) else UNNAMED
 
-    def _aside(self, known: Mapping[str, Topic], found: Mapping[str, TopicInfo]) -> dict[str, Aside]:
-        """The topics of `found` that are set aside, or have to be, by name: their ids are not those of the catalog."""
+    def _closed_by_id(self, known: Mapping[str, Topic], found: Mapping[str, TopicInfo]) -> dict[str, ClosedTopic]:
+        """The topics of `found` that are closed by a fault, or have to be, by name; see `closed_by_id`."""
         there = (
-            of_id(self._connector.name, known[name], info.id, skip_lost=self._skips)
+            closed_by_id(self._connector.name, known[name], info.id, skip_lost=self._skips)
             for name, info in found.items()
             if name in known
         )
@@ -236,24 +242,24 @@ class KafkaBroker:
     def _skips(self) -> bool:
         return self._connector.on_data_loss == "skip"
 
-    def _set_aside(self, state: State, aside: Mapping[str, Aside]) -> list[AnyAction]:
-        """Closes the topics of `aside`; logs each once in a life."""
-        for name in sorted(aside.keys() - self._told):
-            one = aside[name]
+    def _close(self, state: State, faulty: Mapping[str, ClosedTopic]) -> list[AnyAction]:
+        """Closes the topics of `faulty` that are not yet; logs each once."""
+        for name in sorted(faulty.keys() - self._logged):
+            one = faulty[name]
             _log.error(
-                "source topic set aside, the others go on", topic=name, error=f"{one.error.message} {advice(one.kind)}"
+                "source topic set aside, the others go on", topic=name, error=f"{one.error.message} {advice(one.fault)}"
             )
-        self._told |= aside.keys()
+        self._logged |= faulty.keys()
         return [
-            CloseTopic(topic=name, reason=one.kind)
-            for name, one in aside.items()
-            if state.topics[name].closed != one.kind
+            CloseTopic(topic=name, reason=one.fault)
+            for name, one in faulty.items()
+            if state.topics[name].closed != one.fault
         ]
 
     def _bounds(
         self, partitions: Sequence[TopicPartition]
     ) -> tuple[Mapping[TopicPartition, int], Mapping[TopicPartition, int]]:
-        """Log starts and last stable offsets; none where the brokers do not say."""
+        """Log starts and last stable offsets; none where the brokers do not answer."""
         try:
             return self._admin.starts(partitions), self._admin.ends(partitions)
         except (UnreachableError, PublishInterruptedError):
@@ -264,7 +270,7 @@ class KafkaBroker:
         for topic in topics:
             self._check_name(topic)
         outputs = {topic.output: topic for topic in topics if topic.output is not None}
-        found = gone.described(self._admin.describe, outputs, known=outputs)
+        found = described(self._admin.describe, outputs, known=outputs)
         for topic in outputs.values():
             self._check_id(topic, found)
         self._check_settings(outputs)
@@ -289,7 +295,7 @@ class KafkaBroker:
             )
 
     def _check_settings(self, outputs: Mapping[str, Topic]) -> None:
-        """Somebody may have altered an output; what is only worth a warning is told once in a life."""
+        """Checks the settings of the outputs, which may have been altered; a warning is logged once."""
         new = outputs.keys() - self._warned
         configs = self._admin.topic_configs([*outputs, *(outputs[name].topic for name in new)])
         for name, topic in outputs.items():

@@ -127,7 +127,7 @@ def _perform(
     storage = connector_storage(worker, connector.name)
     _check(storage, connector.name, request)
     lock = owner.OwnerLock(storage)
-    if not lock.claim(owner.here()):
+    if not lock.claim(owner.this_process()):
         return ask(storage, connector.name, request, timeout, SystemClock())
     try:
         return _take_over(worker, connector, lock, request)
@@ -181,7 +181,7 @@ def ask(storage: Storage, name: str, wanted: Request, timeout: RequestTimeout, c
     """
     limit = f"{timeout.seconds:g} s"
     timeout.say(
-        f"Waiting for the worker of connector {name} ({owner.living(storage) or 'unknown'}) to {wanted.kind}, "
+        f"Waiting for the worker of connector {name} ({owner.live_owner(storage) or 'unknown'}) to {wanted.kind}, "
         f"{limit} at most (--timeout); Ctrl-C takes the request back."
     )
     until_ms = clock.now_ms() + round(timeout.seconds * 1000)

@@ -25,7 +25,7 @@ from compactor.maintenance import Maintenance
 from compactor.quarantine.isolation import Isolation
 from compactor.snapshot.snapshots import Snapshots
 from compactor.storage.base import Storage
-from compactor.storage.location import open_storage
+from compactor.storage.local import open_storage
 from connectors.clock import Clock
 from connectors.config.connector import ConnectorConfig
 from connectors.config.engine import connector_storage, engine_settings
@@ -40,8 +40,8 @@ from connectors.runtime.maintenance_thread import VACUUM_GRACE_MS, MaintenanceSc
 from connectors.runtime.request_handler import RequestHandler
 from connectors.runtime.shutdown import Shutdown
 from connectors.runtime.takeover import OwnerClaim, take_over
-from connectors.source import aside, stream
-from connectors.source.topic_fault import setting_aside
+from connectors.source import stream
+from connectors.source.source_errors import check_none_closed, closing_topic
 from connectors.spark import session as sparks
 from connectors.threads import CancellableThread
 
@@ -113,7 +113,7 @@ class ConnectorTask:
         with ExitStack() as stack:
             components = self.take_over(stack, known)
             catalog, broker = components.catalog, components.broker
-            with _fenced_first(catalog, stop), setting_aside(catalog, broker.look_into, self._clock.now_ms):
+            with _fenced_first(catalog, stop), closing_topic(catalog, broker.look_into, self._clock.now_ms):
                 self._run(components, stack, stop, once=once)
 
     def _run(self, components: TaskComponents, stack: ExitStack, stop: StopToken, *, once: bool) -> None:
@@ -302,7 +302,7 @@ class ConnectorTask:
                 return
         self._show(engine)
         maintenance.check_complete()
-        aside.check(name, catalog.state, partial(matches, self._connector))
+        check_none_closed(name, catalog.state, partial(matches, self._connector))
 
     def _job(self, what: str, step: Callable[[], object]) -> CancellableJob:
         return CancellableJob(self._spark, f"{what}-{self._connector.name}", lambda _: step())

@@ -35,7 +35,7 @@ from connectors.config.topics import select
 from connectors.errors import ConnectorError
 from connectors.kafka.admin import Admin, TopicInfo
 from connectors.runtime import status
-from connectors.sinks.positions import read_positions
+from connectors.sinks.producer_session import read_positions
 
 NAME: Final = "deleting.json"
 FOLDERS: Final = (commits.FOLDER, RUNS, CHECKPOINTS, requests.FOLDER)

@@ -23,7 +23,7 @@ from connectors.config.connector import ConnectorConfig
 from connectors.config.worker import WorkerConfig
 from connectors.errors import NoConnectionError
 from connectors.kafka.client_settings import ClientSettings
-from connectors.kafka.probe import reach_all
+from connectors.kafka.probe import probe_all
 from connectors.progress.observer import Throttle
 from connectors.runtime.request_handler import RESTART
 
@@ -101,7 +101,7 @@ class Outages:
 def brokers_answer(worker: WorkerConfig, connector: ConnectorConfig) -> bool:
     """Returns whether the brokers let every client of `connector` in, which its next run asks first."""
     try:
-        reach_all(connector.name, ClientSettings.of(worker, connector), ASK_S)
+        probe_all(connector.name, ClientSettings.of(worker, connector), ASK_S)
     except NoConnectionError:
         return False
     except Exception as error:  # noqa: BLE001  # the next run fails with it, and says so

@@ -75,7 +75,7 @@ class Supervisor:
         The lock is a courtesy: what the storage refuses here fails where it matters.
         """
         with suppress(StorageError):
-            self._lock.claim(owner.here(self._catalog.epoch if self._catalog else 0))
+            self._lock.claim(owner.this_process(self._catalog.epoch if self._catalog else 0))
 
     def start(self, spark: SparkSession, *, once: bool) -> None:
         """Starts the connector's thread; with `once` it ends when all that is there now is done."""

@@ -17,10 +17,10 @@ from connectors.clock import SystemClock
 from connectors.config.connector import ConnectorConfig
 from connectors.kafka.admin import Admin
 from connectors.kafka.client_settings import ClientSettings
-from connectors.kafka.probe import reach_all
+from connectors.kafka.probe import probe_all
+from connectors.kafka.producers import fence_all
 from connectors.runtime import deletion
 from connectors.runtime.broker import KafkaBroker
-from connectors.sinks.publisher import fence_all
 
 _log = structlog.get_logger()
 
@@ -54,13 +54,13 @@ class OwnerClaim:
     def claim(self, epoch: int) -> None:
         """Takes the lock, which a command or a frozen owner may have held, and writes this process into it."""
         try:
-            self.held = self._lock.claim(owner.here(epoch))
+            self.held = self._lock.claim(owner.this_process(epoch))
         except StorageError as error:
             _log.warning("owner.lock could not be taken", error=str(error))
 
     def warn_of_another(self) -> None:
         """Logs the worker, if there is one, from which this process is about to take over."""
-        other = None if self.held else owner.living(self._storage)
+        other = None if self.held else owner.live_owner(self._storage)
         if other is not None:
             _log.warning("taking over from a worker that lives, which ends with exit code 5", owner=str(other))
 
@@ -85,12 +85,12 @@ def take_over(
     DataLossError where topics are not what the catalog knows, SourceMissingError, UnreachableError, StorageError,
     CatalogError.
     """
-    reach_all(connector.name, clients, REACH_S)  # no owner is fenced for a broker that is away
+    probe_all(connector.name, clients, REACH_S)  # no owner is fenced for a broker that is away
     deletion.refuse_begun(storage, connector.name)
     catalog = Catalog.open(storage, connector.name)
     _refuse_other(catalog, storage, known)
     catalog.require("offset", "key", "partition")
-    catalog.take_over(str(owner.here()), now_ms, _pause)
+    catalog.take_over(str(owner.this_process()), now_ms, _pause)
     hit("takeover.epoch")
     deletion.refuse_begun(storage, connector.name)  # `delete` looks for our epoch after it has written that file
     _fence(catalog, connector, clients, tasks_max, now_ms)
@@ -98,8 +98,8 @@ def take_over(
     found = broker.discover(catalog.state)
     hit("takeover.topics")
     catalog.commit(lambda _: found, now_ms)
-    aside = broker.look_into(catalog.state)
-    catalog.commit(lambda _: aside, now_ms)
+    closed = broker.look_into(catalog.state)
+    catalog.commit(lambda _: closed, now_ms)
     _log.info("taken over", epoch=catalog.epoch, topics=sorted(catalog.state.topics))
     return Ownership(catalog, broker)
 
@@ -114,7 +114,7 @@ def newer_owner(catalog: Catalog | None) -> FencedError | None:
     try:
         catalog.refresh()
     except FencedError as error:
-        return error if catalog.state.owner != str(owner.here()) else None
+        return error if catalog.state.owner != str(owner.this_process()) else None
     except (StorageError, CatalogError):  # the next run says so
         return None
     return None
@@ -145,7 +145,7 @@ def _refuse_other(catalog: Catalog, storage: Storage, known: str | None) -> None
 def _fence(catalog: Catalog, connector: ConnectorConfig, clients: ClientSettings, tasks_max: int, now_ms: int) -> None:
     """Fences the earlier owner's transactions (step T2); only then may partitions change buckets."""
     stored = catalog.state.buckets
-    fence_all(clients, [connector.transactional_id(bucket) for bucket in range(max(tasks_max, stored))])
+    fence_all(clients.producer(), [connector.transactional_id(bucket) for bucket in range(max(tasks_max, stored))])
     hit("takeover.fence")
     if tasks_max != stored:
         catalog.commit(lambda _: [SetBuckets(count=tasks_max)], now_ms)

@@ -18,8 +18,7 @@ from connectors.config.errors import Fault, FaultyConfigError
 from connectors.config.files import ConnectorFile, clashes, load_connector
 from connectors.config.worker import WorkerConfig
 from connectors.kafka.client_settings import ClientSettings
-from connectors.kafka.probe import reach_all
-from connectors.kafka.reaching import BrokerProbe
+from connectors.kafka.probe import BrokerProbe, probe_all
 from connectors.progress.observer import Observer
 from connectors.runtime.signals import handled
 from connectors.runtime.supervisor import Supervisor
@@ -133,7 +132,7 @@ class Worker:
     def _broker_probe(self) -> BrokerProbe:
         """Starts to ask the brokers of all connectors at once."""
         asked = {name: ClientSettings.of(self._config, file.config) for name, file in self._files.items()}
-        return BrokerProbe({name: partial(reach_all, name, clients, REACH_S) for name, clients in asked.items()})
+        return BrokerProbe({name: partial(probe_all, name, clients, REACH_S) for name, clients in asked.items()})
 
     def _no_broker_answers(self, probe: BrokerProbe) -> bool:
         """Returns whether it is known by now that no broker answers: then every connector has FAILED."""

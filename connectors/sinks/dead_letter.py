@@ -30,7 +30,7 @@ Refusals = Mapping[TopicPartition, Mapping[int, str]]
 
 
 def split(tp: TopicPartition, batch: pa.RecordBatch, refused: Refusals) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
-    """The rows of `batch` for the output, and those that are dead letters, None where there are none."""
+    """Splits `batch` into the rows for the output and those that are dead letters, None where there are none."""
     mine = refused.get(tp)
     odd = pc.is_valid(batch["rejected"])
     if mine:
@@ -55,7 +55,7 @@ def refuse_rejected(connector: str, tp: TopicPartition, letters: pa.RecordBatch,
 def records(
     connector: str, bucket: int, tp: TopicPartition, letters: pa.RecordBatch, refused: Refusals, rules: WriteRules
 ) -> Iterator[Row]:
-    """The rows of `letters` as they go to the dead letter topic."""
+    """Makes the rows of `letters` as they go to the dead letter topic."""
     headers = original_headers(letters) or repeat([], letters.num_rows)
     if not rules.context_headers:
         return rows(letters, headers)
@@ -69,7 +69,7 @@ def records(
 
 
 def _time(timestamp: int) -> list[Header]:
-    """The header with the source's time, which the topic may replace; for time 0 `encode` adds it to every record."""
+    """Returns the header with the source's time, which the topic may replace; for time 0 `encode` adds it to each."""
     return [(TIMESTAMP, b"%d" % timestamp)] if timestamp else []
 
 

@@ -26,7 +26,7 @@ Row = tuple[bytes | None, bytes | None, int, list[Header]]
 
 
 def records(batch: pa.RecordBatch, *, source_headers: bool) -> Iterator[Row]:
-    """The rows of `batch`, which are by topic and partition, as they are published."""
+    """Makes the rows of `batch`, which are by topic and partition, as they are published."""
     kept = original_headers(batch, without=PREFIX)
     own = _own_headers(batch) if source_headers else None
     if kept is None or own is None:
@@ -35,7 +35,7 @@ def records(batch: pa.RecordBatch, *, source_headers: bool) -> Iterator[Row]:
 
 
 def rows(batch: pa.RecordBatch, headers: Iterable[list[Header]]) -> Iterator[Row]:
-    """The rows of `batch` with `headers`, timestamps as librdkafka can send them."""
+    """Makes the rows of `batch` with `headers`, timestamps as librdkafka can send them."""
     times = batch["timestamp"]
     found = zip(batch["value"].to_pylist(), batch["key"].to_pylist(), times.to_pylist(), headers, strict=True)
     return map(_sendable, found) if pc.any(pc.equal(times, 0)).as_py() else found
@@ -47,14 +47,14 @@ def _sendable(row: Row) -> Row:
 
 
 def _own_headers(batch: pa.RecordBatch) -> Iterator[list[Header]]:
-    """Lazily, as everything per record here: thousands of small lists at once keep the garbage collector busy."""
+    """Makes them lazily, as all that is per record here: thousands of lists at once keep the garbage collector busy."""
     topics, partitions = _one_or_each(TOPIC, batch["topic"]), _one_or_each(PARTITION, batch["partition"])
     offsets = zip(repeat(OFFSET), _texts(batch["offset"]), strict=False)
     return map(list, zip(topics, partitions, offsets, strict=False))
 
 
 def _one_or_each(name: str, column: pa.Array) -> Iterator[Header]:
-    """A header with each value of a column whose equal values are neighbours; the same for all where there is one."""
+    """Yields a header with each value of a column whose equal values are neighbours; one for all if all are equal."""
     if len(column) and column[0] == column[-1]:
         return repeat((name, _texts(column.slice(0, 1))[0]))
     return zip(repeat(name), _texts(column), strict=False)
@@ -65,7 +65,7 @@ def _texts(column: pa.Array) -> list[bytes]:
 
 
 def original_headers(batch: pa.RecordBatch, without: str | None = None) -> Iterator[list[Header]] | None:
-    """The headers of each row, without those whose name begins with `without`; None where no row has any."""
+    """Returns the headers of each row, without names that begin with `without`; None where no row has any."""
     keys, values = headers_of(batch)
     if len(keys) == 0:
         return None
@@ -77,11 +77,11 @@ def original_headers(batch: pa.RecordBatch, without: str | None = None) -> Itera
 
 
 def headers_of(batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
-    """Names and values of all headers of all rows, one after the other."""
+    """Returns names and values of all headers of all rows, one after the other."""
     flat = pc.list_flatten(batch["headers"])
     return pc.struct_field(flat, 0), pc.struct_field(flat, 1)
 
 
 def header_counts(batch: pa.RecordBatch) -> pa.Array:
-    """How many headers each row has."""
+    """Counts the headers of each row."""
     return pc.fill_null(pc.list_value_length(batch["headers"]), 0)

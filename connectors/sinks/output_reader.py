@@ -1,4 +1,11 @@
-"""The last record of ours in an output partition: how far a lost position had come."""
+"""Reads output partitions back: the last record of ours, and records of other writers.
+
+The last one shows how far a lost position had come. Other writers are found before the next transaction adds to their
+records: a position of ours holds the output offset up to which everything of ours lies (`Position.output_offset`); with
+the position in the same transaction as the records, no committed record of ours can be above it. Offsets alone prove
+nothing, as markers and aborted records take some too, any number of them: so the records there are read, and a
+read_committed reader sees none of those.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +14,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaException, Message
+import structlog
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as Partition
 
 from compactor.model.position import Tail, Unknown
+from compactor.model.publish_plan import PublishTarget
 from compactor.model.record import TopicPartition
-from connectors.errors import CHECK_BROKERS, UnreachableError
-from connectors.kafka import headers
-from connectors.kafka.consumers import Setting
-from connectors.kafka.errors import SETTLING, cause, typed
+from connectors.errors import CHECK_BROKERS, OutputError, UnreachableError
+from connectors.kafka.admin import Admin
+from connectors.kafka.client_settings import Setting
+from connectors.kafka.consumers import headers_of
+from connectors.kafka.errors import cause, is_settling, typed
+from connectors.kafka.retry import call_again
 from connectors.sinks.encode import OFFSET, PARTITION, TOPIC
 
 FIRST_STEP: Final = 256
@@ -23,6 +34,10 @@ GROWTH: Final = 8
 DEADLINE_S: Final = 60.0
 SETTLED_S: Final = 20.0
 PAUSE_S: Final = 0.1
+_MARKER: Final = 1
+"""The offsets that one transaction of ours takes after its records."""
+_log = structlog.get_logger()
+Headers = Sequence[tuple[str, object]]
 _PINNED: Final[dict[str, Setting]] = {
     "isolation.level": "read_committed",
     "enable.auto.commit": False,
@@ -32,12 +47,12 @@ _PINNED: Final[dict[str, Setting]] = {
 
 
 def last_source_offset(config: Mapping[str, Setting], output: str, tp: TopicPartition) -> Tail:
-    """`keyfold.source.offset` of the last record of `tp` that a read_committed reader finds in `output`.
+    """Returns `keyfold.source.offset` of the last record of `tp` that a read_committed reader finds in `output`.
 
     Goes back from the end in growing steps, as markers, compacted offsets and records of other writers may
     stand there; None where there is no record at all, Unknown where none has our headers. Raises UnreachableError.
     """
-    reader = Reader(config, Partition(output, tp.partition))
+    reader = OutputPartitionReader(config, Partition(output, tp.partition))
     try:
         low, end = reader.bounds()
         return _search(reader, tp, low, end)
@@ -47,8 +62,8 @@ def last_source_offset(config: Mapping[str, Setting], output: str, tp: TopicPart
 
 
 def holds_records(config: Mapping[str, Setting], output: str, partition: int) -> bool:
-    """Whether a read_committed reader finds any record in an output partition. Raises as `last_source_offset`."""
-    reader = Reader(config, Partition(output, partition))
+    """Returns whether an output partition has any committed record. Raises as `last_source_offset`."""
+    reader = OutputPartitionReader(config, Partition(output, partition))
     try:
         low, end = reader.bounds()
         return any(True for _ in reader.read(low, end))
@@ -57,7 +72,7 @@ def holds_records(config: Mapping[str, Setting], output: str, partition: int) ->
         raise typed(cause(error), doing, str(config.get("bootstrap.servers")), f"Read on topic {output}") from error
 
 
-def _search(reader: Reader, tp: TopicPartition, low: int, end: int) -> Tail:
+def _search(reader: OutputPartitionReader, tp: TopicPartition, low: int, end: int) -> Tail:
     step, stop = FIRST_STEP, end
     seen = False
     while stop > low:
@@ -71,7 +86,7 @@ def _search(reader: Reader, tp: TopicPartition, low: int, end: int) -> Tail:
     return Unknown.UNKNOWN if seen else None
 
 
-class Reader:
+class OutputPartitionReader:
     """Reads ranges of one partition, each with a consumer of its own.
 
     A consumer that is assigned anew may still take up messages of its old assignment: they are dropped, but
@@ -83,21 +98,15 @@ class Reader:
         self._target = target
 
     def bounds(self) -> tuple[int, int]:
-        """The first offset and the last stable offset; asked again while the leader of a new topic does not know it."""
-        until = time.monotonic() + SETTLED_S
+        """Returns first offset and last stable offset; asks again while the leader of a new topic does not know it."""
         with closing(Consumer(self._config)) as consumer:
-            while True:
-                try:
-                    low, end = consumer.get_watermark_offsets(self._target, DEADLINE_S)
-                except KafkaException as error:
-                    if cause(error).code() not in SETTLING or time.monotonic() >= until:
-                        raise
-                    time.sleep(PAUSE_S)
-                else:
-                    return int(low), int(end)
+            low, end = call_again(
+                lambda: consumer.get_watermark_offsets(self._target, DEADLINE_S), is_settling, SETTLED_S, PAUSE_S
+            )
+            return int(low), int(end)
 
     def read(self, start: int, stop: int) -> Iterator[Message]:
-        """The committed records of [start, stop); finished by position, which passes markers."""
+        """Yields the committed records of [start, stop); finished by position, which passes markers."""
         if start >= stop:  # a consumer has no position before something was delivered, nor where nothing ever is
             return
         until, reached = time.monotonic() + DEADLINE_S, start
@@ -125,17 +134,17 @@ def _consumed(consumer: Consumer) -> list[Message]:
 
 
 def offset_of(message: Message, tp: TopicPartition) -> int | None:
-    """The offset in `tp` that a message's headers name, as `source_offset`."""
+    """Returns the offset in `tp` that a message's headers name, as `source_offset`."""
     return source_offset(header_pairs(message), tp)
 
 
-def header_pairs(message: Message) -> Sequence[tuple[str, object]]:
-    """A message's headers, to be asked once; none where a name is not UTF-8, as none of keyfold's is."""
-    return headers.of(message)[0]
+def header_pairs(message: Message) -> Headers:
+    """Returns a message's headers, to be asked once; none where a name is not UTF-8, as none of keyfold's is."""
+    return headers_of(message)[0]
 
 
 def source_offset(pairs: Iterable[tuple[str, object]], tp: TopicPartition) -> int | None:
-    """The offset in `tp` that a record's headers name; None where they are not ours for `tp`.
+    """Returns the offset in `tp` that a record's headers name; None where they are not ours for `tp`.
 
     Ours are the last of their names: keyfold takes an upstream keyfold's out, but others may write here too.
     """
@@ -144,3 +153,76 @@ def source_offset(pairs: Iterable[tuple[str, object]], tp: TopicPartition) -> in
         return None
     text = found.get(OFFSET, b"")
     return int(text) if text.isdigit() else None
+
+
+def check_writers(where: str, admin: Admin, config: Mapping[str, Setting], targets: Iterable[PublishTarget]) -> None:
+    """Looks for records of other writers in the output partitions of `targets`; `config` is a client's.
+
+    Raises OutputError where another connector of keyfold publishes there too, UnreachableError. Other records are only
+    warned of, as they may be an operator's mistake that is over.
+    """
+    places = {TopicPartition(one.output, one.partition): one for one in targets if one.output is not None}
+    marks = admin.high_watermarks(places)
+    for place, target in places.items():
+        reached = target.output_offset
+        if marks[place] > (0 if reached is None else reached + _MARKER):
+            _look(where, config, place, target)
+
+
+def _look(where: str, config: Mapping[str, Setting], place: TopicPartition, target: PublishTarget) -> None:
+    strays: list[int] = []
+    try:
+        reader = OutputPartitionReader(config, Partition(place.topic, place.partition))
+        low, end = reader.bounds()
+        for message in reader.read(max(low, target.output_offset or 0), end):
+            headers = header_pairs(message)
+            source = connectors_source(headers)
+            if source is not None and not is_ours(source, target):
+                raise _shared(where, place, message.offset() or 0, source)
+            if source is None:
+                strays.append(message.offset() or 0)
+    except KafkaException as error:
+        _unread(where, config, place, cause(error))
+    if strays:
+        _log.warning(
+            "output has records of another writer",
+            topic=place.topic,
+            partition=place.partition,
+            records=len(strays),
+            first_offset=strays[0],
+            last_offset=strays[-1],
+        )
+
+
+def connectors_source(headers: Headers) -> tuple[str, int, int] | None:
+    """Returns topic, partition and offset that keyfold's headers name; None where they are not there."""
+    found = {name: value for name, value in headers if isinstance(value, bytes)}
+    topic, partition, offset = (found.get(name) for name in (TOPIC, PARTITION, OFFSET))
+    if topic is None or partition is None or offset is None or not (partition.isdigit() and offset.isdigit()):
+        return None
+    return topic.decode(errors="replace"), int(partition), int(offset)
+
+
+def is_ours(source: tuple[str, int, int], target: PublishTarget) -> bool:
+    """Returns whether a record above the output offset that is held may be this connector's.
+
+    It may where a lost position was found again in the output: what lies below its start was sent already.
+    """
+    return source[:2] == (target.topic, target.partition) and source[2] < target.start
+
+
+def _shared(where: str, place: TopicPartition, offset: int, source: tuple[str, int, int]) -> OutputError:
+    topic, partition, at = source
+    return OutputError(
+        f"{where}: another connector publishes to {place} too: its record at offset {offset} is that of "
+        f"{topic}-{partition} at offset {at}.",
+        "Stop one of the two and give each an output.topic of its own. The output holds the records of both: go on "
+        "under a new connector name with a new output topic.",
+    )
+
+
+def _unread(where: str, config: Mapping[str, Setting], place: TopicPartition, error: KafkaError) -> None:
+    """Raises, but for a missing right: publishing needs none to read the output, other writers are not looked for."""
+    if error.code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        raise typed(error, f"{where}: {place} cannot be read", str(config.get("bootstrap.servers")))
+    _log.warning("output may not be read, other writers are not looked for", topic=place.topic, reason=error.str())

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import structlog
@@ -11,6 +10,7 @@ import structlog
 from connectors.config.connector import ConnectorConfig
 from connectors.errors import OutputError, UnreachableError
 from connectors.kafka.admin import Admin, TopicInfo
+from connectors.kafka.retry import poll_until
 
 _log = structlog.get_logger()
 
@@ -26,7 +26,7 @@ Config = Mapping[str, str]
 
 
 def ensure(admin: Admin, connector: ConnectorConfig, source: str, name: str, partitions: int) -> str:
-    """The id of the output topic `name`, made or grown to `partitions` now where it has to be.
+    """Creates the output topic `name`, or adds partitions up to `partitions`, where it has to be; returns its id.
 
     Raises OutputError, with everything that has to be changed, where an existing topic cannot take what is
     published; UnreachableError where it has no leaders in time.
@@ -48,7 +48,7 @@ def ensure(admin: Admin, connector: ConnectorConfig, source: str, name: str, par
 
 
 def ensure_dead_letters(admin: Admin, connector: ConnectorConfig) -> None:
-    """Makes the dead letter topic with one partition, as Kafka Connect does; an existing one is taken as it is.
+    """Creates the dead letter topic with one partition, as Kafka Connect does; an existing one is taken as it is.
 
     Its records age from when they are sent there: by their own times the broker could remove them within minutes.
     """
@@ -62,7 +62,7 @@ def ensure_dead_letters(admin: Admin, connector: ConnectorConfig) -> None:
 
 
 def dead_letter_warning(config: Config) -> str | None:
-    """Why records of a dead letter topic with the settings `config` may be gone before anybody reads them."""
+    """Returns why records of a dead letter topic with these settings may be gone before they are read, else None."""
     retention = config.get("retention.ms", "604800000")
     by_own_time = config.get("message.timestamp.type", "CreateTime") == "CreateTime"
     if not by_own_time or "delete" not in config.get("cleanup.policy", "delete") or int(retention) < 0:
@@ -74,7 +74,7 @@ def dead_letter_warning(config: Config) -> str | None:
 
 
 def new_config(connector: ConnectorConfig, source: Config) -> dict[str, str]:
-    """The settings of a new output topic; output.topic.config.* wins.
+    """Returns the settings of a new output topic; output.topic.config.* wins.
 
     The minimum compaction lag is not set again: what is published has waited for it already.
     """
@@ -100,7 +100,7 @@ def _room(source: Config) -> int:
 
 
 def faults(connector: ConnectorConfig, config: Config) -> list[str]:
-    """What in the settings of an existing output topic breaks a promise, each with what it has to be."""
+    """Returns what in the settings of an existing output topic breaks a promise, each with what it has to be."""
     policy = set(config.get("cleanup.policy", "delete").split(","))
     found = []
     if "compact" in connector.cleanup_policy and "compact" not in policy:
@@ -113,12 +113,12 @@ def faults(connector: ConnectorConfig, config: Config) -> list[str]:
 
 
 def _expires(config: Config) -> bool:
-    """Whether a topic that may delete ever does: unlimited in time and size, it keeps everything."""
+    """Returns whether a topic that may delete ever does: unlimited in time and size, it keeps everything."""
     return (config.get("retention.ms"), config.get("retention.bytes")) != ("-1", "-1")
 
 
 def warnings(connector: ConnectorConfig, config: Config, source: Config) -> list[str]:
-    """What in the settings of an existing output topic may make it refuse records, or keep them for longer."""
+    """Returns what in the settings of an existing output topic may make it refuse records, or keep them for longer."""
     found = []
     if "delete" in connector.cleanup_policy and "delete" not in config.get("cleanup.policy", "delete"):
         found.append("cleanup.policy has no delete, as the connector's has: what expires in the log stays there")
@@ -131,7 +131,7 @@ def warnings(connector: ConnectorConfig, config: Config, source: Config) -> list
 
 
 def resume_safe_ms(config: Config) -> int | None:
-    """How long a reader may stay away from a topic with these settings without missing a tombstone or a record.
+    """Returns how long (ms) a reader may stay away from a topic with these settings without missing a record.
 
     delete.retention.ms where it compacts; None is for ever. 0 where it deletes, by time or by size: a segment may go
     as soon as it is full, since size has no time, and retention.ms goes by the records' times, which are the source's.
@@ -160,19 +160,15 @@ def warn(connector: ConnectorConfig, name: str, config: Config, source: Config) 
 
 
 def _ready(admin: Admin, name: str, partitions: int) -> TopicInfo:
-    """The topic once it has `partitions` partitions and every one of them a leader."""
+    """Returns the topic once it has `partitions` partitions and every one of them a leader."""
 
-    def found() -> Iterable[TopicInfo]:
-        return (one for one in admin.describe([name]).values() if one.partitions >= partitions and not one.leaderless)
+    def is_ready(info: TopicInfo | None) -> bool:
+        return info is not None and info.partitions >= partitions and not info.leaderless
 
-    return _wait(found, f"Topic {name} has no leader for each of {partitions} partitions")
-
-
-def _wait(find: Callable[[], Iterable[TopicInfo]], trouble: str) -> TopicInfo:
-    until = time.monotonic() + DEADLINE_S
-    while True:
-        for info in find():
-            return info
-        if time.monotonic() >= until:
-            raise UnreachableError(f"{trouble} after {DEADLINE_S:.0f} s.", "Check that all brokers are up.")
-        time.sleep(_PAUSE_S)
+    found = poll_until(is_ready, lambda: admin.describe([name]).get(name), DEADLINE_S, _PAUSE_S)
+    if found is None or not is_ready(found):
+        raise UnreachableError(
+            f"Topic {name} has no leader for each of {partitions} partitions after {DEADLINE_S:.0f} s.",
+            "Check that all brokers are up.",
+        )
+    return found

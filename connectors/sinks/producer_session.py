@@ -6,40 +6,48 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as Partition
 from msgspec import Struct
 from msgspec.structs import replace
 
 from compactor.catalog.catalog import newest_epoch
-from compactor.errors import FencedError, KeyfoldError, PositionMovedError, PublishInterruptedError, StorageError
+from compactor.errors import (
+    FencedError,
+    KeyfoldError,
+    PositionError,
+    PositionMovedError,
+    PublishInterruptedError,
+    StorageError,
+)
 from compactor.failpoints import hit
+from compactor.model.position import Position, decode
 from compactor.model.publish_plan import PublishPlan
 from compactor.model.record import TopicPartition
 from compactor.storage.base import Storage
 from connectors.errors import PUBLISH_ANEW, OutputError, UnreachableError
-from connectors.kafka import gone, groups
-from connectors.kafka.admin import Admin, TopicInfo, chunks, group_id
-from connectors.kafka.consumers import Setting
+from connectors.kafka import groups
+from connectors.kafka.admin import Admin, TopicInfo, chunks, described, group_id
+from connectors.kafka.client_settings import ClientSettings, Setting
 from connectors.kafka.errors import FENCED, NOT_ALLOWED, cause, not_allowed, typed
+from connectors.kafka.groups import Held
 from connectors.kafka.producers import (
-    DEFAULTS,
     LARGEST_BATCH,
+    call_until_answered,
     initialised,
-    patiently,
     settings,
     takes,
     transactional_id,
 )
-from connectors.sinks import others
-from connectors.sinks.positions import AGAIN, moved, moved_by, read_positions
-from connectors.sinks.settings import SinkClients, TransactionLimits
+from connectors.sinks.output_reader import check_writers
+from connectors.sinks.settings import TransactionLimits
 
+AGAIN: Final = "It is tried again from the positions that the group holds."
 _ABORT_S: Final = 2.0
 
 
 class Bucket(Struct, frozen=True, kw_only=True):
-    """What one plan is for: a connector's bucket, the plan it was given, and where the truth is."""
+    """A connector's bucket, the plan to publish, and the storage that holds the newest epoch."""
 
     connector: str
     plan: PublishPlan
@@ -51,34 +59,35 @@ class Bucket(Struct, frozen=True, kw_only=True):
 
 
 class QueryClients:
-    """The clients that only ask: one of each will do for any number of buckets of one process."""
+    """The clients that only ask: one of each is enough for all buckets of one process."""
 
-    def __init__(self, connector: str, clients: SinkClients) -> None:
-        self.admin = Admin(clients.admin)
-        self.member = groups.member(clients.admin, group_id(connector))
+    def __init__(self, connector: str, clients: ClientSettings) -> None:
+        self.admin = Admin(clients.admin())
+        self.member = groups.member(clients.admin(), group_id(connector))
 
     def close(self) -> None:
-        """Gives their connections up."""
+        """Closes their connections."""
         self.member.close()
 
 
 class ProducerSession:
     """The producer of one bucket, for one publish task or, in the driver, from one publish to the next.
 
-    It is opened again after a refused batch: librdkafka's sequence numbers go on behind it, and the broker
-    would take nothing more of that producer.
+    It is opened again after a refused batch: librdkafka's sequence numbers go on behind it, and the broker would take
+    nothing more of that producer.
 
-    `kept`: the producer is of an earlier plan and has not committed anything of this one; who has shut it out since is
-    only known when it tries. Once `broken_off` says so, nothing is waited for any more. `failed` is given to librdkafka
-    with every record, which keeps it for ever where a producer is let go with records under way: it holds no client.
+    `kept`: the producer is of an earlier plan and has not committed anything of this one; whether another has shut it
+    out since only its next transaction shows. Once `broken_off` returns True, nothing is waited for any more. `failed`
+    is given to librdkafka with every record, which keeps it for ever where a producer is dropped with records under
+    way: it holds no client.
     """
 
     def __init__(
         self,
         bucket: Bucket,
-        clients: SinkClients,
+        clients: ClientSettings,
         limits: TransactionLimits,
-        asking: QueryClients,
+        queries: QueryClients,
         broken_off: Callable[[], bool] = lambda: False,
     ) -> None:
         self.bucket = bucket
@@ -86,10 +95,10 @@ class ProducerSession:
         self.broken_off = broken_off
         self.failures: list[KafkaError] = []
         self.failed = partial(_note, self.failures)
-        self.admin = asking.admin
+        self.admin = queries.admin
         self.kept = False
         self._clients = clients
-        self._member = asking.member
+        self._member = queries.member
         self._producer: Producer | None = None
         self._outputs: Mapping[str, TopicInfo] = {}
         self._looked = False
@@ -102,26 +111,26 @@ class ProducerSession:
         return self._producer
 
     def open(self, expected: Mapping[TopicPartition, int | None]) -> None:
-        """Steps 6 and 7: shuts out every other producer of the bucket, then proves that it may go on.
+        """Takes steps 6 and 7: shuts out every other producer of the bucket, then proves that it may go on.
 
         `expected` is the committed offset of each partition, None where there is none. Raises FencedError
         (a newer owner), PositionMovedError, OutputError, UnreachableError.
         """
-        self.give_up()
+        self.drop_producer()
         self._outputs = {**self._outputs, **self._checked_outputs()}
         sizes = self._largest_message(), self._largest_record
-        config = settings(self._clients.producer, self._transactional_id, *sizes)
+        config = settings(self._clients.producer(), self._transactional_id, *sizes)
         self._producer = initialised(config, self.limits.deadline_s, self.broken_off)
         try:
             self._prove(expected)
         except BaseException:
-            self.give_up()  # steps 6 and 7 belong together: whoever tries again begins with both
+            self.drop_producer()  # steps 6 and 7 belong together: another try begins with both
             raise
 
     def go_on(self, bucket: Bucket, expected: Mapping[TopicPartition, int | None]) -> None:
-        """Steps 6 and 7 for the next plan, with the producer that there is.
+        """Takes steps 6 and 7 for the next plan, with the producer that there is.
 
-        Nobody has shut it out, or its next transaction fails. A new one where an output is not as the producer knows
+        If another has shut it out, its next transaction fails. A new one where an output is not as the producer knows
         it: it has grown, or nothing was sent to it before.
         """
         self.bucket, self._looked = bucket, False
@@ -135,8 +144,8 @@ class ProducerSession:
         self.check_epoch()
         self._check_positions(expected)
         if not self._looked:  # what a refused batch interrupts was looked at when it began
-            reader = {"group.id": group_id(self.bucket.connector), **self._clients.admin}
-            others.check(str(self.bucket), self.admin, reader, self.bucket.plan.targets)
+            reader = {"group.id": group_id(self.bucket.connector), **self._clients.admin()}
+            check_writers(str(self.bucket), self.admin, reader, self.bucket.plan.targets)
             self._looked = True
         hit("publish.position")
 
@@ -156,14 +165,14 @@ class ProducerSession:
             )
 
     def offsets(self, positions: Sequence[Partition]) -> None:
-        """Step 10: puts `positions` into the open transaction."""
+        """Takes step 10: puts `positions` into the open transaction."""
         metadata = self._member.consumer_group_metadata()
         for part in chunks(positions):
             add = partial(self.producer.send_offsets_to_transaction, list(part), metadata)
-            patiently(add, self.limits.deadline_s, self.broken_off)
+            call_until_answered(add, self.limits.deadline_s, self.broken_off)
 
-    def verdict(self, error: KafkaError, doing: str) -> KeyfoldError:
-        """What `error` of the producer means; raises FencedError where a newer owner caused it."""
+    def typed(self, error: KafkaError, doing: str) -> KeyfoldError:
+        """Returns the typed error for `error` of the producer; raises FencedError where a newer owner caused it."""
         if error.code() in NOT_ALLOWED:  # first, as a right on the transactional id that is gone is fatal to librdkafka
             return not_allowed(error, f"{self.bucket}: {doing}", self._right(error.code()))
         if error.code() in FENCED or error.fatal():
@@ -173,10 +182,10 @@ class ProducerSession:
                 f"transaction.timeout.ms, or by a worker of this connector name with another catalog: {error.str()}.",
                 f"{AGAIN} If it goes on, look for a worker of the same connector name with another storage.location.",
             )
-        return typed(error, f"{self.bucket}: {doing}", str(self._clients.producer.get("bootstrap.servers")))
+        return typed(error, f"{self.bucket}: {doing}", str(self._clients.producer().get("bootstrap.servers")))
 
     def _right(self, code: int) -> str | None:
-        """The right that a producer lacks where the brokers refuse with `code`, and on what."""
+        """Returns the right that a producer lacks where the brokers refuse with `code`, and on what."""
         outputs = ", ".join(sorted(self._outputs))
         names = {
             KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: f"transactional id {self._transactional_id}",
@@ -187,9 +196,9 @@ class ProducerSession:
         return f"{rights} on {names[code]}" if code in names else None
 
     def trouble(self) -> KafkaError | None:
-        """Why the open transaction can only be aborted; None where it need not be.
+        """Returns why the open transaction can only be aborted; None where it need not be.
 
-        Librdkafka drops the records of such a transaction and tells the reason to the next call about it only. This
+        Librdkafka drops the records of such a transaction and gives the reason to the next call about it only. This
         one has no effect, as what it adds is aborted.
         """
         one = self.bucket.plan.targets[0]
@@ -201,7 +210,7 @@ class ProducerSession:
         return None
 
     def abort(self) -> None:
-        """Ends the open transaction without effect, if that is quickly done.
+        """Aborts the open transaction, if that is quickly done.
 
         librdkafka may wait here for requests that it will never send; the next producer with the same id, or
         the coordinator after transaction.timeout.ms, ends the transaction all the same.
@@ -212,22 +221,22 @@ class ProducerSession:
             return  # the next producer with the same id aborts it
 
     def committed(self) -> None:
-        """A transaction of this plan has taken effect: nobody had shut the producer out."""
+        """Notes that a transaction of this plan was committed: the producer was not shut out before."""
         self.kept = False
 
     def has_room(self, size: int) -> bool:
-        """Whether the producer takes a record of `size` bytes; if not, the next `open` makes one that does."""
-        if takes(self._clients.producer, self._largest_record, size):
+        """Returns whether the producer takes a record of `size` bytes; if not, the next `open` makes one that does."""
+        if takes(self._clients.producer(), self._largest_record, size):
             return True
         self._largest_record = size
         return False
 
     def setting(self, name: str) -> Setting:
-        """A setting of the producer."""
-        return self._clients.producer.get(name, DEFAULTS.get(name, ""))
+        """Returns a setting of the producer."""
+        return self._clients.producer().get(name, "")
 
-    def give_up(self) -> None:
-        """Lets the producer go."""
+    def drop_producer(self) -> None:
+        """Drops the producer: its close() would complain about a transaction that a newer one has ended."""
         self._producer, self.kept = None, False
 
     @property
@@ -235,14 +244,14 @@ class ProducerSession:
         return transactional_id(self.bucket.connector, self.bucket.plan.bucket)
 
     def _largest_message(self) -> int:
-        """The smallest max.message.bytes of the output topics, in bytes."""
+        """Returns the smallest max.message.bytes of the output topics, in bytes."""
         configs = self.admin.topic_configs(self._outputs).values()
         return min((int(config["max.message.bytes"]) for config in configs), default=LARGEST_BATCH)
 
     def _checked_outputs(self) -> Mapping[str, TopicInfo]:
-        """The output topics, which must be the ones that the plan was made for; that one is gone, only step T3 says."""
+        """Returns the output topics, which must be those of the plan; only step T3 decides that one is gone."""
         names = sorted({target.output for target in self.bucket.plan.targets if target.output is not None})
-        found = gone.described(self.admin.describe, names, known=names)
+        found = described(self.admin.describe, names, known=names)
         for name in names:
             ours = self.bucket.output_ids[name]
             if name not in found:
@@ -273,7 +282,58 @@ class ProducerSession:
             )
 
 
+def read_positions(
+    admin: Admin, group: str, partitions: Sequence[TopicPartition], member: Consumer | None = None
+) -> dict[TopicPartition, Position | None]:
+    """Reads the position that `group` has committed for each of `partitions`, None where there is none.
+
+    Pending transactions are waited for. `member`: a consumer of the group to ask with (`groups.member`). Raises
+    UnreachableError, NotAllowedError, PositionError (metadata of a newer format).
+    """
+    return {tp: _position(group, tp, held) for tp, held in admin.committed(group, partitions, member=member).items()}
+
+
+def moved(
+    held: Mapping[TopicPartition, Position | None], expected: Mapping[TopicPartition, int | None], catalog_id: str
+) -> list[TopicPartition]:
+    """Returns the partitions whose position is not the expected one: another offset, or of another catalog."""
+    return [tp for tp, offset in expected.items() if not _same(held[tp], offset, catalog_id)]
+
+
+def moved_by(position: Position | None, catalog_id: str, members: Sequence[str]) -> tuple[str, str]:
+    """Returns who moved a position to `position`, as far as it shows, and what to do; `members` are the group's."""
+    if position is None:
+        return "it is gone: it expired, or somebody deleted it", AGAIN
+    if position.catalog_id is None:
+        named = f"; members of the group are {', '.join(members)}" if members else "; the group has no members now"
+        return (
+            f"somebody else committed it{named}",
+            f"Stop the consumer or the Kafka Connect sink of the same name, or rename this connector. {AGAIN}",
+        )
+    if position.catalog_id != catalog_id:
+        return (
+            f"catalog {position.catalog_id} wrote it: a connector of this name with another storage.location",
+            "Stop that one, or rename it.",
+        )
+    return "another publish of this connector committed it", AGAIN
+
+
+def _same(position: Position | None, offset: int | None, catalog_id: str) -> bool:
+    if position is None or offset is None:
+        return position is None and offset is None
+    return position.offset == offset and position.catalog_id in (None, catalog_id)
+
+
+def _position(group: str, tp: TopicPartition, held: Held | None) -> Position | None:
+    if held is None:
+        return None
+    try:
+        return decode(*held)
+    except PositionError as error:
+        raise PositionError(f"Group {group}, {tp}: {error.message}", error.action) from error
+
+
 def _note(failures: list[KafkaError], error: KafkaError | None, _message: object) -> None:
-    """The delivery report of a record: only failures come here."""
+    """Takes the delivery report of a record: only failures are reported."""
     if error is not None:
         failures.append(error)

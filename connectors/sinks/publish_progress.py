@@ -1,4 +1,4 @@
-"""How far one plan has come: the position that each partition holds, and what was sent for it."""
+"""How far one plan has come: the position that each partition has committed, and what was sent for it."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from msgspec.structs import replace
 from compactor.model.position import Position
 from compactor.model.publish_plan import PublishPlan, PublishResult
 from compactor.model.record import TopicPartition
-from connectors.sinks.batching import Piece
+from connectors.sinks.batching import PartitionBatch
 
 
-class Tally(Struct, frozen=True):
-    """What one transaction carried for one partition; bytes by `record.measure`."""
+class TransactionCounts(Struct, frozen=True):
+    """What one transaction has of one partition; bytes by `record.measure`."""
 
     records: int = 0
     bytes: int = 0
     dead_letters: int = 0
     refused: int = 0
 
-    def __add__(self, other: Tally) -> Tally:
-        return Tally(
+    def __add__(self, other: TransactionCounts) -> TransactionCounts:
+        return TransactionCounts(
             self.records + other.records,
             self.bytes + other.bytes,
             self.dead_letters + other.dead_letters,
@@ -31,11 +31,11 @@ class Tally(Struct, frozen=True):
         )
 
 
-NOTHING: Final = Tally()
+NOTHING: Final = TransactionCounts()
 
 
 class PublishProgress:
-    """Changes only when a transaction is committed."""
+    """The positions and counts that one plan has committed; they change only when a transaction is committed."""
 
     def __init__(self, plan: PublishPlan, output_ids: Mapping[str, str]) -> None:
         self._catalog_id = plan.catalog_id
@@ -59,28 +59,30 @@ class PublishProgress:
 
     @property
     def partitions(self) -> list[TopicPartition]:
-        """Every partition of the plan."""
+        """The partitions of the plan."""
         return list(self._targets)
 
     def output(self, tp: TopicPartition) -> str | None:
-        """The output topic of `tp`."""
+        """Returns the output topic of `tp`; None where it has none."""
         return self._targets[tp].output
 
     def sent(self) -> tuple[PublishResult, ...]:
-        """What has been committed for every partition of the plan."""
+        """Returns what has been committed for every partition of the plan."""
         return tuple(self._sent.values())
 
-    def positions(self, sent: Iterable[Piece], marks: Mapping[TopicPartition, int]) -> dict[TopicPartition, Position]:
-        """The positions that a transaction with the pieces `sent` has to commit.
+    def positions(
+        self, sent: Iterable[PartitionBatch], marks: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, Position]:
+        """Returns the positions that a transaction with the batches `sent` has to commit.
 
         `marks`: the high watermark of the output partition of each partition that has records in it.
         """
-        newest = {piece.tp: piece for piece in sent}
-        return {tp: self._position(tp, piece, marks.get(tp)) for tp, piece in newest.items()}
+        newest = {batch.tp: batch for batch in sent}
+        return {tp: self._position(tp, batch, marks.get(tp)) for tp, batch in newest.items()}
 
-    def _position(self, tp: TopicPartition, piece: Piece, mark: int | None) -> Position:
+    def _position(self, tp: TopicPartition, batch: PartitionBatch, mark: int | None) -> Position:
         target = self._targets[tp]
-        offset = target.end if piece.last else piece.next_offset
+        offset = target.end if batch.last else batch.next_offset
         return Position(
             offset=offset,
             catalog_id=self._catalog_id,
@@ -89,21 +91,23 @@ class PublishProgress:
             fold_end=target.end if offset < target.end else None,
         )
 
-    def commit(self, positions: Mapping[TopicPartition, Position], tallies: Mapping[TopicPartition, Tally]) -> None:
-        """Takes down a committed transaction."""
+    def commit(
+        self, positions: Mapping[TopicPartition, Position], counts: Mapping[TopicPartition, TransactionCounts]
+    ) -> None:
+        """Records a committed transaction."""
         for tp, position in positions.items():
             self.expected[tp] = position.offset
-            self._sent[tp] = _added(self._sent[tp], position, tallies.get(tp, NOTHING))
+            self._sent[tp] = _added(self._sent[tp], position, counts.get(tp, NOTHING))
 
 
-def _added(sent: PublishResult, position: Position, tally: Tally) -> PublishResult:
+def _added(sent: PublishResult, position: Position, added: TransactionCounts) -> PublishResult:
     return replace(
         sent,
         end=position.offset,
         output_offset=position.output_offset,
-        records=sent.records + tally.records,
-        bytes=sent.bytes + tally.bytes,
-        dead_letters=sent.dead_letters + tally.dead_letters,
-        refused=sent.refused + tally.refused,
+        records=sent.records + added.records,
+        bytes=sent.bytes + added.bytes,
+        dead_letters=sent.dead_letters + added.dead_letters,
+        refused=sent.refused + added.refused,
         transactions=sent.transactions + 1,
     )

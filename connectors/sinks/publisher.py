@@ -1,6 +1,6 @@
-"""Republishes folded records: the publisher of publish tasks, and of the driver (steps 6 to 11 of docs/protocol.md).
+"""Publishes folded records, from publish tasks and from the driver: steps 6 to 11 of docs/protocol.md.
 
- 6  fence      a new producer shuts out every older one of its bucket, unless one is kept (sinks/local.py); the plan's
+ 6  fence      a new producer shuts out every older one of its bucket, unless one is kept (LocalPublisher); the plan's
                epoch is still the newest
  7  positions  the group holds exactly what was planned from
  8  begin      a transaction
@@ -8,13 +8,17 @@
 10  positions  into the transaction, with what it takes to go on from them
 11  commit
 8 to 11 again while there is more: a transaction holds so many bytes and lasts so long at most.
+
+In the worker's own process there is one producer of a bucket at most, so none that is kept can shut out another; a new
+one takes longer than a transaction. Spark's publish tasks shut these out: they are dropped before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import pyarrow as pa
 from msgspec import Struct
@@ -23,21 +27,22 @@ from compactor.errors import PublishInterruptedError
 from compactor.model.publish_plan import PublishPlan, PublishResult
 from compactor.storage.base import Storage
 from connectors.errors import UnreachableError
-from connectors.kafka import producers
+from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.producers import QUEUE_BYTES
 from connectors.kafka.retry import Retry
-from connectors.sinks.batching import Piece, loads, pieces
+from connectors.sinks.batching import PartitionBatch, partition_batches, transactions
 from connectors.sinks.producer_session import Bucket, ProducerSession, QueryClients
 from connectors.sinks.publish_progress import PublishProgress
-from connectors.sinks.refused_records import Verdicts, explained, send_all
-from connectors.sinks.settings import SinkClients, TransactionLimits, WriteRules
+from connectors.sinks.refused_records import ErrorTolerance, explained, send_all
+from connectors.sinks.settings import TransactionLimits, WriteRules
 from connectors.sinks.transaction import Refused, Transaction
 
 if TYPE_CHECKING:
     from compactor.model.state import State
     from connectors.config.connector import ConnectorConfig
-    from connectors.kafka.client_settings import ClientSettings
 
+KEPT_S: Final = 60.0
+"""A producer that was not used for so long is not kept: the brokers may have moved since."""
 
 T = TypeVar("T")
 
@@ -50,7 +55,7 @@ class ChangelogPublisher(Struct, frozen=True, kw_only=True):
     """
 
     connector: str
-    clients: SinkClients
+    clients: ClientSettings
     storage: Storage
     output_ids: Mapping[str, str]
     rules: WriteRules = WriteRules()
@@ -60,10 +65,10 @@ class ChangelogPublisher(Struct, frozen=True, kw_only=True):
     def of(
         cls, connector: ConnectorConfig, clients: ClientSettings, storage: Storage, state: State
     ) -> ChangelogPublisher:
-        """The publisher of `connector`, to the output topics that the catalog knows."""
+        """Makes the publisher of `connector`, to the output topics that the catalog knows."""
         return cls(
             connector=connector.name,
-            clients=SinkClients(producer=clients.producer(), admin=clients.admin()),
+            clients=clients,
             storage=storage,
             output_ids=_output_ids(state),
             rules=WriteRules(
@@ -86,62 +91,63 @@ class ChangelogPublisher(Struct, frozen=True, kw_only=True):
         """
         if not plan.targets:
             return ()
-        with closing(QueryClients(self.connector, self.clients)) as asking:
-            return self.send(self.session(plan, asking), plan, records)
+        with closing(QueryClients(self.connector, self.clients)) as queries:
+            return self.send(self.session(plan, queries), plan, records)
 
     def session(
-        self, plan: PublishPlan, asking: QueryClients, broken_off: Callable[[], bool] = lambda: False
+        self, plan: PublishPlan, queries: QueryClients, broken_off: Callable[[], bool] = lambda: False
     ) -> ProducerSession:
-        """A session for a plan, not open yet."""
-        return ProducerSession(self._bucket(plan), self.clients, self.limits, asking, broken_off)
+        """Makes a session for a plan, not open yet."""
+        return ProducerSession(self._bucket(plan), self.clients, self.limits, queries, broken_off)
 
     def send(
         self, session: ProducerSession, plan: PublishPlan, records: Iterator[pa.RecordBatch]
     ) -> Sequence[PublishResult]:
-        """As `publish`, with a session of the plan's bucket that may have been open before."""
-        ledger = PublishProgress(plan, self.output_ids)
-        transactions = _Transactions(self, session, ledger)
-        transactions.begin(self._bucket(plan))
-        for load in loads(pieces(records, ledger.partitions, self.limits), self.limits.transaction_bytes):
-            send_all(load, transactions.send, transactions.single, transactions.reopen)
-        return ledger.sent()
+        """Does as `publish`, with a session of the plan's bucket that may have been open before."""
+        progress = PublishProgress(plan, self.output_ids)
+        steps = _PlanTransactions(self, session, progress)
+        steps.begin(self._bucket(plan))
+        batches = partition_batches(records, progress.partitions, self.limits)
+        for group in transactions(batches, self.limits.transaction_bytes):
+            send_all(group, steps.send, steps.single, steps.reopen)
+        return progress.sent()
 
     def _bucket(self, plan: PublishPlan) -> Bucket:
         return Bucket(connector=self.connector, plan=plan, storage=self.storage, output_ids=self.output_ids)
 
 
-class _Transactions:
+class _PlanTransactions:
     """The transactions of one plan, in one session."""
 
-    def __init__(self, publisher: ChangelogPublisher, session: ProducerSession, ledger: PublishProgress) -> None:
+    def __init__(self, publisher: ChangelogPublisher, session: ProducerSession, progress: PublishProgress) -> None:
         self._session = session
-        self._ledger = ledger
-        self._transaction = Transaction(session, ledger, publisher.rules)
-        self._verdicts = Verdicts(publisher.connector, publisher.rules, self._transaction.refused)
+        self._progress = progress
+        self._transaction = Transaction(session, progress, publisher.rules)
+        self._tolerance = ErrorTolerance(publisher.connector, publisher.rules, self._transaction.refused)
         self._retry = publisher.limits.retry
 
     def begin(self, bucket: Bucket) -> None:
-        """Steps 6 and 7 of the plan of `bucket`."""
-        self._again(lambda: self._session.go_on(bucket, self._ledger.expected), "steps 6 and 7")
+        """Takes steps 6 and 7 for the plan of `bucket`."""
+        self._again(lambda: self._session.go_on(bucket, self._progress.expected), "steps 6 and 7")
 
     def reopen(self) -> None:
-        """Steps 6 and 7 again, with a new producer."""
-        self._again(lambda: self._session.open(self._ledger.expected), "steps 6 and 7")
+        """Takes steps 6 and 7 again, with a new producer."""
+        self._again(lambda: self._session.open(self._progress.expected), "steps 6 and 7")
 
-    def single(self, piece: Piece, refusal: Refused) -> None:
+    def single(self, batch: PartitionBatch, refusal: Refused) -> None:
         """See `send_all`."""
-        self._verdicts.take(piece, refusal, self._ledger.output(piece.tp))
+        self._tolerance.let_go(batch, refusal, self._progress.output(batch.tp))
 
-    def send(self, group: Sequence[Piece]) -> int:
-        """One transaction, with a producer whose queue has room for the largest record of `group`."""
-        if not self._session.has_room(max(piece.largest(QUEUE_BYTES) for piece in group)):
+    def send(self, group: Sequence[PartitionBatch]) -> int:
+        """Sends one transaction with a producer whose queue has room for the largest record; see `send_all`."""
+        if not self._session.has_room(max(batch.largest(QUEUE_BYTES) for batch in group)):
             self.reopen()
         try:
             return self._sent(group)
         except UnreachableError as error:
             raise explained(error, group) from error
 
-    def _sent(self, group: Sequence[Piece]) -> int:
+    def _sent(self, group: Sequence[PartitionBatch]) -> int:
         """Sends `group` in one transaction; in another one where no broker answered before its commit (errors.retry.*).
 
         Steps 6 and 7 come first: they abort what is left of it, and prove that nothing of it took effect. So they
@@ -152,7 +158,7 @@ class _Transactions:
         def once() -> int:
             nonlocal broken
             if broken:
-                session.open(self._ledger.expected)
+                session.open(self._progress.expected)
             broken = True
             return self._transaction.send(group)
 
@@ -171,6 +177,62 @@ def _output_ids(state: State) -> dict[str, str]:
     return {topic.output: topic.output_id for topic in state.topics.values() if topic.output and topic.output_id}
 
 
-def fence_all(clients: ClientSettings, ids: Iterable[str]) -> None:
-    """Step T2 of a take-over: shuts out every producer with one of the transactional `ids`."""
-    producers.fence_all(clients.producer(), ids)
+class KeptSessions:
+    """The open session of each bucket, and the clients that all share, kept from one publish to the next.
+
+    A publish begins and ends in the engine's turn; only `take` and `put` are called by the threads of its buckets.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._queries: QueryClients | None = None
+        self._open: dict[int, ProducerSession] = {}
+        self._used = clock()
+
+    def begin(self, publisher: ChangelogPublisher) -> QueryClients:
+        """Returns the clients to ask with; to be called before the first bucket of a publish begins."""
+        if self._clock() - self._used > KEPT_S:
+            self.close()
+        self._used = self._clock()
+        self._queries = self._queries or QueryClients(publisher.connector, publisher.clients)
+        return self._queries
+
+    def take(self, bucket: int) -> ProducerSession | None:
+        """Returns the session of `bucket`, which the caller owns from now on; None where none is kept."""
+        return self._open.pop(bucket, None)
+
+    def put(self, bucket: int, session: ProducerSession) -> None:
+        """Keeps a session whose last transaction was committed."""
+        self._open[bucket] = session
+        self._used = self._clock()
+
+    def close(self) -> None:
+        """Drops all sessions and closes the clients; no publish may be under way."""
+        while self._open:
+            self._open.popitem()[1].drop_producer()
+        if self._queries is not None:
+            self._queries.close()
+        self._queries = None
+
+
+class LocalPublisher:
+    """Publishes as `publisher` does, in the worker's own process, with the sessions that `sessions` keeps."""
+
+    def __init__(self, publisher: ChangelogPublisher, sessions: KeptSessions, broken_off: Callable[[], bool]) -> None:
+        self._publisher = publisher
+        self._sessions = sessions
+        self._queries = sessions.begin(publisher)
+        self._broken_off = broken_off
+
+    def publish(self, plan: PublishPlan, records: Iterator[pa.RecordBatch]) -> Sequence[PublishResult]:
+        """See ChangelogPublisher. A session that anything went wrong with is not kept."""
+        if not plan.targets:
+            return ()
+        session = self._sessions.take(plan.bucket) or self._publisher.session(plan, self._queries, self._broken_off)
+        try:
+            sent = self._publisher.send(session, plan, records)
+        except BaseException:
+            session.drop_producer()
+            raise
+        self._sessions.put(plan.bucket, session)
+        return sent

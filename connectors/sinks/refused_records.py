@@ -1,8 +1,8 @@
-"""Finds the one record that the broker refuses.
+"""Finds the one record that the broker refuses, by bisection.
 
-A refused record takes its whole produce batch along, and the broker does not say which one it was. So what
-was to go in one transaction goes in several: one per partition, then halves, until a transaction holds a
-single record. What is before it has been sent by then, what is behind it follows.
+A refused record takes its whole produce batch along, and the broker does not say which one it was. So what was to go in
+one transaction goes in several: one per partition, then halves, until a transaction holds a single record. What is
+before it has been sent by then, what is behind it follows.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ import structlog
 
 from compactor.model.record import TopicPartition
 from connectors.errors import RecordRefusedError, UnreachableError
-from connectors.sinks.batching import Piece
+from connectors.sinks.batching import PartitionBatch
 from connectors.sinks.settings import WriteRules
 from connectors.sinks.transaction import Refused
 
 _log = structlog.get_logger()
 
-Group = list[Piece]
+Group = list[PartitionBatch]
 
 REQUEST_BYTES: Final = 104_857_600
 """Kafka's default of socket.request.max.bytes."""
 
 
 def send_all(
-    load: Sequence[Piece],
-    send: Callable[[Sequence[Piece]], int],
-    single: Callable[[Piece, Refused], None],
+    batches: Sequence[PartitionBatch],
+    send: Callable[[Sequence[PartitionBatch]], int],
+    single: Callable[[PartitionBatch, Refused], None],
     reopen: Callable[[], None],
 ) -> None:
-    """Sends all of `load`, in order within each partition.
+    """Sends all of `batches`, in order within each partition.
 
-    `send` commits a prefix of what it is given or raises Refused; `single` decides about a piece of one
-    record, and returns only where sending it again will do something else; `reopen` follows every refusal.
+    `send` commits a prefix of what it is given and returns its length, or raises Refused; `single` decides about a
+    batch of one record, and returns only where sending it again has another effect; `reopen` follows every refusal.
     """
-    waiting: list[Group] = [list(load)]
+    waiting: list[Group] = [list(batches)]
     while waiting:
         group = waiting.pop(0)
         try:
@@ -50,7 +50,7 @@ def send_all(
                 waiting.insert(0, group[done:])
 
 
-def _smaller(group: Group, refusal: Refused, single: Callable[[Piece, Refused], None]) -> list[Group]:
+def _smaller(group: Group, refusal: Refused, single: Callable[[PartitionBatch, Refused], None]) -> list[Group]:
     parts = smaller(group)
     if len(parts) == 1:
         single(parts[0][0], refusal)
@@ -58,12 +58,12 @@ def _smaller(group: Group, refusal: Refused, single: Callable[[Piece, Refused], 
 
 
 def smaller(group: Group) -> list[Group]:
-    """`group` in parts: partitions, else halves; one part where it is a single record."""
+    """Cuts `group` into partitions, else halves; returns it as the one part where it is a single record."""
     partitions: dict[TopicPartition, Group] = {}
-    for piece in group:
-        if piece.records:
-            partitions.setdefault(piece.tp, []).append(piece)
-    ends = [piece for piece in group if not piece.records]
+    for batch in group:
+        if batch.records:
+            partitions.setdefault(batch.tp, []).append(batch)
+    ends = [batch for batch in group if not batch.records]
     if len(partitions) > 1 or ends:
         return [*partitions.values(), *([ends] if ends else [])]
     if len(group) > 1:
@@ -71,21 +71,21 @@ def smaller(group: Group) -> list[Group]:
     return [[half] for half in group[0].halves()] if group[0].records > 1 else [group]
 
 
-class Verdicts:
-    """What happens to a record that is known to be refused: errors.tolerance decides."""
+class ErrorTolerance:
+    """Decides by errors.tolerance about a record that is known to be refused."""
 
     def __init__(self, connector: str, rules: WriteRules, refused: dict[TopicPartition, dict[int, str]]) -> None:
         self._connector = connector
         self._rules = rules
         self._refused = refused
 
-    def take(self, piece: Piece, refusal: Refused, output: str | None) -> None:
-        """Marks the record of `piece` as a dead letter; raises RecordRefusedError where that is not allowed."""
-        offset = piece.next_offset - 1
-        mine = self._refused.setdefault(piece.tp, {})
+    def let_go(self, batch: PartitionBatch, refusal: Refused, output: str | None) -> None:
+        """Marks the record of `batch` as a dead letter; raises RecordRefusedError where that is not allowed."""
+        offset = batch.next_offset - 1
+        mine = self._refused.setdefault(batch.tp, {})
         who = "the broker refuses" if refusal.setting is None else "librdkafka refuses"
-        where = f"Connector {self._connector}: {who} record {piece.tp} at offset {offset} ({piece.bytes:,} bytes)"
-        if offset in mine or piece.batch["rejected"][0].is_valid:
+        where = f"Connector {self._connector}: {who} record {batch.tp} at offset {offset} ({batch.bytes:,} bytes)"
+        if offset in mine or batch.rows["rejected"][0].is_valid:
             raise RecordRefusedError(
                 f"{where} also as a dead letter in {self._rules.dead_letters}: {refusal.reason}.",
                 f"{_to_raise(refusal) or _to_change(output)}; or, for a record that need not get there, raise "
@@ -102,8 +102,8 @@ class Verdicts:
         _log.warning(
             "record refused by the broker",
             connector=self._connector,
-            topic=piece.tp.topic,
-            partition=piece.tp.partition,
+            topic=batch.tp.topic,
+            partition=batch.tp.partition,
             offset=offset,
             output=output,
             reason=refusal.reason,
@@ -111,7 +111,7 @@ class Verdicts:
 
 
 def _to_raise(refusal: Refused) -> str | None:
-    """What to do where the client refuses, not the broker."""
+    """Returns what to do where the client refuses, not the broker."""
     if refusal.setting is None:
         return None
     return f"Raise or unset producer.override.{refusal.setting} (librdkafka sends records of up to 1,000,000,000 bytes)"
@@ -124,12 +124,12 @@ def _to_change(output: str | None) -> str:
     )
 
 
-def explained(error: UnreachableError, group: Sequence[Piece]) -> UnreachableError:
-    """`error`, which sending `group` ended with, and the record beyond REQUEST_BYTES that may be why.
+def explained(error: UnreachableError, group: Sequence[PartitionBatch]) -> UnreachableError:
+    """Returns `error`, which sending `group` ended with, with the record beyond REQUEST_BYTES that may be why.
 
     A broker hangs up on a request that is too large, without an answer.
     """
-    large = next((piece for piece in group if piece.largest(REQUEST_BYTES)), None)
+    large = next((batch for batch in group if batch.largest(REQUEST_BYTES)), None)
     if large is None:
         return error
     size = large.largest(REQUEST_BYTES)

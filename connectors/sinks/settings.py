@@ -1,23 +1,10 @@
-"""What the publisher is told of a connector: plain values, which Spark pickles into every task."""
+"""How records are written and what a transaction holds: plain values, which Spark pickles into every task."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from msgspec import Struct
 
-from connectors.kafka.consumers import Setting
 from connectors.kafka.retry import NEVER, Retry
-
-
-class SinkClients(Struct, frozen=True, kw_only=True):
-    """The librdkafka settings of the publishing clients. Its repr shows none of them."""
-
-    producer: Mapping[str, Setting]
-    admin: Mapping[str, Setting]
-
-    def __repr__(self) -> str:
-        return "Clients()"
 
 
 class WriteRules(Struct, frozen=True, kw_only=True):
@@ -35,10 +22,14 @@ class WriteRules(Struct, frozen=True, kw_only=True):
 
 
 class TransactionLimits(Struct, frozen=True, kw_only=True):
-    """What a transaction holds at most, how long the broker is waited for at each step, and what follows then."""
+    """What a transaction holds at most, and how long the broker is waited for.
+
+    `transaction_bytes`: by `record.measure`. `transaction_s`: how long records are added. `batch_records`: records that
+    go to librdkafka at once. `deadline_s`: of each step. `retry`: what follows a step that was not answered.
+    """
 
     transaction_bytes: int = 64 << 20
     transaction_s: float = 10.0
-    piece_records: int = 10_000
+    batch_records: int = 10_000
     deadline_s: float = 50.0
     retry: Retry = NEVER

@@ -16,19 +16,19 @@ from compactor.failpoints import hit
 from compactor.model.position import Position, encode
 from compactor.model.record import TopicPartition, measure
 from connectors.kafka.errors import MISSING, REFUSED, cause, not_allowed
-from connectors.kafka.producers import QUEUE, patiently
+from connectors.kafka.producers import QUEUE, call_until_answered
 from connectors.sinks import dead_letter
 from connectors.sinks import encode as encoding
-from connectors.sinks.batching import Piece, together
+from connectors.sinks.batching import PartitionBatch, produce_groups
 from connectors.sinks.producer_session import ProducerSession
-from connectors.sinks.publish_progress import NOTHING, PublishProgress, Tally
+from connectors.sinks.publish_progress import NOTHING, PublishProgress, TransactionCounts
 from connectors.sinks.settings import WriteRules
 
 _POLL_S: Final = 0.05
 _PURGED: Final = frozenset((KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT))
 
 
-class Refused(Exception):  # noqa: N818 - not an error that anybody meets: the sink isolates the record
+class Refused(Exception):  # noqa: N818 - never leaves the sink, which finds the record and decides about it
     """The broker refused a produce batch of the transaction; `reason` is the broker's.
 
     Its producer is of no more use, and the transaction may even be open still: a new producer ends it. `setting`: by
@@ -42,25 +42,25 @@ class Refused(Exception):  # noqa: N818 - not an error that anybody meets: the s
 
 
 class Transaction:
-    """Sends pieces in one transaction after the other, each ending at a piece's end."""
+    """Sends batches in one transaction after the other; each ends at the end of a batch."""
 
-    def __init__(self, session: ProducerSession, ledger: PublishProgress, rules: WriteRules) -> None:
+    def __init__(self, session: ProducerSession, progress: PublishProgress, rules: WriteRules) -> None:
         self.refused: dict[TopicPartition, dict[int, str]] = {}
         self._session = session
-        self._ledger = ledger
+        self._progress = progress
         self._rules = rules
-        self._tallies: dict[TopicPartition, Tally] = {}
+        self._counts: dict[TopicPartition, TransactionCounts] = {}
 
-    def send(self, pieces: Sequence[Piece]) -> int:
-        """Commits as many of `pieces` as the time of a transaction allows, at least one; how many.
+    def send(self, batches: Sequence[PartitionBatch]) -> int:
+        """Commits as many of `batches` as the time of a transaction allows, at least one; returns how many.
 
         Raises Refused, after which the session has to be opened again; OutcomeUnknownError where the commit
         was not answered; PublishInterruptedError, UnreachableError, OutputError, FencedError after aborting.
         """
-        self._tallies.clear()
+        self._counts.clear()
         self._session.failures.clear()
         try:
-            return self._steps(pieces)
+            return self._steps(batches)
         except KafkaException as error:
             raise self._aborted(cause(error), "the transaction failed") from error
         except OutcomeUnknownError:
@@ -69,79 +69,79 @@ class Transaction:
             self._session.abort()
             raise
 
-    def _steps(self, pieces: Sequence[Piece]) -> int:
+    def _steps(self, batches: Sequence[PartitionBatch]) -> int:
         session = self._session
         session.producer.begin_transaction()
         hit("publish.begin")
-        count = self._produce(pieces)
+        count = self._produce(batches)
         self._flush()
         hit("publish.sent")
-        positions = self._ledger.positions(pieces[:count], self._marks())
+        positions = self._progress.positions(batches[:count], self._marks())
         self._send_positions(positions)
         hit("publish.offsets")
         self._commit()
         session.committed()
         hit("publish.committed")
-        self._ledger.commit(positions, self._tallies)
+        self._progress.commit(positions, self._counts)
         return count
 
-    def _produce(self, pieces: Sequence[Piece]) -> int:
-        """Step 9; ends early when the transaction has been open for as long as it may."""
+    def _produce(self, batches: Sequence[PartitionBatch]) -> int:
+        """Takes step 9; ends early when the transaction has been open for as long as it may."""
         until = time.monotonic() + self._session.limits.transaction_s
         count = 0
-        for group in together(pieces, self._session.limits.piece_records):
+        for group in produce_groups(batches, self._session.limits.batch_records):
             if count and time.monotonic() >= until:
                 break
-            self._produce_group([piece for piece in group if piece.records])
+            self._produce_group([batch for batch in group if batch.records])
             self._session.producer.poll(0)
             self._check_deliveries()
             count += len(group)
         return count
 
-    def _produce_group(self, pieces: Sequence[Piece]) -> None:
-        """Of many small pieces at once where all goes to one output: each by itself would take as long as hundreds."""
-        output = self._ledger.output(pieces[0].tp) if len(pieces) > 1 else None
-        if output is None or any(map(self._has_letters, pieces)):
-            for piece in pieces:
-                self._produce_piece(piece)
+    def _produce_group(self, batches: Sequence[PartitionBatch]) -> None:
+        """Produces many small batches at once where all go to one output: each alone would take as long as hundreds."""
+        output = self._progress.output(batches[0].tp) if len(batches) > 1 else None
+        if output is None or any(map(self._has_letters, batches)):
+            for batch in batches:
+                self._produce_batch(batch)
             return
-        batch = pa.concat_batches([piece.batch for piece in pieces])
-        rows = encoding.records(batch, source_headers=self._rules.source_headers)
-        self._produce_rows(output, batch["partition"].to_pylist(), rows)
-        for piece in pieces:
-            self._count(piece.tp, Tally(piece.records, piece.bytes))
+        joined = pa.concat_batches([batch.rows for batch in batches])
+        rows = encoding.records(joined, source_headers=self._rules.source_headers)
+        self._produce_rows(output, joined["partition"].to_pylist(), rows)
+        for batch in batches:
+            self._count(batch.tp, TransactionCounts(batch.records, batch.bytes))
 
-    def _has_letters(self, piece: Piece) -> bool:
-        return bool(self.refused.get(piece.tp)) or piece.batch["rejected"].null_count < piece.records
+    def _has_letters(self, batch: PartitionBatch) -> bool:
+        return bool(self.refused.get(batch.tp)) or batch.rows["rejected"].null_count < batch.records
 
-    def _produce_piece(self, piece: Piece) -> None:
-        plain, letters = dead_letter.split(piece.tp, piece.batch, self.refused)
-        output = self._ledger.output(piece.tp)
-        tally = NOTHING
+    def _produce_batch(self, batch: PartitionBatch) -> None:
+        plain, letters = dead_letter.split(batch.tp, batch.rows, self.refused)
+        output = self._progress.output(batch.tp)
+        counts = NOTHING
         if output is not None and plain.num_rows:
             rows = encoding.records(plain, source_headers=self._rules.source_headers)
-            self._produce_rows(output, repeat(piece.tp.partition, plain.num_rows), rows)
-            tally = Tally(plain.num_rows, piece.bytes if letters is None else measure(plain))
+            self._produce_rows(output, repeat(batch.tp.partition, plain.num_rows), rows)
+            counts = TransactionCounts(plain.num_rows, batch.bytes if letters is None else measure(plain))
         if letters is not None:
-            tally += self._produce_letters(piece.tp, letters)
-        self._count(piece.tp, tally)
+            counts += self._produce_letters(batch.tp, letters)
+        self._count(batch.tp, counts)
 
-    def _count(self, tp: TopicPartition, tally: Tally) -> None:
-        self._tallies[tp] = self._tallies.get(tp, NOTHING) + tally
+    def _count(self, tp: TopicPartition, counts: TransactionCounts) -> None:
+        self._counts[tp] = self._counts.get(tp, NOTHING) + counts
 
-    def _produce_letters(self, tp: TopicPartition, letters: Any) -> Tally:
+    def _produce_letters(self, tp: TopicPartition, letters: Any) -> TransactionCounts:
         bucket, rules = self._session.bucket, self._rules
         if not rules.tolerate:
             dead_letter.refuse_rejected(bucket.connector, tp, letters, self.refused)
         refused = sum(1 for offset in letters["offset"].to_pylist() if offset in self.refused.get(tp, {}))
         if rules.dead_letters is None:
-            return Tally(refused=refused)
+            return TransactionCounts(refused=refused)
         rows = dead_letter.records(bucket.connector, bucket.plan.bucket, tp, letters, self.refused, rules)
         self._produce_rows(rules.dead_letters, repeat(-1, letters.num_rows), rows)
-        return Tally(dead_letters=letters.num_rows, refused=refused)
+        return TransactionCounts(dead_letters=letters.num_rows, refused=refused)
 
     def _produce_rows(self, topic: str, partitions: Iterable[int], rows: Iterator[encoding.Row]) -> None:
-        """The one loop over records in Python: librdkafka takes them one by one. Partition -1: by key."""
+        """Produces records in the one Python loop over them: librdkafka takes them one by one. Partition -1: by key."""
         produce, failed = self._session.producer.produce, self._session.failed
         for partition, (value, key, timestamp, headers) in zip(partitions, rows, strict=True):
             try:
@@ -186,14 +186,14 @@ class Transaction:
             raise self._aborted(_timed_out(), "records were not delivered")
 
     def _marks(self) -> dict[TopicPartition, int]:
-        """The high watermark of each output partition that has records in this transaction."""
-        written = {tp for tp, tally in self._tallies.items() if tally.records}
-        outputs = {tp: TopicPartition(self._ledger.output(tp) or "", tp.partition) for tp in written}
+        """Returns the high watermark of each output partition that has records in this transaction."""
+        written = {tp for tp, counts in self._counts.items() if counts.records}
+        outputs = {tp: TopicPartition(self._progress.output(tp) or "", tp.partition) for tp in written}
         found = self._session.admin.high_watermarks(outputs.values())
         return {tp: found[output] for tp, output in outputs.items()}
 
     def _send_positions(self, positions: dict[TopicPartition, Position]) -> None:
-        """Step 10."""
+        """Takes step 10."""
         found = [Partition(tp.topic, tp.partition, one.offset, encode(one)) for tp, one in positions.items()]
         try:
             self._session.offsets(found)
@@ -211,10 +211,10 @@ class Transaction:
             ) from error
 
     def _commit(self) -> None:
-        """Step 11: asks until there is an answer; without one in time nobody may guess."""
+        """Takes step 11: asks until there is an answer; without one in time the outcome is unknown."""
         session = self._session
         try:
-            patiently(session.producer.commit_transaction, session.limits.deadline_s, session.broken_off)
+            call_until_answered(session.producer.commit_transaction, session.limits.deadline_s, session.broken_off)
         except KafkaException as error:
             found = cause(error)
             if found.txn_requires_abort() or found.fatal():
@@ -225,11 +225,11 @@ class Transaction:
             ) from error
 
     def _is_over(self, until: float) -> bool:
-        """Whether nothing more is waited for: time is up, or whoever waits has broken it off."""
+        """Returns whether nothing more is waited for: the time is up, or the publish was broken off."""
         return time.monotonic() >= until or self._session.broken_off()
 
     def _aborted(self, error: KafkaError, doing: str) -> Exception:
-        """Aborts; the exception that the failed deliveries, or else `error`, come down to."""
+        """Aborts; returns the exception that the failed deliveries, or else `error`, come down to."""
         dropped = any(one.code() in _PURGED for one in self._session.failures)
         trouble = self._session.trouble() if dropped else None
         self._session.abort()  # this also brings the delivery reports that are still missing
@@ -237,7 +237,7 @@ class Transaction:
         refusal = next((one for one in found if one.code() in REFUSED), None)
         if refusal is not None:
             return Refused(refusal.str())
-        return self._session.verdict(found[0], doing)
+        return self._session.typed(found[0], doing)
 
 
 def _timed_out() -> KafkaError:

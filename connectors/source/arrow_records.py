@@ -1,6 +1,6 @@
-"""librdkafka's messages as Arrow: the one place that touches records one at a time in Python.
+"""librdkafka's messages → Arrow: the one place of the source that touches records one at a time in Python.
 
-Each field is asked for by `map` over the method itself, so that no bytecode runs for a record.
+Each field is read by `map` over the method itself, so that no bytecode runs for a record.
 """
 
 from __future__ import annotations
@@ -16,16 +16,15 @@ from numpy.typing import NDArray
 
 from compactor.errors import DEFECT, IngestError
 from compactor.model.record import HEADERS, RANGE, SOURCE, TopicPartition, sizes
-from connectors.kafka import headers
-from connectors.source import source_errors as outcome
-from connectors.source.plan import Range
+from connectors.kafka.consumers import headers_of_all
+from connectors.source.plan import SourceRange
 
 Longs = NDArray[np.int64]
 READ: Final = SOURCE.remove(SOURCE.get_field_index("range"))
 
 
-class Slots:
-    """The partitions of one bundle by number, so that what concerns a partition is an array lookup."""
+class PartitionSlots:
+    """The partitions of one split by number, so that what concerns a partition is an array lookup."""
 
     def __init__(self, partitions: Sequence[TopicPartition]) -> None:
         self._index = {tuple(key): number for number, key in enumerate(partitions)}
@@ -38,9 +37,9 @@ class Slots:
         return len(self._index)
 
     def of(self, messages: Sequence[Message]) -> Longs:
-        """The slot of each message; IngestError for one of a partition that is none of ours.
+        """Returns the slot of each message; raises IngestError for one of a partition that is not in the split.
 
-        A kept consumer could have it from an older assignment, and nothing else would say where it belongs.
+        A kept consumer could have it from an older assignment, and nothing else would show where it belongs.
         """
         if self._slot_of is None:
             return self._of_topics(messages)
@@ -64,27 +63,30 @@ class Slots:
         return IngestError(f"{where}: a record at offset {one.offset()} was not asked for.", DEFECT)
 
     def columns(self, slots: Longs) -> tuple[pa.Array, pa.Array]:
-        """The columns topic and partition."""
+        """Returns the columns topic and partition of messages with these slots."""
         taken = pa.array(slots)
         return self._topics.take(taken), self._partitions.take(taken)
 
 
 def _by_number(partitions: Sequence[TopicPartition]) -> Longs:
-    """The slot of each partition of one topic, by the partition's number; -1 where it has none, as behind the last."""
+    """Returns the slot of each partition of one topic, by number; -1 where it has none, as behind the last."""
     found = np.full(2 + max(key.partition for key in partitions), -1, np.int64)
     found[[key.partition for key in partitions]] = np.arange(len(partitions))
     return found
 
 
 def faulty(messages: Sequence[Message]) -> list[int]:
-    """Which of `messages` are errors in place of records: by identity, as an error takes no comparison with None."""
+    """Returns the numbers of those `messages` that are errors in place of records.
+
+    Compared by identity, as an error takes no comparison with None.
+    """
     if not any(map(Message.error, messages)):
         return []
     return [number for number, error in enumerate(map(Message.error, messages)) if error is not None]
 
 
 def within(messages: list[Message], slots: Longs, lows: Longs, highs: Longs) -> tuple[list[Message], Longs, Longs]:
-    """The messages whose offset lies in [low, high) of their slot, with their slots and offsets.
+    """Returns the messages whose offset lies in [low, high) of their slot, with their slots and offsets.
 
     A poll may bring records behind a range's end, and a reassigned partition old ones.
     """
@@ -96,8 +98,8 @@ def within(messages: list[Message], slots: Longs, lows: Longs, highs: Longs) -> 
     return kept, slots[keep], offsets[keep]
 
 
-def to_arrow(messages: Sequence[Message], slots: Longs, offsets: Longs, where: Slots) -> pa.RecordBatch:
-    """Messages as a batch of `RECORDS` and `rejected`, in their order.
+def to_arrow(messages: Sequence[Message], slots: Longs, offsets: Longs, where: PartitionSlots) -> pa.RecordBatch:
+    """Makes a batch of `READ` (`SOURCE` without `range`) of messages, in their order.
 
     Headers with a name that is not UTF-8 are left out, and the record is rejected for it.
     """
@@ -106,7 +108,7 @@ def to_arrow(messages: Sequence[Message], slots: Longs, offsets: Longs, where: S
     pairs = np.fromiter(chain.from_iterable(map(Message.timestamp, messages)), np.int64, 2 * len(messages))
     kinds, stamps = pairs[::2], pairs[1::2]
     # librdkafka counts 0 not available, 1 CreateTime, 2 LogAppendTime: each one more than Kafka's own id.
-    found, odd = headers.of_all(messages)
+    found, odd = headers_of_all(messages)
     columns = [
         *(topics, partitions, pa.array(offsets), pa.array(stamps), pa.array(kinds - 1, pa.int32())),
         pa.array(list(map(Message.key, messages)), pa.binary()),
@@ -137,7 +139,7 @@ def _pairs(pairs: Sequence[tuple[str, bytes | None]]) -> pa.StructArray:
 
 
 def bounded(batch: pa.RecordBatch, limit: int) -> Iterator[pa.RecordBatch]:
-    """`batch` in slices of at most `limit` bytes of key, value and headers; a larger record goes alone."""
+    """Slices `batch` into batches of at most `limit` bytes of key, value and headers; a larger record goes alone."""
     if batch.nbytes <= limit:
         yield batch
         return
@@ -150,22 +152,13 @@ def bounded(batch: pa.RecordBatch, limit: int) -> Iterator[pa.RecordBatch]:
         first = last
 
 
-def whole(batch: pa.RecordBatch, connector: str) -> pa.RecordBatch:
-    """The batch as `RECORDS`. Raises RejectedRecordError for the first record that could not be read whole."""
-    for row, why in enumerate(batch["rejected"].to_pylist() if batch["rejected"].null_count < len(batch) else ()):
-        if why is not None:
-            place = TopicPartition(batch["topic"][row].as_py(), batch["partition"][row].as_py())
-            raise outcome.undecodable(connector, place, batch["offset"][row].as_py(), why)
-    return batch.drop_columns(["rejected"])
-
-
 def with_range(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Records as `to_arrow` gives them with a null `range` column."""
+    """Adds a null `range` column to records as `to_arrow` makes them."""
     return pa.RecordBatch.from_arrays([*batch.columns, pa.nulls(len(batch), RANGE)], schema=SOURCE)
 
 
-def statements(read: Iterable[tuple[Range, int, int]]) -> pa.RecordBatch:
-    """For each range, where reading it began and how many records it held, the row that states that it was read."""
+def range_rows(read: Iterable[tuple[SourceRange, int, int]]) -> pa.RecordBatch:
+    """Makes the rows that state which ranges were read; `read` has (range, first offset asked for, records) of each."""
     rows = [
         {
             "topic": found.topic,

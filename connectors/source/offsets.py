@@ -23,12 +23,12 @@ Offsets = Mapping[str, TopicOffsets]
 
 
 def decode(document: Mapping[str, Any]) -> dict[str, TopicOffsets]:
-    """The offsets in a parsed JSON document; raises msgspec.ValidationError where it is none."""
+    """Reads the offsets of a parsed JSON document; raises msgspec.ValidationError where it is not one."""
     return msgspec.convert(dict(document), dict[str, TopicOffsets], str_keys=True)
 
 
 def encode(offsets: Offsets) -> dict[str, Any]:
-    """The document of `offsets`, in its fixed order."""
+    """Makes the JSON document of `offsets`, in its fixed order."""
     return {name: _encode_topic(offsets[name]) for name in sorted(offsets)}
 
 

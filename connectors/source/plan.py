@@ -13,7 +13,7 @@ from itertools import accumulate, pairwise
 import msgspec
 
 from compactor.model.record import TopicPartition
-from connectors.source import source_errors as outcome
+from connectors.source import source_errors
 from connectors.source.offsets import Offsets, TopicOffsets
 
 
@@ -24,7 +24,7 @@ class SourceTopic(msgspec.Struct, frozen=True):
     partitions: int
 
 
-class Range(msgspec.Struct, frozen=True):
+class SourceRange(msgspec.Struct, frozen=True):
     """The offsets [lo, hi) of one partition of the topic with that id."""
 
     topic: str
@@ -40,18 +40,18 @@ class Range(msgspec.Struct, frozen=True):
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Whose offsets they are."""
+        """The partition that the offsets belong to."""
         return TopicPartition(self.topic, self.partition)
 
 
-class Bundle(msgspec.Struct, frozen=True):
+class ReadSplit(msgspec.Struct, frozen=True):
     """The ranges that one task reads with one consumer; never two of one partition."""
 
-    ranges: tuple[Range, ...]
+    ranges: tuple[SourceRange, ...]
 
 
 def admit(backlog: Mapping[TopicPartition, int], limit: int | None) -> dict[TopicPartition, int]:
-    """How many offsets of each partition's backlog a batch of `limit` offsets takes.
+    """Decides how many offsets of each partition's backlog a batch of `limit` offsets takes.
 
     Shares are in proportion to the backlog; a partition that has one gets at least 1, so with more
     partitions than `limit` the batch is that much larger.
@@ -65,7 +65,7 @@ def admit(backlog: Mapping[TopicPartition, int], limit: int | None) -> dict[Topi
 
 
 def known(start: Offsets, topics: Mapping[str, SourceTopic]) -> dict[TopicPartition, int]:
-    """Our position in every partition that exists now, of the topics in `start`."""
+    """Returns our position in every partition that exists now, of the topics in `start`."""
     return {
         TopicPartition(name, number): start[name].partitions.get(number, 0)
         for name in sorted(start.keys() & topics.keys())
@@ -74,7 +74,7 @@ def known(start: Offsets, topics: Mapping[str, SourceTopic]) -> dict[TopicPartit
 
 
 def recreated(start: Offsets, topics: Mapping[str, SourceTopic]) -> frozenset[str]:
-    """The topics of `start` that have another id now."""
+    """Returns the topics of `start` that have another id now."""
     return frozenset(name for name in start.keys() & topics.keys() if start[name].id != topics[name].id)
 
 
@@ -85,7 +85,7 @@ def advance(
     ends: Mapping[TopicPartition, int],
     limit: int | None,
 ) -> dict[str, TopicOffsets]:
-    """Where a batch from `start` ends, given the last stable offsets; partitions without one stay.
+    """Returns where a batch from `start` ends, given the last stable offsets; partitions without one stay.
 
     Topics of `start` that are not in `topics` (deleted, no longer matched) keep their offsets.
     Raises SourceChangedError where a log ends below our position.
@@ -93,7 +93,7 @@ def advance(
     positions = known(start, topics)
     for key in positions.keys() & ends.keys():
         if ends[key] < positions[key]:
-            raise outcome.below(connector, key, positions[key], ends[key])
+            raise source_errors.below(connector, key, positions[key], ends[key])
     taken = admit({key: ends.get(key, position) - position for key, position in positions.items()}, limit)
     moved: dict[str, dict[int, int]] = {name: dict(topic.partitions) for name, topic in start.items()}
     for key, count in taken.items():
@@ -104,7 +104,7 @@ def advance(
 def introduce(
     names: Iterable[str], topics: Mapping[str, SourceTopic], log_starts: Mapping[TopicPartition, int]
 ) -> dict[str, TopicOffsets]:
-    """The positions of topics first seen: the log start of each of their partitions.
+    """Returns the positions of topics first seen: the log start of each of their partitions.
 
     A topic one of whose log starts is not known waits for a later batch.
     """
@@ -116,51 +116,54 @@ def introduce(
     }
 
 
-def ranges(connector: str, start: Offsets, end: Offsets) -> list[Range]:
-    """What lies between two positions; raises SourceChangedError where they do not belong to one topic."""
-    found: list[Range] = []
+def ranges(connector: str, start: Offsets, end: Offsets) -> list[SourceRange]:
+    """Returns the ranges between two positions, by topic and partition.
+
+    Raises SourceChangedError where they count in topics of different ids, or where an end is below its start.
+    """
+    found: list[SourceRange] = []
     for name in sorted(start.keys() & end.keys()):
         before, after = start[name], end[name]
         if before.id != after.id:
-            raise outcome.recreated(connector, name, before.id, after.id)
+            raise source_errors.recreated(connector, name, before.id, after.id)
         for number, hi in sorted(after.partitions.items()):
             lo = before.partitions.get(number, 0)
             if hi < lo:
-                raise outcome.below(connector, TopicPartition(name, number), lo, hi)
+                raise source_errors.below(connector, TopicPartition(name, number), lo, hi)
             if hi > lo:
-                found.append(Range(name, after.id, number, lo, hi))
+                found.append(SourceRange(name, after.id, number, lo, hi))
     return found
 
 
-def bundles(found: Iterable[Range], tasks_max: int, smallest: int = 20_000) -> list[Bundle]:
-    """At most `tasks_max` bundles of about as many offsets each, none planned under `smallest` offsets.
+def splits(found: Iterable[SourceRange], tasks_max: int, smallest: int = 20_000) -> list[ReadSplit]:
+    """Cuts ranges into at most `tasks_max` splits of about as many offsets each, none planned under `smallest` offsets.
 
-    The ranges are laid end to end and that line is cut: so a bundle has at most one piece of a partition,
-    if `found` has one range for each. A cut that would leave a sliver moves to the edge of its range.
+    The ranges are laid end to end and that line is cut: so a split has at most one piece of a partition, if `found` has
+    one range for each. A cut that would leave a sliver moves to the edge of its range.
     """
     queue = list(reversed(list(found)))
     left = sum(item.size for item in queue)
     tasks = max(1, min(tasks_max, left // smallest))
-    made: list[Bundle] = []
+    made: list[ReadSplit] = []
     while queue and len(made) < tasks - 1:
-        bundle = _fill(queue, left / (tasks - len(made)))
-        left -= sum(item.size for item in bundle.ranges)
-        made.append(bundle)
-    return [*made, Bundle(tuple(reversed(queue)))] if queue else made
+        split = _fill(queue, left / (tasks - len(made)))
+        left -= sum(item.size for item in split.ranges)
+        made.append(split)
+    return [*made, ReadSplit(tuple(reversed(queue)))] if queue else made
 
 
-def _fill(queue: list[Range], target: float) -> Bundle:
+def _fill(queue: list[SourceRange], target: float) -> ReadSplit:
     """Takes about `target` offsets from the end of `queue`, putting the rest of a cut range back."""
-    taken: list[Range] = []
-    room = target
+    taken: list[SourceRange] = []
+    left = target
     sliver = target / 10
-    while queue and (not taken or room > sliver):
+    while queue and (not taken or left > sliver):
         item = queue.pop()
-        if item.size > room + sliver:
-            cut = item.lo + max(1, round(room))
+        if item.size > left + sliver:
+            cut = item.lo + max(1, round(left))
             queue.append(msgspec.structs.replace(item, lo=cut))
             taken.append(msgspec.structs.replace(item, hi=cut))
             break  # the rest is of the same partition
         taken.append(item)
-        room -= item.size
-    return Bundle(tuple(taken))
+        left -= item.size
+    return ReadSplit(tuple(taken))

@@ -1,4 +1,4 @@
-"""Follows topics and their ends, and says where the next micro-batch ends.
+"""Follows topics and their ends, and decides where the next micro-batch ends.
 
 Lives in the one planner process of a query. It keeps no position: every answer follows from the position
 it is given and from what the brokers say, so a restart needs nothing of it.
@@ -15,13 +15,13 @@ import structlog
 
 from compactor.model.record import TopicPartition
 from connectors.errors import CHECK_BROKERS, UnreachableError
-from connectors.kafka import gone
-from connectors.source import plan
-from connectors.source import source_errors as outcome
-from connectors.source.cluster import Cluster, ClusterAnswers, NoAnswerError
+from connectors.kafka import admin
+from connectors.kafka.retry import call_again
+from connectors.source import plan, source_errors
 from connectors.source.offsets import Offsets, TopicOffsets
 from connectors.source.options import SourceOptions
 from connectors.source.plan import SourceTopic
+from connectors.source.source_topics import NoAnswerError, PartitionOffsets, SourceTopics
 
 _RETRY_S: Final = 0.5
 _Found = TypeVar("_Found")
@@ -42,12 +42,12 @@ class Planner:
     def __init__(
         self,
         options: SourceOptions,
-        cluster: Cluster,
+        source: SourceTopics,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._options = options
-        self._cluster = cluster
+        self._source = source
         self._clock = clock
         self._sleep = sleep
         self._topics: dict[str, SourceTopic] | None = None
@@ -60,19 +60,19 @@ class Planner:
         self.ends: dict[str, TopicOffsets] | None = None
 
     def pin(self) -> None:
-        """From now on the source ends where it ends now. Raises UnreachableError after the time for retries."""
-        until = self._clock() + min(gone.SURE_S, self._options.patience.timeout / 2)
+        """Has the source end where it ends now. Raises UnreachableError after the time for retries."""
+        until = self._clock() + min(admin.GONE_AFTER_S, self._options.timeouts.timeout / 2)
         self._pinned = self._until_answered(lambda: self._pin(until))
 
     def initial(self) -> dict[str, TopicOffsets]:
-        """Where a new query begins: the starts of known topics, the log starts of others.
+        """Returns where a new query begins: the starts of known topics, the log starts of others.
 
         Raises SourceChangedError where a known topic was recreated, UnreachableError after the time for retries.
         """
         return self._until_answered(self._initial)
 
     def latest(self, start: Offsets, limit: int | None) -> Offsets:
-        """Where a batch from `start` of at most `limit` offsets ends; `start` itself when there is nothing new.
+        """Returns where a batch from `start` of at most `limit` offsets ends; `start` itself when nothing is new.
 
         Waits until the poll interval since the last idle answer is over. Brokers that do not answer are nothing
         new until the time for retries is over, then UnreachableError. Raises SourceChangedError.
@@ -95,7 +95,7 @@ class Planner:
         topics = self._sound(starts, topics)
         new = {name: topics[name] for name in topics.keys() - starts.keys()}
         if log_starts is None:
-            log_starts = _complete(self._cluster.log_starts(_partitions(new)))
+            log_starts = _complete(self._source.log_starts(_partitions(new)))
         return {**starts, **plan.introduce(new, topics, log_starts)}
 
     def _pin(self, until: float) -> _Pinned:
@@ -104,8 +104,8 @@ class Planner:
         if absent and self._clock() < until:  # what is left out now would not be read at all
             raise NoAnswerError(f"topic {min(absent)} is not known at the moment")
         every = _partitions(topics)
-        log_starts = _complete(self._cluster.log_starts(every))
-        return _Pinned(topics, log_starts, _complete(self._cluster.log_ends(every)))
+        log_starts = _complete(self._source.log_starts(every))
+        return _Pinned(topics, log_starts, _complete(self._source.log_ends(every)))
 
     def _latest(self, start: Offsets, limit: int | None) -> dict[str, TopicOffsets]:
         topics = self._pinned.topics if self._pinned else self._known()
@@ -117,13 +117,13 @@ class Planner:
         return {**moved, **self._introduce(new, topics)} if new else moved
 
     def _sound(self, start: Offsets, topics: dict[str, SourceTopic]) -> dict[str, SourceTopic]:
-        """`topics` without those that are other ones than in `start`: they stay where they were, as deleted ones do.
+        """Removes the topics that have another id than in `start`: they stay where they were, as deleted ones do.
 
-        The catalog hears of them by step T3 and its repetitions. Raises SourceChangedError where no topic is left.
+        Step T3 and its repetitions put them into the catalog. Raises SourceChangedError where no topic is left.
         """
         others = plan.recreated(start, topics)
         for name in sorted(others - self._others):
-            error = outcome.recreated(self._options.connector, name, start[name].id, topics[name].id)
+            error = source_errors.recreated(self._options.connector, name, start[name].id, topics[name].id)
             if len(others) == len(topics):
                 raise error
             _log.warning("source topic is read no more, the others go on", topic=name, reason=error.message)
@@ -133,16 +133,16 @@ class Planner:
     def _introduce(self, new: set[str], topics: dict[str, SourceTopic]) -> dict[str, TopicOffsets]:
         if self._pinned:
             return plan.introduce(new, topics, self._pinned.log_starts)
-        answers = self._cluster.log_starts(_partitions({name: topics[name] for name in new}))
+        answers = self._source.log_starts(_partitions({name: topics[name] for name in new}))
         found = plan.introduce(new, topics, answers.offsets)
         for name in sorted(found):
             _log.info("source topic found", connector=self._options.connector, topic=name, topic_id=found[name].id)
         return found
 
     def _ask_ends(self, start: Offsets, topics: dict[str, SourceTopic]) -> dict[TopicPartition, int]:
-        answers = self._cluster.log_ends(plan.known(start, topics))
+        answers = self._source.log_ends(plan.known(start, topics))
         if answers.failures:
-            # A topic may just have been deleted: the next look at the topics tells.
+            # A topic may just have been deleted: the next look at the topics shows it.
             self._topics = None
             self._troubled(_first(answers))
         else:
@@ -151,15 +151,15 @@ class Planner:
 
     def _known(self) -> dict[str, SourceTopic]:
         now = self._clock()
-        if self._topics is None or now - self._topics_at >= self._options.patience.metadata_age:
+        if self._topics is None or now - self._topics_at >= self._options.timeouts.metadata_age:
             self._topics, self._topics_at = self._ask_topics(), now
         return self._topics
 
     def _ask_topics(self) -> dict[str, SourceTopic]:
         selection = self._options.selection
         if selection.pattern is not None:
-            return self._cluster.matching(selection.pattern)
-        found = self._cluster.named(selection.topics)
+            return self._source.matching(selection.pattern)
+        found = self._source.named(selection.topics)
         missing = frozenset(selection.topics) - found.keys()
         for name in sorted(missing - self._missing):
             _log.warning("source topic does not exist", connector=self._options.connector, topic=name)
@@ -167,8 +167,8 @@ class Planner:
         return found
 
     def _wait(self) -> None:
-        """An idle source asks at most once per poll interval; Spark alone would ask a hundred times a second."""
-        left = self._idle_at + self._options.patience.poll_interval - self._clock()
+        """Waits until the poll interval since the last idle answer is over: Spark asks a hundred times a second."""
+        left = self._idle_at + self._options.timeouts.poll_interval - self._clock()
         if left > 0:
             self._sleep(left)
 
@@ -177,7 +177,7 @@ class Planner:
         self._trouble = now if self._trouble is None else self._trouble
         waited = now - self._trouble
         _log.warning("source is not answered", connector=self._options.connector, reason=why, seconds=round(waited))
-        if waited >= self._options.patience.timeout:
+        if waited >= self._options.timeouts.timeout:
             raise self._unreachable(why, waited)
         self._idle_at = now
 
@@ -189,28 +189,29 @@ class Planner:
         )
 
     def _until_answered(self, ask: Callable[[], _Found]) -> _Found:
-        began = self._clock()
-        while True:
-            try:
-                return ask()
-            except NoAnswerError as error:
-                self._topics = None
-                passed = self._clock() - began
-                if passed >= self._options.patience.timeout:
-                    raise self._unreachable(str(error), passed) from None
-            self._sleep(_RETRY_S)
+        def again(error: BaseException) -> bool:
+            if not isinstance(error, NoAnswerError):
+                return False
+            self._topics = None  # asked for anew, as well
+            return True
+
+        began, timeout = self._clock(), self._options.timeouts.timeout
+        try:
+            return call_again(ask, again, timeout, _RETRY_S, clock=self._clock, sleep=self._sleep)
+        except NoAnswerError as error:
+            raise self._unreachable(str(error), self._clock() - began) from None
 
 
 def _partitions(topics: Mapping[str, SourceTopic]) -> list[TopicPartition]:
     return [TopicPartition(name, number) for name, topic in topics.items() for number in range(topic.partitions)]
 
 
-def _complete(answers: ClusterAnswers) -> dict[TopicPartition, int]:
+def _complete(answers: PartitionOffsets) -> dict[TopicPartition, int]:
     if answers.failures:
         raise NoAnswerError(_first(answers))
     return answers.offsets
 
 
-def _first(answers: ClusterAnswers) -> str:
+def _first(answers: PartitionOffsets) -> str:
     key = min(answers.failures)
     return f"{key}: {answers.failures[key]}"

@@ -1,61 +1,68 @@
-"""Reads a bundle of ranges with one consumer.
+"""Reads a split of ranges with one consumer.
 
 A range is finished when the consumer's position has reached its end: the position passes markers, aborted records and
-holes, where a last record, an empty poll or an end-of-partition event say nothing. Only what was aborted right below a
-transaction that is still open it does not pass: that nothing else is left there is asked for (unseen.py).
-A range that does not move is looked into by what the broker states (outcome.py); it ends in a gap that is
-stated, or in an error, never in fewer records.
+holes, where a last record, an empty poll or an end-of-partition event say nothing. It does not pass what was aborted
+right below a transaction that is still open: librdkafka drops records of an aborted transaction, and its position
+passes them only with the next marker or record behind them. That nothing else is left there is shown by a consumer that
+was just made, with no other assignment: its end-of-partition event comes behind all that it delivers (`nothing_left`).
+A range that does not move is looked into by what the broker states (source_errors.py); it ends in a gap that is stated,
+or in an error, never in fewer records.
 """
 
 from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import structlog
-from confluent_kafka import Message
+from confluent_kafka import Consumer, KafkaError, Message
 from confluent_kafka import TopicPartition as Partition
+from msgspec.structs import replace
 
 from compactor.failpoints import hit
 from compactor.model.record import TopicPartition
-from connectors.kafka import gone
-from connectors.kafka.consumers import Session, borrowed
-from connectors.source import source_errors as outcome
-from connectors.source.arrow_records import Slots, bounded, faulty, statements, to_arrow, whole, with_range, within
-from connectors.source.cluster import KafkaCluster, NoAnswerError
+from connectors.kafka import admin
+from connectors.kafka.client_settings import ClientSettings
+from connectors.kafka.consumers import AssignedConsumer, borrowed
+from connectors.source import source_errors
+from connectors.source.arrow_records import PartitionSlots, bounded, faulty, range_rows, to_arrow, with_range, within
 from connectors.source.options import SourceOptions
-from connectors.source.plan import Bundle, SourceTopic
-from connectors.source.progress import LOOK_S, Cursor, Watch
-from connectors.source.source_errors import RangeFault, Standing, TopicVerdict
-from connectors.source.unseen import nothing_left
+from connectors.source.plan import ReadSplit, SourceRange, SourceTopic
+from connectors.source.source_errors import FetchError, PartitionState, RangeOutcome, outcome_of
+from connectors.source.source_topics import AdminTopics, NoAnswerError
 
+LOOK_S: Final = 1.0
+"""After so long without progress the brokers are asked why."""
 _POLL_S: Final = 0.05
 _AGAIN_S: Final = 0.2
 _FIRST: Final = 1_000
 _MOST: Final = 20_000
+_EMPTY_S: Final = 3.0
+_EMPTY_POLL_S: Final = 0.1
 _log = structlog.get_logger()
 
 
-def read(bundle: Bundle, options: SourceOptions) -> Iterator[pa.RecordBatch]:
-    """The records of the bundle's ranges, each partition's in order, and with `ranges` a row for every range.
+def read(split: ReadSplit, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    """Reads the records of the split's ranges as batches of `SOURCE`, each partition's in order, and a row per range.
 
     Raises DataLossError, SourceChangedError, UnreachableError, or ConnectorError where reading is refused or a
-    batch is damaged; without `ranges` RejectedRecordError for a record that cannot be read whole.
+    batch is damaged.
     """
-    if not bundle.ranges:
+    if not split.ranges:
         return
-    with borrowed(options.clients) as session, _uncollected():
-        yield from _Reading(bundle, options, session).batches()
+    with borrowed(options.clients, options.timeouts.request) as consumer, _uncollected():
+        yield from _SplitReader(split, options, consumer).batches()
 
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Inside, Python's cyclic garbage collector rests: until the whole bundle is read, and whatever is done with it.
+    """Turns Python's cyclic garbage collector off until the whole split is read, and its records are taken.
 
     It would look through the thousands of messages of every poll again and again (docs/decisions/findings.md); none of
     them is in a cycle.
@@ -69,48 +76,48 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-class _Reading:
-    """One read of one bundle."""
+class _SplitReader:
+    """One read of one split."""
 
-    def __init__(self, bundle: Bundle, options: SourceOptions, session: Session) -> None:
+    def __init__(self, split: ReadSplit, options: SourceOptions, consumer: AssignedConsumer) -> None:
         self._options = options
-        self._session = session
-        self._cursors = [Cursor(each, each.lo, each.lo) for each in bundle.ranges]
-        self._slots = Slots([cursor.key for cursor in self._cursors])
+        self._consumer = consumer
+        self._cursors = [RangeCursor(each, each.lo, each.lo) for each in split.ranges]
+        self._slots = PartitionSlots([cursor.key for cursor in self._cursors])
         self._chunk = _FIRST
-        self._watch = Watch()
-        self._cluster = KafkaCluster(options.connector, session.admin, options.patience.timeout)
+        self._idle = IdleTime()
+        self._topics = AdminTopics(options.connector, consumer.admin)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Polls until every range is finished, then makes sure that the topics were the same all the time."""
+        """Polls until every range is finished, then checks that the topics were the same all the time."""
         self._assign()
         while self._active():
             began = time.monotonic()
             messages = self._poll()
             waited = time.monotonic() - began
             yield from self._shaped(self._records(messages))
-            yield from self._stated(self._advance(waited))
-            if self._watch.should_look():
-                yield from self._stated(self._look())
+            yield from self._advance(waited)
+            if self._idle.should_look():
+                yield from self._look()
         self._verify()
 
-    def _active(self) -> list[Cursor]:
+    def _active(self) -> list[RangeCursor]:
         return [cursor for cursor in self._cursors if not cursor.finished]
 
     def _assign(self) -> None:
-        self._session.assign([cursor.partition for cursor in self._active()])
+        self._consumer.assign([cursor.partition for cursor in self._active()])
 
     def _poll(self) -> list[Message]:
-        """The messages of one poll: no more than are still to be read, as waiting for more would be in vain."""
+        """Polls once for messages: no more than are still to be read, as waiting for more would be in vain."""
         left = sum(cursor.part.hi - cursor.position for cursor in self._active())
-        found = self._session.consumer.consume(min(self._chunk, left), _POLL_S)
+        found = self._consumer.consumer.consume(min(self._chunk, left), _POLL_S)
         odd = faulty(found)
         for number in odd:
             self._fault(found[number])
         return [message for message in found if message.error() is None] if odd else found
 
     def _records(self, messages: list[Message]) -> pa.RecordBatch | None:
-        """The messages that belong to the ranges as one batch; counts them."""
+        """Makes one batch of the messages that belong to the ranges, and counts them."""
         if not messages:
             return None
         lows = np.array([cursor.position for cursor in self._cursors], np.int64)
@@ -121,157 +128,256 @@ class _Reading:
         return to_arrow(kept, slots, offsets, self._slots) if kept else None
 
     def _shaped(self, batch: pa.RecordBatch | None) -> Iterator[pa.RecordBatch]:
-        """The batch cut to size; the next poll is sized by what these records weigh."""
+        """Cuts the batch to size, and sizes the next poll by the bytes of these records."""
         if batch is None:
             return
         limit = self._options.limits.batch_bytes
         self._chunk = max(1, min(_MOST, limit * len(batch) // max(1, batch.nbytes), self._chunk * 10))
         for part in bounded(batch, limit):
-            yield with_range(part) if self._options.reading.ranges else whole(part, self._options.connector)
+            yield with_range(part)
 
     def _advance(self, waited: float) -> list[pa.RecordBatch]:
-        """Takes the consumer's positions over; pauses and states the ranges that are finished by it."""
+        """Takes the consumer's positions over; pauses the ranges that are finished by it and returns their rows."""
         active = self._active()
-        positions = self._session.consumer.position([cursor.partition for cursor in active])
+        positions = self._consumer.consumer.position([cursor.partition for cursor in active])
         moved = False
         for cursor, found in zip(active, positions, strict=True):
             # Negative (invalid) until something was delivered.
             if found.offset > cursor.position:
                 cursor.position, moved = found.offset, True
-        self._watch.waited(waited, moved=moved)
+        self._idle.waited(waited, moved=moved)
         return self._finish([cursor for cursor in active if cursor.finished])
 
-    def _finish(self, finished: list[Cursor]) -> list[pa.RecordBatch]:
+    def _finish(self, finished: list[RangeCursor]) -> list[pa.RecordBatch]:
         if finished:
-            self._session.consumer.pause([Partition(*cursor.key) for cursor in finished])
+            self._consumer.consumer.pause([Partition(*cursor.key) for cursor in finished])
         for _ in finished:
             hit("source.read")
-        return [statements(cursor.read for cursor in finished)] if finished else []
-
-    def _stated(self, found: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        if self._options.reading.ranges:
-            yield from found
+        return [range_rows(cursor.read for cursor in finished)] if finished else []
 
     def _fault(self, message: Message) -> None:
-        """An error in place of a record: it ends the read, asks for a look, or is remembered for a message."""
+        """Takes an error in place of a record: it ends the read, asks for a look, or is kept for a message."""
         error = message.error()
         assert error is not None
         key = TopicPartition(message.topic() or "", message.partition() or 0)
         position = next((cursor.position for cursor in self._cursors if cursor.key == key), -1)
-        self._watch.reason = error.str()
-        fault = outcome.classify(error.name())
-        if fault is RangeFault.REFUSED:
-            raise outcome.refused(self._options.connector, key, position, error.str())
-        if fault is RangeFault.DAMAGED:
-            raise outcome.damaged(self._options.connector, key, position, error.str())
-        self._watch.doubt |= fault is RangeFault.LOOK
+        self._idle.reason = error.str()
+        fault = source_errors.classify(error.name())
+        if fault is FetchError.REFUSED:
+            raise source_errors.refused(self._options.connector, key, position, error.str())
+        if fault is FetchError.DAMAGED:
+            raise source_errors.damaged(self._options.connector, key, position, error.str())
+        self._idle.doubt |= fault is FetchError.LOOK
 
     def _look(self) -> list[pa.RecordBatch]:
-        """Asks what became of the ranges that do not move; gives the statements of what ends in a gap."""
+        """Asks what became of the ranges that do not move; returns the rows of those that end in a gap."""
         began = time.monotonic()
-        doubt = self._watch.look()
+        doubt = self._idle.look()
         stopped = self._active()
-        standings = self._ask(stopped)
-        stated = [row for cursor in stopped for row in self._settle(cursor, standings.get(cursor.key))]
-        stated += self._pass(stopped, standings)
+        states = self._ask(stopped)
+        stated = [row for cursor in stopped for row in self._settle(cursor, states.get(cursor.key))]
+        stated += self._pass(stopped, states)
         if doubt:
             # A partition in error is not fetched any more until it is assigned again.
             time.sleep(_AGAIN_S)
-        self._watch.waited(time.monotonic() - began, moved=bool(stated))
-        self._check_patience(stopped[0])
+        self._idle.waited(time.monotonic() - began, moved=bool(stated))
+        self._check_timeout(stopped[0])
         if doubt or stated or any(cursor.finished for cursor in stopped):
             self._assign()
         return stated
 
-    def _ask(self, cursors: list[Cursor]) -> dict[TopicPartition, Standing]:
-        """What the broker states of each; nothing where it does not answer."""
+    def _ask(self, cursors: list[RangeCursor]) -> dict[TopicPartition, PartitionState]:
+        """Returns the state of each partition; none where the broker does not answer."""
         try:
-            topics = self._cluster.named(cursor.part.topic for cursor in cursors)
+            topics = self._topics.named(cursor.part.topic for cursor in cursors)
             there = [cursor.key for cursor in cursors if cursor.part.topic in topics]
-            log_starts, log_ends = self._cluster.log_starts(there).offsets, self._cluster.log_ends(there).offsets
+            log_starts, log_ends = self._topics.log_starts(there).offsets, self._topics.log_ends(there).offsets
         except NoAnswerError as error:
-            self._watch.reason = str(error)
+            self._idle.reason = str(error)
             return {}
         return {
-            cursor.key: Standing(_id(topics, cursor), log_starts.get(cursor.key), log_ends.get(cursor.key))
+            cursor.key: PartitionState(_id(topics, cursor), log_starts.get(cursor.key), log_ends.get(cursor.key))
             for cursor in cursors
         }
 
-    def _settle(self, cursor: Cursor, standing: Standing | None) -> list[pa.RecordBatch]:
-        """Does what the standing of a range asks for: nothing, an error, or with on.data.loss=skip a gap."""
+    def _settle(self, cursor: RangeCursor, state: PartitionState | None) -> list[pa.RecordBatch]:
+        """Does what the state of a range's partition asks for: nothing, an error, or with on.data.loss=skip a gap."""
         name, part = self._options.connector, cursor.part
-        verdict = (
-            TopicVerdict.WAIT if standing is None else outcome.judge(part.topic_id, cursor.position, part.hi, standing)
-        )
-        if standing is None or self._may_come_back(cursor, verdict) or verdict is TopicVerdict.WAIT:
+        outcome = RangeOutcome.WAIT if state is None else outcome_of(part.topic_id, cursor.position, part.hi, state)
+        if state is None or self._may_come_back(cursor, outcome) or outcome is RangeOutcome.WAIT:
             return []
-        if verdict is TopicVerdict.RECREATED:
-            raise outcome.recreated(name, part.topic, part.topic_id, standing.topic_id or "")
-        if verdict is TopicVerdict.TRUNCATED:
-            raise outcome.below(name, cursor.key, part.hi, standing.log_end or 0)
-        if not self._options.reading.skip_lost:
-            raise outcome.missing(name, cursor.key, cursor.position, part.hi, standing)
-        return self._skip(cursor, part.hi if standing.log_start is None else standing.log_start)
+        if outcome is RangeOutcome.RECREATED:
+            raise source_errors.recreated(name, part.topic, part.topic_id, state.topic_id or "")
+        if outcome is RangeOutcome.TRUNCATED:
+            raise source_errors.below(name, cursor.key, part.hi, state.log_end or 0)
+        if not self._options.skip_lost:
+            raise source_errors.missing(name, cursor.key, cursor.position, part.hi, state)
+        return self._skip(cursor, part.hi if state.log_start is None else state.log_start)
 
-    def _pass(self, stopped: list[Cursor], standings: dict[TopicPartition, Standing]) -> list[pa.RecordBatch]:
-        """Finishes the ranges whose rest is there and holds nothing that is ever delivered; gives their statements."""
-        if self._watch.idle < 2 * LOOK_S:
+    def _pass(self, stopped: list[RangeCursor], states: dict[TopicPartition, PartitionState]) -> list[pa.RecordBatch]:
+        """Finishes the ranges whose rest is there and holds nothing that is ever delivered; returns their rows."""
+        if self._idle.seconds < 2 * LOOK_S:
             return []
-        there = [cursor for cursor in stopped if not cursor.finished and _is_there(cursor, standings.get(cursor.key))]
+        there = [cursor for cursor in stopped if not cursor.finished and _is_there(cursor, states.get(cursor.key))]
         empty = nothing_left(self._options.clients, there)
         passed = [cursor for cursor in there if cursor.key in empty]
         for cursor in passed:
             cursor.position = cursor.part.hi
         return self._finish(passed)
 
-    def _may_come_back(self, cursor: Cursor, verdict: TopicVerdict) -> bool:
-        """Whether the topic is unknown, but not for long enough to be gone."""
-        if verdict is not TopicVerdict.DELETED:
+    def _may_come_back(self, cursor: RangeCursor, outcome: RangeOutcome) -> bool:
+        """Returns whether the topic is unknown, but not for long enough to be gone."""
+        if outcome is not RangeOutcome.DELETED:
             cursor.absent_since = None
             return False
         now = time.monotonic()
         cursor.absent_since = now if cursor.absent_since is None else cursor.absent_since
-        return now - cursor.absent_since < gone.SURE_S
+        return now - cursor.absent_since < admin.GONE_AFTER_S
 
-    def _skip(self, cursor: Cursor, resume: int) -> list[pa.RecordBatch]:
+    def _skip(self, cursor: RangeCursor, resume: int) -> list[pa.RecordBatch]:
         log = _log.bind(connector=self._options.connector, topic=cursor.part.topic, partition=cursor.part.partition)
         log.warning("source records are lost", offset=cursor.position, log_start=resume)
         stated = cursor.skip_to(resume)
-        return [*stated, statements([cursor.read])] if cursor.finished else stated
+        return [*stated, range_rows([cursor.read])] if cursor.finished else stated
 
-    def _check_patience(self, cursor: Cursor) -> None:
-        if self._watch.idle >= self._options.patience.timeout:
-            name, reason = self._options.connector, self._watch.reason
-            raise outcome.unreachable(name, cursor.key, cursor.position, self._watch.idle, reason)
+    def _check_timeout(self, cursor: RangeCursor) -> None:
+        if self._idle.seconds >= self._options.timeouts.timeout:
+            name, reason = self._options.connector, self._idle.reason
+            raise source_errors.unreachable(name, cursor.key, cursor.position, self._idle.seconds, reason)
 
     def _verify(self) -> None:
-        """A topic's name may have passed to another topic while it was read: ids never come back."""
+        """Checks that no topic's name has passed to another topic while it was read: ids never come back."""
         topics = self._topics_now()
         for cursor in self._cursors:
             found = _id(topics, cursor)
             if found not in (None, cursor.part.topic_id):
-                raise outcome.recreated(self._options.connector, cursor.part.topic, cursor.part.topic_id, found or "")
+                raise source_errors.recreated(
+                    self._options.connector, cursor.part.topic, cursor.part.topic_id, found or ""
+                )
 
     def _topics_now(self) -> dict[str, SourceTopic]:
-        self._watch.waited(0.0, moved=True)
+        self._idle.waited(0.0, moved=True)
         while True:
             began = time.monotonic()
             try:
-                return self._cluster.named({cursor.part.topic for cursor in self._cursors})
+                return self._topics.named({cursor.part.topic for cursor in self._cursors})
             except NoAnswerError as error:
-                self._watch.reason = str(error)
+                self._idle.reason = str(error)
                 time.sleep(_AGAIN_S)
-                self._watch.waited(time.monotonic() - began, moved=False)
-                self._check_patience(self._cursors[0])
+                self._idle.waited(time.monotonic() - began, moved=False)
+                self._check_timeout(self._cursors[0])
 
 
-def _id(topics: dict[str, SourceTopic], cursor: Cursor) -> str | None:
+def _id(topics: dict[str, SourceTopic], cursor: RangeCursor) -> str | None:
     found = topics.get(cursor.part.topic)
     return found.id if found else None
 
 
-def _is_there(cursor: Cursor, standing: Standing | None) -> bool:
-    """Whether the broker states that the rest of the range can be read."""
-    if standing is None or standing.log_start is None or standing.log_end is None:
+def _is_there(cursor: RangeCursor, state: PartitionState | None) -> bool:
+    """Returns whether the broker states that the rest of the range can be read."""
+    if state is None or state.log_start is None or state.log_end is None:
         return False
-    return outcome.judge(cursor.part.topic_id, cursor.position, cursor.part.hi, standing) is TopicVerdict.WAIT
+    return outcome_of(cursor.part.topic_id, cursor.position, cursor.part.hi, state) is RangeOutcome.WAIT
+
+
+@dataclass
+class RangeCursor:
+    """One range being read. `part` is the range that its next row will state; it was read from `start` on."""
+
+    part: SourceRange
+    start: int
+    position: int
+    records: int = 0
+    absent_since: float | None = None
+    """When its topic was found unknown, in monotonic seconds; None while it is known."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether the position has reached the end."""
+        return self.position >= self.part.hi
+
+    @property
+    def key(self) -> TopicPartition:
+        """The partition of the range."""
+        return self.part.topic_partition
+
+    @property
+    def partition(self) -> Partition:
+        """The partition and offset at which a consumer goes on."""
+        return Partition(self.part.topic, self.part.partition, self.position)
+
+    @property
+    def read(self) -> tuple[SourceRange, int, int]:
+        """What its row states: the range, where reading it began, how many records it held."""
+        return self.part, self.start, self.records
+
+    def skip_to(self, offset: int) -> list[pa.RecordBatch]:
+        """Goes on at `offset`, or at the end; what lies between is a gap that the next row begins with.
+
+        Returns the row of what was read before the gap, if anything was.
+        """
+        stated = []
+        if self.position > self.start:
+            stated = [range_rows([(replace(self.part, hi=self.position), self.start, self.records)])]
+            self.part = replace(self.part, lo=self.position)
+        self.start = self.position = min(offset, self.part.hi)
+        self.records = 0
+        return stated
+
+
+@dataclass
+class IdleTime:
+    """Seconds of waiting without progress; time that whatever takes the records needs does not count."""
+
+    seconds: float = 0.0
+    looked: float = 0.0
+    doubt: bool = False
+    reason: str = ""
+
+    def waited(self, seconds: float, *, moved: bool) -> None:
+        """Counts a poll or a look of `seconds`; `moved` says whether any range got further by it."""
+        if moved:
+            self.seconds = self.looked = 0.0
+            self.reason = ""
+        else:
+            self.seconds += seconds
+
+    def should_look(self) -> bool:
+        """Returns whether it is time to ask the broker what is wrong."""
+        return self.doubt or self.seconds - self.looked >= LOOK_S
+
+    def look(self) -> bool:
+        """Begins a look; returns whether an error of the consumer asked for it."""
+        self.looked = self.seconds
+        doubt, self.doubt = self.doubt, False
+        return doubt
+
+
+def nothing_left(clients: ClientSettings, cursors: Iterable[RangeCursor]) -> frozenset[TopicPartition]:
+    """Returns the partitions of `cursors` between whose position and end a read_committed consumer is given nothing.
+
+    Only those for which that is shown within _EMPTY_S; of the others nothing is known.
+    """
+    waiting = {cursor.key: cursor for cursor in cursors}
+    found: set[TopicPartition] = set()
+    if not waiting:
+        return frozenset()
+    settings = {**clients.consumer(), "enable.partition.eof": True, "queued.min.messages": 1}
+    with closing(Consumer(settings)) as consumer:
+        consumer.assign([cursor.partition for cursor in waiting.values()])
+        until = time.monotonic() + _EMPTY_S
+        while waiting and time.monotonic() < until:
+            for message in consumer.consume(len(waiting), _EMPTY_POLL_S):
+                cursor = waiting.pop(TopicPartition(message.topic() or "", message.partition() or 0), None)
+                if cursor is not None and _is_behind(message, cursor.part.hi):
+                    found.add(cursor.key)
+    return frozenset(found)
+
+
+def _is_behind(message: Message, end: int) -> bool:
+    """Returns whether the first thing delivered is the end of the partition, or a record, at `end` or above.
+
+    After any other error nothing is: librdkafka goes on behind a batch that it cannot read.
+    """
+    error, offset = message.error(), message.offset()
+    return (error is None or error.code() == KafkaError._PARTITION_EOF) and offset is not None and offset >= end

@@ -1,26 +1,39 @@
-"""What became of a source topic or a range of it, and the error that says so: pure decisions.
+"""Source topics that cannot be read on: lost, recreated, truncated; and which are closed while the others go on.
 
-Everything is decided from what the broker states (topic id, log start, last stable offset), never from the
-error code of a fetch alone: a code may be old, or speak of a replica that lags.
+Everything is decided from what the broker states (topic id, log start, last stable offset), never from the error code
+of a fetch alone: a code may be old, or come from a replica that lags.
+
+A closed topic is neither read nor published, and what is kept of it stays; the catalog has the reason
+(`Topic.closed`). Where no other topic is left to read, the connector is FAILED instead.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from enum import Enum, auto
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from compactor.errors import RejectedRecordError
+from compactor.errors import KeyfoldError
+from compactor.model.actions import AnyAction
+from compactor.model.log import PartitionLog
 from compactor.model.record import TopicPartition
+from compactor.model.state import State, Topic
+from compactor.spark.errors import unwrap
 from connectors.errors import (
     CHECK_BROKERS,
     ConnectorError,
     DataLossError,
     NotAllowedError,
     SourceChangedError,
+    SourceClosedError,
     UnreachableError,
 )
+
+if TYPE_CHECKING:
+    from compactor.catalog.catalog import Catalog
 
 START_OVER: Final = (
     "Start over: keyfold delete CONNECTOR.json --outputs removes what was kept and published, and the next run begins "
@@ -28,11 +41,11 @@ START_OVER: Final = (
 )
 
 
-class Standing(msgspec.Struct, frozen=True):
-    """What the broker says of one partition now.
+class PartitionState(msgspec.Struct, frozen=True):
+    """A partition as the broker states it now.
 
-    The id of its topic, None where there is no such topic; its log start and last stable offset, None where they
-    were not answered.
+    `topic_id`: None where there is no such topic. `log_start` and `log_end` (last stable offset): None where they were
+    not answered.
     """
 
     topic_id: str | None
@@ -40,8 +53,8 @@ class Standing(msgspec.Struct, frozen=True):
     log_end: int | None = None
 
 
-class TopicVerdict(Enum):
-    """What to do about a range that does not move."""
+class RangeOutcome(Enum):
+    """What became of a range that does not move."""
 
     WAIT = auto()
     DELETED = auto()
@@ -50,24 +63,24 @@ class TopicVerdict(Enum):
     LOST = auto()
 
 
-def judge(topic_id: str, position: int, hi: int, standing: Standing) -> TopicVerdict:
-    """What became of the records [position, hi) of a partition of the topic `topic_id`."""
-    if standing.topic_id is None:
-        return TopicVerdict.DELETED
-    if standing.topic_id != topic_id:
-        return TopicVerdict.RECREATED
-    if standing.log_end is not None and standing.log_end < hi:
-        return TopicVerdict.TRUNCATED
-    if standing.log_start is not None and standing.log_start > position:
-        return TopicVerdict.LOST
-    return TopicVerdict.WAIT
+def outcome_of(topic_id: str, position: int, hi: int, state: PartitionState) -> RangeOutcome:
+    """Decides what became of the offsets [position, hi) of a partition of the topic with the id `topic_id`."""
+    if state.topic_id is None:
+        return RangeOutcome.DELETED
+    if state.topic_id != topic_id:
+        return RangeOutcome.RECREATED
+    if state.log_end is not None and state.log_end < hi:
+        return RangeOutcome.TRUNCATED
+    if state.log_start is not None and state.log_start > position:
+        return RangeOutcome.LOST
+    return RangeOutcome.WAIT
 
 
 _About = TypeVar("_About", bound=ConnectorError)
 
 
-class RangeFault(Enum):
-    """What an error that librdkafka delivers in place of a record asks for."""
+class FetchError(Enum):
+    """Kinds of errors that librdkafka delivers in place of a record, by what they ask for."""
 
     WAIT = auto()
     LOOK = auto()
@@ -90,21 +103,21 @@ _REFUSED: Final = frozenset(("TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATIO
 _DAMAGED: Final = frozenset(("_BAD_MSG", "_BAD_COMPRESSION", "_NOT_IMPLEMENTED", "_UNSUPPORTED_FEATURE"))
 
 
-def classify(code: str) -> RangeFault:
-    """What the librdkafka error name `code` asks for.
+def classify(code: str) -> FetchError:
+    """Returns the kind of librdkafka's error with the name `code`.
 
-    DAMAGED ends the read at once: librdkafka goes on behind a batch that it cannot read, so its position
-    would pass records that nobody has seen.
+    DAMAGED ends the read at once: librdkafka goes on behind a batch that it cannot read, so its position would pass
+    records that were not delivered.
     """
     if code in _LOOK:
-        return RangeFault.LOOK
+        return FetchError.LOOK
     if code in _REFUSED:
-        return RangeFault.REFUSED
-    return RangeFault.DAMAGED if code in _DAMAGED else RangeFault.WAIT
+        return FetchError.REFUSED
+    return FetchError.DAMAGED if code in _DAMAGED else FetchError.WAIT
 
 
 def recreated(connector: str, topic: str, ours: str, theirs: str) -> SourceChangedError:
-    """The topic of that name is another one now."""
+    """Returns the error for a topic whose name belongs to another topic now."""
     error = SourceChangedError(
         f"Connector {connector}: source topic {topic} was recreated: its id is {theirs}, our offsets count in {ours}.",
         START_OVER,
@@ -113,7 +126,7 @@ def recreated(connector: str, topic: str, ours: str, theirs: str) -> SourceChang
 
 
 def below(connector: str, partition: TopicPartition, ours: int, log_end: int) -> SourceChangedError:
-    """The log ends before a position that it once had."""
+    """Returns the error for a log that ends below a position that was read up to."""
     error = SourceChangedError(
         f"Connector {connector}: the log of {partition} ends at offset {log_end}, below our position {ours}: "
         "records were taken back.",
@@ -123,7 +136,7 @@ def below(connector: str, partition: TopicPartition, ours: int, log_end: int) ->
 
 
 def lost(connector: str, partition: TopicPartition, ours: int, log_start: int) -> DataLossError:
-    """Records were removed before they were read."""
+    """Returns the error for records that were removed before they were read."""
     error = DataLossError(
         f"Connector {connector}: records of {partition} are gone before they were read: our position is offset "
         f"{ours}, the log starts at {log_start}.",
@@ -133,18 +146,18 @@ def lost(connector: str, partition: TopicPartition, ours: int, log_start: int) -
 
 
 def deleted(connector: str, partition: TopicPartition, ours: int, hi: int) -> DataLossError:
-    """The topic was deleted while a range of it was still to be read."""
+    """Returns the error for a topic that was deleted while the offsets [ours, hi) of it were still to be read."""
     return DataLossError(
         f"Connector {connector}: the topic of {partition} was deleted before offsets {ours} to {hi} were read.",
         "Restart the connector to go on without the topic, or set on.data.loss=skip.",
     )
 
 
-def missing(connector: str, partition: TopicPartition, ours: int, hi: int, standing: Standing) -> DataLossError:
-    """Records up to `hi` are gone, by a log start past our position or with the whole topic."""
-    if standing.topic_id is None:
+def missing(connector: str, partition: TopicPartition, ours: int, hi: int, state: PartitionState) -> DataLossError:
+    """Returns the error for records up to `hi` that are gone, by a log start past our position or with the topic."""
+    if state.topic_id is None:
         return deleted(connector, partition, ours, hi)
-    return lost(connector, partition, ours, standing.log_start or 0)
+    return lost(connector, partition, ours, state.log_start or 0)
 
 
 def _of(error: _About, topic: str) -> _About:
@@ -153,7 +166,7 @@ def _of(error: _About, topic: str) -> _About:
 
 
 def refused(connector: str, partition: TopicPartition, ours: int, reason: str) -> NotAllowedError:
-    """The broker does not let us read."""
+    """Returns the error for a partition that the broker does not let us read."""
     return NotAllowedError(
         f"Connector {connector}: may not read {partition} at offset {ours}: {reason}.",
         f"Grant Read and Describe on topic {partition.topic} (kafka-acls.sh --add); it is tried again by itself.",
@@ -161,7 +174,7 @@ def refused(connector: str, partition: TopicPartition, ours: int, reason: str) -
 
 
 def untold(connector: str, topic: str, reason: str) -> NotAllowedError:
-    """The brokers do not let us ask about a topic."""
+    """Returns the error for a topic that the brokers do not let us ask about."""
     return NotAllowedError(
         f"Connector {connector}: may not ask where topic {topic} ends: {reason}.",
         f"Grant Read and Describe on topic {topic} (kafka-acls.sh --add); it is tried again by itself.",
@@ -169,25 +182,131 @@ def untold(connector: str, topic: str, reason: str) -> NotAllowedError:
 
 
 def damaged(connector: str, partition: TopicPartition, ours: int, reason: str) -> ConnectorError:
-    """A batch cannot be decoded."""
+    """Returns the error for a batch that cannot be decoded."""
     return ConnectorError(
         f"Connector {connector}: a batch of {partition} at or after offset {ours} cannot be read: {reason}.",
         "Look at that batch with kafka-dump-log.sh; records in it are not skipped on their own.",
     )
 
 
-def undecodable(connector: str, partition: TopicPartition, offset: int, reason: str) -> RejectedRecordError:
-    """A record has something that cannot be read, and nobody is there to let it go."""
-    return RejectedRecordError(
-        f"Connector {connector}: the record {partition} at offset {offset} cannot be read whole: {reason}.",
-        "Correct its producer, and write it again if it counts.",
-    )
-
-
 def unreachable(connector: str, partition: TopicPartition, ours: int, seconds: float, reason: str) -> UnreachableError:
-    """Nothing came for too long."""
+    """Returns the error for a partition that made no progress for `seconds`."""
     return UnreachableError(
         f"Connector {connector}: no progress on {partition} at offset {ours} for {seconds:.0f} s"
         f"{': ' + reason if reason else ''}.",
         CHECK_BROKERS,
     )
+
+
+RECREATED: Final = "recreated"
+TRUNCATED: Final = "truncated"
+LOST: Final = "records lost"
+FAULTS: Final[Mapping[str, str]] = {
+    RECREATED: "another topic has its name now, by its id",
+    TRUNCATED: "its log ended below our position",
+    LOST: "records were gone before they were read",
+}
+"""Why a topic that exists is closed, as `Topic.closed` says it, and what that means."""
+CUT_DELETED: Final = "deleted, truncated before"
+"""One that was closed as TRUNCATED and then unknown for a while: should it be back, it is closed as TRUNCATED again."""
+ADVICE: Final = (
+    "Their records so far are kept and stay published. To fold what such a topic has now, give it a connector of its "
+    "own, with a new name and a new output.topic; leave it out of this one's topics to be told of it no more."
+)
+LOST_ADVICE: Final = "Set on.data.loss=skip to go on with an explicit gap."
+NEXT: Final = "It is set aside, and the connector is started again to go on with its other topics."
+
+
+class ClosedTopic(NamedTuple):
+    """A topic that cannot be read on, why (one of FAULTS), and the error that says so."""
+
+    topic: str
+    fault: str
+    error: ConnectorError
+
+
+def is_faulty(topic: Topic) -> bool:
+    """Returns whether `topic` is closed because it cannot be read on, not because it was deleted or is not named."""
+    return topic.closed in FAULTS
+
+
+def left_out(state: State) -> frozenset[str]:
+    """Returns the topics that are closed by a fault, or would be if they were back: the source reads none of them."""
+    return frozenset(name for name, topic in state.topics.items() if is_faulty(topic) or topic.closed == CUT_DELETED)
+
+
+def closed_by_id(connector: str, topic: Topic, found_id: str, *, skip_lost: bool) -> ClosedTopic | None:
+    """Decides by the id that `topic` has now whether it has to be closed; None where its id is that of the catalog.
+
+    A topic that was closed as truncated stays so, whatever its log looks like now: what it lacks can no longer be
+    known. Only lost records may be skipped (on.data.loss=skip).
+    """
+    if found_id != topic.topic_id:
+        return ClosedTopic(topic.topic, RECREATED, recreated(connector, topic.topic, topic.topic_id, found_id))
+    fault = TRUNCATED if topic.closed == CUT_DELETED else topic.closed
+    if fault == TRUNCATED or (fault == LOST and not skip_lost):
+        return ClosedTopic(topic.topic, fault, closed_error(connector, [(topic.topic, fault)]))
+    return None
+
+
+def closed_by_log(
+    connector: str, log: PartitionLog, log_start: int | None, log_end: int | None, *, skip_lost: bool
+) -> ClosedTopic | None:
+    """Decides by log start and last stable offset, as far as they are known, whether `log`'s topic has to be closed."""
+    if log_end is not None and log_end < log.end:
+        return ClosedTopic(log.topic, TRUNCATED, below(connector, log.tp, log.end, log_end))
+    if log_start is not None and log_start > log.end and not skip_lost:
+        return ClosedTopic(log.topic, LOST, lost(connector, log.tp, log.end, log_start))
+    return None
+
+
+def require_another(closed: Mapping[str, ClosedTopic], found: Collection[str]) -> None:
+    """Raises the error of the first topic of `closed` where `found` has no other topic to go on with."""
+    if closed and not set(found) - closed.keys():
+        raise closed[min(closed)].error
+
+
+def closed_error(connector: str, found: Iterable[tuple[str, str]]) -> SourceClosedError:
+    """Returns the error that names the closed topics, `found` as (topic, fault), with what can be done."""
+    every = sorted(found)
+    listed = "; ".join(f"{topic} ({fault}: {FAULTS[fault]})" for topic, fault in every)
+    return SourceClosedError(
+        f"Connector {connector}: source topics are set aside: {listed}.", advice(*dict(every).values())
+    )
+
+
+def advice(*faults: str) -> str:
+    """Returns what can be done about topics that are closed for `faults`."""
+    return f"{LOST_ADVICE} {ADVICE}" if LOST in faults else ADVICE
+
+
+def check_none_closed(connector: str, state: State, named: Callable[[str], bool]) -> None:
+    """Raises SourceClosedError where a topic that the connector names is closed by a fault: not everything was done."""
+    found = [(name, topic.closed) for name, topic in state.topics.items() if is_faulty(topic) and named(name)]
+    if found:
+        raise closed_error(connector, [(name, fault) for name, fault in found if fault is not None])
+
+
+@contextmanager
+def closing_topic(
+    catalog: Catalog, look_into: Callable[[State], Sequence[AnyAction]], now_ms: Callable[[], int]
+) -> Iterator[None]:
+    """Closes the source topic because of which the block fails, if the connector has others.
+
+    `look_into` looks at all topics and returns the actions that close those which cannot be read on. Where the topic of
+    the error is closed then, raises SourceClosedError: the connector begins again without it. Where the look finds
+    nothing wrong with it any more (a log that was cut has grown again), the block's error stays what it is, and an
+    operator decides; that other topics are closed does not count.
+    """
+    try:
+        yield
+    except Exception as failed:
+        found = unwrap(failed)
+        if not isinstance(found, SourceChangedError | DataLossError):
+            raise
+        with suppress(KeyfoldError):  # then the block's error is the one that counts
+            actions = look_into(catalog.refresh())
+            catalog.commit(lambda _: actions, now_ms())
+        if found.topic not in left_out(catalog.state):
+            raise
+        raise SourceClosedError(found.message, NEXT) from failed

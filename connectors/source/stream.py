@@ -12,10 +12,10 @@ from compactor.ingest import ingest
 from compactor.model.state import State
 from connectors.config.connector import ConnectorConfig
 from connectors.kafka.client_settings import ClientSettings
-from connectors.source import aside
 from connectors.source.datasource import KafkaSource
-from connectors.source.intake import encode as encode_intake
 from connectors.source.offsets import TopicOffsets, encode
+from connectors.source.options import encode_intake
+from connectors.source.source_errors import left_out
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,7 +43,7 @@ def start(
 
 
 def register(spark: SparkSession) -> None:
-    """Makes the source known to `spark`, once: the first time, Spark looks through Python for sources, in a second."""
+    """Registers the source with `spark`, once: the first time, Spark looks through Python for sources for a second."""
     with _registering:
         if spark not in _registered:
             spark.dataSource.register(KafkaSource)
@@ -57,7 +57,7 @@ _registered: Final[WeakSet[SparkSession]] = WeakSet()
 def source_options(
     connector: ConnectorConfig, clients: ClientSettings, state: State, tasks_max: int, intake: ingest.Intake
 ) -> dict[str, str]:
-    """Everything that the source needs; positions begin where the catalog ends."""
+    """Makes the options of the source (options.py); positions begin where the catalog ends."""
     options = {
         "connector": connector.name,
         "consumer.config": json.dumps(clients.consumer()),
@@ -67,7 +67,7 @@ def source_options(
         "tasks.max": str(tasks_max),
         "on.data.loss": connector.on_data_loss,
         "intake": encode_intake(intake),
-        **_selection(connector, aside.names(state)),
+        **_selection(connector, left_out(state)),
     }
     if connector.max_offsets_per_trigger is not None:
         options["max.offsets.per.trigger"] = str(connector.max_offsets_per_trigger)
@@ -75,20 +75,20 @@ def source_options(
 
 
 def starts(state: State) -> dict[str, TopicOffsets]:
-    """The next offset to read of every partition; of closed topics too: one that comes back is read on from there."""
+    """Returns the next offset to read of every partition, of closed topics too: one that is back goes on from there."""
     return {
         name: TopicOffsets(topic.topic_id, {log.partition: log.end for log in state.logs if log.topic == name})
         for name, topic in state.topics.items()
     }
 
 
-def _selection(connector: ConnectorConfig, left_out: frozenset[str]) -> dict[str, str]:
-    """What the source reads: never the topics `left_out`."""
+def _selection(connector: ConnectorConfig, closed: frozenset[str]) -> dict[str, str]:
+    """Makes the options that name what is read: never the topics `closed`."""
     if connector.topics is not None:
-        return {"topics": json.dumps([name for name in connector.topics if name not in left_out])}
+        return {"topics": json.dumps([name for name in connector.topics if name not in closed])}
     dead = {connector.dead_letter_topic} if connector.dead_letter_topic else set()
     return {
         "topics.regex": connector.topics_regex or "",
         "output.topic": connector.output_topic_template,
-        "exclude": json.dumps(sorted(dead | left_out)),
+        "exclude": json.dumps(sorted(dead | closed)),
     }

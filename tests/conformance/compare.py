@@ -1,4 +1,4 @@
-"""What several sides keep of one partition, record for record."""
+"""Compares the records of one partition on several sides."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.kafka import Read
 
 
 class Record(NamedTuple):
-    """All of a record that compaction must not change."""
+    """The parts of a record that compaction must not change."""
 
     offset: int
     key: bytes | None
@@ -20,14 +20,14 @@ class Record(NamedTuple):
 
 
 def of_topic(records: Iterable[Read], end: int) -> list[Record]:
-    """What a reader found below offset `end`."""
+    """Returns the records below offset `end` that a consumer has read."""
     return [
         Record(one.offset, one.key, one.value, one.headers, one.timestamp_ms) for one in records if one.offset < end
     ]
 
 
 def of_log(rows: Iterable[dict[str, Any]]) -> list[Record]:
-    """Rows of keyfold's log (columns of record.RUN)."""
+    """Returns rows of keyfold's log (columns of record.RUN) as records."""
     return [Record(row["offset"], row["key"], row["value"], _headers(row), row["timestamp"]) for row in rows]
 
 
@@ -36,7 +36,7 @@ def _headers(row: dict[str, Any]) -> tuple[tuple[str, bytes | None], ...]:
 
 
 def differences(sides: Mapping[str, Sequence[Record]]) -> list[str]:
-    """A line for each offset at which the sides are not all the same, and for each side that is out of order."""
+    """Returns a line for each offset at which the sides differ, and for each side that is out of order."""
     found = {name: {one.offset: one for one in records} for name, records in sides.items()}
     wrong = []
     for offset in sorted(set().union(*found.values())):

@@ -1,4 +1,4 @@
-"""One broker with a quick cleaner, and a bench on it."""
+"""A broker whose cleaner is quick, and the comparison that runs on it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def cleaning_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
-    """A broker of its own: nothing else should be cleaned so eagerly."""
+    """Starts a broker of its own, because its cleaner cleans all topics at once."""
     with EmbeddedKafka(tmp_path_factory.mktemp("cleaning"), properties=BROKER, heap="512m") as running:
         yield running
 
@@ -29,7 +29,7 @@ def bench(
     tmp_path_factory: pytest.TempPathFactory,
     pytestconfig: pytest.Config,
 ) -> SideBySide:
-    """Compacts workloads on both sides; what it says of each batch stands between the tests' own lines."""
+    """Compacts workloads on both sides; prints the times of each batch between the tests' own lines."""
     terminal = pytestconfig.pluginmanager.get_plugin("terminalreporter")
     capture = pytestconfig.pluginmanager.get_plugin("capturemanager")
 

@@ -1,4 +1,4 @@
-"""The rule as a dict: of every key the last record that is committed. It says which side is wrong, if they differ."""
+"""The expected result: the last committed record of every key. It shows which side is wrong if they differ."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.conformance.workload import TRANSACTIONAL, Operation, Send
 
 
 def survivors(operations: Iterable[Operation], *, tombstones: bool) -> list[Record]:
-    """What compaction leaves of a workload, by offset, with or without its tombstones."""
+    """Returns what compaction leaves of a workload, by offset, with or without tombstones."""
     last = {one.key: one for one in sorted(_committed(operations))}
     return sorted(one for one in last.values() if tombstones or one.value is not None)
 

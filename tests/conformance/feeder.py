@@ -1,4 +1,4 @@
-"""Sends a workload to the same partition of several topics, and holds it to equal offsets in all of them."""
+"""Sends a workload to the same partition of several topics, and checks that its offsets are equal in all."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tests.conformance.workload import PLAIN, TRANSACTIONAL, Entry, Operation, S
 from tests.support.kafka import TIMEOUT_S, admin
 
 BATCH_BYTES: Final = 1000
-"""No batch is larger (but a single record may be): the broker refuses one that is larger than a segment."""
+"""Largest batch in bytes, except for single records: the broker refuses one larger than a segment."""
 
 _PLAIN: Final = {"max.in.flight.requests.per.connection": 1}
 _COMMON: Final = {"log_level": 0, "linger.ms": 1000, "batch.size": BATCH_BYTES}
 
 
 class Feeder:
-    """One producer of each name, all of them for `topics`; one workload at a time."""
+    """Has one producer of each name, for all `topics`; sends one workload at a time."""
 
     def __init__(self, bootstrap: str, topics: Sequence[str]) -> None:
         self._topics = tuple(topics)
@@ -50,7 +50,7 @@ class Feeder:
         self._stack.close()
 
     def feed(self, partition: int, operations: Iterable[Operation]) -> int:
-        """Carries the operations out on an empty partition; its end offset, which is the same in every topic.
+        """Performs the operations on an empty partition; returns its end offset, the same in every topic.
 
         Offsets depend on nothing but the order, so each operation has its offsets everywhere before the next begins.
         """
@@ -88,7 +88,7 @@ class Feeder:
         self._await_marker(partition, end)
 
     def _await_marker(self, partition: int, end: int) -> None:
-        """The coordinator writes markers after it has answered: what follows must not overtake them."""
+        """Waits for the markers, which the coordinator writes after its answer and before what follows."""
         deadline = time.monotonic() + TIMEOUT_S
         while (ends := self._ends(partition)) != {end}:
             assert max(ends) <= end, f"partition {partition} should end at {end}: {ends}"

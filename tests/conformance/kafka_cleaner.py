@@ -1,4 +1,4 @@
-"""Kafka's own log cleaner on the embedded broker: topics that it cleans at once, and how far it has come."""
+"""Drives Kafka's own log cleaner on the embedded broker: makes topics that it cleans at once, and waits for it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BROKER: Final = {
     "log.initial.task.delay.ms": "100",
     "log.segment.delete.delay.ms": "100",
 }
-"""Server properties with which the cleaner never rests long, and leaves no old segments behind."""
+"""Server properties with which the cleaner pauses briefly and old segments are deleted at once."""
 
 CLEANING_S: Final = 150.0
 _ROUND_S: Final = 0.4
@@ -32,7 +32,7 @@ Partition: TypeAlias = tuple[str, int]
 
 
 def create_compacted(bootstrap: str, name: str, partitions: int, delete_retention_ms: int) -> str:
-    """A topic of tiny segments that is cleaned as soon as there is anything to clean."""
+    """Makes a topic of tiny segments that is cleaned as soon as there is anything to clean."""
     settings: dict[str, str | int] = {
         "cleanup.policy": "compact",
         "internal.segment.bytes": _SEGMENT_BYTES,
@@ -52,14 +52,14 @@ class KafkaCleaner:
         self._numbers = count()
 
     def checkpoints(self) -> dict[Partition, int]:
-        """How far each partition is clean: everything below is what one complete pass has left."""
+        """Returns the clean offset of each partition, below which a complete pass has cleaned."""
         if not self._file.exists():
             return {}
         lines = (line.rsplit(" ", 2) for line in self._file.read_text().splitlines()[2:])
         return {(topic, int(partition)): int(offset) for topic, partition, offset in lines}
 
     def pass_over(self, ends: Mapping[Partition, int]) -> None:
-        """Lets a pass go over each partition at least up to its end.
+        """Waits until each partition is cleaned at least to its end.
 
         The active segment is never cleaned and an idle one never rolls: records with keys of their own, appended
         above the ends, make it roll.
@@ -72,7 +72,7 @@ class KafkaCleaner:
                 self._wait(ends)
 
     def pass_again(self, places: Mapping[Partition, object]) -> None:
-        """Lets one more pass go over everything that a pass has gone over."""
+        """Waits for one more pass over everything that was cleaned."""
         found = self.checkpoints()
         self.pass_over({place: found[place] + 1 for place in places})
 
@@ -81,14 +81,14 @@ class KafkaCleaner:
         return {place: end for place, end in ends.items() if found.get(place, 0) < end}
 
     def _append(self, producer: Producer, places: Mapping[Partition, int]) -> None:
-        """One batch each: two records in one would be larger than a segment."""
+        """Sends each record in a batch of its own: two would be larger than a segment."""
         for _ in range(2):
             for topic, partition in places:
                 producer.produce(topic, _PADDING, f"{_FILLER}{next(self._numbers)}", partition)
             assert producer.flush(TIMEOUT_S) == 0, "records were not delivered"
 
     def _wait(self, ends: Mapping[Partition, int]) -> None:
-        """Some time for the cleaner; if it was not enough, more is appended, which does no harm."""
+        """Waits a moment for the cleaner; the caller appends more records if it was too short."""
         until = time.monotonic() + _ROUND_S
         while self._behind(ends) and time.monotonic() < until:
             time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""Who reads what the engine makes: a follower of the changelog, and whoever opens the newest snapshot."""
+"""Readers of the engine's output: a consumer of the changelog, and a reader of the newest snapshot."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Rows: TypeAlias = list[tuple[int, bytes | None, bytes | None]]
 
 
 class Follower:
-    """Reads the changelog of one partition from its beginning; what it knows then is `table`."""
+    """Consumes the changelog of one partition from its beginning into `table`."""
 
     def __init__(self, kept: BrokerlessConnector, folder: Path, partition: int = 0) -> None:
         self._kept = kept
@@ -36,12 +36,12 @@ class Follower:
 
     @property
     def rows(self) -> Rows:
-        """Everything that it has read."""
+        """All records that it has read."""
         read = self._outside.output.records.get(self._tp, [])
         return [(one.source_offset, one.key, one.value) for one in read]
 
     def publish(self, end: int | None = None, now_ms: int = 0) -> None:
-        """A fold up to `end`, or to the end of the log, is sent, read, and known to the catalog; nothing, if it was."""
+        """Publishes a fold up to `end`, by default the log's end, consumes and commits it; does nothing if it was."""
         kept, log = self._kept, self._kept.log(self._tp.partition)
         stop = log.end if end is None else end
         if stop == log.published:
@@ -65,26 +65,26 @@ class Follower:
 
     @property
     def table(self) -> dict[bytes | None, tuple[int, bytes]]:
-        """Key → (offset, value) of what is not deleted."""
+        """Returns key → (offset, value) of the live records."""
         last = {key: (offset, value) for offset, key, value in self.rows}
         return {key: (offset, value) for key, (offset, value) in last.items() if value is not None}
 
 
 class Shelf:
-    """The snapshots of a connector's topic t: made by steps 15 to 17, read as anyone would who knows only files."""
+    """Takes snapshots of a connector's topic t by steps 15 to 17, and reads them by their files alone."""
 
     def __init__(self, folder: Path) -> None:
         self._store = LocalStorage(str(folder))
 
     def take(self, kept: BrokerlessConnector, now_ms: int = 0) -> tuple[AddSnapshot, ...]:
-        """A new one."""
+        """Takes a snapshot."""
         outside = MemoryBroker(MemoryStorage())  # a world without Kafka
         return Snapshots(kept.spark, kept.catalog, kept.isolation, outside, kept.settings, self._store, frozenset).take(
             now_ms
         )
 
     def newest(self) -> Rows:
-        """The records of the snapshot that LATEST names; it is complete, or this fails."""
+        """Returns the records of the snapshot that LATEST names; fails if it is incomplete."""
         name = self._store.read(f"c/t/{LATEST}").decode().strip()
         found = manifest.decode(self._store.read(f"c/t/{name}/{manifest.NAME}"))
         data = [self._store.read(f"c/t/{name}/{file.path}") for file in found.files]

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from compactor.runs.reader import read
 from compactor.runs.scan import whole
-from compactor.storage.location import open_storage
+from compactor.storage.local import open_storage
 from connectors.dev.embedded_config import Layout
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from tests.conformance.compare import Record, of_log, of_topic
@@ -34,14 +34,14 @@ Workloads: TypeAlias = Mapping[str, Sequence[Operation]]
 
 
 class Compacted(NamedTuple):
-    """What both sides keep of one workload."""
+    """The records of one workload after compaction, on both sides."""
 
     kafka: list[Record]
     keyfold: list[Record]
 
 
 class SideBySide:
-    """A broker with a quick cleaner, and a Spark; `say` is told of each step that is done."""
+    """Compacts workloads with Kafka's cleaner and with keyfold; prints the time of each step by `say`."""
 
     def __init__(
         self, broker: EmbeddedKafka, spark: SparkSession, folder: Path, say: Callable[[str], None] = lambda _: None
@@ -53,7 +53,7 @@ class SideBySide:
         self._cleaner = KafkaCleaner(broker.bootstrap, Layout(broker.log_file.parent).data)
 
     def run(self, workloads: Workloads) -> dict[tuple[str, str], Compacted]:
-        """What is kept of each workload, by its name and by what happens to tombstones."""
+        """Returns the compacted records of each workload, by its name and by what happens to tombstones."""
         began = time.monotonic()
         one = _Run(self._broker.bootstrap, self._folder, workloads)
         ends = one.feed()

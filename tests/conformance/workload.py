@@ -1,4 +1,4 @@
-"""Workloads for the comparison with Kafka's cleaner: pure, and the same for a seed every time."""
+"""Random workloads for the comparison with Kafka's cleaner, a pure function of the seed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Entry(NamedTuple):
 
 
 class Send(NamedTuple):
-    """Records that one producer sends in one go; the first of a transactional one begins its transaction."""
+    """Records that one producer sends at once; the first Send of a transactional one begins its transaction."""
 
     producer: str
     entries: tuple[Entry, ...]
@@ -63,7 +63,7 @@ DOCUMENTATION: Final = (Send("none", tuple(Entry(key, b"v%d" % at) for at, key i
 
 @dataclass(frozen=True)
 class _Habits:
-    """What is frequent in one workload and seldom in another, each a share between 0 and 1."""
+    """Shares (0 to 1) that differ between workloads."""
 
     keys: int
     odd: float
@@ -77,14 +77,14 @@ class _Habits:
 
 
 def generate(seed: int) -> tuple[Operation, ...]:
-    """The workload of `seed`: every transaction in it has ended when it ends."""
+    """Returns the workload of `seed`, at whose end every transaction has ended."""
     chance = random.Random(seed)
     habits = _habits(chance)
     return (*_operations(chance, habits, steps=chance.randint(15, 45)),)
 
 
 def length(operations: Sequence[Operation]) -> int:
-    """How many offsets the operations take: one for each record and each marker."""
+    """Returns how many offsets the operations take: one for each record and each marker."""
     return sum(len(one.entries) if isinstance(one, Send) else 1 for one in operations)
 
 
@@ -103,7 +103,7 @@ def _habits(chance: random.Random) -> _Habits:
 
 
 def _operations(chance: random.Random, habits: _Habits, steps: int) -> Iterator[Operation]:
-    """Some steps, in each of which one producer sends or ends its transaction; at last those that are open end."""
+    """Yields operations of one producer at a time, then the ends of the open transactions."""
     running: set[str] = set()
     for step in range(steps):
         name = chance.choice((*TRANSACTIONAL,)) if chance.random() < habits.transactions else chance.choice(PLAIN)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from connectors.errors import SourceAsideError, SourceChangedError
-from connectors.kafka import gone
+from connectors.errors import SourceChangedError, SourceClosedError
+from connectors.kafka import admin
 from connectors.runtime import connector_task
-from connectors.source import aside
+from connectors.source.source_errors import RECREATED
 from tests.support.deployment import Deployment
 from tests.support.kafka import create_topic, delete_topic, produce, wait_until
 from tests.support.records import random_records
@@ -33,7 +33,7 @@ def test_one_recreated_topic_among_several(
 
     With no other topic left the connector is FAILED.
     """
-    monkeypatch.setattr(gone, "SURE_S", 1.0)
+    monkeypatch.setattr(admin, "GONE_AFTER_S", 1.0)
     monkeypatch.setattr(connector_task, "TOPICS_CHECK_MS", 500)
     names = [deployment.topic, f"{deployment.topic}-b", f"{deployment.topic}-c"]
     for name in names[1:]:
@@ -48,20 +48,20 @@ def test_one_recreated_topic_among_several(
 
     made_anew(deployment, names[1])
     produce(deployment.bootstrap, names[0], random_records(2, 100))
-    with pytest.raises(SourceAsideError, match=rf"{names[1]} \(recreated"):
+    with pytest.raises(SourceClosedError, match=rf"{names[1]} \(recreated"):
         deployment.run_once(spark)
     state = deployment.state()
-    assert [state.topics[name].closed for name in names] == [None, aside.RECREATED, None]
+    assert [state.topics[name].closed for name in names] == [None, RECREATED, None]
     assert (second.published(), first.caught_up(), first.violations()) == (before, True, [])
 
     # Where the planner hears of it before anything is read, the life goes on; else the next one does.
-    with suppress(SourceAsideError), deployment.running(spark):
+    with suppress(SourceClosedError), deployment.running(spark):
         produce(deployment.bootstrap, names[0], random_records(3, 100))
         wait_until(first.caught_up, "the first topic is published", 60)
         made_anew(deployment, names[2])
-        wait_until(lambda: deployment.state().topics[names[2]].closed == aside.RECREATED, "the third is set aside", 60)
+        wait_until(lambda: deployment.state().topics[names[2]].closed == RECREATED, "the third is set aside", 60)
     produce(deployment.bootstrap, names[0], random_records(4, 100))
-    with pytest.raises(SourceAsideError, match=rf"{names[1]} \(recreated.*{names[2]} \(recreated"):
+    with pytest.raises(SourceClosedError, match=rf"{names[1]} \(recreated.*{names[2]} \(recreated"):
         deployment.run_once(spark)
     assert first.caught_up()
     assert first.violations() == []

@@ -7,12 +7,19 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 from compactor.errors import GapError
-from compactor.ingest.ingest import Intake
-from connectors.source.datasource import KafkaSource
-from connectors.source.intake import encode
+from compactor.ingest.ingest import WRITTEN, Intake, write_level0
+from connectors.clock import SystemClock
+from connectors.kafka.admin import Admin
+from connectors.source import plan
+from connectors.source.options import parse
+from connectors.source.planner import Planner
+from connectors.source.reader import read
+from connectors.source.source_topics import AdminTopics
+from tests.support.clients import source_clients
 from tests.support.deployment import Deployment
 from tests.support.kafka import end_offsets, produce
 from tests.support.records import random_records
@@ -27,21 +34,18 @@ def batch(
     spark: SparkSession, deployment: Deployment, topic_id: str, starts: Mapping[int, int], intake: Intake
 ) -> DataFrame:
     """Everything from `starts` to the partitions' ends, as the streaming query would bring it."""
-    spark.dataSource.register(KafkaSource)
     document = {deployment.topic: {"id": topic_id, "partitions": dict(starts)}}
-    return (
-        spark.read.format("keyfold")
-        .options(
-            **{
-                "connector": deployment.name,
-                "consumer.config": json.dumps({"bootstrap.servers": deployment.bootstrap}),
-                "topics": json.dumps([deployment.topic]),
-                "starts": json.dumps(document),
-                "intake": encode(intake),
-            }
-        )
-        .load()
-    )
+    named = {"topics": json.dumps([deployment.topic]), "starts": json.dumps(document)}
+    clients = source_clients({"bootstrap.servers": deployment.bootstrap})
+    options = parse({"connector": deployment.name, **named, **clients})
+    topics = AdminTopics(deployment.name, Admin(options.clients.admin()))
+    planner = Planner(options, topics)
+    planner.pin()
+    start = planner.initial()
+    splits = plan.splits(plan.ranges(deployment.name, start, planner.latest(start, None)), 2)
+    of_batch = intake.of_batch(1, SystemClock().now_ms())
+    rows = [found for split in splits for found in write_level0(read(split, options), of_batch)]
+    return spark.createDataFrame(pa.Table.from_batches(rows, WRITTEN))
 
 
 def test_overlapping_batches_are_taken_by_offset(spark: SparkSession, deployment: Deployment) -> None:

@@ -15,10 +15,9 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from compactor.catalog.catalog import Catalog
 from compactor.errors import PositionError
-from compactor.storage.location import open_storage
+from compactor.storage.local import open_storage
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.errors import OutputError, SourceChangedError
-from connectors.kafka import gone
 from tests.support.deployment import Deployment
 from tests.support.group_offsets import delete_group, reset_offsets
 from tests.support.kafka import TIMEOUT_S, admin, consume_all, create_topic, delete_topic, end_offsets, produce
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def ran(spark: SparkSession, deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> Deployment:
     """A connector that has published 200 records, and soon is sure that a topic is gone."""
-    monkeypatch.setattr(gone, "SURE_S", 1.0)
+    monkeypatch.setattr("connectors.kafka.admin.GONE_AFTER_S", 1.0)
     return published(spark, deployment)
 
 

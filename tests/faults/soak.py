@@ -1,4 +1,4 @@
-"""An hour of a worker's life at a steady load: `python -m tests.faults.soak --minutes 60 --into FOLDER`.
+"""Runs a worker under a steady load for an hour: `python -m tests.faults.soak --minutes 60 --into FOLDER`.
 
 A real broker, a real worker with folds, snapshots and vacuum, and a load that knows the truth. What the worker uses
 is noted every ten seconds, the promises are checked at the end; `soak_report` makes table and plot of the notes.
@@ -25,7 +25,7 @@ from tests.faults.worker_process import WorkerProcess
 
 EVERY_S: Final = 10.0
 RATE: Final = 250
-"""Records a second."""
+"""Records per second."""
 SETTINGS: Final = {
     "snapshot.interval.ms": 60_000,
     "min.cleanable.dirty.ratio": 0.5,
@@ -43,7 +43,7 @@ WORKER: Final = {
 
 
 def main() -> int:
-    """0 where everything stayed flat and every promise was kept."""
+    """Runs the soak; returns 0 if nothing grew and every promise held."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--minutes", type=float, default=60)
     options.add_argument("--into", type=Path, required=True)
@@ -76,7 +76,7 @@ def _run(seconds: float, notes: Path) -> list[str]:
 
 
 def _watch(scenario: Scenario, worker: WorkerProcess, seconds: float, notes: Path) -> None:
-    """Notes every ten seconds what is used, until the time or the worker is at its end."""
+    """Appends what is used every ten seconds, until the time is over or the worker ends."""
     began = time.monotonic()
     with notes.open("w", encoding="utf-8") as file:
         while (passed := time.monotonic() - began) < seconds and worker.alive:
@@ -86,7 +86,7 @@ def _watch(scenario: Scenario, worker: WorkerProcess, seconds: float, notes: Pat
 
 
 def _note(scenario: Scenario, pid: int) -> dict[str, Any]:
-    """Memory in bytes (what is shared is counted in parts), threads and open files by role; files by folder."""
+    """Returns memory in bytes (PSS), threads and open files by role, and files by folder."""
     wanted, published = scenario.load.ends(), scenario.deployment.published()
     return {
         "behind": sum(end - published.get(partition, 0) for partition, end in wanted.items()),
@@ -117,7 +117,7 @@ def _role(process: psutil.Process, worker: psutil.Process) -> str:
 
 
 def _stored(folder: Path) -> Iterator[tuple[str, dict[str, int]]]:
-    """Files and bytes under each part of the connector's store, and of its snapshots."""
+    """Returns files and bytes in each folder of the connector's storage, and of its snapshots."""
     parts = [*(folder / "storage").glob("*/*"), folder / "snapshots"]
     for part in parts:
         if part.is_dir():

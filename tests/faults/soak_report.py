@@ -1,4 +1,4 @@
-"""Table and plot of a soak's notes: whether memory, threads, files and storage stay flat.
+"""Table and plot of a soak's samples: whether memory, threads, files and storage stay flat.
 
 Flat: the median of the last quarter is at most a tenth above that of the second. The first quarter is left out: the
 JVM's heap and the files that wait for their first vacuum grow in it.
@@ -15,13 +15,13 @@ from typing import Any, Final, NamedTuple
 MIB: Final = 1024 * 1024
 GROWTH: Final = 1.1
 SMALL: Final = 5.0
-"""A series that ends below this (MiB, threads or files) is no growth worth a word."""
+"""A series that ends below this (MiB, threads or files) does not count as growth."""
 
 Note = Mapping[str, Any]
 
 
 class Series(NamedTuple):
-    """One figure over time."""
+    """One value over time."""
 
     name: str
     panel: str
@@ -29,23 +29,23 @@ class Series(NamedTuple):
 
     @property
     def early(self) -> float:
-        """The median of the second quarter."""
+        """Median of the second quarter."""
         quarter = len(self.values) // 4
         return statistics.median(self.values[quarter : 2 * quarter])
 
     @property
     def late(self) -> float:
-        """The median of the last quarter."""
+        """Median of the last quarter."""
         return statistics.median(self.values[-(len(self.values) // 4) :])
 
     @property
     def flat(self) -> bool:
-        """Whether it has not grown."""
+        """Whether it did not grow."""
         return self.late <= max(self.early * GROWTH, SMALL)
 
 
 def write(notes: Path, into: Path) -> bool:
-    """Prints the table, writes it and soak.png into the folder `into`; whether everything is flat.
+    """Prints the table, writes it and soak.png to the folder `into`; returns whether everything is flat.
 
     Raises ValueError where there are less than 16 notes.
     """
@@ -61,7 +61,7 @@ def write(notes: Path, into: Path) -> bool:
 
 
 def series(notes: Sequence[Note]) -> list[Series]:
-    """Every figure of `notes` that should stay flat."""
+    """Returns the series of `notes` that should stay flat."""
     roles = sorted({role for note in notes for role in note["processes"]})
     folders = sorted({folder for note in notes for folder in note["store"]})
 
@@ -84,7 +84,7 @@ def series(notes: Sequence[Note]) -> list[Series]:
 
 
 def table(found: Sequence[Series], notes: Sequence[Note]) -> str:
-    """Markdown: the median of the second and of the last quarter of every series."""
+    """Renders the medians of the second and of the last quarter of every series."""
     last = notes[-1]
     behind = statistics.median(note["behind"] for note in notes)
     head = (

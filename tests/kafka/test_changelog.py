@@ -140,7 +140,7 @@ def test_many_positions_go_in_several_calls_of_one_transaction(
         (TransactionLimits(), 1),
         (TransactionLimits(transaction_bytes=4), 3),
         (ONE_RECORD_EACH, 6),
-        (TransactionLimits(piece_records=1, transaction_s=0), 6),
+        (TransactionLimits(batch_records=1, transaction_s=0), 6),
     ],
     ids=["one", "by bytes", "a record each", "by time"],
 )
@@ -181,7 +181,7 @@ def test_a_publisher_survives_pickling(changelog: Changelog) -> None:
 
     publisher = changelog.publisher(None, None, **{"sasl.password": "hush"})
     copy = cloudpickle.loads(cloudpickle.dumps(publisher))  # type: ignore[no-untyped-call]
-    assert copy.clients.producer["sasl.password"] == "hush"
+    assert copy.clients.producer()["sasl.password"] == "hush"
     assert "hush" not in repr(publisher)
     changelog.publish(changelog.target(0, 1), [RunRecord(0)], copy)
     assert len(changelog.read()) == 1

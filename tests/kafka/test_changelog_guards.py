@@ -26,7 +26,7 @@ from compactor.model.position import Position, encode
 from compactor.model.publish_plan import PublishPlan
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.errors import OutputError, UnreachableError
-from connectors.kafka import gone
+from connectors.kafka import admin
 from connectors.kafka.producers import fence_all, initialised, transactional_id
 from connectors.kafka.retry import Retry
 from connectors.sinks.publisher import ChangelogPublisher
@@ -132,7 +132,7 @@ def test_a_position_that_is_gone_ends_the_plan(changelog: Changelog) -> None:
 
 def test_a_recreated_output_is_not_written_to(changelog: Changelog, monkeypatch: pytest.MonkeyPatch) -> None:
     """The output topic is known by its id: one of the same name is another topic; that it is gone, only T3 decides."""
-    monkeypatch.setattr(gone, "SURE_S", 1.0)
+    monkeypatch.setattr(admin, "GONE_AFTER_S", 1.0)
     publisher = changelog.publisher()
     delete_topic(changelog.bootstrap, changelog.output)
     with pytest.raises(UnreachableError, match=f"no broker knows output topic {changelog.output}"):
@@ -310,7 +310,7 @@ def test_a_position_held_by_an_open_transaction_is_waited_for(changelog: Changel
         where = [Partition(changelog.topic, 0, 5)]
         producer.send_offsets_to_transaction(where, consumer.consumer_group_metadata(), 10)
         with pytest.raises(UnreachableError, match="still open"):
-            changelog.admin.committed(group, [tp], patience_s=0.5)
+            changelog.admin.committed(group, [tp], pending_s=0.5)
         producer.commit_transaction(10)
     assert changelog.admin.committed(group, [tp]) == {tp: (5, "")}
     consumer.close()

@@ -15,10 +15,10 @@ from compactor.errors import FencedError, PositionMovedError
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.errors import OutputError, UnreachableError
 from connectors.kafka.producers import QUEUE_BYTES, fence_all, transactional_id
-from connectors.sinks.local import KEPT_S, LocalPublisher, Sessions
 from connectors.sinks.producer_session import Bucket, ProducerSession, QueryClients
-from connectors.sinks.publisher import ChangelogPublisher
-from connectors.sinks.settings import SinkClients, TransactionLimits
+from connectors.sinks.publisher import KEPT_S, ChangelogPublisher, KeptSessions, LocalPublisher
+from connectors.sinks.settings import TransactionLimits
+from tests.support.clients import client_settings
 from tests.support.kafka import create_topic, delete_topic, wait_until
 from tests.support.publishing import Changelog, RunRecord, batch, source_offsets
 
@@ -28,7 +28,7 @@ class Local:
 
     def __init__(self, changelog: Changelog) -> None:
         self.changelog = changelog
-        self.sessions = Sessions()
+        self.sessions = KeptSessions()
         self.reached: dict[int, int | None] = {}
 
     def publish(self, offset: int, partition: int = 0, *, broken_off: bool = False, value: bytes = b"v") -> None:
@@ -104,7 +104,7 @@ def test_a_producer_knows_all_outputs_of_its_bucket(local: Local) -> None:
 def test_what_nobody_used_for_long_is_not_kept(broker: EmbeddedKafka, tmp_path: Path, topic_name: str) -> None:
     """The brokers may have moved since."""
     local, now = Local(Changelog(broker.bootstrap, tmp_path, topic_name)), [0.0]
-    local.sessions = Sessions(lambda: now[0])
+    local.sessions = KeptSessions(lambda: now[0])
     local.publish(0)
     first = local.session()
     now[0] += KEPT_S + 1
@@ -116,11 +116,11 @@ def test_what_nobody_used_for_long_is_not_kept(broker: EmbeddedKafka, tmp_path: 
 def test_a_session_with_records_under_way_is_not_held_for_ever(local: Local) -> None:
     """Librdkafka keeps what it was given with a record that is never reported: that must not hold any client."""
     one = local.changelog
-    clients = SinkClients(producer={"bootstrap.servers": "127.0.0.1:1"}, admin={"bootstrap.servers": one.bootstrap})
-    asking = QueryClients(one.connector, clients)
+    clients = client_settings({"bootstrap.servers": one.bootstrap}, **{"bootstrap.servers": "127.0.0.1:1"})
+    queries = QueryClients(one.connector, clients)
     session = ProducerSession(
         Bucket(connector=one.connector, plan=one.plan(one.target(0, 1)), storage=one.storage, output_ids={}),
-        clients, TransactionLimits(), asking,
+        clients, TransactionLimits(), queries,
     )  # fmt: skip
     producer = Producer({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
     producer.produce(one.output, b"v", on_delivery=session.failed)
@@ -128,7 +128,7 @@ def test_a_session_with_records_under_way_is_not_held_for_ever(local: Local) -> 
     del producer, session
     gc.collect()
     assert held() is None
-    asking.close()
+    queries.close()
 
 
 def test_a_producer_that_was_shut_out_is_replaced(local: Local) -> None:
@@ -195,11 +195,10 @@ def test_partitions_that_the_output_got_since_are_written_to(
 
 def test_what_is_broken_off_waits_for_nobody(local: Local) -> None:
     """A stop does not wait for brokers that are away."""
-    silent: dict[str, str | int] = {"bootstrap.servers": "127.0.0.1:1"}
     one = local.changelog
     publisher = ChangelogPublisher(
         connector=one.connector,
-        clients=SinkClients(producer=silent, admin={**silent, "bootstrap.servers": one.bootstrap}),
+        clients=client_settings({"bootstrap.servers": one.bootstrap}, **{"bootstrap.servers": "127.0.0.1:1"}),
         storage=one.storage,
         output_ids={one.output: one.output_id},
         limits=TransactionLimits(deadline_s=600),

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
@@ -21,11 +19,11 @@ from connectors.kafka.admin import Admin
 from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.producers import fence_all, transactional_id
 from connectors.runtime.broker import KafkaBroker
-from connectors.sinks.settings import SinkClients
-from connectors.source.cluster import KafkaCluster
 from connectors.source.planner import Planner
+from connectors.source.source_topics import AdminTopics
 from tests.support.acl_broker import AclKafka, Right
 from tests.support.broker_source import BrokerSource, numbered_records
+from tests.support.clients import client_settings, source_clients
 from tests.support.kafka import produce
 from tests.support.publishing import Changelog, RunRecord
 
@@ -77,16 +75,15 @@ class Life:
 
     def read(self) -> None:
         """Steps 1 and 2."""
-        config = json.dumps({**self.login, "log_level": 0})
-        source = BrokerSource(self.guarded.bootstrap, self.changelog.topic, consumer_config=config)
-        cluster = KafkaCluster(self.changelog.connector, AdminClient(source.options.clients.admin_settings()), 10)
-        Planner(source.options, cluster).initial()
+        clients = source_clients({**self.login, "log_level": 0})
+        source = BrokerSource(self.guarded.bootstrap, self.changelog.topic, **clients)
+        topics = AdminTopics(self.changelog.connector, Admin(source.options.clients.admin(), 10))
+        Planner(source.options, topics).initial()
         source.read(source.range(self.changelog.topic, 0, 5))
 
     def publish(self, start: int = 0) -> None:
         """Steps 6 to 11."""
-        clients = SinkClients(producer=self.login, admin=self.login)
-        publisher = replace(self.changelog.publisher(), clients=clients)
+        publisher = replace(self.changelog.publisher(), clients=client_settings(self.login))
         target = self.changelog.target(start, start + 5, output_offset=start and 1)
         self.changelog.publish(target, [RunRecord(start + 3)], publisher)
 

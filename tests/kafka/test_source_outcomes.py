@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -11,9 +10,10 @@ from connectors.dev.embedded_kafka import EmbeddedKafka, free_port
 from connectors.errors import DataLossError, SourceChangedError, UnreachableError
 from connectors.kafka import consumers
 from connectors.source.offsets import TopicOffsets
-from connectors.source.plan import Bundle, Range
+from connectors.source.plan import ReadSplit, SourceRange
 from connectors.source.reader import read
 from tests.support.broker_source import BrokerSource, numbered_records, offsets, range_reports
+from tests.support.clients import source_clients
 from tests.support.kafka import (
     add_partitions,
     admin,
@@ -70,9 +70,9 @@ def test_a_gap_in_the_middle_splits_the_range(broker: EmbeddedKafka, topic_name:
     produce(broker.bootstrap, topic_name, large, **{"batch.num.messages": 10})
     # A consumer that keeps next to nothing in its queue, so that what is deleted was not fetched before.
     tight = {"queued.min.messages": 1, "queued.max.messages.kbytes": 1, "fetch.message.max.bytes": 1000}
-    config = json.dumps({"bootstrap.servers": broker.bootstrap, **tight})
+    config = source_clients({"bootstrap.servers": broker.bootstrap, **tight})["consumer.config"]
     source = BrokerSource(broker.bootstrap, topic_name, on_data_loss="skip", consumer_config=config)
-    reading = read(Bundle((source.range(topic_name, 0, 3000),)), source.options)
+    reading = read(ReadSplit((source.range(topic_name, 0, 3000),)), source.options)
     rows = next(reading).to_pylist()
     delete_records(broker.bootstrap, topic_name, 0, 2500)
     rows += [row for batch in reading for row in batch.to_pylist()]
@@ -116,7 +116,7 @@ def test_a_deleted_topic_is_closed(
     broker: EmbeddedKafka, new_topic_name: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its offsets stay and the others go on; a range planned before is a loss, or with skip a gap to its end."""
-    monkeypatch.setattr("connectors.kafka.gone.SURE_S", 3.0)
+    monkeypatch.setattr("connectors.kafka.admin.GONE_AFTER_S", 3.0)
     gone, kept = (create_topic(broker.bootstrap, new_topic_name(stem)) for stem in ("gone", "kept"))
     for name in (gone, kept):
         produce(broker.bootstrap, name, numbered_records(10))
@@ -171,7 +171,7 @@ def test_a_broker_that_is_away_is_named(topic_name: str) -> None:
     with pytest.raises(UnreachableError, match=r"for [12] s"):
         source.planner.initial()
     with pytest.raises(UnreachableError, match=f"{topic_name}-3 at offset 7"):
-        source.read(Range(topic_name, "id", 3, 7, 9))
+        source.read(SourceRange(topic_name, "id", 3, 7, 9))
 
 
 def test_a_broken_read_leaves_no_consumer_behind(broker: EmbeddedKafka, topic_name: str) -> None:
@@ -180,7 +180,7 @@ def test_a_broken_read_leaves_no_consumer_behind(broker: EmbeddedKafka, topic_na
     produce(broker.bootstrap, topic_name, numbered_records(100))
     source = BrokerSource(broker.bootstrap, topic_name, batch_bytes="50")
     whole = source.range(topic_name, 0, 100)
-    reading = read(Bundle((whole,)), source.options)
+    reading = read(ReadSplit((whole,)), source.options)
     next(reading)
     reading.close()  # type: ignore[attr-defined]
     assert not any(consumers._idle.values())

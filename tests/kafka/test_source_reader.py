@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from compactor.errors import RejectedRecordError
-from compactor.model.record import RECORDS, SOURCE, measure
+from compactor.model.record import SOURCE, measure
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.kafka import consumers
 from tests.support.broker_source import BrokerSource, numbered_records, offsets, range_reports, records
@@ -57,15 +56,14 @@ def test_log_append_time_is_named(broker: EmbeddedKafka, topic_name: str) -> Non
     assert row["timestamp"] > 1_600_000_000_000
 
 
-def test_schemas_are_the_compactors(broker: EmbeddedKafka, topic_name: str) -> None:
-    """Batches have the schema SOURCE with ranges and RECORDS without, to the last nullability."""
+def test_the_schema_is_the_compactors(broker: EmbeddedKafka, topic_name: str) -> None:
+    """Batches have the schema SOURCE, to the last nullability."""
     create_topic(broker.bootstrap, topic_name)
     produce(broker.bootstrap, topic_name, [(0, b"k", b"v"), (0, b"k", b"v", [("h", b"x")])])
-    for ranges, schema in (("true", SOURCE), ("false", RECORDS)):
-        source = BrokerSource(broker.bootstrap, topic_name, ranges=ranges)
-        batches = source.batches(source.range(topic_name, 0, 2))
-        assert all(batch.schema.equals(schema) for batch in batches)
-        assert sum(len(batch) for batch in batches) == (3 if ranges == "true" else 2)
+    source = BrokerSource(broker.bootstrap, topic_name)
+    batches = source.batches(source.range(topic_name, 0, 2))
+    assert all(batch.schema.equals(SOURCE) for batch in batches)
+    assert sum(len(batch) for batch in batches) == 3
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
@@ -104,7 +102,7 @@ def test_a_range_ends_where_it_says(broker: EmbeddedKafka, topic_name: str) -> N
         assert range_reports(rows) == [(lo, hi, lo, hi - lo)]
 
 
-def test_a_bundle_reads_many_partitions_with_one_consumer(
+def test_a_split_reads_many_partitions_with_one_consumer(
     broker: EmbeddedKafka, new_topic_name: Callable[[str], str]
 ) -> None:
     """Ranges of several topics and partitions end each at its own offset, in order, and are stated once each."""
@@ -215,7 +213,7 @@ def test_holes_are_passed(broker: EmbeddedKafka, topic_name: str) -> None:
 
 
 def test_empty_topics_have_no_range(broker: EmbeddedKafka, topic_name: str) -> None:
-    """A topic without records begins and ends at 0, and a bundle without ranges yields nothing."""
+    """A topic without records begins and ends at 0, and a split without ranges yields nothing."""
     create_topic(broker.bootstrap, topic_name, 2)
     source = BrokerSource(broker.bootstrap, topic_name)
     start = source.planner.initial()
@@ -255,12 +253,3 @@ def test_a_header_name_that_is_not_utf8_rejects_its_record_alone(broker: Embedde
         [],
         [("cut", b"6")],  # librdkafka hands names out as C strings, and nobody tells that one was cut: see formats.md
     ]
-
-
-def test_a_batch_read_has_no_place_for_rejected_records(broker: EmbeddedKafka, topic_name: str) -> None:
-    """Without ranges there is no column that could say why: the read ends and names the record."""
-    create_topic(broker.bootstrap, topic_name)
-    produce_bytes(broker.bootstrap, topic_name, ODD)
-    source = BrokerSource(broker.bootstrap, topic_name, ranges="false")
-    with pytest.raises(RejectedRecordError, match=f"{topic_name}-0 at offset 1 cannot be read whole"):
-        source.batches(source.range(topic_name, 0, 5))

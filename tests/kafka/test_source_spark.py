@@ -1,4 +1,4 @@
-"""The source through Spark: batches, streams, restarts, and errors that find their way back."""
+"""The source through Spark: streams, restarts, and errors that find their way back."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from compactor.errors import KeyfoldError
-from compactor.model.record import RECORDS, SOURCE
+from compactor.model.record import SOURCE
 from compactor.spark.errors import unwrap
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.errors import ConfigError, DataLossError, SourceChangedError
-from connectors.source.cluster import KafkaCluster
+from connectors.kafka.admin import Admin
 from connectors.source.datasource import NAME, KafkaSource
+from tests.support.clients import source_clients
 from tests.support.kafka import (
     add_partitions,
-    admin,
     create_topic,
     delete_records,
     delete_topic,
@@ -38,20 +38,15 @@ def _registered(spark: SparkSession) -> None:
 
 
 def options(broker: EmbeddedKafka, *topics: str, **extra: str) -> dict[str, str]:
-    config = json.dumps({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    clients = source_clients({"bootstrap.servers": broker.bootstrap, "log_level": 0}, "orders")
     named = {} if "topics_regex" in extra else {"topics": json.dumps(topics)}
     given = {name.replace("_", "."): value for name, value in extra.items()}
     patience = {"metadata.max.age.ms": "1", "read.timeout.ms": "30000"}
-    return {"consumer.config": config, "connector": "orders", **patience, **named, **given}
+    return {**clients, "connector": "orders", **patience, **named, **given}
 
 
 def numbered(count: int, partition: int = 0) -> list[tuple[object, ...]]:
     return [(partition, b"k%d" % number, b"v%d" % number) for number in range(count)]
-
-
-def keys(frame: DataFrame) -> list[tuple[str, int, int]]:
-    chosen = frame.where("offset IS NOT NULL AND key IS NOT NULL").select("topic", "partition", "offset").collect()
-    return sorted((row[0], row[1], row[2]) for row in chosen)
 
 
 class Runs:
@@ -62,9 +57,12 @@ class Runs:
         self._checkpoint = checkpoint
         self.batches: list[list[tuple[str, int, int]]] = []
         self.statements: list[tuple[str, int, int, int, int]] = []
+        self.tasks: list[int] = []
+        self.columns: list[str] = []
 
     def start(self, given: dict[str, str], **trigger: Any) -> StreamingQuery:
-        stream = self._spark.readStream.format(NAME).options(**given, ranges="true").load()
+        stream = self._spark.readStream.format(NAME).options(**given).load()
+        self.columns = stream.columns
         writer = stream.writeStream.foreachBatch(self._take).option("checkpointLocation", str(self._checkpoint))
         return (writer.trigger(**trigger) if trigger else writer).start()
 
@@ -73,6 +71,7 @@ class Runs:
         assert query.awaitTermination(120)
 
     def _take(self, frame: DataFrame, _batch: int) -> None:
+        self.tasks.append(frame.rdd.getNumPartitions())
         rows = frame.select("topic", "partition", "offset", "key", "range").collect()
         self.batches.append(sorted((row[0], row[1], row[2]) for row in rows if row[4] is None))
         self.statements += [(r[0], r[1], r[4]["lo"], r[4]["hi"], r[4]["records"]) for r in rows if r[4] is not None]
@@ -97,34 +96,35 @@ def caught(action: Callable[[], object]) -> KeyfoldError:
     return found
 
 
-def test_a_batch_reads_everything_once(broker: EmbeddedKafka, spark: SparkSession, topic_name: str) -> None:
-    """A batch read holds every committed record of every partition, over several tasks, and states its ranges."""
+def test_a_micro_batch_reads_everything_once(broker: EmbeddedKafka, runs: Runs, topic_name: str) -> None:
+    """It holds every committed record of every partition, over several tasks, and states its ranges."""
     create_topic(broker.bootstrap, topic_name, 3)
     produce(broker.bootstrap, topic_name, numbered(50_000) + numbered(10, 1))
     produce_transaction(broker.bootstrap, topic_name, numbered(5, 1), commit=False)
-    frame = spark.read.format(NAME).options(**options(broker, topic_name, ranges="true", tasks_max="2")).load()
-    assert frame.columns == SOURCE.names
-    assert frame.rdd.getNumPartitions() == 2
-    expected = sorted([(topic_name, 0, each) for each in range(50_000)] + [(topic_name, 1, each) for each in range(10)])
-    assert keys(frame.where("range IS NULL")) == expected
-    stated = frame.where("range IS NOT NULL").selectExpr("sum(range.hi - range.lo)", "sum(range.records)").first()
-    assert stated is not None
-    assert tuple(stated) == (50_016, 50_010)
+    runs.available_now(options(broker, topic_name, tasks_max="2"))
+    assert runs.columns == SOURCE.names
+    assert runs.tasks == [2]
+    assert runs.seen() == [(topic_name, 0, each) for each in range(50_000)] + [
+        (topic_name, 1, each) for each in range(10)
+    ]
+    assert (sum(hi - lo for *_, lo, hi, _ in runs.statements), sum(row[-1] for row in runs.statements)) == (
+        50_016,
+        50_010,
+    )
 
 
-def test_an_empty_topic_is_an_empty_batch(broker: EmbeddedKafka, spark: SparkSession, topic_name: str) -> None:
-    """A batch read of a topic without records has the columns of RECORDS and no row."""
+def test_an_empty_topic_has_no_row(broker: EmbeddedKafka, runs: Runs, topic_name: str) -> None:
+    """A stream of a topic without records has neither records nor ranges, and ends."""
     create_topic(broker.bootstrap, topic_name)
-    frame = spark.read.format(NAME).options(**options(broker, topic_name)).load()
-    assert frame.columns == RECORDS.names
-    assert frame.count() == 0
+    runs.available_now(options(broker, topic_name))
+    assert (runs.seen(), runs.statements) == ([], [])
 
 
 def test_no_plan_shows_a_secret(broker: EmbeddedKafka, spark: SparkSession, topic_name: str, capfd: Any) -> None:
     """Client settings do not appear in an explained plan."""
     create_topic(broker.bootstrap, topic_name)
-    secret = json.dumps({"bootstrap.servers": broker.bootstrap, "sasl.password": "hunter2"})
-    frame = spark.read.format(NAME).options(**options(broker, topic_name, consumer_config=secret)).load()
+    secret = source_clients({"bootstrap.servers": broker.bootstrap, "sasl.password": "hunter2"})
+    frame = spark.readStream.format(NAME).options(**{**options(broker, topic_name), **secret}).load()
     frame.explain(mode="extended")
     frame.explain(mode="formatted")
     assert "hunter2" not in capfd.readouterr().out
@@ -179,21 +179,18 @@ def test_a_running_stream_follows_and_idles(broker: EmbeddedKafka, runs: Runs, t
     query.stop()
 
 
-def test_lost_records_reach_the_driver_as_what_they_are(
-    broker: EmbeddedKafka, runs: Runs, spark: SparkSession, topic_name: str
-) -> None:
-    """DataLossError raised in a reading task is the same error in the driver, for batch and stream."""
+def test_lost_records_reach_the_driver_as_what_they_are(broker: EmbeddedKafka, runs: Runs, topic_name: str) -> None:
+    """DataLossError raised in a reading task is the same error in the driver."""
     create_topic(broker.bootstrap, topic_name)
     produce(broker.bootstrap, topic_name, numbered(9))
     topic_id = _topic_id(broker, topic_name)
     delete_records(broker.bootstrap, topic_name, 0, 5)
     starts = json.dumps({topic_name: {"id": topic_id, "partitions": {"0": 2}}})
     given = options(broker, topic_name, starts=starts)
-    frame = spark.read.format(NAME).options(**given).load()
-    for found in (caught(frame.collect), caught(lambda: runs.available_now(given))):
-        assert type(found) is DataLossError
-        assert f"Connector orders: records of {topic_name}-0" in found.message
-        assert "on.data.loss=skip" in found.action
+    found = caught(lambda: runs.available_now(given))
+    assert type(found) is DataLossError
+    assert f"Connector orders: records of {topic_name}-0" in found.message
+    assert "on.data.loss=skip" in found.action
 
 
 def test_a_recreated_topic_reaches_the_driver_as_what_it_is(broker: EmbeddedKafka, runs: Runs, topic_name: str) -> None:
@@ -211,11 +208,11 @@ def test_a_recreated_topic_reaches_the_driver_as_what_it_is(broker: EmbeddedKafk
 
 def test_a_wrong_option_reaches_the_driver_as_what_it_is(broker: EmbeddedKafka, spark: SparkSession) -> None:
     """ConfigError raised where Spark makes the source is the same error in the driver."""
-    reader = spark.read.format(NAME).options(**options(broker, "t", tasks_max="none"))
-    found = caught(lambda: reader.load().collect())
+    reader = spark.readStream.format(NAME).options(**options(broker, "t", tasks_max="none"))
+    found = caught(reader.load)
     assert type(found) is ConfigError
     assert "tasks.max" in found.message
 
 
 def _topic_id(broker: EmbeddedKafka, topic: str) -> str:
-    return KafkaCluster("c", admin(broker.bootstrap), 10).named([topic])[topic].id
+    return Admin({"bootstrap.servers": broker.bootstrap}).describe([topic])[topic].id

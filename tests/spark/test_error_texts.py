@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import traceback
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +11,7 @@ from compactor.spark.errors import briefly
 from connectors.config.secrets import printable_text
 from connectors.source import stream
 from tests.support.cli import NOBODY
+from tests.support.clients import source_clients
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,8 +21,8 @@ SECRET = "marker-of-a-secret"
 
 def test_no_secret_of_a_source_is_in_what_is_said_of_its_error(spark: SparkSession, tmp_path: Path) -> None:
     """A query's exception goes on with kilobytes of plan; neither that nor an option of the source is printed."""
-    config = json.dumps({"bootstrap.servers": NOBODY, "sasl.password": SECRET, "client.id": SECRET})
-    options = {"consumer.config": config, "topics": '["t"]', "read.timeout.ms": "500"}
+    clients = {"bootstrap.servers": NOBODY, "sasl.password": SECRET, "client.id": SECRET}
+    options = {**source_clients(clients), "topics": '["t"]', "read.timeout.ms": "500"}
     query = stream.start(spark, options, str(tmp_path / "checkpoint"), lambda _: None, None)
     with suppress(Exception):  # it is asked for below, as a connector does
         query.awaitTermination(60)

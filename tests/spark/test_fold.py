@@ -63,9 +63,9 @@ def test_survivors_equal_the_model(spark: SparkSession, storage: LocalStorage, s
     batches = [random_rows(100 * seed + n, partitions, n * 20, n * 20 + 20) for n in range(3)]
     state = with_batches(storage, new_state(dict.fromkeys(range(partitions), 0)), batches, 20)
     start, end = 7 * seed, 60 - 5 * seed
-    slices = [between(log, start, end) for log in state.logs]
+    ranges = [between(log, start, end) for log in state.logs]
     model = DictModel(one for rows in batches for one in rows)
-    assert collected(on_spark.survivors(on_spark.scan(spark, storage, slices))) == model.survivors(start, end)
+    assert collected(on_spark.survivors(on_spark.scan(spark, storage, ranges))) == model.survivors(start, end)
 
 
 def test_a_range_without_files_is_an_empty_frame(spark: SparkSession, storage: LocalStorage) -> None:

@@ -32,8 +32,8 @@ def rows_of(seed: int, partitions: int, lo: int, hi: int) -> list[Row]:
     ]
 
 
-def files_of(storage: LocalStorage, slices: Sequence[OffsetRange]) -> in_memory.Files:
-    found = in_memory.load(storage, slices)
+def files_of(storage: LocalStorage, ranges: Sequence[OffsetRange]) -> in_memory.Files:
+    found = in_memory.load(storage, ranges)
     assert found is not None
     return found
 
@@ -50,18 +50,18 @@ def test_it_leaves_what_the_fold_on_spark_leaves(
         ends = dict.fromkeys(range(partitions), (lo, hi))
         rows = rows_of(100 * seed + number, partitions, lo, hi)
         state = ingested(storage, state, [with_range_reports(rows, ends)], now_ms=number)
-    slices = [between(log, 7 * seed, 60 - 5 * seed) for log in state.logs]
+    ranges = [between(log, 7 * seed, 60 - 5 * seed) for log in state.logs]
     order = [("log", "ascending"), ("offset", "ascending")]
-    wanted = on_spark.latest(on_spark.scan(spark, storage, slices)).select(*SCAN.names).toArrow().sort_by(order)
-    found = in_memory.latest(files_of(storage, slices), slices)
+    wanted = on_spark.latest(on_spark.scan(spark, storage, ranges)).select(*SCAN.names).toArrow().sort_by(order)
+    found = in_memory.latest(files_of(storage, ranges), ranges)
     assert found.num_rows > 0
     assert found.select(SCAN.names).to_pylist() == wanted.to_pylist()
 
 
 def test_nothing_to_fold_is_an_empty_table(storage: LocalStorage) -> None:
     """A plan may only commit positions."""
-    slices = [between(log_of(new_state({0: 0})), 0, 0)]
-    found = in_memory.latest(files_of(storage, slices), slices)
+    ranges = [between(log_of(new_state({0: 0})), 0, 0)]
+    found = in_memory.latest(files_of(storage, ranges), ranges)
     assert found.schema.names == SCAN.names
     assert found.num_rows == 0
 
@@ -72,14 +72,14 @@ def test_a_file_that_is_not_what_was_written_is_not_decoded_here(storage: LocalS
     rows = [row(0, offset, b"k%d" % offset, b"v" * 100) for offset in range(200)]
     state = ingested(storage, new_state({0: 0}), [with_range_reports(rows, {0: (0, 200)})])
     log = log_of(state)
-    slices = [between(log, 0, 200)]
-    assert in_memory.load(storage, slices) is not None
+    ranges = [between(log, 0, 200)]
+    assert in_memory.load(storage, ranges) is not None
     path = log.runs[0].files[0].path
     data = bytearray(storage.read(path))
     data[int(len(data) * place)] ^= 0xFF
     storage.delete(path)
     storage.create(path, bytes(data))
-    assert in_memory.load(storage, slices) is None
+    assert in_memory.load(storage, ranges) is None
 
 
 def test_a_missing_file_is_an_error(storage: LocalStorage) -> None:

@@ -160,7 +160,7 @@ def test_more_keys_than_a_task_holds_are_left_before_anything_is_sent(
         rows = [row(partition, offset, b"k%d" % offset, b"v") for offset in range(count)]
         state = ingested(storage, state, [with_range_reports(rows, {partition: (0, count)})])
     monkeypatch.setattr(executors, "TASKS", NONE)
-    monkeypatch.setattr(executors, "KEYS", OffsetMapBudget(10, 1_000, classes=1))
+    monkeypatch.setattr(executors, "KEYS", OffsetMapBudget(10, 1_000, hash_partitions=1))
     due = plans(state, {0: 2, 1: 50})
     sent, left = InTasks(spark, storage).run(job_of(state, due, outside.publisher(state)))
     assert left is not None

@@ -57,8 +57,8 @@ def filled(storage: LocalStorage, seed: int = 0) -> State:
     return state
 
 
-def rewriting(storage: LocalStorage, job: str, slices: Sequence[OffsetRange], keep: RecordFilter) -> CompactionTask:
-    return CompactionTask(ranges=slices, target=target(storage, job), keep=keep, failpoint="clean.write")
+def rewriting(storage: LocalStorage, job: str, ranges: Sequence[OffsetRange], keep: RecordFilter) -> CompactionTask:
+    return CompactionTask(ranges=ranges, target=target(storage, job), keep=keep, failpoint="clean.write")
 
 
 Written = tuple[tuple[FileStats, ...] | None, ...]
@@ -102,10 +102,10 @@ def test_tasks_leave_what_sparks_fold_leaves(
 ) -> None:
     """Nobody can tell from the runs which of the two has written them."""
     state = filled(storage, seed)
-    slices = [between(log, 7 * seed, 60 - 5 * seed) for log in state.logs]
-    in_tasks = by_tasks(spark, storage, rewriting(storage, "1-t", slices, keep))
-    on_spark = by_spark(spark, storage, rewriting(storage, "1-s", slices, keep))
-    for part, ours, theirs in zip(slices, in_tasks, on_spark, strict=True):
+    ranges = [between(log, 7 * seed, 60 - 5 * seed) for log in state.logs]
+    in_tasks = by_tasks(spark, storage, rewriting(storage, "1-t", ranges, keep))
+    on_spark = by_spark(spark, storage, rewriting(storage, "1-s", ranges, keep))
+    for part, ours, theirs in zip(ranges, in_tasks, on_spark, strict=True):
         assert ours
         assert theirs
         assert content(storage, part, ours) == content(storage, part, theirs)
@@ -130,12 +130,12 @@ def test_every_way_leaves_what_one_process_would_hold(
     cores = spark.sparkContext.defaultParallelism
     budget = HELD[way]
     monkeypatch.setattr(rewriter, "KEYS", replace(budget, keys=budget.keys * min(3, cores), bytes=budget.bytes * 3))
-    slices = [between(log, 0, 60) for log in filled(storage).logs]
+    ranges = [between(log, 0, 60) for log in filled(storage).logs]
     keep = RecordFilter(horizons=(700, 800, 900), now_ms=NOW)
-    in_tasks = by_tasks(spark, storage, rewriting(storage, "1-t", slices, keep))
+    in_tasks = by_tasks(spark, storage, rewriting(storage, "1-t", ranges, keep))
     assert [one is None for one in in_tasks] == [way == "no task"] * 3
-    done = Rewriter(spark, storage).rewrite(rewriting(storage, "1-r", slices, keep))
-    for number, (part, found) in enumerate(zip(slices, done, strict=True)):
+    done = Rewriter(spark, storage).rewrite(rewriting(storage, "1-r", ranges, keep))
+    for number, (part, found) in enumerate(zip(ranges, done, strict=True)):
         assert content(storage, part, found) == held(storage, part, keep.of([number]))
 
 
@@ -153,17 +153,17 @@ def test_a_second_fold_drops_what_a_first_has_stamped(
 ) -> None:
     """As `tombstones.fate` has it of one tombstone, whatever the retention is by then; a value never gets a horizon."""
     state = filled(storage)
-    slices = [between(log, 0, 60) for log in state.logs]
+    ranges = [between(log, 0, 60) for log in state.logs]
     first = RecordFilter(horizons=(700, 700, 700), now_ms=NOW)
-    (stamped, *_) = rewritten(fold, spark, storage, rewriting(storage, "1-a", slices, first))
+    (stamped, *_) = rewritten(fold, spark, storage, rewriting(storage, "1-a", ranges, first))
     assert stamped
-    rows = content(storage, slices[0], stamped)
+    rows = content(storage, ranges[0], stamped)
     tombstones = [one for one in rows if one["value"] is None]
     assert tombstones
     assert {one["delete_horizon"] for one in tombstones} == {700}
     assert {one["delete_horizon"] for one in rows if one["value"] is not None} == {None}
     run = Run(start=0, end=60, level=-1, files=tuple(one.file for one in stamped), records=0, bytes=0)
-    again = [OffsetRange(tp=slices[0].tp, start=0, end=60, runs=(run,))]
+    again = [OffsetRange(tp=ranges[0].tp, start=0, end=60, runs=(run,))]
     for now_ms, gone in ((699, False), (700, True)):
         keep = RecordFilter(horizons=(9000,), now_ms=now_ms)
         (found,) = rewritten(fold, spark, storage, rewriting(storage, f"1-{now_ms}", again, keep))
@@ -176,14 +176,14 @@ def test_a_second_fold_drops_what_a_first_has_stamped(
 def test_a_damaged_file_is_left_to_spark(spark: SparkSession, storage: LocalStorage) -> None:
     """A damaged page can end the process that decodes it: Spark's fold names it, or reads around it."""
     state = filled(storage)
-    slices = [between(log, 0, 60) for log in state.logs]
-    assert all(by_tasks(spark, storage, rewriting(storage, "1-a", slices, RecordFilter())))
+    ranges = [between(log, 0, 60) for log in state.logs]
+    assert all(by_tasks(spark, storage, rewriting(storage, "1-a", ranges, RecordFilter())))
     path = log_of(state).runs[1].files[0].path
     data = bytearray(storage.read(path))
     data[len(data) // 3] ^= 0xFF
     storage.delete(path)
     storage.write(path, bytes(data))
-    assert by_tasks(spark, storage, rewriting(storage, "1-b", slices, RecordFilter())) == (None,) * 3
+    assert by_tasks(spark, storage, rewriting(storage, "1-b", ranges, RecordFilter())) == (None,) * 3
 
 
 def test_more_keys_than_a_task_holds_are_left_to_spark(
@@ -191,11 +191,13 @@ def test_more_keys_than_a_task_holds_are_left_to_spark(
 ) -> None:
     """How many keys differ no catalog says: a task that sees too many stops, and all is folded all the same."""
     state = filled(storage)
-    slices = [between(log, 0, 60) for log in state.logs]
-    monkeypatch.setattr(rewriter, "KEYS", OffsetMapBudget(2 * spark.sparkContext.defaultParallelism, 1_000, classes=1))
-    assert by_tasks(spark, storage, rewriting(storage, "1-a", slices, RecordFilter())) == (None,) * 3
-    done = Rewriter(spark, storage).rewrite(rewriting(storage, "1-b", slices, RecordFilter()))
-    wanted = by_spark(spark, storage, rewriting(storage, "1-c", slices, RecordFilter()))
+    ranges = [between(log, 0, 60) for log in state.logs]
+    monkeypatch.setattr(
+        rewriter, "KEYS", OffsetMapBudget(2 * spark.sparkContext.defaultParallelism, 1_000, hash_partitions=1)
+    )
+    assert by_tasks(spark, storage, rewriting(storage, "1-a", ranges, RecordFilter())) == (None,) * 3
+    done = Rewriter(spark, storage).rewrite(rewriting(storage, "1-b", ranges, RecordFilter()))
+    wanted = by_spark(spark, storage, rewriting(storage, "1-c", ranges, RecordFilter()))
     assert [figures(one) for one in done] == [figures(one or ()) for one in wanted]
 
 
@@ -204,14 +206,14 @@ def test_what_is_left_is_folded_with_its_own_horizons(
 ) -> None:
     """Some logs by tasks, others by Spark, in one answer: each has the horizon of its number."""
     state = filled(storage)
-    slices = [between(log_of(state, p), 0, (20, 60, 20)[p]) for p in range(3)]
+    ranges = [between(log_of(state, p), 0, (20, 60, 20)[p]) for p in range(3)]
     cores = spark.sparkContext.defaultParallelism
     monkeypatch.setattr(rewriter, "RECORDS", 25 * cores)
-    monkeypatch.setattr(rewriter, "KEYS", OffsetMapBudget(9 * cores, 10_000 * cores, classes=1))
+    monkeypatch.setattr(rewriter, "KEYS", OffsetMapBudget(9 * cores, 10_000 * cores, hash_partitions=1))
     keep = RecordFilter(horizons=(701, 702, 703), now_ms=NOW)
-    assert by_tasks(spark, storage, rewriting(storage, "1-a", slices, keep))[1] is None
-    done = Rewriter(spark, storage).rewrite(rewriting(storage, "1-b", slices, keep))
-    for part, written, horizon in zip(slices, done, keep.horizons or (), strict=True):
+    assert by_tasks(spark, storage, rewriting(storage, "1-a", ranges, keep))[1] is None
+    done = Rewriter(spark, storage).rewrite(rewriting(storage, "1-b", ranges, keep))
+    for part, written, horizon in zip(ranges, done, keep.horizons or (), strict=True):
         assert {one["delete_horizon"] for one in content(storage, part, written)} == {None, horizon}
 
 
@@ -220,7 +222,7 @@ def test_a_task_whose_process_ends_is_sparks_from_then_on(
 ) -> None:
     """Perhaps for want of memory: the same would end the next one as well, and Spark's fold spills."""
     state = filled(storage)
-    slices = [between(log, 0, 60) for log in state.logs]
+    ranges = [between(log, 0, 60) for log in state.logs]
     tried = []
 
     def dying(*_: object) -> None:
@@ -230,7 +232,7 @@ def test_a_task_whose_process_ends_is_sparks_from_then_on(
     monkeypatch.setattr(InTasks, "run", dying)
     rewriting_ = Rewriter(spark, storage)
     for number in range(2):
-        done = rewriting_.rewrite(rewriting(storage, f"1-{number}", slices, RecordFilter()))
+        done = rewriting_.rewrite(rewriting(storage, f"1-{number}", ranges, RecordFilter()))
         assert all(done)
     assert tried == [1]
 

@@ -16,7 +16,7 @@ from confluent_kafka.admin import (
 )
 
 from connectors.dev.embedded_kafka import EmbeddedKafka, free_port
-from connectors.kafka.consumers import Setting
+from connectors.kafka.client_settings import Setting
 from tests.support.kafka import TIMEOUT_S, admin, wait_until
 from tests.support.secured_broker import PLAIN
 

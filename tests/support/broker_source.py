@@ -7,12 +7,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from connectors.source.cluster import KafkaCluster
+from connectors.kafka.admin import Admin
 from connectors.source.options import SourceOptions, parse
-from connectors.source.plan import Bundle, Range
+from connectors.source.plan import ReadSplit, SourceRange
 from connectors.source.planner import Planner
 from connectors.source.reader import read
-from tests.support.kafka import admin
+from connectors.source.source_topics import AdminTopics
+from tests.support.clients import source_clients
 
 Row = dict[str, Any]
 
@@ -21,21 +22,22 @@ class BrokerSource:
     """Plans and reads topics of the test broker; options are keywords with `_` for `.`."""
 
     def __init__(self, bootstrap: str, *topics: str, **extra: str) -> None:
-        config = json.dumps({"bootstrap.servers": bootstrap, "log_level": 0})
+        clients = source_clients({"bootstrap.servers": bootstrap, "log_level": 0})
         names = {} if "topics_regex" in extra else {"topics": json.dumps(topics)}
         given = {name.replace("_", "."): value for name, value in extra.items()}
         patience = {"metadata.max.age.ms": "1", "poll.interval.ms": "20", "read.timeout.ms": "20000"}
-        self.options: SourceOptions = parse({"consumer.config": config, "ranges": "true", **patience, **names, **given})
-        self.cluster = KafkaCluster(self.options.connector, admin(bootstrap), self.options.patience.timeout)
-        self.planner = Planner(self.options, self.cluster)
+        self.options: SourceOptions = parse({**clients, **patience, **names, **given})
+        own = Admin({"bootstrap.servers": bootstrap, "log_level": 0}, self.options.timeouts.request)
+        self.topics = AdminTopics(self.options.connector, own)
+        self.planner = Planner(self.options, self.topics)
 
-    def range(self, topic: str, lo: int, hi: int, partition: int = 0) -> Range:
-        return Range(topic, self.cluster.named([topic])[topic].id, partition, lo, hi)
+    def range(self, topic: str, lo: int, hi: int, partition: int = 0) -> SourceRange:
+        return SourceRange(topic, self.topics.named([topic])[topic].id, partition, lo, hi)
 
-    def batches(self, *ranges: Range) -> list[pa.RecordBatch]:
-        return list(read(Bundle(ranges), self.options))
+    def batches(self, *ranges: SourceRange) -> list[pa.RecordBatch]:
+        return list(read(ReadSplit(ranges), self.options))
 
-    def read(self, *ranges: Range) -> list[Row]:
+    def read(self, *ranges: SourceRange) -> list[Row]:
         return [row for batch in self.batches(*ranges) for row in batch.to_pylist()]
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from compactor.catalog.catalog import Catalog
 from compactor.model.state import State
-from compactor.storage.location import open_storage
+from compactor.storage.local import open_storage
 from connectors.clock import SystemClock
 from connectors.config.connector import ConnectorConfig
 from connectors.config.files import load_connector, load_worker

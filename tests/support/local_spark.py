@@ -82,7 +82,7 @@ class _Numbers:
 
 
 def run(self: OnSpark, job: FoldJob) -> Folded:
-    """Stands for `OnSpark.run`."""
+    """Replaces `OnSpark.run`: folds in this process."""
     found = _latest(self._storage, job.ranges) if job.keep.by_key else _scan(self._storage, job.ranges)
     work = job.work()
     rows: list[dict[str, Any]] = []
@@ -103,7 +103,7 @@ def _scan(storage: Storage, ranges: Sequence[OffsetRange]) -> pa.Table:
 
 
 def _latest(storage: Storage, ranges: Sequence[OffsetRange]) -> pa.Table:
-    """What `fold.latest` gives, found as it finds it: the largest offset of each key, then all rows that have one."""
+    """Returns what `on_spark.latest` does, in its way: the largest offset of each key, then the rows that have it."""
     read = _scan(storage, ranges)
     rows = read.select([LOG, "key", "rejected", "offset"]).to_pylist()
     alone = [one["offset"] if one["rejected"] is not None else None for one in rows]

@@ -13,12 +13,13 @@ from compactor.catalog.catalog import Catalog
 from compactor.model.position import Position
 from compactor.model.publish_plan import PublishPlan, PublishResult, PublishTarget
 from compactor.model.record import RUN, TopicPartition
-from compactor.storage.location import open_storage
+from compactor.storage.local import open_storage
 from connectors.kafka.admin import Admin, group_id
 from connectors.sinks.output_topic import FOREVER
-from connectors.sinks.positions import read_positions
+from connectors.sinks.producer_session import read_positions
 from connectors.sinks.publisher import ChangelogPublisher
-from connectors.sinks.settings import SinkClients, TransactionLimits, WriteRules
+from connectors.sinks.settings import TransactionLimits, WriteRules
+from tests.support.clients import client_settings
 from tests.support.kafka import Read, consume_all, create_topic, wait_until
 
 CATALOG_ID = "catalog-1"
@@ -87,10 +88,9 @@ class Changelog:
         self, rules: WriteRules | None = None, limits: TransactionLimits | None = None, **producer: str | int
     ) -> ChangelogPublisher:
         """Returns a publisher with these rules and limits, and further settings of its producer."""
-        clients: dict[str, str | int] = {"bootstrap.servers": self.bootstrap}
         return ChangelogPublisher(
             connector=self.connector,
-            clients=SinkClients(producer={**clients, **producer}, admin=clients),
+            clients=client_settings({"bootstrap.servers": self.bootstrap}, self.connector, **producer),
             storage=self.storage,
             output_ids={self.output: self.output_id},
             rules=rules or WriteRules(),

@@ -16,7 +16,7 @@ from msgspec import NODEFAULT, Struct
 from msgspec.structs import fields
 
 from compactor.catalog.catalog import Catalog
-from compactor.catalog.commits import Checkpoint, Commit, checkpoint_path, commit_path, listing, read
+from compactor.catalog.commits import Checkpoint, Commit, checkpoint_path, commit_path, list_versions, read
 from compactor.model.actions import AnyAction
 from compactor.runs import checksums
 from compactor.snapshot import manifest
@@ -52,7 +52,7 @@ def test_all_is_read_as_it_was_meant(folder: Written, name: str, tmp_path: Path)
 
 def test_nothing_that_the_catalog_says_is_passed_over(copy: Copy) -> None:
     """Each field of each commit and checkpoint is read: one with another name would read as its default."""
-    files = listing(copy.storage)
+    files = list_versions(copy.storage)
     found: dict[str, Commit | Checkpoint] = {commit_path(one): _commit(copy, one) for one in files.commits}
     found |= {checkpoint_path(one): _checkpoint(copy, one) for one in files.checkpoints}
     for path, one in found.items():
@@ -62,11 +62,11 @@ def test_nothing_that_the_catalog_says_is_passed_over(copy: Copy) -> None:
 def test_the_commits_say_what_the_checkpoint_says(copy: Copy) -> None:
     """The state is the same from the first commit on and from the checkpoint on."""
     state = Catalog.open(copy.storage, CONNECTOR).state
-    for version in listing(copy.storage).checkpoints:
+    for version in list_versions(copy.storage).checkpoints:
         copy.storage.delete(checkpoint_path(version))
     alone = Catalog.open(copy.storage, CONNECTOR)
     assert alone.state == state
-    assert alone.version == len(listing(copy.storage).commits)
+    assert alone.version == len(list_versions(copy.storage).commits)
 
 
 def test_every_kind_of_action_is_kept() -> None:
@@ -86,7 +86,7 @@ def test_every_field_of_the_catalog_is_kept(tmp_path: Path) -> None:
     found: set[tuple[type[Struct], str]] = set()
     for number, folder in enumerate(FOLDERS):
         copy = folder.copied(tmp_path / str(number))
-        files = listing(copy.storage)
+        files = list_versions(copy.storage)
         found |= {*_said([_commit(copy, one) for one in files.commits])}
         found |= {*_said([_checkpoint(copy, one) for one in files.checkpoints])}
         found |= {*_said(Catalog.open(copy.storage, CONNECTOR).state)}

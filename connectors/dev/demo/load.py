@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 
 from connectors.dev.demo.data import Flight
 from connectors.errors import UnreachableError
+from connectors.kafka.admin import new_client
 
 TOPIC: Final = "flights"
 PARTITIONS: Final = 4
@@ -24,7 +25,7 @@ def create_topic(bootstrap: str) -> None:
     config = {"cleanup.policy": "delete", "retention.ms": "-1"}
     topic = NewTopic(TOPIC, num_partitions=PARTITIONS, replication_factor=1, config=config)
     # Named, as a client that is let go takes its answers along.
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    admin = new_client({"bootstrap.servers": bootstrap, "log_level": 0})
     try:
         admin.create_topics([topic])[TOPIC].result(_TIMEOUT_S)
     except KafkaException as error:

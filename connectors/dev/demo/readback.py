@@ -9,11 +9,12 @@ from uuid import uuid4
 
 import msgspec
 from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaException, Message, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import OffsetSpec
 from msgspec import Struct
 
 from connectors.dev.demo.data import INSTALL
 from connectors.errors import ConfigError, UnreachableError
+from connectors.kafka.admin import new_client
 
 _TIMEOUT_S: Final = 30.0
 _BATCH: Final = 10_000
@@ -84,7 +85,7 @@ def _behind(consumer: Consumer, topic: str, ends: dict[int, int]) -> bool:
 
 def _ends(bootstrap: str, topic: str) -> dict[int, int]:
     """Returns partition → last stable offset."""
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    admin = new_client({"bootstrap.servers": bootstrap, "log_level": 0})
     try:
         partitions = admin.list_topics(topic, _TIMEOUT_S).topics[topic].partitions
         asked = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in partitions}

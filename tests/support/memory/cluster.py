@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from compactor.model.record import TopicPartition
 from connectors.config.topics import TopicPattern
-from connectors.source.cluster import ClusterAnswers, NoAnswerError
 from connectors.source.plan import SourceTopic
+from connectors.source.source_topics import NoAnswerError, PartitionOffsets
 
 
 class MemoryCluster:
@@ -23,32 +23,32 @@ class MemoryCluster:
         self.topics[name] = (topic_id or f"id-{name}", list(logs))
 
     def named(self, names: Iterable[str]) -> dict[str, SourceTopic]:
-        """See Cluster."""
+        """See SourceTopics."""
         self._answer()
         return {
             name: SourceTopic(self.topics[name][0], len(self.topics[name][1])) for name in names if name in self.topics
         }
 
     def matching(self, pattern: TopicPattern) -> dict[str, SourceTopic]:
-        """See Cluster."""
+        """See SourceTopics."""
         return self.named(name for name in self.topics if pattern.matches(name))
 
-    def log_starts(self, partitions: Iterable[TopicPartition]) -> ClusterAnswers:
-        """See Cluster."""
+    def log_starts(self, partitions: Iterable[TopicPartition]) -> PartitionOffsets:
+        """See SourceTopics."""
         return self._offsets(partitions, 0)
 
-    def log_ends(self, partitions: Iterable[TopicPartition]) -> ClusterAnswers:
-        """See Cluster."""
+    def log_ends(self, partitions: Iterable[TopicPartition]) -> PartitionOffsets:
+        """See SourceTopics."""
         return self._offsets(partitions, 1)
 
-    def _offsets(self, partitions: Iterable[TopicPartition], which: int) -> ClusterAnswers:
+    def _offsets(self, partitions: Iterable[TopicPartition], which: int) -> PartitionOffsets:
         wanted = list(partitions)
         if self.away:
-            return ClusterAnswers({}, dict.fromkeys(wanted, "away"))
+            return PartitionOffsets({}, dict.fromkeys(wanted, "away"))
         self.requests += 1
         there = [key for key in wanted if key.topic in self.topics]
         offsets = {key: self.topics[key.topic][1][key.partition][which] for key in there}
-        return ClusterAnswers(offsets, dict.fromkeys(set(wanted) - set(there), "no such topic"))
+        return PartitionOffsets(offsets, dict.fromkeys(set(wanted) - set(there), "no such topic"))
 
     def _answer(self) -> None:
         self.requests += 1

@@ -116,7 +116,7 @@ class _MemoryLock:
         if self._held:
             self._locks[self._name] = data
 
-    def stands(self) -> bool:
+    def is_current(self) -> bool:
         return self._held
 
     def release(self) -> None:

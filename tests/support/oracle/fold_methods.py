@@ -16,14 +16,14 @@ from tests.support import local_spark
 from tests.support.oracle.steps import FoldMethod
 
 NOTHING: Final = MemoryBudget(0, 0)
-ONE_KEY_EACH: Final = OffsetMapBudget(2, 1 << 20, classes=256)
-"""Two tasks hold one key each; keys that differ and fall into one class are folded by Spark."""
+ONE_KEY_EACH: Final = OffsetMapBudget(2, 1 << 20, hash_partitions=256)
+"""Two tasks hold one key each; keys that differ and fall into one hash partition are folded by Spark."""
 
 
 LIMITS: Final = {
     FoldMethod.MEMORY: (),
     FoldMethod.PASSES: ((executors, "TASKS", NOTHING),),
-    FoldMethod.CLASSES: (
+    FoldMethod.SPILLED: (
         (executors, "TASKS", NOTHING),
         (executors, "KEYS", ONE_KEY_EACH),
         (rewriter, "KEYS", ONE_KEY_EACH),

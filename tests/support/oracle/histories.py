@@ -39,7 +39,7 @@ MOMENTS: Final = (0, 0, 0, -100, -200, -500, -2000, 100, 5000)
 
 FIXED: Final = (0, -1, 1, 1 << 62)
 LEAPS: Final = (100, 200, 300, 500, 1000, 2000, -300, 70_000)
-WAYS: Final = (FoldMethod.MEMORY, FoldMethod.PASSES, FoldMethod.CLASSES, FoldMethod.SPARK)
+WAYS: Final = (FoldMethod.MEMORY, FoldMethod.PASSES, FoldMethod.SPILLED, FoldMethod.SPARK)
 
 WHILE_CLEANING: Final = ("clean.write", "clean.before-commit", "merge.before-commit", "retain.before-commit")
 WHILE_TAKEN: Final = ("clean.before-commit", "snapshot.write", "snapshot.manifest", "snapshot.before-latest")

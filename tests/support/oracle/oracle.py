@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compactor.catalog.commits import Commit, commit_path, listing, read
+from compactor.catalog.commits import Commit, commit_path, list_versions, read
 from compactor.model.record import TopicPartition
 from compactor.model.state import State
 from tests.support.oracle import log_contents, output, retention, snapshots, steps
@@ -80,7 +80,7 @@ class Oracle:
     def _read_commits(self) -> Iterator[str]:
         """Applies the commits since the last step to the model; yields what is wrong with them."""
         simulation = self.simulation
-        newest = listing(simulation.storage).newest
+        newest = list_versions(simulation.storage).newest
         for version in range(self._version + 1, newest + 1):
             commit = read(simulation.storage, commit_path(version), Commit)
             yield from self.model.take(commit, simulation.settings[commit.epoch], simulation.times)

@@ -41,7 +41,7 @@ class FoldMethod(Enum):
 
     MEMORY = "all records in memory"
     PASSES = "two passes, all keys in memory"
-    CLASSES = "two passes for each class of keys"
+    SPILLED = "two passes, keys spilled by hash partition"
     SPARK = "Spark's fold"
 
 

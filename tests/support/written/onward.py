@@ -84,8 +84,8 @@ def breaches(simulation: Simulation) -> Iterator[str]:
     state = simulation.components.catalog.state
     if Catalog.open(simulation.storage, CONNECTOR).state != state:
         yield "the catalog is not what its owner has committed"
-    if commits.listing(simulation.storage).checkpoints != (50, 100):
-        yield f"there are the checkpoints {commits.listing(simulation.storage).checkpoints}"
+    if commits.list_versions(simulation.storage).checkpoints != (50, 100):
+        yield f"there are the checkpoints {commits.list_versions(simulation.storage).checkpoints}"
     if {info.path for info in simulation.storage.walk("runs")} != state.paths:
         yield "the run files are not those that the catalog names"
     for log in state.logs:

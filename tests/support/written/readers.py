@@ -16,7 +16,7 @@ from msgspec import Struct
 from compactor.catalog import commits, requests
 from compactor.catalog.catalog import Catalog
 from compactor.catalog.owner import NAME as OWNER
-from compactor.catalog.owner import living
+from compactor.catalog.owner import live_owner
 from compactor.errors import PositionError
 from compactor.model.position import Position, Resolved, Tail, Unknown, decode, resolve
 from compactor.model.record import TopicPartition
@@ -27,8 +27,7 @@ from compactor.snapshot import listing, location, manifest
 from connectors.cli import describe_view
 from connectors.runtime import status
 from connectors.runtime.deletion import DeletionPlan
-from connectors.sinks.others import connectors_source
-from connectors.sinks.output_reader import source_offset
+from connectors.sinks.output_reader import connectors_source, source_offset
 from connectors.source import offsets
 from tests.support.oracle.simulation import CONNECTOR
 from tests.support.written.folder import Copy
@@ -51,7 +50,7 @@ def state(copy: Copy) -> Any:
 
 def checkpoints(copy: Copy) -> Any:
     """What the checkpoints say, by version."""
-    found = commits.listing(copy.storage).checkpoints
+    found = commits.list_versions(copy.storage).checkpoints
     return {
         str(version): commits.read(copy.storage, commits.checkpoint_path(version), commits.Checkpoint)
         for version in found
@@ -100,7 +99,7 @@ def worker(copy: Copy) -> Any:
     """The owner while its lock is held, and the status that it has left."""
     lock = copy.storage.lock(OWNER)
     assert lock is not None
-    owner = living(copy.storage)
+    owner = live_owner(copy.storage)
     lock.release()
     return {"owner": owner, "status": describe_view.status(status.read(copy.storage), 0)}
 

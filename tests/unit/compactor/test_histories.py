@@ -49,17 +49,17 @@ def test_each_way_of_folding_is_taken(fold_method: FoldMethod) -> None:
         for module, name, mark in (
             (in_memory, "latest", FoldMethod.MEMORY),
             (two_pass, "build_offset_map", FoldMethod.PASSES),
-            (offset_map, "classes_of", FoldMethod.CLASSES),
+            (offset_map, "hash_partitions_of", FoldMethod.SPILLED),
             (local_spark, "_latest", FoldMethod.SPARK),
         ):
             stack.enter_context(mock.patch.object(module, name, _marking(getattr(module, name), taken, mark)))
         run(told)
     folds = {
         FoldMethod.MEMORY: {FoldMethod.MEMORY, FoldMethod.PASSES},
-        FoldMethod.CLASSES: {FoldMethod.PASSES, FoldMethod.CLASSES},
+        FoldMethod.SPILLED: {FoldMethod.PASSES, FoldMethod.SPILLED},
     }.get(fold_method, {fold_method})
     assert folds <= {*taken}
-    assert {*taken} - folds <= ({FoldMethod.SPARK} if fold_method is FoldMethod.CLASSES else set())
+    assert {*taken} - folds <= ({FoldMethod.SPARK} if fold_method is FoldMethod.SPILLED else set())
 
 
 def test_a_history_that_fails_is_made_short(monkeypatch: pytest.MonkeyPatch) -> None:

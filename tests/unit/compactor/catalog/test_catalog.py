@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from compactor.catalog.catalog import TRIM_GRACE_MS, Catalog, newest_epoch, superfluous
-from compactor.catalog.commits import CHECKPOINT_EVERY, FOLDER, checkpoint_path, commit_path, listing
+from compactor.catalog.catalog import TRIM_GRACE_MS, Catalog, newest_epoch, trimmable
+from compactor.catalog.commits import CHECKPOINT_EVERY, FOLDER, checkpoint_path, commit_path, list_versions
 from compactor.errors import CatalogError, FencedError, GapError, StorageError
 from compactor.model.actions import Create, SetBuckets, TakeOver
 from compactor.model.state import State
@@ -72,7 +72,7 @@ def test_impossible_action_is_never_written(storage: Storage) -> None:
     for wrong in (TakeOver(epoch=9, owner="x"), Create(catalog_id="x", connector="c")):
         with pytest.raises(CatalogError, match="defect"):
             catalog.commit(deciding(wrong), NOW)
-    assert (catalog.version, listing(storage).newest) == (2, 2)
+    assert (catalog.version, list_versions(storage).newest) == (2, 2)
 
 
 def test_older_owner_is_fenced(storage: Storage) -> None:
@@ -300,7 +300,7 @@ def _files(commits: range, checkpoints: range, modified_ms: int = 0) -> list[Fil
 )
 def test_superfluous(files: list[FileInfo], now_ms: int, left: int) -> None:
     """What lies below the second newest checkpoint goes after the grace, or when there is too much of it."""
-    gone = superfluous(files, now_ms)
+    gone = trimmable(files, now_ms)
     assert len(files) - len(gone) == left
     assert gone == [info.path for info in files][: len(gone)] or set(gone) < {info.path for info in files}
 
@@ -331,7 +331,7 @@ def test_checkpoint_that_cannot_be_written_loses_nothing() -> None:
     storage = Full()
     catalog = owned(storage)
     grow(catalog, 2 * CHECKPOINT_EVERY)
-    assert listing(storage).checkpoints == (2 * CHECKPOINT_EVERY,)
+    assert list_versions(storage).checkpoints == (2 * CHECKPOINT_EVERY,)
     assert Catalog.open(storage, "c").state == catalog.state
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compactor.catalog.catalog import Catalog
-from compactor.catalog.commits import CHECKPOINT_EVERY, FORMAT, Commit, checkpoint_path, encode, listing
+from compactor.catalog.commits import CHECKPOINT_EVERY, FORMAT, Commit, checkpoint_path, encode, list_versions
 from compactor.model.actions import (
     AddPartition,
     AddSnapshot,
@@ -146,7 +146,7 @@ def test_what_is_read_is_what_was_in_memory(commits: list[list[AnyAction]], lag:
         if number == lag:
             assert beside.refresh() == catalog.state
     assert beside.refresh() == Catalog.open(storage, "c").state == catalog.state
-    for version in listing(storage).checkpoints:
+    for version in list_versions(storage).checkpoints:
         storage.delete(checkpoint_path(version))
     assert Catalog.open(storage, "c").state == catalog.state
 

@@ -11,7 +11,7 @@ import pytest
 
 from compactor import failpoints
 from compactor.catalog.catalog import CREATE_ATTEMPTS, TRIM_GRACE_MS, Catalog, newest_epoch
-from compactor.catalog.commits import CHECKPOINT_EVERY, FOLDER, commit_path, listing
+from compactor.catalog.commits import CHECKPOINT_EVERY, FOLDER, commit_path, list_versions
 from compactor.errors import CatalogError, FailpointError, FencedError, OutcomeUnknownError, StorageError
 from compactor.model.actions import AnyAction, SetBuckets
 from compactor.model.state import State
@@ -162,7 +162,7 @@ def test_answer_lost_after_the_commit(times: int) -> None:
     for _ in range(times):
         storage.after("create", lose_answer)
     assert end(old.commit(up_to(11), NOW)) == 11
-    assert (old.version, listing(inner).newest) == (13, 13)
+    assert (old.version, list_versions(inner).newest) == (13, 13)
 
 
 @pytest.mark.parametrize("times", range(1, CREATE_ATTEMPTS))
@@ -209,7 +209,7 @@ def test_answer_lost_in_a_take_over() -> None:
     storage.after("create", lose_answer)
     catalog = Catalog.open(storage, "c")
     assert catalog.take_over("host:1", NOW).epoch == catalog.epoch == 1
-    assert listing(inner).newest == 1
+    assert list_versions(inner).newest == 1
 
 
 def test_reader_overtaken_by_removal_starts_over() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.catalog.owner import NAME, Owner, OwnerLock, here, is_alive, living
+from compactor.catalog.owner import NAME, Owner, OwnerLock, is_alive, live_owner, this_process
 from compactor.storage.base import Storage
 from compactor.storage.local import LocalStorage
 from tests.support.memory.storage import MemoryStorage
@@ -23,7 +23,7 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
 
 def test_nobody_lives(storage: Storage) -> None:
     """Without a lock nobody lives, and asking makes no file."""
-    assert living(storage) is None
+    assert live_owner(storage) is None
     assert not is_alive(storage)
     assert storage.walk("") == []
 
@@ -33,7 +33,7 @@ def test_holder_says_who_it_is(storage: Storage) -> None:
     lock = OwnerLock(storage)
     assert lock.claim(Owner(host="a-long-host-name", pid=123456, epoch=1))
     assert lock.claim(Owner(host="h", pid=7, epoch=2))
-    assert living(storage) == Owner(host="h", pid=7, epoch=2)
+    assert live_owner(storage) == Owner(host="h", pid=7, epoch=2)
     assert is_alive(storage)
     lock.release()
     lock.release()
@@ -43,12 +43,12 @@ def test_holder_says_who_it_is(storage: Storage) -> None:
 def test_second_claim_waits_for_the_first_to_end(storage: Storage) -> None:
     """Another worker does not get the lock while it is held, and gets it by claiming again afterwards."""
     first, second = OwnerLock(storage), OwnerLock(storage)
-    assert first.claim(here(1))
-    assert not second.claim(here(2))
-    assert living(storage) == here(1)
+    assert first.claim(this_process(1))
+    assert not second.claim(this_process(2))
+    assert live_owner(storage) == this_process(1)
     first.release()
-    assert second.claim(here(2))
-    assert living(storage) == here(2)
+    assert second.claim(this_process(2))
+    assert live_owner(storage) == this_process(2)
     second.release()
 
 
@@ -58,19 +58,19 @@ def test_holder_that_has_not_said_who_it_is(storage: Storage, told: bytes) -> No
     lock = storage.lock(NAME)
     assert lock is not None
     lock.write(told)
-    assert living(storage) == Owner(host="?", pid=0)
+    assert live_owner(storage) == Owner(host="?", pid=0)
     lock.release()
 
 
 def test_owner_as_text() -> None:
     """An owner shows as host and process, as take_over asks for."""
     assert str(Owner(host="h", pid=7, epoch=3)) == "h:7"
-    assert here(4) == Owner(host=here().host, pid=os.getpid(), epoch=4)
+    assert this_process(4) == Owner(host=this_process().host, pid=os.getpid(), epoch=4)
 
 
 def _hold(root: str, held: Event) -> None:
     lock = OwnerLock(LocalStorage(root))
-    assert lock.claim(here(1))
+    assert lock.claim(this_process(1))
     held.set()
     signal.pause()
 
@@ -82,7 +82,7 @@ def test_lock_ends_with_a_killed_process(tmp_path: Path) -> None:
     worker = context.Process(target=_hold, args=(str(tmp_path), held))
     worker.start()
     assert held.wait(30)
-    owner = living(LocalStorage(str(tmp_path)))
+    owner = live_owner(LocalStorage(str(tmp_path)))
     assert owner is not None
     assert owner.pid == worker.pid
     worker.kill()
@@ -95,13 +95,13 @@ def test_a_lock_whose_file_is_another_now_is_taken_again(tmp_path: Path) -> None
     """A disk that was away, or a folder that was restored: what is held there is nothing that a command sees."""
     storage = LocalStorage(str(tmp_path / "store"))
     lock = OwnerLock(storage)
-    assert lock.claim(here(1))
+    assert lock.claim(this_process(1))
     (tmp_path / "store").rename(tmp_path / "away")
     assert not is_alive(storage)
-    assert lock.claim(here(1))
-    assert living(storage) == here(1)
+    assert lock.claim(this_process(1))
+    assert live_owner(storage) == this_process(1)
     first = OwnerLock(LocalStorage(str(tmp_path / "away")))
-    assert first.claim(here(2))
+    assert first.claim(this_process(2))
     first.release()
     lock.release()
     assert not is_alive(storage)

@@ -96,4 +96,4 @@ def test_keys_with_one_hash_stay_apart(new_kept: NewKept, way: FoldMethod, monke
     connector.publish()
     connector.cleaner.clean(0)
     assert connector.rows() == [(at, keys[at % 8], b"%d" % at) for at in range(12, 20)]
-    assert bool(hashed) is (way is FoldMethod.CLASSES)
+    assert bool(hashed) is (way is FoldMethod.SPILLED)

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from compactor.fold import offset_map
 from compactor.fold.memory_budget import OffsetMapBudget
-from compactor.fold.offset_map import last_of_keys
-from compactor.fold.spilled import Spilled
+from compactor.fold.offset_map import SpillFile, last_of_keys
 from compactor.runs.scan import LOG
 
 SCHEMA = pa.schema([pa.field(LOG, pa.int32()), pa.field("key", pa.binary()), pa.field("rejected", pa.string())])
@@ -39,14 +38,14 @@ def test_a_row_is_kept_if_it_is_the_last_of_its_key(found: list[Rec], step: int,
     assert rows_of(kept) == sorted([*last.values(), *odd])
 
 
-@pytest.mark.parametrize("room", [OffsetMapBudget(20, 1_000), OffsetMapBudget(1_000_000, 150)], ids=["keys", "bytes"])
-def test_more_keys_than_are_held_go_to_disk(room: OffsetMapBudget, spills: list[Counted]) -> None:
+@pytest.mark.parametrize("budget", [OffsetMapBudget(20, 1_000), OffsetMapBudget(1_000_000, 150)], ids=["keys", "bytes"])
+def test_more_keys_than_are_held_go_to_disk(budget: OffsetMapBudget, spills: list[Counted]) -> None:
     """By number or by bytes; keys that come again and again are never too many."""
-    few = last_of_keys(batches([(0, b"%d" % (at % 5), False) for at in range(400)], 3), room)
+    few = last_of_keys(batches([(0, b"%d" % (at % 5), False) for at in range(400)], 3), budget)
     assert few is not None
     assert rows_of(few) == list(range(395, 400))
     assert spills == []
-    many = last_of_keys(batches([(0, b"%d" % (at % 100), False) for at in range(400)], 3), room)
+    many = last_of_keys(batches([(0, b"%d" % (at % 100), False) for at in range(400)], 3), budget)
     assert many is not None
     assert rows_of(many) == list(range(300, 400))
     assert len(spills) > 3
@@ -70,7 +69,7 @@ def test_keys_that_no_class_can_hold_are_told(spills: list[Counted]) -> None:
     assert all(one.closed for one in spills)
 
 
-class Counted(Spilled):
+class Counted(SpillFile):
     """Counts its rows."""
 
     def __init__(self, schema: pa.Schema) -> None:
@@ -96,7 +95,7 @@ def spills(monkeypatch: pytest.MonkeyPatch) -> list[Counted]:
         made.append(Counted(schema))
         return made[-1]
 
-    monkeypatch.setattr(offset_map, "Spilled", spilled)
+    monkeypatch.setattr(offset_map, "SpillFile", spilled)
     return made
 
 

@@ -19,7 +19,7 @@ from compactor.runs.scan import OffsetRange, between, files_in_order
 from compactor.storage.local import LocalStorage
 from tests.support.engine import Row, ingested, new_state, row, with_range_reports
 
-ROOM = OffsetMapBudget(100, 10_000)
+BUDGET = OffsetMapBudget(100, 10_000)
 
 
 @pytest.fixture
@@ -44,11 +44,11 @@ def one_log(storage: LocalStorage, part: OffsetRange) -> FileScan:
     return FileScan(storage=storage, ranges=[part], paths=files_in_order([part]) or ())
 
 
-@pytest.mark.parametrize("room", [ROOM, OffsetMapBudget(4, 10_000)], ids=["one class", "several"])
-def test_two_passes_leave_what_one_process_would_hold(storage: LocalStorage, room: OffsetMapBudget) -> None:
+@pytest.mark.parametrize("budget", [BUDGET, OffsetMapBudget(4, 10_000)], ids=["one class", "several"])
+def test_two_passes_leave_what_one_process_would_hold(storage: LocalStorage, budget: OffsetMapBudget) -> None:
     """The same records in the same order as the fold of what is in memory, rejected ones in their place."""
     ranges = filled(storage)
-    found = two_pass.latest(storage, ranges, room)
+    found = two_pass.latest(storage, ranges, budget)
     files = in_memory.load(storage, ranges)
     assert found is not None
     assert files is not None
@@ -62,7 +62,7 @@ def test_two_passes_leave_what_one_process_would_hold(storage: LocalStorage, roo
 def test_other_rows_than_at_first_are_a_defect(storage: LocalStorage, more: int) -> None:
     """As the answers of the first pass would be those of other rows."""
     scan = one_log(storage, filled(storage)[0])
-    which = two_pass.build_offset_map(scan, ROOM)
+    which = two_pass.build_offset_map(scan, BUDGET)
     assert which is not None
     with pytest.raises(FoldError, match=f"{len(which) + more} records"):
         list(two_pass.clean_into(scan, pa.array(np.resize(which.to_numpy(zero_copy_only=False), len(which) + more))))
@@ -71,7 +71,7 @@ def test_other_rows_than_at_first_are_a_defect(storage: LocalStorage, more: int)
 def test_a_footer_that_is_damaged_between_the_passes_is_seen(storage: LocalStorage) -> None:
     """With other statistics in it a row group would be left out, and nobody would know."""
     scan = one_log(storage, filled(storage)[0])
-    which = two_pass.build_offset_map(scan, ROOM)
+    which = two_pass.build_offset_map(scan, BUDGET)
     assert which is not None
     data = bytearray(storage.read(scan.paths[1]))
     data[-20] ^= 1
@@ -85,7 +85,7 @@ def test_offsets_that_fall_are_not_sent(storage: LocalStorage, monkeypatch: pyte
     """Whoever orders files wrongly keeps wrong records, and positions would go back."""
     ranges = filled(storage)
     monkeypatch.setattr(two_pass, "files_in_order", lambda parts: tuple(reversed(files_in_order(parts) or ())))
-    found = two_pass.latest(storage, ranges, ROOM)
+    found = two_pass.latest(storage, ranges, BUDGET)
     assert found is not None
     with pytest.raises(FoldError, match="do not rise"):
         list(found)
@@ -99,6 +99,6 @@ def test_what_is_read_is_compared_with_what_the_catalog_counts(storage: LocalSto
     miscounted = replace(run, files=(replace(run.files[0], records=run.files[0].records + off), *run.files[1:]))
     scan = one_log(storage, replace(part, start=0, end=40, runs=(miscounted, *part.runs[1:])))
     with pytest.raises(FoldError, match=rf"has read 40 of {40 + off} records of t-0"):
-        two_pass.build_offset_map(scan, ROOM)
+        two_pass.build_offset_map(scan, BUDGET)
     with pytest.raises(FoldError, match=rf"has read 40 of {40 + off} records of t-0"):
         list(two_pass.read_all(scan))

@@ -45,7 +45,7 @@ def test_reads_are_wide_only_where_a_file_holds_nothing_else(
 
 
 def test_parts_of_a_file_that_meet_are_wanted_once() -> None:
-    """A file that was counted in parts is read once; parts with something between them stay two, and so do slices."""
+    """A file that was counted in parts is read once; parts with something between them stay two, and so do ranges."""
     low, high, far = (run(lo, hi, [file(lo, hi - 1, 3, path="one")]) for lo, hi in ((4, 7), (7, 10), (12, 14)))
     assert bounds_of(plan_reads([between(log(low, high), 0, 20)])) == {"one": [(0, TP, 4, 10)]}
     assert bounds_of(plan_reads([between(log(low, far), 0, 20)])) == {"one": [(0, TP, 4, 7), (0, TP, 12, 14)]}

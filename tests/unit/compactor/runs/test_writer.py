@@ -169,8 +169,8 @@ def test_a_damaged_page_concerns_no_more_than_share_its_row_group(
     flipped[200] ^= 0xFF  # in the values of the first row group
     storage.write(found[0].file.path, bytes(flipped))
     runs = [Run(start=0, end=1, level=0, files=(part.file,), records=1, bytes=part.file.bytes) for part in found]
-    slices = [OffsetRange(tp=part.tp, start=0, end=1, runs=(run,)) for part, run in zip(found, runs, strict=True)]
-    damaged = [one.tp.partition for one, why in zip(slices, inspection.damage(storage, slices), strict=True) if why]
+    ranges = [OffsetRange(tp=part.tp, start=0, end=1, runs=(run,)) for part, run in zip(found, runs, strict=True)]
+    damaged = [one.tp.partition for one, why in zip(ranges, inspection.damage(storage, ranges), strict=True) if why]
     assert damaged == [0, 19]
 
 

@@ -16,8 +16,7 @@ import pytest
 
 from compactor.errors import MissingFileError, StorageError
 from compactor.storage.base import Storage
-from compactor.storage.local import LocalStorage
-from compactor.storage.location import open_storage
+from compactor.storage.local import LocalStorage, open_storage
 from tests.support.memory.storage import FailingStorage, MemoryStorage
 
 

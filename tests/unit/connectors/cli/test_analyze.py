@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from compactor.analyze.effect import Effect, Outcome
 from compactor.catalog.catalog import Catalog
-from compactor.catalog.owner import OwnerLock, here
+from compactor.catalog.owner import OwnerLock, this_process
 from compactor.model.actions import AddPartition, AddTopic, AnyAction, Append, Clean, CloseTopic, Publish, Quarantine
 from compactor.model.log import BASE, Quarantined
 from connectors.cli import analyze
@@ -235,7 +235,7 @@ def test_nothing_is_written(tmp_path: Path) -> None:
     """Neither a commit nor a lock nor a file: the store is as it was, also beside a live worker."""
     _keep(tmp_path)
     lock = OwnerLock(storage_of(tmp_path))
-    assert lock.claim(here(1))
+    assert lock.claim(this_process(1))
     before = [(info.path, info.bytes, info.modified_ms) for info in storage_of(tmp_path).walk("")]
     try:
         assert "A worker is running." in _analyzed(tmp_path)

@@ -13,7 +13,7 @@ from compactor.catalog import owner
 from connectors.cli import delete as command
 from connectors.config.connector import ConnectorConfig
 from connectors.errors import UsageError
-from connectors.kafka import probe as reach
+from connectors.kafka import probe
 from connectors.runtime import deletion, takeover
 from tests.support.cli import connector_file, invoke, keep, row, storage_of, worker_file
 
@@ -43,9 +43,9 @@ def brokers(monkeypatch: pytest.MonkeyPatch) -> None:
 
         def delete_group(self, _: str) -> None: ...
 
-    monkeypatch.setattr(reach, "reach_all", lambda *_: None)
+    monkeypatch.setattr(probe, "probe_all", lambda *_: None)
     monkeypatch.setattr("connectors.kafka.admin.Admin", Nothing)
-    monkeypatch.setattr("connectors.sinks.publisher.fence_all", lambda *_: None)
+    monkeypatch.setattr("connectors.kafka.producers.fence_all", lambda *_: None)
 
 
 def delete(folder: Path, *more: str) -> Any:
@@ -87,13 +87,13 @@ def test_only_yes_is_yes(monkeypatch: pytest.MonkeyPatch, answer: str, goes: boo
 def test_a_running_connector_is_not_deleted(deployment: Path, brokers: None) -> None:
     """It names the worker and what to do; nothing is removed."""
     lock = owner.OwnerLock(storage_of(deployment))
-    assert lock.claim(owner.here(3))
+    assert lock.claim(owner.this_process(3))
     try:
         shown = delete(deployment, "--yes")
     finally:
         lock.release()
     assert shown.exit_code == 2
-    assert str(owner.here()) in shown.stderr
+    assert str(owner.this_process()) in shown.stderr
     assert "Stop that worker" in shown.stderr
     assert storage_of(deployment).exists("catalog")
 

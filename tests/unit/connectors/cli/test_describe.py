@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from compactor.catalog.owner import OwnerLock, here
+from compactor.catalog.owner import OwnerLock, this_process
 from compactor.model.actions import AddSnapshot, AddTopic, AnyAction, CloseTopic, Publish
 from compactor.model.log import Gap, PartitionLog, Quarantined, Run
 from compactor.model.record import TopicPartition
@@ -15,14 +15,14 @@ from compactor.model.state import State, apply
 from compactor.settings import CompactionPolicy, EngineSettings
 from compactor.snapshot import location
 from compactor.snapshot.location import SnapshotFailure
-from compactor.storage.location import open_storage
+from compactor.storage.local import open_storage
 from connectors.cli import describe_view, source_ends
 from connectors.cli.describe import describing
 from connectors.cli.describe_view import text
 from connectors.cli.source_ends import Ends
 from connectors.config.files import load_connector
 from connectors.runtime.status import StatusFile
-from connectors.source import aside
+from connectors.source.source_errors import RECREATED
 from tests.support.cli import NAME, connector_file, invoke, keep, row, storage_of, worker_file
 from tests.support.clocks import ManualClock
 
@@ -176,7 +176,7 @@ def test_describe_says_why_there_are_no_source_ends(tmp_path: Path) -> None:
 def test_describe_works_beside_a_live_owner(tmp_path: Path) -> None:
     """It takes nothing over, and says that a worker is running."""
     lock = OwnerLock(storage_of(tmp_path))
-    assert lock.claim(here(1))
+    assert lock.claim(this_process(1))
     try:
         found = _described(tmp_path)
     finally:
@@ -326,7 +326,7 @@ def test_a_topic_that_is_set_aside_is_shown_with_what_can_be_done(
         return Ends({}, None)
 
     monkeypatch.setattr(source_ends, "source_ends", ends)
-    keep(tmp_path, [row(0, b"k", b"v")], [CloseTopic(topic="orders", reason=aside.RECREATED)])
+    keep(tmp_path, [row(0, b"k", b"v")], [CloseTopic(topic="orders", reason=RECREATED)])
     shown = invoke("describe", connector_file(tmp_path), "--worker", worker_file(tmp_path)).stdout
     assert "no: recreated" in shown
     assert "Set aside: topic orders, another topic has its name now, by its id" in shown

@@ -27,7 +27,7 @@ def _no_java(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_second_broker_does_not_touch_the_directory_of_a_live_one(tmp_path: Path) -> None:
     """It names the directory and the process, and leaves every file as it is; the exit code is 3."""
     first = owner.OwnerLock(LocalStorage(str(tmp_path)))
-    assert first.claim(owner.here())
+    assert first.claim(owner.this_process())
     try:
         with pytest.raises(ConfigError) as raised:
             EmbeddedKafka(tmp_path).start()

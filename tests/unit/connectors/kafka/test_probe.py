@@ -9,9 +9,8 @@ from confluent_kafka import KafkaError, KafkaException
 from connectors.config.librdkafka import ClientKind
 from connectors.errors import UnreachableError
 from connectors.kafka import probe as module
-from connectors.kafka.client_settings import ClientSettings
-from connectors.kafka.consumers import Setting
-from connectors.kafka.probe import ErrorListener, first_answer, reach, reach_all, refused
+from connectors.kafka.client_settings import ClientSettings, Setting
+from connectors.kafka.probe import ErrorListener, first_answer, probe, probe_all, refused
 from tests.support.cli import NOBODY
 
 WRONG = KafkaError(KafkaError._AUTHENTICATION, "sasl://b:1/bootstrap: Invalid password (after 30ms in state AUTH_REQ)")
@@ -111,12 +110,12 @@ def test_the_message_names_whose_settings_to_correct(
 def test_clients_that_log_in_alike_ask_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Settings that have nothing to do with the login make no second question; another password does."""
     asked: list[str] = []
-    monkeypatch.setattr(module, "reach", lambda kind, *_: asked.append(kind))
+    monkeypatch.setattr(module, "probe", lambda kind, *_: asked.append(kind))
     alike: dict[str, Setting] = {"sasl.password": "a", "security.protocol": "sasl_ssl"}
-    reach_all("c", ClientSettings(alike, {**alike, "fetch.min.bytes": 1}, {**alike, "acks": "all"}), 1.0)
+    probe_all("c", ClientSettings(alike, {**alike, "fetch.min.bytes": 1}, {**alike, "acks": "all"}), 1.0)
     assert asked == ["admin"]
     asked.clear()
-    reach_all("c", ClientSettings(alike, alike, {**alike, "sasl.password": "b"}), 1.0)
+    probe_all("c", ClientSettings(alike, alike, {**alike, "sasl.password": "b"}), 1.0)
     assert asked == ["admin", "producer"]
 
 
@@ -124,6 +123,6 @@ def test_where_nobody_listens_it_is_told_at_once() -> None:
     """A wrong port is told long before the deadline, by host and port, without a word on security."""
     began = time.monotonic()
     with pytest.raises(UnreachableError, match=r"^Nothing listens at 127\.0\.0\.1:1: .*Connection refused\.") as caught:
-        reach("consumer", {"bootstrap.servers": NOBODY}, 30.0)
+        probe("consumer", {"bootstrap.servers": NOBODY}, 30.0)
     assert time.monotonic() - began < 10.0
     assert caught.value.action == "Start the brokers, or correct bootstrap.servers."

@@ -12,6 +12,7 @@ from connectors.config.connector import ConnectorConfig
 from connectors.config.worker import WorkerConfig
 from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.producers import QUEUE, QUEUE_BYTES, settings, takes
+from tests.support.clients import client_settings
 
 
 @pytest.mark.parametrize(
@@ -49,7 +50,8 @@ def test_a_new_producer_is_made_only_where_it_takes_more(
 @pytest.mark.parametrize("largest", [0, QUEUE_BYTES + 9])
 def test_librdkafka_takes_a_record_that_fits_into_its_queue(largest: int) -> None:
     """What is queued for brokers that are away: a record larger than the queue is refused even where nothing waits."""
-    config = settings({"bootstrap.servers": "127.0.0.1:1", "log_level": 0}, "c-0", 1_000_000, largest)
+    given = client_settings({"bootstrap.servers": "127.0.0.1:1", "log_level": 0}).producer()
+    config = settings(given, "c-0", 1_000_000, largest)
     producer = Producer({name: value for name, value in config.items() if name != "transactional.id"})
     with nullcontext() if largest else pytest.raises(BufferError):
         producer.produce("t", bytes(QUEUE_BYTES + 9))

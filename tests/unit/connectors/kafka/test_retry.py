@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
+from structlog.testing import capture_logs
 
 from compactor.errors import FencedError, KeyfoldError, OutcomeUnknownError, PositionMovedError
 from connectors.errors import NotAllowedError, OutputError, UnreachableError
-from connectors.kafka.retry import FOREVER, NEVER, Retry
+from connectors.kafka.retry import FOREVER, NEVER, Retry, call_again, poll_until
 from tests.support.clocks import SleepingClock
 
 GONE = UnreachableError("away")
@@ -86,3 +90,65 @@ def test_what_waiting_does_not_decide_is_not_tried_again(error: KeyfoldError) ->
     """An unknown outcome is read back, a moved position planned anew, a right or an owner is another's matter."""
     with pytest.raises(type(error)):
         run(Retry(FOREVER), fails(1, error))
+
+
+def test_each_try_is_logged_before_its_wait() -> None:
+    """What was not answered, how often, why, and how long the next try is away."""
+    with capture_logs() as logs:
+        run(Retry(10_000), fails(2))
+    assert [(line["event"], line["what"], line["tries"], line["wait_ms"], line["error"]) for line in logs] == [
+        ("brokers are asked again", "test", 1, 300, "away"),
+        ("brokers are asked again", "test", 2, 600, "away"),
+    ]
+
+
+class Client:
+    """Something that has to be let go when it is no longer needed."""
+
+
+@pytest.mark.parametrize("error", [UnreachableError, FencedError])
+def test_an_error_that_comes_out_holds_no_client_beyond_its_handler(error: type[KeyfoldError]) -> None:
+    """A producer of a failed try is dropped at once, not when Python next looks for cycles of references."""
+    held: list[weakref.ref[Client]] = []
+
+    def work() -> None:
+        client = Client()
+        held.append(weakref.ref(client))
+        raise error("away")
+
+    gc.disable()
+    try:
+        with suppress(KeyfoldError):
+            run(Retry(1_000), work)  # type: ignore[arg-type]
+        with suppress(KeyfoldError):
+            call_again(work, lambda _: False, 0.0, 0.0)
+        assert held
+        assert [ref() for ref in held] == [None] * len(held)
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize(("times", "passed"), [(0, 0.0), (3, 1.5), (9, 2.0)])
+def test_what_settles_by_itself_is_asked_again_after_a_pause(times: int, passed: float) -> None:
+    """Until there is an answer, or the deadline is over; then the last error comes out."""
+    clock, work = SleepingClock(), fails(times)
+    try:
+        found = call_again(
+            work, lambda error: isinstance(error, UnreachableError), 2.0, 0.5, clock=clock, sleep=clock.sleep
+        )
+    except UnreachableError:
+        found = "none"
+    assert (found, clock.now) == ("answer" if passed < 2 else "none", passed)
+
+
+def test_what_cannot_settle_is_not_asked_again() -> None:
+    """Another error comes out at once."""
+    with pytest.raises(FencedError):
+        call_again(fails(1, FencedError("x")), lambda error: isinstance(error, UnreachableError), 60.0, 60.0)
+
+
+@pytest.mark.parametrize(("deadline_s", "found"), [(60.0, 3), (0.0, 1)])
+def test_a_condition_is_waited_for_until_the_deadline(deadline_s: float, found: int) -> None:
+    """The answer is the first that will do, or the last one that there was."""
+    answers = iter(range(1, 100))
+    assert poll_until(lambda number: number >= 3, lambda: next(answers), deadline_s, 0.0) == found

@@ -23,11 +23,10 @@ from connectors.errors import (
     SourceMissingError,
     UnreachableError,
 )
-from connectors.kafka import gone
-from connectors.kafka.admin import TopicInfo
+from connectors.kafka.admin import TopicInfo, described
 from connectors.kafka.client_settings import ClientSettings
 from connectors.runtime.broker import DELETED, UNNAMED, KafkaBroker
-from connectors.source import aside
+from connectors.source import source_errors
 from tests.support.clocks import SleepingClock
 from tests.support.memory.storage import MemoryStorage
 
@@ -72,7 +71,7 @@ class Brokers:
 @pytest.fixture(autouse=True)
 def _no_time_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = SleepingClock()
-    monkeypatch.setattr(gone.described, "__kwdefaults__", {"clock": clock, "sleep": clock.sleep})
+    monkeypatch.setattr(described, "__kwdefaults__", {"clock": clock, "sleep": clock.sleep})
 
 
 def gateway(late: Mapping[str, float], /, config: Mapping[str, str] | None = None, **named: Any) -> KafkaBroker:
@@ -176,7 +175,7 @@ def test_what_was_never_there_is_not_waited_for() -> None:
     closed = replace(STATE, topics={"t": replace(STATE.topics["t"], closed=DELETED)})
     assert gateway({"t": 1000}).discover(closed) == ()
     clock = SleepingClock()
-    assert gone.described(admin.describe, ["absent"], known=[], clock=clock, sleep=clock.sleep) == {}
+    assert described(admin.describe, ["absent"], known=[], clock=clock, sleep=clock.sleep) == {}
     assert clock.now == 0
 
 
@@ -236,11 +235,11 @@ SAME, ANEW = TopicInfo("t", "id-t", 1), TopicInfo("t", "id-2", 1)
 
 def test_a_recreated_topic_among_others_is_set_aside_alone() -> None:
     """It is closed, with the reason, and stays so; deleted at last, it is that. Alone it is the connector's error."""
-    assert beside(ANEW).discover(two()) == (CloseTopic(topic="t", reason=aside.RECREATED),)
-    assert beside(ANEW).discover(two(t=DELETED)) == (CloseTopic(topic="t", reason=aside.RECREATED),)
-    assert beside(ANEW).discover(two(t=aside.RECREATED)) == ()
-    assert beside(None).discover(two(t=aside.RECREATED)) == (CloseTopic(topic="t", reason=DELETED),)
-    assert beside(ANEW).look_into(two()) == (CloseTopic(topic="t", reason=aside.RECREATED),)
+    assert beside(ANEW).discover(two()) == (CloseTopic(topic="t", reason=source_errors.RECREATED),)
+    assert beside(ANEW).discover(two(t=DELETED)) == (CloseTopic(topic="t", reason=source_errors.RECREATED),)
+    assert beside(ANEW).discover(two(t=source_errors.RECREATED)) == ()
+    assert beside(None).discover(two(t=source_errors.RECREATED)) == (CloseTopic(topic="t", reason=DELETED),)
+    assert beside(ANEW).look_into(two()) == (CloseTopic(topic="t", reason=source_errors.RECREATED),)
     with pytest.raises(SourceChangedError, match="was recreated"):
         beside(ANEW, named={"topics.regex": "t"}).discover(two(u=UNNAMED))
 
@@ -250,9 +249,9 @@ def test_a_recreated_topic_among_others_is_set_aside_alone() -> None:
     [
         ((0, 5), "fail", None),
         ((5, 9), "fail", None),
-        ((0, 4), "fail", aside.TRUNCATED),
-        ((0, 4), "skip", aside.TRUNCATED),
-        ((6, 9), "fail", aside.LOST),
+        ((0, 4), "fail", source_errors.TRUNCATED),
+        ((0, 4), "skip", source_errors.TRUNCATED),
+        ((6, 9), "fail", source_errors.LOST),
         ((6, 9), "skip", None),
     ],
 )
@@ -267,25 +266,25 @@ def test_a_log_that_does_not_go_on_sets_its_topic_aside(bounds: tuple[int, int],
 
 def test_what_was_set_aside_is_not_read_on_when_it_looks_sound_again() -> None:
     """A log that was cut and has grown again lacks records that nobody can tell; lost ones may be let go."""
-    for kind in (aside.TRUNCATED, aside.LOST):
+    for kind in (source_errors.TRUNCATED, source_errors.LOST):
         assert beside(SAME).discover(two(t=kind)) == ()
         assert beside(SAME).look_into(two(t=kind)) == ()
     skipping = {"on.data.loss": "skip"}
-    assert beside(SAME, named=skipping).discover(two(t=aside.TRUNCATED)) == ()
-    assert beside(SAME, named=skipping).discover(two(t=aside.LOST)) == (ReopenTopic(topic="t"),)
+    assert beside(SAME, named=skipping).discover(two(t=source_errors.TRUNCATED)) == ()
+    assert beside(SAME, named=skipping).discover(two(t=source_errors.LOST)) == (ReopenTopic(topic="t"),)
     assert beside(SAME).discover(two(t=DELETED)) == (ReopenTopic(topic="t"),)
 
 
 def test_a_topic_that_was_cut_is_not_read_on_after_nobody_knew_it() -> None:
     """It is deleted then, and neither read nor reopened if it is back all the same."""
-    deleted = beside(None).discover(two(t=aside.TRUNCATED))
-    assert deleted == (CloseTopic(topic="t", reason=aside.CUT_DELETED),)
-    gone_since = two(t=aside.CUT_DELETED)
+    deleted = beside(None).discover(two(t=source_errors.TRUNCATED))
+    assert deleted == (CloseTopic(topic="t", reason=source_errors.CUT_DELETED),)
+    gone_since = two(t=source_errors.CUT_DELETED)
     assert beside(None).discover(gone_since) == ()
-    assert aside.names(gone_since) == {"t"}
-    assert not aside.is_aside(gone_since.topics["t"])
-    assert beside(SAME).discover(gone_since) == (CloseTopic(topic="t", reason=aside.TRUNCATED),)
-    assert beside(SAME).look_into(gone_since) == (CloseTopic(topic="t", reason=aside.TRUNCATED),)
+    assert source_errors.left_out(gone_since) == {"t"}
+    assert not source_errors.is_faulty(gone_since.topics["t"])
+    assert beside(SAME).discover(gone_since) == (CloseTopic(topic="t", reason=source_errors.TRUNCATED),)
+    assert beside(SAME).look_into(gone_since) == (CloseTopic(topic="t", reason=source_errors.TRUNCATED),)
 
 
 def test_a_sound_topic_that_is_unknown_for_a_moment_fails_nobody_beside_one_that_is_set_aside() -> None:
@@ -293,10 +292,10 @@ def test_a_sound_topic_that_is_unknown_for_a_moment_fails_nobody_beside_one_that
     made = beside(ANEW)
     admin: Any = made._admin
     admin.late = {"u": 3}
-    assert made.look_into(two(t=aside.RECREATED)) == ()
+    assert made.look_into(two(t=source_errors.RECREATED)) == ()
     admin.late = {"u": 1000}
     with pytest.raises(SourceChangedError):
-        made.look_into(two(t=aside.RECREATED))
+        made.look_into(two(t=source_errors.RECREATED))
 
 
 def test_brokers_that_do_not_tell_the_ends_set_nothing_aside() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from compactor.catalog import requests
-from compactor.catalog.owner import OwnerLock, here
+from compactor.catalog.owner import OwnerLock, this_process
 from compactor.catalog.requests import Answer, Request
 from compactor.errors import KeyfoldError
 from connectors.errors import UnreachableError
@@ -34,7 +34,7 @@ class Asker:
         self.clock = ManualClock(NOW)
         self.told: list[str] = []
         self.lock = OwnerLock(self.storage)
-        self.lock.claim(here(3))
+        self.lock.claim(this_process(3))
 
     def ask(self, meanwhile: Callable[[str], object], seconds: float = 60) -> dict[str, Any]:
         wait = self.clock.wait
@@ -67,7 +67,7 @@ def test_the_answer_is_what_the_worker_gave(asker: Asker) -> None:
     given = Answer(ok=True, result={"logs": []})
     assert asker.ask(lambda one: requests.answer(asker.storage, one, given)) == {"logs": []}
     assert len(asker.told) == 1
-    for part in ("worker of connector c", str(here()), "to clean", "60 s", "--timeout"):
+    for part in ("worker of connector c", str(this_process()), "to clean", "60 s", "--timeout"):
         assert part in asker.told[0]
 
 
@@ -147,7 +147,7 @@ def test_restart_says_what_came_of_it(tmp_path: Path, answer: Answer, code: int,
     """It runs again, or FAILED again, with the error; what is waited for stands on stderr."""
     files, storage = (connector_file(tmp_path), worker_file(tmp_path)), storage_of(tmp_path)
     lock, over = OwnerLock(storage), threading.Event()
-    lock.claim(here(1))
+    lock.claim(this_process(1))
 
     def work() -> None:
         while not over.wait(0.05):

@@ -64,7 +64,7 @@ def test_brokers_are_asked_what_the_next_life_asks_first(
 ) -> None:
     """Whether they let every client in, in short; whatever else goes wrong ends no connector."""
     reach = Mock(side_effect=found)
-    monkeypatch.setattr(restart_policy, "reach_all", reach)
+    monkeypatch.setattr(restart_policy, "probe_all", reach)
     worker = load_worker(worker_file(tmp_path))
     assert brokers_answer(worker, load_connector(connector_file(tmp_path), worker).config) is answer
     assert reach.call_args.args[-1] == restart_policy.ASK_S

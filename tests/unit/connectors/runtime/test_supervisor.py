@@ -16,7 +16,7 @@ import pytest
 import structlog
 
 from compactor.catalog import requests
-from compactor.catalog.owner import here, is_alive
+from compactor.catalog.owner import is_alive, this_process
 from compactor.errors import CatalogError, FencedError, StorageError
 from connectors.config.engine import connector_storage
 from connectors.config.files import load_connector, load_worker
@@ -313,7 +313,7 @@ def test_a_take_over_of_its_own_whose_answer_was_lost_is_no_other_owner(ground: 
     """The epoch is newer than the one that it knows, and its own all the same."""
 
     def look(now: float) -> None:
-        ground.runs.catalog.state.owner = str(here())
+        ground.runs.catalog.state.owner = str(this_process())
         ground.runs.catalog.refresh.side_effect = FencedError("Newer.")
 
     runs = ground.run(*[(0, AWAY)] * 3, at=look)

@@ -19,7 +19,7 @@ from tests.support.memory.storage import FailingStorage, MemoryStorage
 @pytest.fixture
 def again(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A take-over of connector c without brokers: its store, and the catalog that was there before."""
-    for outside in ("reach_all", "_fence"):
+    for outside in ("probe_all", "_fence"):
         monkeypatch.setattr(takeover, outside, lambda *_: None)
     monkeypatch.setattr(takeover, "KafkaBroker", lambda *_: Mock(discover=lambda _: (), look_into=lambda _: ()))
     monkeypatch.setattr(takeover, "Admin", Mock())

@@ -129,7 +129,7 @@ def test_brokers_that_do_not_answer_end_once_before_spark_is_there(
         if name in silent:
             raise UnreachableError("away")
 
-    monkeypatch.setattr(workers, "reach_all", reach)
+    monkeypatch.setattr(workers, "probe_all", reach)
     monkeypatch.setattr(sparks, "create", lambda *_: Session())
     monkeypatch.setattr(supervisor.Supervisor, "_run", lambda *_, **__: None)
     config = load_worker(worker_file(tmp_path))
@@ -176,7 +176,7 @@ def test_a_stop_that_ends_sparks_jvm_while_it_starts_is_no_failure(
 def test_a_stop_while_brokers_are_looked_for_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for their silence: the exit code is that of a stop, and no connector FAILED."""
     never = threading.Event()
-    monkeypatch.setattr(workers, "reach_all", lambda *_: never.wait())
+    monkeypatch.setattr(workers, "probe_all", lambda *_: never.wait())
     monkeypatch.setattr(sparks, "create", lambda *_: Session())
     config = load_worker(worker_file(tmp_path))
     files = [load_connector(connector_file(tmp_path), config)]

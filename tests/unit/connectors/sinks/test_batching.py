@@ -1,4 +1,4 @@
-"""How a publish task's stream is cut into pieces and loads, and a refused load into smaller ones."""
+"""How a publish task's stream is cut into batches and transactions, and a refused transaction into smaller ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from compactor.model.record import TopicPartition, measure, sizes
 from connectors.errors import UnreachableError
-from connectors.sinks.batching import Piece, loads, pieces, together
+from connectors.sinks.batching import PartitionBatch, partition_batches, produce_groups, transactions
 from connectors.sinks.refused_records import REQUEST_BYTES, explained, send_all, smaller
 from connectors.sinks.settings import TransactionLimits
 from connectors.sinks.transaction import Refused
@@ -21,8 +21,8 @@ from tests.support.publishing import RunRecord, batch
 PARTITIONS = [TopicPartition("t", number) for number in range(3)]
 
 
-def offsets(found: Sequence[Piece]) -> list[tuple[int, int]]:
-    return [(piece.tp.partition, at) for piece in found for at in piece.batch["offset"].to_pylist()]
+def offsets(found: Sequence[PartitionBatch]) -> list[tuple[int, int]]:
+    return [(one.tp.partition, at) for one in found for at in one.rows["offset"].to_pylist()]
 
 
 records = st.lists(
@@ -43,38 +43,38 @@ def run(found: list[tuple[int, bytes, list[bytes]]]) -> pa.RecordBatch:
 
 @settings(max_examples=60)
 @given(records, st.integers(1, 60), st.integers(1, 7), st.integers(1, 20))
-def test_pieces_are_the_stream(found: list[tuple[int, bytes, list[bytes]]], size: int, rows: int, cut: int) -> None:
-    """However batches and limits fall: all records in order, one partition a piece, limits kept, one last each."""
+def test_batches_are_the_stream(found: list[tuple[int, bytes, list[bytes]]], size: int, rows: int, cut: int) -> None:
+    """However batches and limits fall: all records in order, one partition a batch, limits kept, one last each."""
     whole = run(found)
     batches = [whole.slice(at, cut) for at in range(0, whole.num_rows, cut)]
-    got = list(pieces(batches, PARTITIONS, TransactionLimits(transaction_bytes=size, piece_records=rows)))
+    got = list(partition_batches(batches, PARTITIONS, TransactionLimits(transaction_bytes=size, batch_records=rows)))
     expected = list(zip(whole["partition"].to_pylist(), whole["offset"].to_pylist(), strict=True))
     assert offsets(got) == expected
-    assert all(piece.records <= rows and (piece.bytes <= size or piece.records == 1) for piece in got)
-    assert all(piece.bytes == (measure(piece.batch) if piece.records else 0) for piece in got)
-    assert sorted(piece.tp for piece in got if piece.last) == PARTITIONS
+    assert all(one.records <= rows and (one.bytes <= size or one.records == 1) for one in got)
+    assert all(one.bytes == (measure(one.rows) if one.records else 0) for one in got)
+    assert sorted(one.tp for one in got if one.last) == PARTITIONS
 
 
 @settings(max_examples=40)
 @given(records, st.integers(1, 100))
-def test_loads_keep_to_their_size(found: list[tuple[int, bytes, list[bytes]]], size: int) -> None:
-    """A load holds what fits; only a single piece may be larger."""
-    cut = list(pieces([run(found)], PARTITIONS, TransactionLimits(piece_records=3)))
-    got = list(loads(cut, size))
-    assert [piece for load in got for piece in load] == cut
-    assert all(len(load) == 1 or sum(piece.bytes for piece in load) <= size for load in got)
+def test_transactions_keep_to_their_size(found: list[tuple[int, bytes, list[bytes]]], size: int) -> None:
+    """A transaction holds what fits; only a single batch may be larger."""
+    cut = list(partition_batches([run(found)], PARTITIONS, TransactionLimits(batch_records=3)))
+    got = list(transactions(cut, size))
+    assert [one for group in got for one in group] == cut
+    assert all(len(group) == 1 or sum(one.bytes for one in group) <= size for group in got)
 
 
 @settings(max_examples=40)
 @given(records, st.integers(1, 9))
 def test_what_is_encoded_together_is_of_one_topic(found: list[tuple[int, bytes, list[bytes]]], most: int) -> None:
     """So many records at most, all for one output, in their order."""
-    cut = list(pieces([run(found)], PARTITIONS, TransactionLimits(piece_records=3)))
+    cut = list(partition_batches([run(found)], PARTITIONS, TransactionLimits(batch_records=3)))
     cut += [replace(one, tp=TopicPartition("u", one.tp.partition)) for one in cut if one.records]
-    got = list(together(cut, most))
-    assert [piece for group in got for piece in group] == cut
-    assert all(len({piece.tp.topic for piece in group}) == 1 for group in got)
-    assert all(len(group) == 1 or sum(piece.records for piece in group) <= most for group in got)
+    got = list(produce_groups(cut, most))
+    assert [one for group in got for one in group] == cut
+    assert all(len({one.tp.topic for one in group}) == 1 for group in got)
+    assert all(len(group) == 1 or sum(one.records for one in group) <= most for group in got)
 
 
 def test_bytes_of_rows_count_what_the_measure_counts() -> None:
@@ -102,33 +102,33 @@ def test_bytes_of_rows_count_what_the_measure_counts() -> None:
 def test_isolating_a_refused_record_sends_every_other(
     found: list[tuple[int, bytes, list[bytes]]], poison: set[int], rows: int, at_once: int
 ) -> None:
-    """Whichever records are refused and however many pieces a transaction takes: the rest goes once, in order."""
+    """Whichever records are refused and however many batches a transaction takes: the rest goes once, in order."""
     let_go: set[int] = set()
-    sent: list[Piece] = []
+    sent: list[PartitionBatch] = []
     reopened = 0
 
-    def send(group: Sequence[Piece]) -> int:
+    def send(group: Sequence[PartitionBatch]) -> int:
         now = list(group[:at_once])
         if any(at in poison - let_go for _, at in offsets(now)):
             raise Refused("too large")
         sent.extend(now)
         return len(now)
 
-    def single(piece: Piece, refusal: Refused) -> None:
-        assert (piece.records, refusal.reason) == (1, "too large")
-        let_go.add(piece.next_offset - 1)
+    def single(one: PartitionBatch, refusal: Refused) -> None:
+        assert (one.records, refusal.reason) == (1, "too large")
+        let_go.add(one.next_offset - 1)
 
     def reopen() -> None:
         nonlocal reopened
         reopened += 1
 
     whole = run(found)
-    send_all(list(pieces([whole], PARTITIONS, TransactionLimits(piece_records=rows))), send, single, reopen)
+    send_all(list(partition_batches([whole], PARTITIONS, TransactionLimits(batch_records=rows))), send, single, reopen)
     expected = list(zip(whole["partition"].to_pylist(), whole["offset"].to_pylist(), strict=True))
     assert sorted(offsets(sent)) == sorted(expected)
-    assert sorted(piece.tp for piece in sent if piece.last) == PARTITIONS
+    assert sorted(one.tp for one in sent if one.last) == PARTITIONS
     for tp in PARTITIONS:
-        own = [piece for piece in sent if piece.tp == tp]
+        own = [one for one in sent if one.tp == tp]
         assert offsets(own) == sorted(offsets(own))
         assert own[-1].last
     assert let_go == poison & set(range(whole.num_rows))
@@ -150,20 +150,20 @@ def test_a_refused_load_falls_into_partitions_and_then_halves(
 ) -> None:
     """One transaction per partition first, then halves; ends without records go together."""
     found = [
-        Piece(
-            tp=PARTITIONS[number], batch=batch("t", [RunRecord(at) for at in range(count)]), bytes=2 * count, last=True
+        PartitionBatch(
+            tp=PARTITIONS[number], rows=batch("t", [RunRecord(at) for at in range(count)]), bytes=2 * count, last=True
         )
         for number, count in group
     ]
-    assert [[(piece.tp.partition, piece.records) for piece in part] for part in smaller(found)] == parts
+    assert [[(one.tp.partition, one.records) for one in part] for part in smaller(found)] == parts
 
 
 def test_the_largest_record_of_a_piece_is_told_where_it_matters() -> None:
     """Key, value and headers; 0 where none is above the bound, also where all together are."""
     rows = [RunRecord(0, b"k", b"v" * 50, [("h", b"xy")]), RunRecord(1, b"kk", b"v" * 20), RunRecord(2, b"k", None)]
-    (piece,) = pieces([batch("t", rows)], PARTITIONS[:1], TransactionLimits())
-    assert [piece.largest(bound) for bound in (0, 53, 54, 60, 99)] == [54, 54, 0, 0, 0]
-    (silent,) = pieces([], PARTITIONS[:1], TransactionLimits())
+    (one,) = partition_batches([batch("t", rows)], PARTITIONS[:1], TransactionLimits())
+    assert [one.largest(bound) for bound in (0, 53, 54, 60, 99)] == [54, 54, 0, 0, 0]
+    (silent,) = partition_batches([], PARTITIONS[:1], TransactionLimits())
     assert silent.largest(0) == 0
 
 
@@ -171,7 +171,7 @@ def test_a_brokers_hanging_up_is_explained_by_what_was_large() -> None:
     """Which record it may have been, its size, and the brokers' setting; nothing where no record is so large."""
     error = UnreachableError("No answer.", "Look.")
     small, large = (
-        next(pieces([batch("t", [RunRecord(7, b"k", bytes(size))])], [], TransactionLimits()))
+        next(partition_batches([batch("t", [RunRecord(7, b"k", bytes(size))])], [], TransactionLimits()))
         for size in (9, REQUEST_BYTES)
     )
     assert explained(error, [small]) is error

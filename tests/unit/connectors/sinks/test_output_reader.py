@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from connectors.sinks import output_reader as tail
+from connectors.sinks import output_reader
 
 
 class Answers:
@@ -26,11 +26,11 @@ class Answers:
         pass
 
 
-def reader(monkeypatch: pytest.MonkeyPatch, *answers: tuple[int, int] | int) -> tail.Reader:
+def reader(monkeypatch: pytest.MonkeyPatch, *answers: tuple[int, int] | int) -> output_reader.OutputPartitionReader:
     """One that is answered so."""
     given = iter(answers)
-    monkeypatch.setattr(tail, "Consumer", lambda _config: Answers(given))
-    return tail.Reader({}, TopicPartition("o", 0))
+    monkeypatch.setattr(output_reader, "Consumer", lambda _config: Answers(given))
+    return output_reader.OutputPartitionReader({}, TopicPartition("o", 0))
 
 
 def test_a_leader_that_does_not_know_yet_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,6 +43,6 @@ def test_other_errors_are_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """What waiting does not mend, and what has lasted too long."""
     with pytest.raises(KafkaException):
         reader(monkeypatch, KafkaError.TOPIC_AUTHORIZATION_FAILED, (3, 7)).bounds()
-    monkeypatch.setattr(tail, "SETTLED_S", 0.0)
+    monkeypatch.setattr(output_reader, "SETTLED_S", 0.0)
     with pytest.raises(KafkaException):
         reader(monkeypatch, KafkaError.NOT_LEADER_FOR_PARTITION, (3, 7)).bounds()

@@ -26,7 +26,7 @@ print(found)
 MAKES = """
 import sys
 from connectors.source import datasource
-source = datasource.KafkaSource({"connector": "c", "consumer.config": "{}", "topics": '["t"]'})
+source = datasource.KafkaSource({"connector": "c", "consumer.config": "{}", "admin.config": "{}", "topics": '["t"]'})
 source.schema(), source.streamReader(None)
 print([one for one in ("structlog", "connectors.source.reader", "connectors.source.planner") if one in sys.modules])
 """

@@ -11,12 +11,12 @@ from confluent_kafka import KafkaError, Message
 
 from compactor.model.record import TopicPartition
 from connectors.errors import UnreachableError
-from connectors.kafka.consumers import ClientFactory
-from connectors.source import progress, reader, unseen
+from connectors.kafka.client_settings import ClientSettings
+from connectors.source import reader
 from connectors.source.options import parse
-from connectors.source.plan import Bundle, Range
-from connectors.source.progress import Cursor
-from connectors.source.unseen import nothing_left
+from connectors.source.plan import ReadSplit, SourceRange
+from connectors.source.reader import RangeCursor, nothing_left
+from tests.support.clients import client_settings, source_clients
 from tests.support.memory.cluster import MemoryCluster
 
 HI = 7
@@ -68,18 +68,18 @@ def test_only_the_first_thing_delivered_counts(
     monkeypatch: pytest.MonkeyPatch, what: list[Message], *, empty: bool
 ) -> None:
     """The end, or a record behind it; not what comes after a record of the rest, or after one that cannot be read."""
-    monkeypatch.setattr(unseen, "Consumer", Told)
-    monkeypatch.setattr(unseen, "_ASKED_S", 0.05)
+    monkeypatch.setattr(reader, "Consumer", Told)
+    monkeypatch.setattr(reader, "_EMPTY_S", 0.05)
     monkeypatch.setattr(Told, "what", what)
-    cursor = Cursor(Range("t", "id", 0, 3, HI), 3, 5)
-    found = nothing_left(ClientFactory("c", {"bootstrap.servers": "127.0.0.1:1"}), [cursor])
+    cursor = RangeCursor(SourceRange("t", "id", 0, 3, HI), 3, 5)
+    found = nothing_left(client_settings({"bootstrap.servers": "127.0.0.1:1"}), [cursor])
     assert found == (frozenset([TopicPartition("t", 0)]) if empty else frozenset())
 
 
 def test_where_nobody_waits_no_consumer_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """It would cost a connection."""
-    monkeypatch.setattr(unseen, "Consumer", None)
-    assert nothing_left(ClientFactory("c", {}), []) == frozenset()
+    monkeypatch.setattr(reader, "Consumer", None)
+    assert nothing_left(ClientSettings({}), []) == frozenset()
 
 
 class Stuck:
@@ -106,15 +106,14 @@ def stuck(monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
     """Brokers on which topic t ends at HI, and a reader that is stuck below it and looks often."""
 
     @contextmanager
-    def borrowed(_: ClientFactory) -> Iterator[Stuck]:
+    def borrowed(_: ClientSettings, _request_s: float) -> Iterator[Stuck]:
         yield Stuck()
 
     cluster = MemoryCluster()
     cluster.put("t", (0, HI), topic_id="id")
     monkeypatch.setattr(reader, "borrowed", borrowed)
-    monkeypatch.setattr(reader, "KafkaCluster", lambda *_: cluster)
-    for module in (reader, progress):
-        monkeypatch.setattr(module, "LOOK_S", 0.001)
+    monkeypatch.setattr(reader, "AdminTopics", lambda *_: cluster)
+    monkeypatch.setattr(reader, "LOOK_S", 0.001)
     return cluster
 
 
@@ -125,8 +124,8 @@ def test_a_range_whose_rest_holds_nothing_is_finished(
     """It is stated to its end, with the records that it had; another one is waited for, and then an error."""
     found = frozenset([TopicPartition("t", 0)]) if empty else frozenset()
     monkeypatch.setattr(reader, "nothing_left", lambda _, cursors: found & {cursor.key for cursor in cursors})
-    config = {"consumer.config": '{"bootstrap.servers": "127.0.0.1:1"}', "topics": '["t"]', "ranges": "true"}
-    read = reader.read(Bundle((Range("t", "id", 0, 5, HI),)), parse({**config, "read.timeout.ms": "200"}))
+    config = {**source_clients({"bootstrap.servers": "127.0.0.1:1"}), "topics": '["t"]'}
+    read = reader.read(ReadSplit((SourceRange("t", "id", 0, 5, HI),)), parse({**config, "read.timeout.ms": "200"}))
     if not empty:
         with pytest.raises(UnreachableError, match="no progress on t-0 at offset 5"):
             list(read)

@@ -12,8 +12,9 @@ from compactor.errors import FencedError, KeyfoldError, OutcomeUnknownError, Pub
 from compactor.model.publish_plan import PublishPlan, PublishTarget
 from compactor.model.record import TopicPartition
 from connectors.errors import NotAllowedError, UnreachableError
+from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.errors import typed
-from connectors.sinks.batching import pieces
+from connectors.sinks.batching import partition_batches
 from connectors.sinks.producer_session import Bucket, ProducerSession
 from connectors.sinks.publish_progress import PublishProgress
 from connectors.sinks.settings import TransactionLimits, WriteRules
@@ -59,17 +60,17 @@ class FakeSession(ProducerSession):
         self.broken_off = lambda: False
         self.failures = []
         self.admin: Any = SimpleNamespace(high_watermarks=lambda _places: {})
-        self._clients: Any = SimpleNamespace(producer={})
+        self._clients = ClientSettings({})
         self._producer: Any = producer
 
     def offsets(self, positions: Any) -> None: ...
 
 
 def send(producer: Producer, deadline_s: float = 5.0) -> PublishProgress:
-    ledger = PublishProgress(PLAN, {})
-    found = list(pieces(iter(()), [TopicPartition("t", 0)], TransactionLimits()))
-    Transaction(FakeSession(producer, deadline_s), ledger, WriteRules()).send(found)
-    return ledger
+    progress = PublishProgress(PLAN, {})
+    found = list(partition_batches(iter(()), [TopicPartition("t", 0)], TransactionLimits()))
+    Transaction(FakeSession(producer, deadline_s), progress, WriteRules()).send(found)
+    return progress
 
 
 def error(code: int, **named: bool) -> KafkaError:

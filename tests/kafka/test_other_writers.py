@@ -67,7 +67,7 @@ def test_markers_and_aborted_records_are_no_other_writer(changelog: Changelog) -
 
 def test_a_plan_of_several_transactions_is_no_other_writer(changelog: Changelog) -> None:
     """Nor is what we sent after a position that was lost and found again in the output."""
-    small = changelog.publisher(limits=TransactionLimits(transaction_bytes=1, piece_records=1))
+    small = changelog.publisher(limits=TransactionLimits(transaction_bytes=1, batch_records=1))
     changelog.publish(changelog.target(0, 10), [RunRecord(at) for at in range(10)], small)
     changelog.publish(changelog.target(10, 20, output_offset=1), [RunRecord(15)])
     assert source_offsets(changelog.read()) == [*range(10), 15]

@@ -10,7 +10,8 @@ from compactor.model.position import Tail, Unknown
 from compactor.model.record import TopicPartition
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.errors import UnreachableError
-from connectors.sinks import output_reader as tail
+from connectors.sinks import output_reader
+from connectors.sinks.output_reader import last_source_offset
 from connectors.sinks.settings import WriteRules
 from tests.support.kafka import create_topic, delete_records, open_transaction, produce, produce_transaction
 from tests.support.publishing import Changelog, RunRecord
@@ -24,7 +25,7 @@ def changelog(broker: EmbeddedKafka, tmp_path: Path, topic_name: str) -> Changel
 def last(changelog: Changelog, topic: str | None = None) -> Tail:
     changelog.read()
     tp = TopicPartition(topic or changelog.topic, 0)
-    return tail.last_source_offset({"bootstrap.servers": changelog.bootstrap}, changelog.output, tp)
+    return last_source_offset({"bootstrap.servers": changelog.bootstrap}, changelog.output, tp)
 
 
 def test_an_empty_output_has_no_last_record(changelog: Changelog) -> None:
@@ -48,8 +49,8 @@ def test_only_markers_and_aborted_records(changelog: Changelog) -> None:
 
 def test_records_of_others_are_passed(changelog: Changelog, monkeypatch: pytest.MonkeyPatch) -> None:
     """Records without our headers, or with those of another source, do not count, however many there are."""
-    monkeypatch.setattr(tail, "FIRST_STEP", 4)
-    monkeypatch.setattr(tail, "GROWTH", 2)
+    monkeypatch.setattr(output_reader, "FIRST_STEP", 4)
+    monkeypatch.setattr(output_reader, "GROWTH", 2)
     changelog.publish(changelog.target(0, 10), [RunRecord(2), RunRecord(7)])
     other = (
         ("keyfold.source.topic", b"other"),
@@ -73,7 +74,7 @@ def test_an_open_transaction_does_not_count(changelog: Changelog) -> None:
     )
     with open_transaction(changelog.bootstrap, changelog.output, [(0, b"k", b"v", ours)]) as producer:
         tp = TopicPartition(changelog.topic, 0)
-        assert tail.last_source_offset({"bootstrap.servers": changelog.bootstrap}, changelog.output, tp) == 7
+        assert last_source_offset({"bootstrap.servers": changelog.bootstrap}, changelog.output, tp) == 7
         producer.commit_transaction(10)
     assert last(changelog) == 8
 
@@ -96,6 +97,6 @@ def test_a_missing_output_is_an_error(broker: EmbeddedKafka, topic_name: str) ->
     """An output topic that is gone is not an empty one."""
     create_topic(broker.bootstrap, topic_name)
     with pytest.raises(UnreachableError, match="does not know the topic at the moment"):
-        tail.last_source_offset(
+        last_source_offset(
             {"bootstrap.servers": broker.bootstrap}, f"{topic_name}.compacted", TopicPartition(topic_name, 0)
         )

@@ -1,4 +1,4 @@
-"""Hashes of keys, and the classes that they make."""
+"""Hashes of keys, and the partitions that they make."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from compactor.fold import keyclasses
-from compactor.fold.keyclasses import BITS, CLASSES, classes_of, hashes_of
+from compactor.fold import offset_map
+from compactor.fold.offset_map import BITS, HASH_PARTITIONS, hash_partitions_of, hashes_of
 
 KEYS = pa.array([None, b"", b"\x00", b"\x00\x00", b"a", b"ab", b"\xff\xfe", b"k" * 1_000], pa.binary())
 
@@ -26,7 +26,7 @@ def test_a_keys_hash_is_the_same_wherever_it_stands(monkeypatch: pytest.MonkeyPa
     whole = hashed(keys)
     assert hashed(keys.slice(9, 30)).tolist() == whole[9:39].tolist()
     assert hashed(pa.chunked_array([keys.slice(0, 40), keys.slice(40, 0), keys.slice(40)])).tolist() == whole.tolist()
-    monkeypatch.setattr(keyclasses, "_PIECE", 9)
+    monkeypatch.setattr(offset_map, "_PIECE", 9)
     assert hashed(keys).tolist() == whole.tolist()
     assert whole[:7].tolist() == whole[7:14].tolist()
 
@@ -41,7 +41,7 @@ def test_another_process_finds_the_same_hashes() -> None:
     """Whatever its seed of Python's own hashes: what was seen once is seen again."""
     command = (
         "import numpy as np, pyarrow as pa\n"
-        "from compactor.fold.keyclasses import hashes_of\n"
+        "from compactor.fold.offset_map import hashes_of\n"
         "print(*hashes_of(pa.array([b'%d' % at for at in range(9)]), pa.array(np.zeros(9, np.int32))))"
     )
     done = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True)
@@ -51,16 +51,18 @@ def test_another_process_finds_the_same_hashes() -> None:
 @pytest.mark.parametrize("key", [b"%d", b"customer-%012d", b"%d" + b"-" * 100], ids=["short", "usual", "long"])
 @pytest.mark.parametrize("level", [0, 1, 3])
 def test_keys_are_spread_evenly(key: bytes, level: int) -> None:
-    """Every class of every level has its share, of keys that were numbered one after the other too."""
+    """Every hash partition of every level has its share, of keys that were numbered one after the other too."""
     count = 32_000
-    found = np.bincount(classes_of(hashed(pa.array([key % at for at in range(count)])), level), minlength=CLASSES)
-    assert len(found) == CLASSES
-    assert np.abs(found - count / CLASSES).max() < 6 * (count / CLASSES) ** 0.5
+    found = np.bincount(
+        hash_partitions_of(hashed(pa.array([key % at for at in range(count)])), level), minlength=HASH_PARTITIONS
+    )
+    assert len(found) == HASH_PARTITIONS
+    assert np.abs(found - count / HASH_PARTITIONS).max() < 6 * (count / HASH_PARTITIONS) ** 0.5
 
 
 def test_a_level_tells_apart_what_the_one_before_did_not() -> None:
-    """Keys of one class are spread over all classes of the next level."""
+    """Keys of one hash partition are spread over all of the next level."""
     hashes = hashed(pa.array([b"%d" % at for at in range(10_000)]))
-    of_one = hashes[classes_of(hashes, 0) == 5]
-    assert {*classes_of(of_one, 1).tolist()} == {*range(CLASSES)}
-    assert CLASSES == 1 << BITS
+    of_one = hashes[hash_partitions_of(hashes, 0) == 5]
+    assert {*hash_partitions_of(of_one, 1).tolist()} == {*range(HASH_PARTITIONS)}
+    assert HASH_PARTITIONS == 1 << BITS

@@ -1,0 +1,180 @@
+"""What the planner decides over brokers in memory."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from compactor.model.record import TopicPartition
+from connectors.errors import SourceChangedError, UnreachableError
+from connectors.source.offsets import Offsets, TopicOffsets, encode
+from connectors.source.options import SourceOptions, parse
+from connectors.source.planner import Planner
+from tests.support.clients import source_clients
+from tests.support.clocks import SleepingClock
+from tests.support.memory.cluster import MemoryCluster
+
+A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+
+
+def options(**extra: str) -> SourceOptions:
+    plain = {"connector": "c", **source_clients({"bootstrap.servers": "127.0.0.1:1"})}
+    return parse({**plain, **({} if "topics.regex" in extra else {"topics": '["a", "b"]'}), **extra})
+
+
+def planner(cluster: MemoryCluster, clock: SleepingClock | None = None, **extra: str) -> Planner:
+    clock = clock or SleepingClock()
+    return Planner(options(**extra), cluster, clock, clock.sleep)
+
+
+def topic(name: str, *offsets: int) -> dict[str, TopicOffsets]:
+    return {name: TopicOffsets(f"id-{name}", dict(enumerate(offsets)))}
+
+
+def test_new_topics_begin_at_their_log_start_and_known_ones_at_their_start() -> None:
+    """The initial position is the given starts, and the log start of every partition of other topics."""
+    cluster = MemoryCluster()
+    cluster.put("a", (0, 9))
+    cluster.put("b", (4, 8), (0, 0))
+    starts = json.dumps(encode({**topic("a", 7), **topic("gone", 3)}))
+    assert planner(cluster, starts=starts).initial() == {**topic("a", 7), **topic("gone", 3), **topic("b", 4, 0)}
+
+
+def test_nothing_new_gives_the_start_itself() -> None:
+    """Without news the very start is returned, and the next question waits for the poll interval."""
+    cluster, clock = MemoryCluster(), SleepingClock()
+    cluster.put("a", (0, 9))
+    source, start = planner(cluster, clock), topic("a", 9)
+    for _ in range(8):
+        assert source.latest(start, None) is start
+    assert clock.now == pytest.approx(7 * 0.25)
+    assert cluster.requests == 8 + 1
+
+
+def test_a_deleted_topic_keeps_its_offsets() -> None:
+    """A topic that is deleted while running stays where it was, and others go on."""
+    cluster, clock = MemoryCluster(), SleepingClock()
+    cluster.put("a", (0, 9))
+    cluster.put("b", (0, 9))
+    source = planner(cluster, clock)
+    start = source.latest({**topic("a", 0), **topic("b", 0)}, None)
+    del cluster.topics["b"]
+    cluster.put("a", (0, 12))
+    assert source.latest(start, None) == {**topic("a", 12), **topic("b", 9)}
+    clock.sleep(100)
+    cluster.put("a", (0, 13))
+    assert source.latest(start, None) == {**topic("a", 13), **topic("b", 9)}
+
+
+@pytest.mark.parametrize(
+    ("log", "topic_id", "names"),
+    [((0, 9), "id-2", ("recreated", "id-2", "id-a")), ((0, 6), "id-a", ("a-0", "6", "7"))],
+    ids=["recreated", "log end below our position"],
+)
+def test_a_changed_topic_is_an_error(log: tuple[int, int], topic_id: str, names: tuple[str, ...]) -> None:
+    """Another topic id, or a log that ends below our position, is refused by name, with what to do."""
+    cluster = MemoryCluster()
+    cluster.put("a", log, topic_id=topic_id)
+    with pytest.raises(SourceChangedError) as caught:
+        planner(cluster).latest(topic("a", 7), None)
+    assert all(name in caught.value.message for name in (*names, "Connector c"))
+    assert "new connector name" in caught.value.action
+
+
+def test_a_recreated_topic_among_others_is_read_no_more() -> None:
+    """It stays where it was, as a deleted one does, and the others go on; with no other left it is the error."""
+    cluster, clock = MemoryCluster(), SleepingClock()
+    cluster.put("a", (0, 9))
+    cluster.put("b", (0, 20), topic_id="id-2")
+    source = planner(cluster, clock)
+    start = source.latest({**topic("a", 0), **topic("b", 7)}, None)
+    assert start == {**topic("a", 9), **topic("b", 7)}
+    del cluster.topics["a"]
+    cluster.put("c", (0, 3))
+    clock.sleep(100)
+    pinned = planner(cluster, SleepingClock(), starts=json.dumps(encode(topic("b", 7))))
+    with pytest.raises(SourceChangedError, match="b was recreated"):
+        pinned.initial()
+
+
+def test_partitions_and_topics_are_picked_up_while_running() -> None:
+    """A new partition is read from offset 0; a new topic is introduced at its log start, then read."""
+    cluster, clock = MemoryCluster(), SleepingClock()
+    cluster.put("a", (0, 9))
+    source = planner(cluster, clock, **{"topics.regex": "[ab]|out.*", "exclude": '["out.c"]'})
+    start = source.latest(topic("a", 9), None)
+    assert start == topic("a", 9)
+    cluster.put("a", (0, 9), (0, 2))
+    cluster.put("b", (5, 8))
+    cluster.put("abc", (0, 8))
+    cluster.put("out.c", (0, 8))
+    clock.sleep(5)
+    introduced = source.latest(start, None)
+    assert introduced == {**topic("a", 9, 2), **topic("b", 5)}
+    assert source.latest(introduced, None) == {**topic("a", 9, 2), **topic("b", 8)}
+
+
+def test_pinned_ends_are_the_last() -> None:
+    """After pinning, records and topics that come later are not read, and the start is returned at the end."""
+    cluster = MemoryCluster()
+    cluster.put("a", (0, 9))
+    source = planner(cluster)
+    source.pin()
+    cluster.put("a", (0, 20))
+    cluster.put("b", (0, 20))
+    positions: list[Offsets] = [source.initial()]
+    for _ in range(3):
+        positions.append(source.latest(positions[-1], 6))
+    assert positions == [topic("a", 0), topic("a", 6), topic("a", 9), topic("a", 9)]
+    assert positions[3] is positions[2]
+
+
+def test_a_known_topic_that_is_unknown_for_a_moment_is_pinned_too() -> None:
+    """What pinning leaves out is never read: it asks again for ten seconds, then goes on without the topic."""
+    cluster, clock = MemoryCluster(), SleepingClock()
+    cluster.put("b", (0, 4))
+    starts = json.dumps(encode(topic("a", 5)))
+
+    def sleep(seconds: float) -> None:
+        clock.now += seconds
+        cluster.put("a", (0, 9))
+
+    source = Planner(options(starts=starts), cluster, clock, sleep)
+    source.pin()
+    assert source.latest(source.initial(), None)["a"].partitions == {0: 9}
+    late = SleepingClock()
+    cluster.topics.pop("a")
+    source = planner(cluster, late, starts=starts)
+    source.pin()
+    assert 9 < late.now < 12
+    assert source.latest(source.initial(), None)["a"].partitions == {0: 5}
+
+
+def test_brokers_away_are_waited_for_and_then_named() -> None:
+    """Without an answer there is nothing new until the time for retries is over; an answer starts it again."""
+    cluster, clock = MemoryCluster(), SleepingClock()
+    cluster.put("a", (0, 9))
+    source = planner(cluster, clock, **{"read.timeout.ms": "10000"})
+    start = source.latest(topic("a", 0), None)
+    cluster.away = True
+    clock.sleep(30)
+    for _ in range(20):
+        assert source.latest(start, None) is start
+    cluster.away = False
+    assert source.latest(start, None) is start
+    cluster.away = True
+    assert source.latest(start, None) is start
+    clock.sleep(10)
+    with pytest.raises(UnreachableError, match=r"Connector c: .*away"):
+        source.latest(start, None)
+
+
+@pytest.mark.parametrize("ask", [Planner.initial, Planner.pin])
+def test_a_first_question_is_retried_and_then_fails(ask: object) -> None:
+    """Where there is no position to fall back on, the planner itself retries until its time is over."""
+    cluster, clock = MemoryCluster(), SleepingClock()
+    cluster.away = True
+    with pytest.raises(UnreachableError):
+        ask(planner(cluster, clock, **{"read.timeout.ms": "10000"}))  # type: ignore[operator]
+    assert clock.now == pytest.approx(10, abs=1)
