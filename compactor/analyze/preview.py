@@ -1,7 +1,7 @@
 """How a log would stand when a clean of it began now, under some settings: pure.
 
 Before the cleaner folds, the worker publishes what is publishable and retention takes the old end. So a fold looked at
-ahead of time ends at `schedule.publishable` and begins where `retention.evaluate_retention` lets the log begin.
+ahead of time ends at `publishable` and begins where `retention.evaluate_retention` lets the log begin.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from compactor.clean.log_to_clean import straddling_runs
 from compactor.clean.retention import Retention, evaluate_retention
-from compactor.clean.schedule import publishable
 from compactor.model import log_transitions
 from compactor.model.log import PartitionLog, Run, RunFile, aged_from
+from compactor.publish.publishable import publishable
 from compactor.settings import EngineSettings
 
 
@@ -128,7 +128,7 @@ def _own_boundaries(seen: FoldPreview) -> Iterator[int]:
 
 
 def with_exact_counts(log: PartitionLog, counts: RangeCounts) -> PartitionLog:
-    """`log` with every run across published counted as two, as a `Restate` would: then its dirt is exact."""
+    """`log` with every run across published counted as two, as a `Restate` would: then it is measured exactly."""
     across = {run.start: run for run in straddling_runs(log)}
     runs = (piece for run in log.runs for piece in (_pieces(log, run, counts) if run.start in across else (run,)))
     return replace(log, runs=tuple(runs))

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from msgspec import Struct
-from msgspec.structs import replace
 
 from compactor.model import record
-from compactor.model.log import PartitionLog
-from compactor.model.partitioned import PARTITION, split
-from compactor.model.record import TopicPartition
+from compactor.model.record import PARTITION, TopicPartition, split_by_partition
 from compactor.runs import checksums
-from compactor.runs.scan import LOG, SCAN, FileRange, OffsetRange, between
+from compactor.runs.scan import LOG, SCAN, FileRange, OffsetRange
 from compactor.storage.base import Storage
 
 _MOST_PARTITION: Final = (1 << 31) - 1
@@ -93,25 +90,6 @@ def trimmed(batch: pa.RecordBatch, start: int, end: int) -> pa.RecordBatch:
     return batch if pc.all(inside).as_py() else batch.filter(inside)
 
 
-def first_young(storage: Storage, log: PartitionLog, from_offset: int, newest_ms: int) -> int | None:
-    """The first offset from `from_offset` on whose record is younger than `newest_ms`; None where none is.
-
-    A record is never younger than its arrival (a stamp in the future would hold a partition for ever).
-    Runs that cannot hold a young record are not opened.
-    """
-    part = between(log, from_offset, log.end)
-    young = tuple(run for run in part.runs if min(run.max_timestamp, run.arrived_ms) > newest_ms)
-    narrowed = replace(part, runs=young)
-    return next(_young_offsets(read(storage, narrowed, ("offset", "timestamp")), newest_ms), None)
-
-
-def _young_offsets(batches: Iterable[pa.RecordBatch], newest_ms: int) -> Iterator[int]:
-    for batch in batches:
-        row = pc.index(pc.greater(batch["timestamp"], newest_ms), True).as_py()
-        if row >= 0:
-            yield batch["offset"][row].as_py()
-
-
 def read_ranges(
     opened: pq.ParquetFile, ranges: Sequence[FileRange], columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
@@ -136,7 +114,7 @@ def _of_shared(
     rows: pa.Table, ranges: Mapping[TopicPartition, Sequence[FileRange]], columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     """Takes `ranges` out of a row group that several partitions share: little of each, so all of it at once."""
-    pieces = ((tp, rows) for batch in rows.to_batches() for tp, rows in split(batch))
+    pieces = ((tp, rows) for batch in rows.to_batches() for tp, rows in split_by_partition(batch))
     found = [_numbered(rows.select(columns), one) for tp, rows in pieces for one in ranges.get(tp, ())]
     if found:
         yield pa.concat_batches(found)

@@ -22,8 +22,7 @@ from msgspec import Struct
 from compactor.bin_packing import AtMost, one, pack
 from compactor.failpoints import hit
 from compactor.model import record
-from compactor.model.partitioned import split
-from compactor.model.record import TopicPartition
+from compactor.model.record import TopicPartition, split_by_partition
 from compactor.runs import checksums, paths
 from compactor.runs.file_stats import FileStats, combine, stats_of, with_checksum
 from compactor.storage.base import Storage
@@ -119,7 +118,7 @@ class _Writer:
             self._file.__exit__(kind, error, trace)
 
     def add(self, batch: pa.RecordBatch) -> Iterator[FileStats]:
-        for tp, rows in split(batch):
+        for tp, rows in split_by_partition(batch):
             buffer = self._buffers.setdefault(tp, _Buffer())
             self._held -= buffer.bytes
             buffer.add(rows)

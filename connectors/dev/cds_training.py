@@ -3,7 +3,7 @@
     python -m connectors.dev.cds_training spark|kafka ARCHIVE
 
 Only kinds of work matter, not amounts: a Python source read by a stream, tasks in Python that write files, and a fold
-of them in the way of compactor/fold/on_spark.py and compactor/publish/publishjob.py.
+of them in the way of compactor/fold/on_spark.py.
 """
 
 from __future__ import annotations

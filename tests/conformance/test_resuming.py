@@ -23,8 +23,8 @@ SEGMENTS: Final = {"internal.segment.bytes": "2048", "segment.index.bytes": "409
 
 def output(broker: EmbeddedKafka, name: str, **settings: Any) -> dict[str, Any]:
     """Makes an output topic `name` as a connector with these settings does, but of small segments; its settings."""
-    told = {"name": "c", "connector.class": "keyfold.CompactedTopic", "topics": "t", **settings}
-    config: dict[str, Any] = {**new_config(ConnectorConfig.model_validate(told), {})}
+    settings_json = {"name": "c", "connector.class": "keyfold.CompactedTopic", "topics": "t", **settings}
+    config: dict[str, Any] = {**new_config(ConnectorConfig.model_validate(settings_json), {})}
     create_topic(broker.bootstrap, name, 1, **{**config, **SEGMENTS})
     return config
 

@@ -195,7 +195,7 @@ def test_scenario_17_memory_cap(spark: SparkSession, kept_of: KeptOf, monkeypatc
             small.cleaner.clean(0)
             passes.append([offset for offset, _, _ in small.rows()])
         assert passes == [[1, 2, 3, 4], [2, 3, 4], [3, 4]]
-        wait_until(lambda: spilled(spark) > before, "Spark has told of what was spilled")
+        wait_until(lambda: spilled(spark) > before, "Spark has reported what was spilled")
     with room_for_one_key(spark, 40):
         small.ingest([{**one, "offset": one["offset"] + 5} for one in rows])
         small.publish()

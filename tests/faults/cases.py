@@ -55,10 +55,10 @@ class Case:
         assert worker is not None
         wanted = ("connector FAILED", "restart_in_s", *texts)
 
-        def told() -> bool:
+        def reported() -> bool:
             return any(all(text in line for text in wanted) for line in worker.printed().splitlines())
 
-        self.scenario.until(told, f"the worker says {wanted}", TIMEOUT_S)
+        self.scenario.until(reported, f"the worker says {wanted}", TIMEOUT_S)
         self.outcome = "FAILED by name, goes on by itself"
 
     def judge(self) -> None:

@@ -1,6 +1,6 @@
 """The engine's Publisher in memory: what tasks send goes to `tests.support.memory.journal`.
 
-It keeps the steps of docs/protocol.md, and can be told at which of them to fail.
+It keeps the steps of docs/protocol.md, and a test can make it fail at any of them.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class PublishFault(Struct, frozen=True, kw_only=True):
 class MemoryPublisher(Struct, frozen=True, kw_only=True):
     """A Publisher into the journal below `storage`.
 
-    `connector` is the connector's folder, asked for the newest epoch; None: nobody else can own it. `output_ids`: the
+    `connector` is the connector's folder, read for the newest epoch; None: no other can own it. `output_ids`: the
     topic id of each output. A transaction holds `most_records` at most.
     """
 
@@ -144,9 +144,7 @@ class _Task:
             records = transaction.records
             self._append(lambda _: JournalEntry(event=Event.ABORTED, bucket=self._plan.bucket, records=records))
         self._strike(PublishStep.SENT, number)
-        before = (
-            self._journal.read().ends.copy()
-        )  # nobody else writes to these partitions, or this producer is shut out
+        before = self._journal.read().ends.copy()  # no other producer writes to these partitions, or this one is fenced
         self.sent.update({tp: self._after(tp, before.get(tp, 0), transaction) for tp in transaction.offsets})
         self._append(lambda _: self._committed(transaction))
         self._strike(PublishStep.COMMITTED, number)

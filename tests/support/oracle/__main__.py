@@ -26,16 +26,18 @@ _ENUM: Final = re.compile(r"<(\w+\.\w+): [^>]*>")
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the histories; returns 0 if all promises held, else 1."""
-    told = _arguments(arguments)
+    options = _arguments(arguments)
     began = time.monotonic()
-    print(f"{len(told.seeds)} histories of {told.steps} steps, {told.processes} at a time", flush=True)
-    for number, one in enumerate(_ran(told.seeds, told.steps, told.processes), start=1):
+    print(f"{len(options.seeds)} histories of {options.steps} steps, {options.processes} at a time", flush=True)
+    for number, one in enumerate(_ran(options.seeds, options.steps, options.processes), start=1):
         if one.failure is not None:
-            _tell(one, told.steps)
+            _report(one, options.steps)
             return 1
-        if number % 10 == 0 or number == len(told.seeds):
+        if number % 10 == 0 or number == len(options.seeds):
             seconds = time.monotonic() - began
-            print(f"{number} of {len(told.seeds)} kept every promise, to seed {one.seed}, {seconds:.0f} s", flush=True)
+            print(
+                f"{number} of {len(options.seeds)} kept every promise, to seed {one.seed}, {seconds:.0f} s", flush=True
+            )
     return 0
 
 
@@ -65,7 +67,7 @@ def _ran(seeds: Iterable[int], length: int, processes: int) -> Iterator[Outcome]
         yield from pool.imap(run_seed, work)
 
 
-def _tell(one: Outcome, length: int) -> None:
+def _report(one: Outcome, length: int) -> None:
     silence_logs()
     print(f"\nseed {one.seed}: {one.failure}", flush=True)
     print(f"\nAgain: make histories SEEDS={one.seed} STEPS={length}\nLooking for fewer steps that fail …", flush=True)

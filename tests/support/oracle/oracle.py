@@ -75,7 +75,7 @@ class Oracle:
                 yield from log_contents.missed_cleaning(logs, self.model, self._dumps, now_ms, settings)
             case Vacuum() if now_ms > self._latest_ms:
                 files = {info.path for info in simulation.storage.walk("runs")}
-                yield from (f"{path} is needed by nobody" for path in files - state.paths)
+                yield from (f"{path} is not referenced" for path in files - state.paths)
 
     def _read_commits(self) -> Iterator[str]:
         """Applies the commits since the last step to the model; yields what is wrong with them."""

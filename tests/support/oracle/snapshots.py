@@ -85,10 +85,10 @@ def _records(loaded: Loaded, moments: Mapping[TopicPartition, ExpectedSnapshot])
 
 
 def _shown(row: Row) -> dict[str, Any]:
-    told = abs(row["timestamp"]) <= _LAST_MS
+    in_range = abs(row["timestamp"]) <= _LAST_MS
     return {
         **{name: row[name] for name in ("key", "value", "partition", "offset")},
-        "timestamp": row["timestamp"] if told else None,
+        "timestamp": row["timestamp"] if in_range else None,
         "headers": row["headers"],
     }
 

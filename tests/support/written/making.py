@@ -108,9 +108,9 @@ def _add_snapshots(simulation: Simulation) -> None:
     )
     (older / manifest.NAME).unlink()
     (older / location.MARK).unlink()
-    told = msgspec.json.decode(manifest.encode(of))
-    del told["catalog_id"]
-    (older / "manifest.json").write_bytes(msgspec.json.encode(told))
+    fields = msgspec.json.decode(manifest.encode(of))
+    del fields["catalog_id"]
+    (older / "manifest.json").write_bytes(msgspec.json.encode(fields))
     assert set(listing.list_others(place, simulation.components.catalog.state, folder.rpartition("/")[2])) == {
         STRANGER,
         OLDER,
@@ -172,9 +172,9 @@ def _held(tp: TopicPartition, position: Position, tail: int | None = None) -> He
 
 
 def _without_offset(position: Position) -> str:
-    told = msgspec.json.decode(encode(position))
-    del told["offset"]
-    return msgspec.json.encode(told).decode()
+    fields = msgspec.json.decode(encode(position))
+    del fields["offset"]
+    return msgspec.json.encode(fields).decode()
 
 
 def _headers(simulation: Simulation) -> Iterator[Any]:
