@@ -41,7 +41,7 @@ class Due(NamedTuple):
 
 
 def due_of(state: State, plans: Sequence[PublishPlan]) -> list[Due]:
-    """What `plans` send, in the order of their targets."""
+    """Returns what `plans` send, in the order of their targets."""
     logs = state.by_partition()
     due = [target for plan in plans for target in plan.targets if target.start < target.end]
     return [
@@ -52,7 +52,7 @@ def due_of(state: State, plans: Sequence[PublishPlan]) -> list[Due]:
 
 
 def complete(plans: Sequence[PublishPlan], sent: Sequence[PublishResult]) -> tuple[PublishResult, ...]:
-    """`sent`, if it answers every target once and to its end; FoldError otherwise."""
+    """Returns `sent`, if it answers every target once and to its end; FoldError otherwise."""
     asked = sorted((*target.tp, target.end) for plan in plans for target in plan.targets)
     answered = sorted((one.topic, one.partition, one.end) for one in sent)
     if asked != answered:
