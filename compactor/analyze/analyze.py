@@ -52,7 +52,7 @@ class Counting(Protocol):
         ...
 
     def split_keys(self, ranges: Fold) -> dict[str, SplitKeys]:
-        """Returns by topic the keys whose last records in several of its partitions have a value; no topic without any."""
+        """Returns by topic the keys that are live in several of its partitions; without topics of none."""
         ...
 
 
