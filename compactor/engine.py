@@ -1,11 +1,11 @@
-"""foreachBatch and tick(now): the two moments at which a connector's engine does anything.
+"""One connector's engine: ingests micro-batches and publishes what is due. Steps 3 to 12 of docs/protocol.md.
 
-    take(frame, now)   a micro-batch has come     → steps 3 and 4, then publish
-    tick(now)          time has passed            → publish what the lag has let go
+    take(frame, now)   a micro-batch has come   → ingest it (steps 3 and 4), then publish
+    tick(now)          time has passed          → publish what min.compaction.lag.ms has let go
 
-They are called from different threads; one lock per connector makes them turns. A micro-batch waits for its turn;
-time does not, it passes again. What comes behind publishing (`compactor.maintenance`) has a thread of its own and
-waits for no turn.
+They are called from different threads, and a lock makes them turns. A micro-batch waits for its turn; a tick does not,
+as another one follows. What comes behind publishing (`compactor.maintenance`) has a thread of its own and waits for no
+turn.
 """
 
 from __future__ import annotations
@@ -30,50 +30,44 @@ from compactor.model.record import TopicPartition
 from compactor.model.state import State
 from compactor.ports import Broker
 from compactor.publish.changelog import Changelog
-from compactor.quarantine.isolation import Isolation
 from compactor.runs.paths import RunningBatches, prefix
 from compactor.runs.writer import RunTarget
 from compactor.settings import EngineSettings
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from compactor.storage.base import Storage
+    from pyspark.sql import DataFrame
 
 COMMIT_SECONDS: Final = 0.5
-"""So long a commit waits between two micro-batches that follow one another at once, before it gives up."""
+"""So long `commit` waits for a turn; micro-batches may follow one another at once."""
 
 
 class Engine:
-    """One connector's engine: takes micro-batches in and sends what is due."""
+    """Ingests and publishes for one run of a connector, one turn at a time. Threads may share it."""
 
     def __init__(
         self,
-        spark: SparkSession,
-        storage: Storage,
         catalog: Catalog,
-        outside: Broker,
+        broker: Broker,
         settings: EngineSettings,
-        isolation: Isolation,
-        clock_ms: Callable[[], int] | None = None,
+        changelog: Changelog,
     ) -> None:
         self.counters = Counters()
-        self._storage = storage
         self._catalog = catalog
-        self._outside = outside
+        self._broker = broker
         self._settings = settings
-        self._changelog = Changelog(spark, storage, catalog, outside, isolation, clock_ms)
+        self._changelog = changelog
         self._turn = threading.RLock()
         self._closed = False
-        self._sending = False
+        self._publishing = False
         self._running = RunningBatches(secrets.token_hex(4))
         self._clock_warnings = ClockWarnings(self.counters)
 
     def take(self, frame: DataFrame, now_ms: int) -> Batch:
-        """Takes a micro-batch in (ingest.WRITTEN columns, of `intake`) and publishes what is due with it.
+        """Ingests a micro-batch and publishes what is due with it. Returns what was ingested.
 
-        Taking the same batch, or one that overlaps it, again changes nothing. Raises IngestError,
-        StorageError, FencedError, and what publishing raises.
+        `frame` has the columns of ingest.WRITTEN, as the tasks of `intake` answer. Offsets that are ingested already
+        are left out, so a batch may come again. Whatever it raises closes the engine: IngestError, StorageError,
+        FencedError, and what publishing raises.
         """
         with self._turn:
             self._check_open()
@@ -86,50 +80,49 @@ class Engine:
 
     @property
     def intake(self) -> ingest.Intake:
-        """How reading tasks put records into files, whose names carry the epoch and this life's name."""
+        """What reading tasks need to write level-0 files; their names hold the epoch and this engine's own name."""
         policy, named = self._settings.policy, prefix(self._catalog.epoch, self._running.life)
-        target = RunTarget(storage=self._storage, prefix=named, max_bytes=policy.segment_bytes)
+        target = RunTarget(storage=self._catalog.storage, prefix=named, max_bytes=policy.segment_bytes)
         return ingest.Intake(target=target, keyed=policy.compacts, folds=policy.folds_at_once)
 
     def close(self) -> None:
-        """Waits for the turn that is under way, and lets no other begin.
+        """Lets no turn begin any more, and waits for the one that is under way.
 
-        So it is after a failed micro-batch: what is true is for the next life of the connector to read.
+        A failed micro-batch closes the engine as well: the connector's next run reads the catalog anew.
         """
-        self.close_soon()
+        self.begin_close()
         with self._turn:
             pass
 
-    def close_soon(self) -> None:
+    def begin_close(self) -> None:
         """Lets no turn begin any more, without waiting for the one that is under way."""
         self._closed = True
 
     def is_idle(self) -> bool:
-        """Whether no turn is under way."""
+        """Returns whether no turn is under way."""
         if not self._turn.acquire(blocking=False):
             return False
         self._turn.release()
         return True
 
     @property
-    def interrupted(self) -> bool:
-        """Whether a publish has begun and not ended well: one of its transactions may still be open."""
-        return self._sending
+    def transaction_may_be_open(self) -> bool:
+        """Whether a publish has begun and has not succeeded, so that it may have left a transaction open."""
+        return self._publishing
 
-    def settle(self, now_ms: int) -> None:
-        """Makes sense of the committed positions before anything is read.
+    def resolve_positions(self, now_ms: int) -> None:
+        """Reads the committed positions and decides from where publishing goes on, before anything is ingested.
 
-        So a store or a position that is not this connector's is found out before it has taken anything in. Raises
-        PositionError, and what asking the brokers raises.
+        Raises PositionError where the storage or a position is not this connector's, and what the broker raises.
         """
         with self._turn:
             self._check_open()
-            self._changelog.settle(now_ms)
+            self._changelog.resolve_positions(now_ms)
 
     def tick(self, now_ms: int) -> None:
-        """Does what is due because time has passed, with or without traffic.
+        """Publishes what is due at `now_ms`, with or without new records.
 
-        Nothing while another turn is under way, which publishes what is due by itself, nor once the engine is closed.
+        Does nothing while another turn is under way, which publishes as well, nor once the engine is closed.
         """
         with self._if_free(0) as free:
             if free:
@@ -138,7 +131,7 @@ class Engine:
 
     @contextmanager
     def _if_free(self, seconds: float) -> Iterator[bool]:
-        """The turn, where it is or becomes free within `seconds`, and the engine is open; else False."""
+        """Yields whether this is the caller's turn: it is free within `seconds`, and the engine is open."""
         if not self._turn.acquire(timeout=seconds):
             yield False
             return
@@ -183,27 +176,26 @@ class Engine:
             )
 
     def finish(self, now_ms: int) -> None:
-        """The end of `--once`: publishes what is due.
+        """Publishes what is due at the end of `--once`, and commits positions that this run has not moved again.
 
-        Positions that this life did not move are committed again: nobody knows how old they are, and the next
-        life may be as short.
+        Their age is not known, and the next run may be as short as this one.
         """
         with self._turn:
             self._check_open()
             self._publish(now_ms, replace(self._settings, first_refresh_ms=0))
 
     def running(self) -> RunningBatches:
-        """The jobs whose files no commit names yet, though one may: a vacuum leaves them alone."""
+        """Returns the jobs whose files no commit names yet; a vacuum leaves these files alone."""
         return self._running
 
     def uncertain(self) -> frozenset[TopicPartition]:
-        """The logs of which it is not known how far they are published: nothing behind that touches them."""
+        """Returns the logs of which it is not known how far they are published, so that maintenance skips them."""
         return self._changelog.uncertain()
 
     def commit(self, decide: Callable[[State], Sequence[AnyAction]], now_ms: int) -> bool:
-        """Commits what `decide` makes of the newest state, in turn with everything else: it may look outside.
+        """Commits the actions that `decide` returns for the state, which may ask the brokers, in a turn of its own.
 
-        False where it did not: while another turn is under way, and once the engine is closed.
+        Returns False where it did nothing, as another turn is under way or the engine is closed.
         """
         with self._if_free(COMMIT_SECONDS) as free:
             if free:
@@ -212,9 +204,9 @@ class Engine:
             return free
 
     def _publish(self, now_ms: int, settings: EngineSettings | None = None) -> None:
-        self._sending = True
+        self._publishing = True
         self._count_published(self._changelog.publish(settings or self._settings, now_ms))
-        self._sending = False
+        self._publishing = False
 
     def _count_published(self, sent: Sequence[PublishResult]) -> None:
         self.counters.add_all(
@@ -228,14 +220,14 @@ class Engine:
         )
 
     def _admit(self, batch: Batch, now_ms: int) -> None:
-        """Topics and partitions seen for the first time; their output partitions exist before they are named."""
-        if not _strangers(self._catalog.state, batch):
+        """Adds topics and partitions that are read for the first time, once their output partitions exist."""
+        if not _unknown(self._catalog.state, batch):
             return
-        actions = self._outside.admit(self._catalog.state, batch.ranges)
-        strangers = _strangers(self._catalog.commit(lambda _: actions, now_ms), batch)
-        if strangers:
+        actions = self._broker.admit(self._catalog.state, batch.ranges)
+        unknown = _unknown(self._catalog.commit(lambda _: actions, now_ms), batch)
+        if unknown:
             raise TopicGoneError(
-                f"Connector {self._settings.connector}: {strangers[0]} was read, and its topic is gone or another one "
+                f"Connector {self._settings.connector}: {unknown[0]} was read, and its topic is gone or another one "
                 "since.",
                 "Nothing of this batch was taken; the connector goes on with the topics that there are now.",
             )
@@ -253,8 +245,8 @@ class Engine:
         )
 
 
-def _strangers(state: State, batch: Batch) -> list[TopicPartition]:
-    """Partitions of `batch` that the catalog does not know, or knows under another topic id."""
+def _unknown(state: State, batch: Batch) -> list[TopicPartition]:
+    """Returns the partitions of `batch` that the catalog does not know, or knows under another topic id."""
     known = state.by_partition()
     return [
         read.tp

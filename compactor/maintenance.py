@@ -5,6 +5,7 @@ One thread calls it, beside those of `take` and `tick`: it never holds them up.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection, Container
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from compactor.clean.vacuum import vacuum
 from compactor.errors import QuarantinedError, SnapshotError, SnapshotStorageError
 from compactor.metrics import Counters
 from compactor.model.record import TopicPartition
-from compactor.quarantine.isolation import Isolation
+from compactor.quarantine.quarantine import QuarantineManager
 from compactor.snapshot.snapshots import Snapshots
 
 if TYPE_CHECKING:
@@ -29,14 +30,16 @@ class Maintenance:
         cleaner: Cleaner,
         snapshots: Snapshots,
         catalog: Catalog,
-        isolation: Isolation,
+        quarantine: QuarantineManager,
         counters: Counters,
+        stopping: threading.Event,
     ) -> None:
         self._cleaner = cleaner
         self._snapshots = snapshots
         self._catalog = catalog
-        self._isolation = isolation
+        self._quarantine = quarantine
         self._counters = counters
+        self._stopping = stopping
 
     def begin(self) -> None:
         """Does what an earlier run of the worker has left undone of a snapshot."""
@@ -71,7 +74,7 @@ class Maintenance:
     def release(self, now_ms: int, wanted: Collection[TopicPartition] | None = None) -> int:
         """Ends the quarantine of all logs, or of those `wanted`; returns how many it was. Raises StorageError."""
         logs = [log for log in self._catalog.state.logs if wanted is None or log.tp in wanted]
-        return self._isolation.release(logs, now_ms)
+        return self._quarantine.release(logs, now_ms)
 
     def check_complete(self, wanted: Collection[TopicPartition] | None = None) -> None:
         """Raises QuarantinedError where an open topic's log (of `wanted`) is set aside: then not all was done."""
@@ -96,4 +99,4 @@ class Maintenance:
 
     def interrupt(self) -> None:
         """Breaks off what runs now, for a stop: its failing says nothing about any log."""
-        self._isolation.stopping.set()
+        self._stopping.set()

@@ -1,4 +1,4 @@
-"""What the engine asks of the world around it; connectors/runtime/broker.py answers with Kafka."""
+"""What the engine needs from Kafka; connectors/runtime/broker.py and connectors/sinks/publisher.py implement it."""
 
 from __future__ import annotations
 
@@ -16,44 +16,44 @@ from compactor.model.state import State
 
 
 class Broker(Protocol):
-    """Topics, positions and the changelog of one connector."""
+    """Topics, committed positions and output of one connector."""
 
     def admit(self, state: State, reads: Sequence[RangeRead]) -> tuple[AnyAction, ...]:
-        """Actions that add the topics and partitions of `reads` which the catalog does not know.
+        """Returns actions that add the topics and partitions of `reads` that the catalog does not know.
 
-        Their output partitions exist when this returns. Raises OutputError, UnreachableError.
+        Their output partitions exist when it returns. Raises OutputError, UnreachableError.
         """
         ...
 
     def fence(self, buckets: Iterable[int]) -> None:
-        """Shuts out every producer of `buckets`, as step T2 does: what one has left open is aborted."""
+        """Fences every producer of `buckets`, as step T2 does: transactions that they left open are aborted."""
         ...
 
     def positions(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Position | None]:
-        """What the connector's group has committed, pending transactions waited for; None where nothing."""
+        """Reads what the connector's group has committed, after pending transactions; None where there is nothing."""
         ...
 
     def tail(self, state: State, log: PartitionLog) -> Tail:
-        """The last source offset of `log` that a read_committed reader finds in the output."""
+        """Reads the last source offset of `log` that a read_committed reader finds in the output."""
         ...
 
     def publisher(self, state: State) -> Publisher:
-        """What sends a bucket's records; it is pickled into Spark's tasks."""
+        """Returns the publisher for Spark's tasks, into which it is pickled."""
         ...
 
     def local_publisher(self, state: State, broken_off: Callable[[], bool]) -> Publisher:
-        """The same for this process, which may keep its connections until the next time.
+        """Returns the publisher for this process, which may keep its connections for the next publish.
 
-        It gives up soon, with an error, once `broken_off` says so.
+        It ends soon, with an error, once `broken_off` is true.
         """
         ...
 
     def output_starts(self, state: State, topic: str) -> Mapping[int, int]:
-        """The low watermark of each output partition of the source topic `topic`."""
+        """Reads the low watermark of each output partition of the source topic `topic`."""
         ...
 
     def resume_safe_ms(self, state: State, topic: str) -> int | None:
-        """How long a snapshot of `topic` can be resumed from in the output, in ms.
+        """Reads for how many ms a reader of a snapshot of `topic` can go on from it in the output.
 
         None is for ever; 0 where no time can be promised.
         """
@@ -61,11 +61,12 @@ class Broker(Protocol):
 
 
 class Publisher(Protocol):
-    """Sends a bucket's records; it can be pickled, and runs in a Spark task or, for a few records, without."""
+    """Does steps 6 to 11 for one bucket. It can be pickled, and runs in a Spark task or in this process."""
 
     def publish(self, plan: PublishPlan, records: Iterator[pa.RecordBatch]) -> Sequence[PublishResult]:
-        """Sends `records` (record.RUN, by partition and offset, rejected ones too) and commits the positions.
+        """Sends `records` and commits the positions of `plan`. Returns one PublishResult for each target.
 
-        Gives one PublishResult for each target, also for those without a record.
+        `records` have the schema record.RUN, by partition and offset, rejected ones among them; a target may have none.
+        Raises FencedError, PositionMovedError, PublishInterruptedError, OutcomeUnknownError.
         """
         ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -17,8 +18,9 @@ from benchmarks.rows.brokerless import BrokerlessConnector
 from benchmarks.rows.steady_load import SteadyLoad
 from compactor.catalog.catalog import Catalog
 from compactor.clean.cleaner import Cleaner
+from compactor.clean.rewriter import Rewriter
 from compactor.metrics import Counters
-from compactor.quarantine.isolation import Isolation
+from compactor.quarantine.quarantine import QuarantineManager
 from compactor.settings import CompactionPolicy, EngineSettings
 from compactor.storage.local import LocalStorage
 
@@ -102,7 +104,8 @@ def _warm_up(spark: SparkSession, folder: Path, records: int) -> None:
 
 def _cleaner(spark: SparkSession, storage: Storage, catalog: Catalog, name: str) -> Cleaner:
     settings = EngineSettings(connector=name, policy=CompactionPolicy())
-    return Cleaner(spark, catalog, Isolation(storage, catalog), settings, Counters(), frozenset)
+    quarantine = QuarantineManager(catalog, threading.Event())
+    return Cleaner(Rewriter(spark, storage), catalog, quarantine, settings, Counters(), frozenset)
 
 
 FULL_FOLD: Final = Measurement(

@@ -6,6 +6,7 @@ Micro-batches are written without Spark, as level-0 files like those of ingest; 
 from __future__ import annotations
 
 import tempfile
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -14,8 +15,9 @@ from benchmarks.harness.row import Measurement
 from benchmarks.rows.brokerless import LEVEL0, BrokerlessConnector
 from benchmarks.rows.steady_load import MINUTE_MS, SteadyLoad
 from compactor.clean.cleaner import Cleaner
+from compactor.clean.rewriter import Rewriter
 from compactor.metrics import Counters
-from compactor.quarantine.isolation import Isolation
+from compactor.quarantine.quarantine import QuarantineManager
 from compactor.settings import CompactionPolicy, EngineSettings
 from compactor.storage.base import FileInfo
 
@@ -44,10 +46,10 @@ def measure(spark: SparkSession, folder: Path, minutes: int) -> dict[str, float]
     """
     policy = CompactionPolicy()
     connector = BrokerlessConnector(folder, LOAD.partitions, 0)
-    counters, isolation = Counters(), Isolation(connector.storage, connector.catalog)
-    cleaner = Cleaner(
-        spark, connector.catalog, isolation, EngineSettings(connector="bench", policy=policy), counters, frozenset
-    )
+    settings, counters = EngineSettings(connector="bench", policy=policy), Counters()
+    quarantine = QuarantineManager(connector.catalog, threading.Event())
+    rewriter = Rewriter(spark, connector.storage)
+    cleaner = Cleaner(rewriter, connector.catalog, quarantine, settings, counters, frozenset)
     ingested = 0
     for number, tables in enumerate(LOAD.tables(minutes)):
         now_ms = (number + 1) * MINUTE_MS

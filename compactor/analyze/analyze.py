@@ -23,9 +23,9 @@ from compactor.fold.memory_budget import COUNTED
 from compactor.model.log import PartitionLog
 from compactor.model.record import TopicPartition
 from compactor.model.state import State
-from compactor.quarantine import verify as inspection
-from compactor.quarantine.isolation import may_be_a_file
-from compactor.runs.reader import first_young
+from compactor.publish.publishable import first_young
+from compactor.quarantine import verify
+from compactor.quarantine.quarantine import may_be_damage
 from compactor.runs.scan import whole
 from compactor.settings import EngineSettings
 from compactor.storage.base import Storage
@@ -78,7 +78,7 @@ def analyze(
     try:
         found = job(_without(state, aside))
     except Exception as error:
-        damaged = _damaged(storage, _without(state, aside).logs) if may_be_a_file(error) else {}
+        damaged = _damaged(storage, _without(state, aside).logs) if may_be_damage(error) else {}
         if not damaged:
             raise
         aside |= damaged
@@ -95,7 +95,7 @@ def _without(state: State, aside: Collection[TopicPartition]) -> State:
 
 def _damaged(storage: Storage, logs: Iterable[PartitionLog]) -> dict[TopicPartition, str]:
     found = tuple(logs)
-    troubles = inspection.damage(storage, map(whole, found))
+    troubles = verify.find_damage(storage, map(whole, found))
     return {log.tp: str(trouble) for log, trouble in zip(found, troubles, strict=True) if trouble}
 
 

@@ -1,7 +1,7 @@
 """Tells how a log would stand when a clean of it began now, under some settings: pure.
 
 Before the cleaner folds, the worker publishes what is publishable and retention takes the old end. So a fold looked at
-ahead of time ends at `schedule.publishable` and begins where `retention.evaluate_retention` lets the log begin.
+ahead of time ends at `publishable` and begins where `retention.evaluate_retention` lets the log begin.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from compactor.clean.log_to_clean import straddling_runs
 from compactor.clean.retention import Retention, evaluate_retention
-from compactor.clean.schedule import publishable
 from compactor.model import log_transitions
 from compactor.model.log import PartitionLog, Run, RunFile, aged_from
+from compactor.publish.publishable import publishable
 from compactor.settings import EngineSettings
 
 

@@ -110,7 +110,7 @@ class Catalog:
 
     @property
     def storage(self) -> Storage:
-        """The connector's own folder, in which the catalog is."""
+        """The connector's own folder, to which every path that the catalog names is relative."""
         return self._storage
 
     @property

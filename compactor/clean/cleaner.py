@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING
 
 import structlog
 from msgspec import Struct
@@ -32,13 +31,10 @@ from compactor.model.actions import AnyAction, Clean
 from compactor.model.log import PartitionLog
 from compactor.model.record import OfPartition, TopicPartition
 from compactor.model.state import State
-from compactor.quarantine.isolation import Isolation
+from compactor.quarantine.quarantine import QuarantineManager
 from compactor.runs.paths import prefix
 from compactor.runs.writer import RunTarget
 from compactor.settings import EngineSettings
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _log = structlog.get_logger()
 
@@ -92,21 +88,20 @@ class Cleaner:
 
     def __init__(
         self,
-        spark: SparkSession,
+        rewriter: Rewriter,
         catalog: Catalog,
-        isolation: Isolation,
+        quarantine: QuarantineManager,
         settings: EngineSettings,
         counters: Counters,
         uncertain: Callable[[], Collection[TopicPartition]],
         clock: Callable[[], int] | None = None,
     ) -> None:
         self._clock = clock
-        self._rewriter = Rewriter(spark, catalog.storage, isolation.stopping.is_set)
-        self._storage = catalog.storage
+        self._rewriter = rewriter
         self._catalog = catalog
         self._settings = settings
         self._counters = counters
-        self._isolation = isolation
+        self._quarantine = quarantine
         self._uncertain = uncertain
         self._last: Queue | None = None
 
@@ -115,7 +110,7 @@ class Cleaner:
 
         A partition whose own files make a job fail is set aside, and the others are done.
         """
-        self._isolation.retry(now_ms)
+        self._quarantine.recheck(now_ms)
         expired = self._retain(now_ms)
         self._measure(now_ms)
         cleaned = self._compact(self._choose(now_ms), now_ms)
@@ -156,7 +151,7 @@ class Cleaner:
         """Counts runs across published anew where a decision hangs on them, so that each log's is known."""
         state = self._catalog.state
         unmeasured = [found.tp for found in self._decisions(state, now_ms) if found.reason is Reason.UNMEASURED]
-        self._isolation.run([state.log(tp) for tp in unmeasured], lambda logs: self._recount(logs, now_ms), now_ms)
+        self._quarantine.run([state.log(tp) for tp in unmeasured], lambda logs: self._recount(logs, now_ms), now_ms)
 
     def _choose(self, now_ms: int) -> list[PartitionLog]:
         """Chooses the logs of the next job so that neither overdue nor filthy ones starve."""
@@ -171,7 +166,7 @@ class Cleaner:
     def _compact(self, logs: Sequence[PartitionLog], now_ms: int, *, asked: bool = False) -> tuple[CleanedLog, ...]:
         """Cleans `logs` (steps 13b and 14b), whatever they cost together."""
         counted = self._counted(logs, now_ms, asked=asked)
-        done = self._isolation.run(counted, lambda logs: self._clean(logs, now_ms), now_ms, asked=asked)
+        done = self._quarantine.run(counted, lambda logs: self._clean(logs, now_ms), now_ms, asked=asked)
         cleaned = tuple(one for part in done for one in part)
         self._counters.add("full_folds", len(cleaned))
         return cleaned
@@ -185,7 +180,7 @@ class Cleaner:
         def job(logs: Sequence[PartitionLog]) -> int:
             return self._merge_picks([picks[log.tp] for log in logs], now_ms)
 
-        merged = sum(self._isolation.run([state.log(tp) for tp in picks], job, now_ms))
+        merged = sum(self._quarantine.run([state.log(tp) for tp in picks], job, now_ms))
         self._counters.add("merges", merged)
         return merged
 
@@ -206,13 +201,13 @@ class Cleaner:
         unsure = [log for log in logs if any(asked or run.keyless for run in straddling_runs(log))]
         if not unsure:
             return list(logs)
-        self._isolation.run(unsure, lambda logs: self._recount(logs, now_ms), now_ms, asked=asked)
+        self._quarantine.run(unsure, lambda logs: self._recount(logs, now_ms), now_ms, asked=asked)
         now = self._catalog.state.by_partition()
         return [now[log.tp] for log in logs if now[log.tp].quarantine is None]
 
     def _recount(self, logs: Sequence[PartitionLog], now_ms: int) -> None:
-        runs = self._isolation.until_stopped([(log, run) for log in logs for run in straddling_runs(log)])
-        self._commit([recount(self._storage, log, run) for log, run in runs], now_ms)
+        runs = self._quarantine.until_stopped([(log, run) for log in logs for run in straddling_runs(log)])
+        self._commit([recount(self._catalog.storage, log, run) for log, run in runs], now_ms)
 
     def _clean(self, logs: Sequence[PartitionLog], now_ms: int) -> tuple[CleanedLog, ...]:
         policy, limit = self._settings.policy, self._settings.fold_bytes_per_second
@@ -253,4 +248,4 @@ class Cleaner:
 
     def _target(self) -> RunTarget:
         named = prefix(self._catalog.epoch, secrets.token_hex(4))
-        return RunTarget(storage=self._storage, prefix=named, max_bytes=self._settings.policy.segment_bytes)
+        return RunTarget(storage=self._catalog.storage, prefix=named, max_bytes=self._settings.policy.segment_bytes)

@@ -1,4 +1,4 @@
-"""What publishing is asked for and answers with, in whichever process: plans, one a bucket, and what was sent."""
+"""What a publisher is given and returns: one plan a bucket, and one result a partition."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from compactor.model.record import OfPartition
 
 
 class PublishTarget(OfPartition, Struct, frozen=True, kw_only=True):
-    """What one partition is to be sent: the survivors of [start, end), and its rejected records.
+    """A fold of one partition to be sent: the survivors of [start, end), and its rejected records.
 
-    `found` is the position that the group must still hold when the task begins (None: none);
-    `output_offset` the high watermark that its metadata says. start == end commits the position again.
+    `found` is the position that the group must still hold when the publish begins (None: none); `output_offset` what
+    the metadata of that position says. start == end only commits the position again.
     """
 
     topic: str
@@ -25,7 +25,7 @@ class PublishTarget(OfPartition, Struct, frozen=True, kw_only=True):
 
 
 class PublishPlan(Struct, frozen=True, kw_only=True):
-    """What one transactional id does next, and on whose behalf."""
+    """What one transactional id sends next, for which epoch of which catalog."""
 
     bucket: int
     epoch: int
@@ -34,7 +34,7 @@ class PublishPlan(Struct, frozen=True, kw_only=True):
 
 
 class PublishResult(OfPartition, Struct, frozen=True, kw_only=True):
-    """One target, sent completely; `bytes` by `record.measure`, `refused` records by the broker."""
+    """A target that was sent completely; `bytes` by `record.measure`, `refused` counts what the broker refused."""
 
     topic: str
     partition: int

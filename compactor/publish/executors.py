@@ -33,8 +33,8 @@ class Sending:
     Once `stopping` says so, a publish in this process gives up soon, and nothing is tried again.
     """
 
-    def __init__(self, spark: SparkSession, storage: Storage, outside: Broker, stopping: Callable[[], bool]) -> None:
-        self._outside = outside
+    def __init__(self, spark: SparkSession, storage: Storage, broker: Broker, stopping: Callable[[], bool]) -> None:
+        self._broker = broker
         self._stopping = stopping
         self._fold = CheapestFold(spark, storage, "publishing", stopping)
 
@@ -51,8 +51,8 @@ class Sending:
         job = fold_job(
             state,
             plans,
-            publisher=lambda: self._outside.publisher(state),
-            local_publisher=lambda: self._outside.local_publisher(state, self._stopping),
+            publisher=lambda: self._broker.publisher(state),
+            local_publisher=lambda: self._broker.local_publisher(state, self._stopping),
             local_records=settings.publish_local_records,
         )
         return complete(plans, results_of(self._fold.run(job).rows))

@@ -1,4 +1,4 @@
-"""What is due to be sent for some plans, and whether the answers are complete: pure."""
+"""What is sent: targets, plans by bucket, the actions of steps 5 and 12, completeness of the answers; pure."""
 
 from __future__ import annotations
 
@@ -9,18 +9,76 @@ import pyarrow as pa
 from msgspec.structs import asdict
 
 from compactor.errors import FoldError
-from compactor.model.log import PartitionLog
+from compactor.model.actions import AnyAction, PlanFold, Publish
+from compactor.model.log import OutputPoint, PartitionLog
+from compactor.model.position import ResumePoint
 from compactor.model.publish_plan import PublishPlan, PublishResult, PublishTarget
 from compactor.model.state import State
 from compactor.runs.scan import OffsetRange, between
 
 READ_BACK: Final = "This is a defect of keyfold; what is in doubt is read back before anything else is sent."
 
-
 SENT: Final = pa.schema(
     [pa.field(name, pa.string() if name == "topic" else pa.int64()) for name in PublishResult.__struct_fields__]
 )
-"""What was sent, as a task tells it: the fields of `PublishResult`."""
+"""The answer of a task: one row for each `PublishResult`, with its fields."""
+
+
+def published_logs(state: State) -> tuple[PartitionLog, ...]:
+    """Returns the logs that are published: their topics are not closed, and what is to be sent is not damaged."""
+    return tuple(
+        log
+        for log in state.logs
+        if state.topics[log.topic].closed is None and not (log.quarantine and log.quarantine.publishing)
+    )
+
+
+def target_of(state: State, log: PartitionLog, resume: ResumePoint, end: int) -> PublishTarget:
+    """Returns the target of a fold of `log` from its resume point to `end`, or of its position alone."""
+    return PublishTarget(
+        topic=log.topic,
+        partition=log.partition,
+        bucket=log.bucket,
+        output=state.topics[log.topic].output,
+        start=resume.start,
+        end=max(end, resume.start),
+        found=resume.found,
+        output_offset=resume.output_offset,
+    )
+
+
+def fold_plans(state: State, targets: Iterable[PublishTarget], now_ms: int) -> Sequence[AnyAction]:
+    """Returns the actions of step 5: the ends of folds that are beyond folded_end."""
+    logs = state.by_partition()
+    return [
+        PlanFold(topic=target.topic, partition=target.partition, end=target.end, at_ms=now_ms)
+        for target in targets
+        if target.end > logs[target.tp].folded_end
+    ]
+
+
+def bucket_plans(state: State, targets: Iterable[PublishTarget]) -> tuple[PublishPlan, ...]:
+    """Returns one plan for each bucket of `targets`, by bucket."""
+    buckets: dict[int, list[PublishTarget]] = {}
+    for target in targets:
+        buckets.setdefault(target.bucket, []).append(target)
+    return tuple(
+        PublishPlan(bucket=bucket, epoch=state.epoch, catalog_id=state.catalog_id, targets=tuple(found))
+        for bucket, found in sorted(buckets.items())
+    )
+
+
+def publishes(sent: Iterable[PublishResult]) -> Sequence[AnyAction]:
+    """Returns the actions of step 12: the new published offsets."""
+    return [
+        Publish(
+            topic=one.topic,
+            partition=one.partition,
+            end=one.end,
+            output=OutputPoint(one.end, one.output_offset) if one.output_offset is not None else None,
+        )
+        for one in sent
+    ]
 
 
 def sent_rows(sent: Sequence[PublishResult]) -> list[dict[str, Any]]:
@@ -34,14 +92,14 @@ def results_of(rows: Iterable[dict[str, Any]]) -> list[PublishResult]:
 
 
 class Due(NamedTuple):
-    """A part of a log of which records leave, and the bucket that sends it."""
+    """A range of a log of which records are sent, and the bucket that sends them."""
 
     range: OffsetRange
     bucket: int
 
 
 def due_of(state: State, plans: Sequence[PublishPlan]) -> list[Due]:
-    """Returns what `plans` send, in the order of their targets."""
+    """Returns the ranges that `plans` send, in the order of their targets."""
     logs = state.by_partition()
     due = [target for plan in plans for target in plan.targets if target.start < target.end]
     return [
@@ -52,7 +110,7 @@ def due_of(state: State, plans: Sequence[PublishPlan]) -> list[Due]:
 
 
 def complete(plans: Sequence[PublishPlan], sent: Sequence[PublishResult]) -> tuple[PublishResult, ...]:
-    """Returns `sent`, if it answers every target once and to its end; FoldError otherwise."""
+    """Returns `sent`, if it answers every target once and to its end; raises FoldError otherwise."""
     asked = sorted((*target.tp, target.end) for plan in plans for target in plan.targets)
     answered = sorted((one.topic, one.partition, one.end) for one in sent)
     if asked != answered:
@@ -62,5 +120,5 @@ def complete(plans: Sequence[PublishPlan], sent: Sequence[PublishResult]) -> tup
 
 
 def _is_sent(target: PublishTarget, log: PartitionLog) -> bool:
-    """Whether any record of `target` leaves: without an output topic only rejected ones do."""
+    """Returns whether any record of `target` is sent: without an output topic only rejected ones are."""
     return target.output is not None or any(run.rejected for run in between(log, target.start, target.end).runs)

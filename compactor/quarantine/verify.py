@@ -1,4 +1,4 @@
-"""Whom a damaged store concerns: reads what logs need, without Spark, against the checksums of files and pages."""
+"""Finds the offset ranges that damaged files concern: reads files against their checksums, without Spark."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from compactor.catalog.commits import commit_path, list_versions
 from compactor.errors import DamagedFileError, StoppedError, StorageError, UnreadableFileError
 from compactor.model.log import PartitionLog, RunFile
 from compactor.model.record import TopicPartition, partition_spans
-from compactor.runs import checksums as footers
+from compactor.runs import checksums
 from compactor.runs.checksums import RESTORE
 from compactor.runs.reader import Bounds, bounds_of
 from compactor.runs.scan import FileRange, OffsetRange, between
@@ -25,37 +25,32 @@ from compactor.storage.base import Storage
 T = TypeVar("T")
 Rows = dict[TopicPartition, int]
 
-ENDED: Final = 8
-"""How many processes may end while they read one file. After that all that was not read counts as damaged."""
+MAX_ENDED_READERS: Final = 8
+"""So many processes may end while they read one file; after that, what was not read of it counts as damaged."""
 
 ENDS: Final = "reading it ends the reader"
 
 
-def never() -> bool:
-    """Nobody stops."""
-    return False
-
-
-def damage(
-    storage: Storage, parts: Iterable[OffsetRange], stopping: Callable[[], bool] = never
+def find_damage(
+    storage: Storage, ranges: Iterable[OffsetRange], stopping: Callable[[], bool] = lambda: False
 ) -> list[StorageError | None]:
-    """Of each of `parts` the first trouble with what it needs of its files; None where every record can be read.
+    """Returns for each of `ranges` the first damage of the files that it needs; None where every record can be read.
 
-    `stopping` is asked before each file and row group; StoppedError where it says so.
+    A damaged page concerns the partitions of its row group. A missing file, or one whose footer is damaged, concerns
+    all partitions in the file; so does one that the disk cannot read while the storage answers for other files.
 
-    A page that is damaged concerns the partitions of its row group, a missing file or a damaged footer all that the
-    file holds; so does one that the disk cannot read, while the store answers for others. Raises StorageError where it
-    does not: that says nothing about a file.
+    Raises StoppedError as soon as `stopping` is true, which is asked before each file and row group; StorageError where
+    the storage does not answer, which says nothing about a file.
     """
-    with _Inspector(storage, stopping) as inspector:
-        return [next(inspector.troubles(part), None) for part in parts]
+    with _Verifier(storage, stopping) as verifier:
+        return [next(verifier.damages(one), None) for one in ranges]
 
 
-class _Inspector:
-    """Reads each file and row group once, however many partitions need it: publishing waits meanwhile.
+class _Verifier:
+    """Reads each file and row group at most once, however many partitions need it, as publishing waits meanwhile.
 
-    A damaged page header may end the process that reads it: so pages are read in a child process, and in another one
-    after that has ended.
+    A damaged page header may end the process that reads it. So pages are read in a child process, and after its end in
+    a new one.
     """
 
     def __init__(self, storage: Storage, stopping: Callable[[], bool]) -> None:
@@ -73,10 +68,10 @@ class _Inspector:
     def __exit__(self, *_: object) -> None:
         self._close()
 
-    def troubles(self, part: OffsetRange) -> Iterator[StorageError]:
-        """What is wrong with what `part` needs."""
+    def damages(self, part: OffsetRange) -> Iterator[StorageError]:
+        """Yields the damage of each file that `part` needs."""
         for one in part.file_ranges:
-            self._check_going_on(part.tp)
+            self._check_not_stopping(part.tp)
             found = self._whole(one.file)
             if isinstance(found, StorageError):
                 yield found
@@ -84,25 +79,25 @@ class _Inspector:
                 where = f"{one.tp}, offsets [{one.start}, {one.end}): {self._storage.location}"
                 yield DamagedFileError(f"{where}/{one.file.path} is damaged: {why}.", RESTORE)
 
-    def _check_going_on(self, tp: TopicPartition) -> None:
+    def _check_not_stopping(self, tp: TopicPartition) -> None:
         if self._stopping():
             raise StoppedError(f"{tp}: a stop came while its files were read.", "They are read again after a start.")
 
     def _whole(self, file: RunFile) -> StorageError | bool:
-        """Whether `file` is, byte for byte, what was written; the error where it is gone or its footer is damaged."""
+        """Returns whether `file` is what was written, or the error where it or its footer is gone or damaged."""
         if file.path not in self._files:
             try:
-                footers.verify_footer(self._storage, file)
-                self._files[file.path] = footers.verify_file(self._storage, file)
+                checksums.verify_footer(self._storage, file)
+                self._files[file.path] = checksums.verify_file(self._storage, file)
             except StorageError as error:
                 unreadable = isinstance(error, UnreadableFileError) and _answers(self._storage)
-                if not footers.is_damage(error) and not unreadable:
+                if not checksums.is_damage(error) and not unreadable:
                     raise
                 self._files[file.path] = error
         return self._files[file.path]
 
     def _unreadable(self, one: FileRange) -> str | None:
-        """Why what is needed of a damaged file cannot be read; None where the damage lies elsewhere in it."""
+        """Returns why this range of a damaged file cannot be read; None where the damage lies elsewhere in the file."""
         path, records = one.file.path, 0
         groups = self._bounds(path)
         if isinstance(groups, str):
@@ -125,13 +120,13 @@ class _Inspector:
 
     def _rows(self, path: str, group: int, tp: TopicPartition) -> Rows | str:
         if (path, group) not in self._read:
-            self._check_going_on(tp)
+            self._check_not_stopping(tp)
             self._read[path, group] = self._asked(path, _rows, path, group)
         return self._read[path, group]
 
     def _asked(self, path: str, ask: Callable[..., T], *args: object) -> T | str:
-        """What another process answers; why it does not."""
-        if self._ended[path] >= ENDED:
+        """Returns what the child process answers to `ask`, or the reason why it does not."""
+        if self._ended[path] >= MAX_ENDED_READERS:
             return ENDS
         if self._pool is None:
             context, storage = get_context("spawn"), self._storage
@@ -152,7 +147,7 @@ class _Inspector:
 
 
 def _answers(storage: Storage) -> bool:
-    """Whether the store reads a file that is there: the newest of the catalog."""
+    """Returns whether the storage reads a file that is there: the newest commit of the catalog."""
     try:
         newest = list_versions(storage)
         storage.read(commit_path(newest.commits[-1]))
@@ -162,7 +157,7 @@ def _answers(storage: Storage) -> bool:
 
 
 _STORE: Final[list[Storage]] = []
-"""In the process that reads: where."""
+"""The storage of the child process that reads."""
 
 
 def _read_from(storage: Storage) -> None:
@@ -171,33 +166,33 @@ def _read_from(storage: Storage) -> None:
 
 @lru_cache(maxsize=1)
 def _opened(path: str) -> pq.ParquetFile:
-    """Opens a file, which stays open until the next one: to parse a footer of a thousand row groups takes long."""
+    """Opens a file, which stays open until the next one: parsing a footer of a thousand row groups takes long."""
     return pq.ParquetFile(_STORE[0].open_input(path), page_checksum_verification=True)
 
 
 def _bounds(path: str) -> list[Bounds]:
-    """The bounds of each row group of a file whose footer is sound."""
+    """Returns the bounds of each row group of a file whose footer is sound."""
     file = _opened(path)
     return [bounds_of(file.metadata.row_group(group)) for group in range(file.num_row_groups)]
 
 
 def _rows(path: str, group: int) -> Rows:
-    """How many rows a row group has of each partition. Reads all of it; ValueError where rows are missing."""
+    """Reads a row group and counts its rows by partition. Raises ValueError where rows are missing."""
     found: Counter[TopicPartition] = Counter()
-    told = _opened(path).metadata.row_group(group).num_rows
+    expected = _opened(path).metadata.row_group(group).num_rows
     for batch in _opened(path).iter_batches(row_groups=[group]):
         for tp, start, end in partition_spans(batch):
             found[tp] += end - start
-    if found.total() != told:
-        raise ValueError(f"it has {found.total()} of {told} records")
+    if found.total() != expected:
+        raise ValueError(f"it has {found.total()} of {expected} records")
     return dict(found)
 
 
-def kept(log: PartitionLog) -> OffsetRange:
-    """What a clean of `log` reads."""
+def published_range(log: PartitionLog) -> OffsetRange:
+    """Returns the offsets of `log` that a clean or a snapshot reads."""
     return between(log, log.start, log.published)
 
 
-def unpublished(log: PartitionLog) -> OffsetRange:
-    """What publishing of `log` still has to read."""
+def unpublished_range(log: PartitionLog) -> OffsetRange:
+    """Returns the offsets of `log` that publishing still has to read."""
     return between(log, log.published, log.end)

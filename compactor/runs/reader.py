@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from msgspec import Struct
-from msgspec.structs import replace
 
 from compactor.model import record
-from compactor.model.log import PartitionLog
 from compactor.model.record import PARTITION, TopicPartition, split_by_partition
 from compactor.runs import checksums
-from compactor.runs.scan import LOG, SCAN, FileRange, OffsetRange, between
+from compactor.runs.scan import LOG, SCAN, FileRange, OffsetRange
 from compactor.storage.base import Storage
 
 _MOST_PARTITION: Final = (1 << 31) - 1
@@ -90,25 +88,6 @@ def trimmed(batch: pa.RecordBatch, start: int, end: int) -> pa.RecordBatch:
     offsets = batch["offset"]
     inside = pc.and_(pc.greater_equal(offsets, start), pc.less(offsets, end))
     return batch if pc.all(inside).as_py() else batch.filter(inside)
-
-
-def first_young(storage: Storage, log: PartitionLog, from_offset: int, newest_ms: int) -> int | None:
-    """Returns the first offset from `from_offset` on whose record is younger than `newest_ms`; None where none is.
-
-    A record is never younger than its arrival (a stamp in the future would hold a partition for ever).
-    Runs that cannot hold a young record are not opened.
-    """
-    part = between(log, from_offset, log.end)
-    young = tuple(run for run in part.runs if min(run.max_timestamp, run.arrived_ms) > newest_ms)
-    narrowed = replace(part, runs=young)
-    return next(_young_offsets(read(storage, narrowed, ("offset", "timestamp")), newest_ms), None)
-
-
-def _young_offsets(batches: Iterable[pa.RecordBatch], newest_ms: int) -> Iterator[int]:
-    for batch in batches:
-        row = pc.index(pc.greater(batch["timestamp"], newest_ms), True).as_py()
-        if row >= 0:
-            yield batch["offset"][row].as_py()
 
 
 def read_ranges(

@@ -24,8 +24,8 @@ from compactor.model.log import PartitionLog
 from compactor.model.record import TopicPartition
 from compactor.model.state import State, apply
 from compactor.ports import Broker
-from compactor.quarantine import verify as inspection
-from compactor.quarantine.isolation import Isolation
+from compactor.quarantine import verify
+from compactor.quarantine.quarantine import QuarantineManager
 from compactor.settings import EngineSettings
 from compactor.snapshot import listing, location, manifest
 from compactor.snapshot.data_files import columns, write_data
@@ -51,7 +51,7 @@ class Snapshots:
         self,
         spark: SparkSession,
         catalog: Catalog,
-        isolation: Isolation,
+        quarantine: QuarantineManager,
         broker: Broker,
         settings: EngineSettings,
         place: Storage | None,
@@ -65,7 +65,7 @@ class Snapshots:
         self._place = None if place is None else SnapshotStorage(place)
         self._backoff = SnapshotBackoff()
         self._named: set[tuple[str, str]] = set()
-        self._isolation = isolation
+        self._quarantine = quarantine
         self._uncertain = uncertain
 
     def due(self, now_ms: int) -> bool:
@@ -163,7 +163,9 @@ class Snapshots:
             raise
         except Exception as error:
             logs = [log for log in self._catalog.state.logs if log.topic == topic]
-            if not self._isolation.blames(error) or not self._isolation.set_aside(logs, inspection.kept, now_ms):
+            if not self._quarantine.suspects_damage(error) or not self._quarantine.quarantine_damaged(
+                logs, verify.published_range, now_ms
+            ):
                 raise
 
     def _take(self, place: SnapshotStorage, topic: str, now_ms: int) -> AddSnapshot:

@@ -18,11 +18,14 @@ from msgspec.structs import replace
 from compactor.catalog import owner
 from compactor.catalog.catalog import Catalog
 from compactor.clean.cleaner import Cleaner
+from compactor.clean.rewriter import Rewriter
 from compactor.engine import Engine
 from compactor.errors import CatalogError, FencedError, PublishInterruptedError, StorageError
 from compactor.failpoints import hit
 from compactor.maintenance import Maintenance
-from compactor.quarantine.isolation import Isolation
+from compactor.publish.changelog import Changelog
+from compactor.publish.executors import Sending
+from compactor.quarantine.quarantine import QuarantineManager
 from compactor.snapshot.snapshots import Snapshots
 from compactor.storage.base import Storage
 from compactor.storage.local import open_storage
@@ -123,7 +126,7 @@ class ConnectorTask:
         catalog, broker, engine = components.catalog, components.broker, components.engine
         broker.retry_until(stop.is_set)
         self._observer.stage(self._connector.name, "reading positions")
-        engine.settle(self._clock.now_ms())
+        engine.resolve_positions(self._clock.now_ms())
         maintenance = self._maintenance_thread(components, once=once)
         shutdown = Shutdown(components, maintenance, self._connector, self._clients, self._clock, stop)
         stack.callback(shutdown.end_maintenance)
@@ -170,13 +173,14 @@ class ConnectorTask:
 
     def _components(self, catalog: Catalog, broker: KafkaBroker) -> TaskComponents:
         settings = engine_settings(self._connector)
-        isolation, snapshot_storage = Isolation(self._storage, catalog), _snapshot_storage(self._connector)
-        engine = Engine(self._spark, self._storage, catalog, broker, settings, isolation, self._clock.now_ms)
-        snapshots = Snapshots(self._spark, catalog, isolation, broker, settings, snapshot_storage, engine.uncertain)
-        cleaner = Cleaner(
-            self._spark, catalog, isolation, settings, engine.counters, engine.uncertain, self._clock.now_ms
-        )
-        maintenance = Maintenance(cleaner, snapshots, catalog, isolation, engine.counters)
+        now_ms, snapshot_storage, stopping = self._clock.now_ms, _snapshot_storage(self._connector), threading.Event()
+        quarantine = QuarantineManager(catalog, stopping)
+        sending = Sending(self._spark, self._storage, broker, stopping.is_set)
+        engine = Engine(catalog, broker, settings, Changelog(catalog, broker, sending, quarantine, now_ms))
+        snapshots = Snapshots(self._spark, catalog, quarantine, broker, settings, snapshot_storage, engine.uncertain)
+        rewriter = Rewriter(self._spark, self._storage, stopping.is_set)
+        cleaner = Cleaner(rewriter, catalog, quarantine, settings, engine.counters, engine.uncertain, now_ms)
+        maintenance = Maintenance(cleaner, snapshots, catalog, quarantine, engine.counters, stopping)
         maintenance.begin()
         requests = RequestHandler(self._storage, catalog, maintenance, self._clock)
         return TaskComponents(catalog, broker, engine, maintenance, requests)

@@ -53,7 +53,7 @@ class Shutdown:
         Returns when it has ended or is to be cancelled, which the caller then does. Maintenance ends beside it, within
         the same time; without `drain` its fold is cancelled at once.
         """
-        self._components.engine.close_soon()
+        self._components.engine.begin_close()
         CancellableThread("stop-maintenance", lambda _: self.end_maintenance()).start()
         never = threading.Event()
         while not self._components.engine.is_idle():
@@ -94,7 +94,7 @@ class Shutdown:
 
         Only while this process is the owner: after a take-over the new owner has aborted them (step T2).
         """
-        if not (self._stop.is_set() and self._components.engine.interrupted):
+        if not (self._stop.is_set() and self._components.engine.transaction_may_be_open):
             return
         try:
             buckets = self._components.catalog.refresh().buckets

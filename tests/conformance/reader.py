@@ -79,9 +79,9 @@ class Shelf:
     def take(self, kept: BrokerlessConnector, now_ms: int = 0) -> tuple[AddSnapshot, ...]:
         """Takes a snapshot."""
         outside = MemoryBroker(MemoryStorage())  # a world without Kafka
-        return Snapshots(kept.spark, kept.catalog, kept.isolation, outside, kept.settings, self._store, frozenset).take(
-            now_ms
-        )
+        return Snapshots(
+            kept.spark, kept.catalog, kept.quarantine, outside, kept.settings, self._store, frozenset
+        ).take(now_ms)
 
     def newest(self) -> Rows:
         """Returns the records of the snapshot that LATEST names; fails if it is incomplete."""

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from compactor.clean.decision import Queue, Reason, evaluate, quarantined
 from compactor.clean.log_to_clean import LogToClean
-from compactor.clean.schedule import choose, evaluate_all, publishable
+from compactor.clean.schedule import choose, evaluate_all
 from compactor.model.log import PartitionLog
 from compactor.model.record import TopicPartition
+from compactor.publish.publishable import first_young, publishable
 from compactor.quarantine import quarantine
-from compactor.runs.reader import first_young
 from compactor.settings import CompactionPolicy, FoldPolicy
 from tests.support.brokerless import BrokerlessConnector
 from tests.support.engine import Row, row
@@ -106,7 +106,7 @@ def test_scenario_10_choice(hold: str) -> None:
         if hold == "busy":
             holds = {one.tp: Reason.BUSY for one in aside}
         else:
-            found = [replace(one, quarantine=quarantine.set_aside(one, "broken", T0).found) for one in aside]
+            found = [replace(one, quarantine=quarantine.quarantine_of(one, "broken", T0).found) for one in aside]
             holds = quarantined(found)
         choice = choose(evaluate_all(logs, policy, FOLD, T0, holds), None, 1)
         return [one.tp.partition for one in choice.picked]

@@ -153,7 +153,7 @@ def test_scenario_22_rebalance(kept_of: KeptOf, monkeypatch: pytest.MonkeyPatch)
     assert Catalog.open(kept.storage, "c").state.log(before.tp) == kept.log() == before
 
     def stop() -> None:
-        kept.isolation.stopping.set()
+        kept.stopping.set()
         raise InterruptedError("the job was cancelled")
 
     before_next_rewrite(monkeypatch, stop)
@@ -197,9 +197,9 @@ def test_scenario_23_quarantine(kept_of: KeptOf, monkeypatch: pytest.MonkeyPatch
     assert waits == [(1, 61_000), (2, 181_000), (3, 421_000)]
     assert held(kept) == {1: size}
     with pytest.raises(StorageError, match="t-1"):
-        kept.isolation.release([kept.log(1)], 500_000)
+        kept.quarantine.release([kept.log(1)], 500_000)
     restore()
-    assert kept.isolation.release([kept.log(1)], 500_000) == 1
+    assert kept.quarantine.release([kept.log(1)], 500_000) == 1
     assert (held(kept), kept.cleaner.round(500_000).cleaned) == ({}, 1)
 
 
@@ -224,7 +224,7 @@ def test_scenario_23_quarantine_of_a_topic_that_goes(kept_of: KeptOf, tmp_path: 
     kept.publish()
     damage_page(kept, 0)
     kept.cleaner.clean(100)
-    upkeep = Maintenance(kept.cleaner, None, kept.catalog, kept.isolation, kept.counters)  # type: ignore[arg-type]
+    upkeep = Maintenance(kept.cleaner, None, kept.catalog, kept.quarantine, kept.counters, kept.stopping)  # type: ignore[arg-type]
     with pytest.raises(QuarantinedError):
         upkeep.check_complete()
     kept.catalog.commit(lambda _: [CloseTopic(topic="t", reason="deleted")], 200)

@@ -180,9 +180,9 @@ def test_a_commit_has_its_own_time(kept_of: KeptOf) -> None:
     connector = kept_of()
     times = iter([HOUR + 5, 3])
     cleaner = Cleaner(
-        connector.spark,
+        connector.rewriter,
         connector.catalog,
-        connector.isolation,
+        connector.quarantine,
         connector.settings,
         connector.counters,
         frozenset,
@@ -375,7 +375,12 @@ def test_nothing_is_folded_of_a_log_whose_position_is_not_known(kept_of: KeptOf)
     connector.publish()
     unsure = frozenset({connector.log(1).tp})
     cleaner = Cleaner(
-        connector.spark, connector.catalog, connector.isolation, connector.settings, connector.counters, lambda: unsure
+        connector.rewriter,
+        connector.catalog,
+        connector.quarantine,
+        connector.settings,
+        connector.counters,
+        lambda: unsure,
     )
     assert [one.partition for one in cleaner.clean(0)] == [0]
 
@@ -390,9 +395,9 @@ def test_release_takes_up_what_is_whole_again_and_nothing_else(kept_of: KeptOf) 
     assert not connector.cleaner.round(0)
     assert [connector.log(p).quarantine is None for p in range(2)] == [False, False]
     with pytest.raises(StorageError, match=path.name):
-        connector.isolation.release([connector.log(1)], 1)
+        connector.quarantine.release([connector.log(1)], 1)
     aside.rename(path)
-    assert connector.isolation.release([connector.log(1)], 1) == 1
+    assert connector.quarantine.release([connector.log(1)], 1) == 1
     assert [connector.log(p).quarantine is None for p in range(2)] == [False, True]
     assert connector.cleaner.round(1).cleaned == 1
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from compactor.quarantine.isolation import may_be_a_file
+from compactor.quarantine.quarantine import may_be_damage
 from compactor.spark.errors import broken_off, of_its_process
 from tests.support.kafka import wait_until
 
@@ -45,7 +45,7 @@ def test_a_cancelled_job_says_so(spark: SparkSession, tmp_path: Path) -> None:
     thread.join(60)
     (error,) = found
     assert broken_off(error)
-    assert not may_be_a_file(error)
+    assert not may_be_damage(error)
 
 
 def test_a_python_worker_that_died_says_so(spark: SparkSession) -> None:
@@ -59,4 +59,4 @@ def test_a_python_worker_that_died_says_so(spark: SparkSession) -> None:
         spark.range(1).mapInArrow(work, "id long").collect()
     assert of_its_process(found.value)
     assert not broken_off(found.value)
-    assert not may_be_a_file(found.value)
+    assert not may_be_damage(found.value)

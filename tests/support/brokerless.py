@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compactor.catalog.catalog import Catalog
 from compactor.clean.cleaner import Cleaner
+from compactor.clean.rewriter import Rewriter
 from compactor.fold.in_tasks import InTasks
 from compactor.fold.latest_per_key import Folded, FoldJob
 from compactor.ingest.micro_batch import Batch, appends
@@ -15,7 +17,7 @@ from compactor.metrics import Counters
 from compactor.model.actions import AddPartition, AddTopic, Publish, SetBuckets
 from compactor.model.log import OutputPoint, PartitionLog
 from compactor.model.record import RUN, RangeRead, TopicPartition
-from compactor.quarantine.isolation import Isolation
+from compactor.quarantine.quarantine import QuarantineManager
 from compactor.runs.reader import read
 from compactor.runs.scan import whole
 from compactor.runs.writer import RunTarget, write
@@ -60,8 +62,10 @@ class BrokerlessConnector:
         self.settings = EngineSettings(
             connector="c", policy=policy, fold=fold or FoldPolicy(), fold_bytes_per_second=limit
         )
-        self.isolation = Isolation(self.storage, self.catalog)
-        self.cleaner = Cleaner(self.spark, self.catalog, self.isolation, self.settings, self.counters, frozenset)
+        self.stopping = threading.Event()
+        self.quarantine = QuarantineManager(self.catalog, self.stopping)
+        self.rewriter = Rewriter(self.spark, self.storage, self.stopping.is_set)
+        self.cleaner = Cleaner(self.rewriter, self.catalog, self.quarantine, self.settings, self.counters, frozenset)
 
     def restart(self) -> None:
         """Takes the connector over again."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any, cast
 
 import pytest
@@ -12,8 +13,8 @@ from compactor.errors import SnapshotError, SnapshotStorageError
 from compactor.model.actions import AddPartition, AddSnapshot, AddTopic, AnyAction, Append, Publish, SetBuckets
 from compactor.model.log import OutputPoint
 from compactor.model.state import State
-from compactor.quarantine import verify as inspection
-from compactor.quarantine.isolation import Isolation
+from compactor.quarantine import verify
+from compactor.quarantine.quarantine import QuarantineManager
 from compactor.settings import CompactionPolicy, EngineSettings
 from compactor.snapshot import listing, location, manifest, snapshots
 from compactor.snapshot.snapshots import Snapshots
@@ -45,15 +46,13 @@ class SnapshotConnector:
         self.snapshots = self.begin()
         monkeypatch.setattr(snapshots, "write_data", _no_data)
         monkeypatch.setattr(snapshots, "_check_counts", lambda *_: None)
-        monkeypatch.setattr(inspection, "damage", None)
+        monkeypatch.setattr(verify, "find_damage", None)
 
     def begin(self, **changes: Any) -> Snapshots:
         """Starts the snapshots of a new task with changed settings."""
-        isolation = Isolation(self.storage, self.catalog)
         settings = replace(SETTINGS, **changes)
-        begun = _Snapshots(
-            cast("Any", self), self.catalog, isolation, MemoryBroker(self.storage), settings, self.place, frozenset
-        )
+        quarantine, broker = QuarantineManager(self.catalog, threading.Event()), MemoryBroker(self.storage)
+        begun = _Snapshots(cast("Any", self), self.catalog, quarantine, broker, settings, self.place, frozenset)
         begun.begin()
         return begun
 

@@ -44,7 +44,7 @@ def snapshots(folder: Path) -> Path:
     connector.cleaner.clean(0)
     shelf, outside = LocalStorage(str(folder / "snapshots")), MemoryBroker(MemoryStorage())
     assert Snapshots(
-        connector.spark, connector.catalog, connector.isolation, outside, connector.settings, shelf, frozenset
+        connector.spark, connector.catalog, connector.quarantine, outside, connector.settings, shelf, frozenset
     ).take(0)
     (folder / "snapshots/c").rename(folder / "snapshots/customers")
     return (folder / "snapshots/customers/t").rename(folder / "snapshots/customers/customers")

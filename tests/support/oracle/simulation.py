@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ from unittest import mock
 from compactor import failpoints
 from compactor.catalog.catalog import Catalog
 from compactor.clean.cleaner import Cleaner
+from compactor.clean.rewriter import Rewriter
 from compactor.engine import Engine
 from compactor.errors import (
     FailpointError,
@@ -25,7 +27,9 @@ from compactor.model.actions import SetBuckets
 from compactor.model.log import PartitionLog
 from compactor.model.position import Position
 from compactor.model.record import TopicPartition
-from compactor.quarantine.isolation import Isolation
+from compactor.publish.changelog import Changelog
+from compactor.publish.executors import Sending
+from compactor.quarantine.quarantine import QuarantineManager
 from compactor.settings import EngineSettings
 from compactor.snapshot.snapshots import Snapshots
 from compactor.storage.local import LocalStorage
@@ -66,10 +70,10 @@ class Components(NamedTuple):
     maintenance: Maintenance
 
 
-class _Strict(Isolation):
+class _Strict(QuarantineManager):
     """Raises the errors of folds instead of trying again later: none may fail here."""
 
-    def _failed_once(self, log: PartitionLog, error: Exception, now_ms: int) -> None:
+    def _count_failure(self, log: PartitionLog, error: Exception, now_ms: int) -> None:
         raise error
 
 
@@ -206,13 +210,16 @@ class Simulation:
             publish_local_records=settings.local,
             snapshot_retention_count=2,
         )
-        isolation = _Strict(self.storage, catalog)
-        engine = Engine(self._spark, self.storage, catalog, self.broker, engine_settings, isolation)
+        stopping = threading.Event()
+        quarantine = _Strict(catalog, stopping)
+        sending = Sending(self._spark, self.storage, self.broker, stopping.is_set)
+        engine = Engine(catalog, self.broker, engine_settings, Changelog(catalog, self.broker, sending, quarantine))
         snapshots = Snapshots(
-            self._spark, catalog, isolation, self.broker, engine_settings, self.shelf, engine.uncertain
+            self._spark, catalog, quarantine, self.broker, engine_settings, self.shelf, engine.uncertain
         )
-        cleaner = Cleaner(self._spark, catalog, isolation, engine_settings, engine.counters, engine.uncertain)
-        maintenance = Maintenance(cleaner, snapshots, catalog, isolation, engine.counters)
+        rewriter = Rewriter(self._spark, self.storage, stopping.is_set)
+        cleaner = Cleaner(rewriter, catalog, quarantine, engine_settings, engine.counters, engine.uncertain)
+        maintenance = Maintenance(cleaner, snapshots, catalog, quarantine, engine.counters, stopping)
         maintenance.begin()
         return Components(settings, catalog, engine, maintenance)
 

@@ -5,6 +5,7 @@ A stand-in for Kafka and one for Spark are beside the real engine (`tests.suppor
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 from compactor.errors import SnapshotError
 from compactor.model.actions import AnyAction, CloseTopic, ReopenTopic
 from compactor.model.record import TopicPartition
-from compactor.quarantine.isolation import Isolation
+from compactor.quarantine.quarantine import QuarantineManager
 from compactor.settings import CompactionPolicy, EngineSettings
 from compactor.snapshot.snapshots import Snapshots
 from tests.support.engine import Row, range_report, row
@@ -157,9 +158,10 @@ class _History:
             snapshot_retention_count=2,
             snapshot_strings=frozenset({"key", "value"}),
         )
-        isolation, uncertain = Isolation(simulation.storage, components.catalog), components.engine.uncertain
+        quarantine = QuarantineManager(components.catalog, threading.Event())
+        uncertain = components.engine.uncertain
         snapshots = Snapshots(
-            simulation._spark, components.catalog, isolation, simulation.broker, settings, simulation.shelf, uncertain
+            simulation._spark, components.catalog, quarantine, simulation.broker, settings, simulation.shelf, uncertain
         )
         with suppress(SnapshotError):
             snapshots.take(self._now)

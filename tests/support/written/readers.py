@@ -18,9 +18,10 @@ from compactor.catalog.catalog import Catalog
 from compactor.catalog.owner import NAME as OWNER
 from compactor.catalog.owner import live_owner
 from compactor.errors import PositionError
-from compactor.model.position import Position, Resolved, Tail, Unknown, decode, resolve
+from compactor.model.position import Position, ResumePoint, Tail, Unknown, decode
 from compactor.model.record import TopicPartition
 from compactor.model.state import State
+from compactor.publish.resume import resume_point
 from compactor.runs.reader import read
 from compactor.runs.scan import whole
 from compactor.snapshot import listing, location, manifest
@@ -147,7 +148,7 @@ def _going_on(catalog: State, held: Held) -> dict[str, object]:
     try:
         found = None if held.offset is None else decode(held.offset, held.metadata)
         said = None if found is None else _position(found)
-        on = resolve(catalog.log(tp), catalog.topics[tp.topic], catalog.catalog_id, found, lambda: tail)
+        on = resume_point(catalog.log(tp), catalog.topics[tp.topic], catalog.catalog_id, found, lambda: tail)
     except PositionError:
         return {"refused": True}
     return {"position": said, "going on": _resolved(on)}
@@ -163,7 +164,7 @@ def _position(found: Position) -> dict[str, object]:
     }
 
 
-def _resolved(on: Resolved) -> dict[str, object]:
+def _resolved(on: ResumePoint) -> dict[str, object]:
     return {
         "start": on.start,
         "committed": on.found,

@@ -21,9 +21,8 @@ PATIENCE_S = 10.0
 @pytest.fixture
 def engine() -> Engine:
     """An engine on stand-ins; what it publishes is nothing."""
-    made = Engine(*(cast("Any", Mock()) for _ in range(6)))
-    made._changelog = Mock(publish=Mock(return_value=()))
-    return made
+    catalog, broker, settings = (cast("Any", Mock()) for _ in range(3))
+    return Engine(catalog, broker, settings, cast("Any", Mock(publish=Mock(return_value=()))))
 
 
 @contextmanager
@@ -63,7 +62,7 @@ def test_time_does_not_wait_for_a_micro_batch(engine: Engine, monkeypatch: pytes
 def test_no_turn_begins_once_it_is_to_close(engine: Engine) -> None:
     """The micro-batch under way ends, the next one finds a closed engine, and nobody waits for either."""
     with taking(engine):
-        engine.close_soon()
+        engine.begin_close()
     assert engine.is_idle()
     engine.tick(1)
     assert not engine._changelog.publish.called  # type: ignore[attr-defined]
@@ -73,18 +72,18 @@ def test_no_turn_begins_once_it_is_to_close(engine: Engine) -> None:
 
 def test_a_publish_that_did_not_end_well_may_have_left_a_transaction(engine: Engine) -> None:
     """One that did has not, though earlier ones failed."""
-    found = [engine.interrupted]
+    found = [engine.transaction_may_be_open]
     engine._changelog.publish.side_effect = RuntimeError("Job cancelled")  # type: ignore[attr-defined]
     with pytest.raises(RuntimeError):
         engine.tick(1)
-    found.append(engine.interrupted)
+    found.append(engine.transaction_may_be_open)
     engine._changelog.publish.side_effect = None  # type: ignore[attr-defined]
     engine.tick(2)
-    assert [*found, engine.interrupted] == [False, True, False]
+    assert [*found, engine.transaction_may_be_open] == [False, True, False]
 
 
 def test_positions_are_made_sense_of_without_a_batch(engine: Engine) -> None:
     """What they are found to be wrong with is raised before anything was taken in."""
-    engine._changelog.settle.side_effect = PositionError("Another catalog's.")  # type: ignore[attr-defined]
+    engine._changelog.resolve_positions.side_effect = PositionError("Another catalog's.")  # type: ignore[attr-defined]
     with pytest.raises(PositionError):
-        engine.settle(1)
+        engine.resolve_positions(1)

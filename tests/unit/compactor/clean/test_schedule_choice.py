@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from compactor.clean.decision import CleaningDecision, Queue, Reason
 from compactor.clean.log_to_clean import LogToClean
-from compactor.clean.schedule import choose, evaluate_all, publishable
+from compactor.clean.schedule import choose, evaluate_all
 from compactor.model.log import PartitionLog
 from compactor.model.record import TopicPartition
 from compactor.settings import CompactionPolicy, FoldPolicy
-from tests.support.logs import HOUR, base, log, run
+from tests.support.logs import base, log, run
 
 T0 = 10**9
 POLICY = CompactionPolicy(min_cleanable_dirty_ratio=0.0)
@@ -110,33 +110,3 @@ def test_neither_kind_starves() -> None:
                 choice = choose([*others, mine], last, 1)
                 last, served = choice.last, [*served, *(found.tp.partition for found in choice.picked)]
             assert 9 in served
-
-
-@pytest.mark.parametrize(
-    ("end", "stamps", "now", "expected"),
-    [
-        pytest.param(0, {}, 9 * HOUR, 0, id="testUndecidedTransactionalDataNotCleanable: open, nothing is read"),
-        pytest.param(
-            4, {3: 9 * HOUR}, 9 * HOUR, 3, id="testUndecidedTransactionalDataNotCleanable: decided, one record young"
-        ),
-        pytest.param(4, {3: 9 * HOUR}, 10 * HOUR, 4, id="testUndecidedTransactionalDataNotCleanable: a lag later"),
-        pytest.param(8, {5: HOUR + 1}, 2 * HOUR, 5, id="rule 9, testCleanableOffsetsForTime: up to the first young"),
-        pytest.param(8, {5: HOUR}, 2 * HOUR, 8, id="testCleanableOffsetsForShortTime: all is old enough"),
-        pytest.param(8, {2: 2 * HOUR, 3: 0}, 2 * HOUR, 2, id="rule 9: what is behind a young record waits with it"),
-    ],
-)
-def test_the_lag_ends_at_the_first_young_record(end: int, stamps: dict[int, int], now: int, expected: int) -> None:
-    """KIP-58 by record: foldable is what lies below the first record that is younger than the lag."""
-
-    def first_young(newest_ms: int) -> int | None:
-        return min((offset for offset, stamp in stamps.items() if stamp > newest_ms), default=None)
-
-    kept = log(published=0, end=end)
-    assert publishable(kept, replace(POLICY, min_compaction_lag_ms=HOUR), now, first_young) == expected
-
-
-@pytest.mark.parametrize("lag", [0, -5])
-def test_no_lag_holds_nothing(lag: int) -> None:
-    """Rule 11: a lag of 0, or below, is not looked for."""
-    kept = log(published=0, end=8)
-    assert publishable(kept, replace(POLICY, min_compaction_lag_ms=lag), 0, lambda _: pytest.fail("looked")) == 8

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
@@ -19,11 +20,11 @@ from compactor.model.actions import AddPartition, AddTopic, Append, CloseTopic, 
 from compactor.model.publish_plan import PublishPlan, PublishResult
 from compactor.model.record import TopicPartition
 from compactor.publish import executors
-from compactor.publish.changelog import CAREFUL, Changelog
+from compactor.publish.changelog import MAX_LOGS_BESIDE_DAMAGE, Changelog
+from compactor.publish.executors import Sending
 from compactor.publish.plan import SENT, sent_rows
-from compactor.quarantine import verify as inspection
-from compactor.quarantine.isolation import Isolation
-from compactor.quarantine.quarantine import set_aside
+from compactor.quarantine import verify
+from compactor.quarantine.quarantine import QuarantineManager, quarantine_of
 from compactor.settings import CompactionPolicy, EngineSettings
 from tests.support.clocks import ManualClock
 from tests.support.logs import run
@@ -31,7 +32,7 @@ from tests.support.memory.broker import MemoryBroker
 from tests.support.memory.storage import MemoryStorage
 
 SETTINGS = EngineSettings(connector="c", policy=CompactionPolicy())
-PARTITIONS = CAREFUL + 8
+PARTITIONS = MAX_LOGS_BESIDE_DAMAGE + 8
 HOUR = 3_600_000
 
 
@@ -46,12 +47,12 @@ class World:
         adds = [AddPartition(topic="t", partition=one, bucket=0, start=0) for one in range(PARTITIONS)]
         one_more = AddPartition(topic="gone", partition=0, bucket=0, start=0)
         self.catalog.commit(lambda _: [SetBuckets(count=1), *topics, *adds, one_more], 0)
-        self.isolation = Isolation(storage, self.catalog)
+        self.stopping = threading.Event()
+        manager = QuarantineManager(self.catalog, self.stopping)
         self.outside = MemoryBroker(storage)
         self.clock = ManualClock(1_000)
-        self.changelog = Changelog(
-            cast("Any", None), storage, self.catalog, self.outside, self.isolation, lambda: self.clock.advance(7)
-        )
+        sending = Sending(cast("Any", None), storage, self.outside, self.stopping.is_set)
+        self.changelog = Changelog(self.catalog, self.outside, sending, manager, lambda: self.clock.advance(7))
         self.fails: Exception | None = None
         self.ways: list[str] = []
         self.sound = True
@@ -69,9 +70,9 @@ class World:
         ]
         self.catalog.commit(lambda _: grown, 0)
 
-    def set_aside(self, topic: str, partition: int) -> None:
+    def quarantine(self, topic: str, partition: int) -> None:
         log = self.catalog.state.log(TopicPartition(topic, partition))
-        self.catalog.commit(lambda _: [set_aside(log, "damaged", 0)], 0)
+        self.catalog.commit(lambda _: [quarantine_of(log, "damaged", 0)], 0)
 
     def publish(self, now_ms: int = 0, local: int = -1) -> list[int]:
         """The partitions that are sent now, up to `local` records without Spark."""
@@ -123,19 +124,19 @@ def test_a_few_records_are_sent_without_spark(world: World) -> None:
 
 def test_while_something_is_damaged_no_log_starves(world: World) -> None:
     """Then no more logs than a scan reads apart are sent at once: those come first that waited longest."""
-    world.set_aside("t", 3)
+    world.quarantine("t", 3)
     sent: list[list[int]] = []
     for now_ms in (1_000_000, 0, 0, 0):  # a clock that is set back changes nothing
         world.grow()
         sent.append(world.publish(now_ms))
-    assert [len(one) for one in sent] == [CAREFUL] * 4
+    assert [len(one) for one in sent] == [MAX_LOGS_BESIDE_DAMAGE] * 4
     assert set(sent[0]) | set(sent[1]) == set(range(PARTITIONS))
     assert set(sent[1]) | set(sent[2]) == set(range(PARTITIONS))
 
 
 def test_a_topic_that_is_gone_slows_nobody(world: World) -> None:
     """What is set aside of a closed topic is read by nobody, so all others are sent at once."""
-    world.set_aside("gone", 0)
+    world.quarantine("gone", 0)
     world.catalog.commit(lambda _: [CloseTopic(topic="gone", reason="deleted")], 0)
     world.grow()
     assert len(world.publish()) == PARTITIONS
@@ -156,9 +157,9 @@ def test_what_a_stop_breaks_off_is_raised_at_once(
     world: World, monkeypatch: pytest.MonkeyPatch, *, stopping: bool
 ) -> None:
     """Neither a job that was cancelled nor anything that fails on the way out makes publishing read its files."""
-    monkeypatch.setattr(inspection, "damage", None)
+    monkeypatch.setattr(verify, "find_damage", None)
     if stopping:
-        world.isolation.stopping.set()
+        world.stopping.set()
     world.fails = RuntimeError("a page is damaged" if stopping else "[SPARK_JOB_CANCELLED] Job 3 cancelled")
     world.grow()
     with pytest.raises(RuntimeError, match=r"damaged|cancelled"):

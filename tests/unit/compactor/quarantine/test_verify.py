@@ -12,7 +12,7 @@ from typing import Any, cast
 import pyarrow.parquet as pq
 import pytest
 
-from compactor.quarantine import verify as inspection
+from compactor.quarantine import verify
 from compactor.storage.local import LocalStorage
 from tests.support.brokerless import BrokerlessConnector
 from tests.support.engine import row
@@ -67,7 +67,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[object]:
             found.append(self)
             super().__init__(*args, **named)
 
-    monkeypatch.setattr(inspection, "ProcessPoolExecutor", Counted)
+    monkeypatch.setattr(verify, "ProcessPoolExecutor", Counted)
     return found
 
 
@@ -88,7 +88,7 @@ def damage(path: Path, at: range) -> None:
 
 
 def held(connector: BrokerlessConnector) -> list[int]:
-    connector.isolation.set_aside(connector.catalog.state.logs, inspection.kept, 0)
+    connector.quarantine.quarantine_damaged(connector.catalog.state.logs, verify.published_range, 0)
     return [log.partition for log in connector.catalog.state.logs if log.quarantine]
 
 
@@ -101,7 +101,7 @@ def test_one_process_reads_what_all_partitions_of_a_damaged_file_need(
     assert held(connector) == [2]
     assert len(started) == 1
     damage(path, groups[2])
-    connector.isolation.retry(120_000)
+    connector.quarantine.recheck(120_000)
     assert not any(log.quarantine for log in connector.catalog.state.logs)
 
 
@@ -109,12 +109,13 @@ def test_a_file_that_ends_one_reader_after_the_other_is_given_up(
     connector: BrokerlessConnector, started: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was read by then counts; for the rest no more processes are started."""
-    monkeypatch.setattr(inspection, "ENDED", 2)
+    monkeypatch.setattr(verify, "MAX_ENDED_READERS", 2)
     storage = Kills(connector.storage.location)
     path, groups = pages(connector)
     damage(path, groups[-1])
     storage.at = range(groups[1].start, groups[-2].stop)
-    connector.isolation.storage = storage
+    connector.storage = storage
+    connector.restart()
     assert held(connector) == [*range(1, PARTITIONS)]
     assert len(started) == 2
     errors = [log.quarantine.error for log in connector.catalog.state.logs if log.quarantine]

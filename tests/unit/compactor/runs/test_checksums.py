@@ -13,7 +13,7 @@ import pytest
 from compactor.catalog.commits import commit_path
 from compactor.errors import DamagedFileError, MissingFileError, StorageError, UnreadableFileError
 from compactor.model.log import RunFile
-from compactor.quarantine import verify as inspection
+from compactor.quarantine import verify
 from compactor.runs import checksums
 from compactor.runs.scan import between
 from compactor.storage.base import Storage
@@ -76,11 +76,11 @@ def test_one_that_cannot_be_read_is_damaged_while_the_store_answers(*, answers: 
         storage.write(commit_path(1), b"{}")
     part = between(log(run(0, 1, [FILE])), 0, 1)
     if answers:
-        (trouble,) = inspection.damage(storage, [part])
+        (trouble,) = verify.find_damage(storage, [part])
         assert isinstance(trouble, UnreadableFileError)
     else:
         with pytest.raises(UnreadableFileError):
-            inspection.damage(storage, [part])
+            verify.find_damage(storage, [part])
 
 
 @pytest.mark.parametrize("data", [b"pages and a fooler", b"s and a footer", b""])

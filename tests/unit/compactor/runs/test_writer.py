@@ -15,7 +15,8 @@ from compactor.failpoints import VARIABLE
 from compactor.model import record
 from compactor.model.log import PartitionLog, Run, empty
 from compactor.model.record import TopicPartition
-from compactor.quarantine import verify as inspection
+from compactor.publish.publishable import first_young
+from compactor.quarantine import verify
 from compactor.runs import file_stats, reader, writer
 from compactor.runs.scan import FileRange, OffsetRange, between
 from compactor.runs.writer import RunTarget
@@ -170,7 +171,7 @@ def test_a_damaged_page_concerns_no_more_than_share_its_row_group(
     storage.write(found[0].file.path, bytes(flipped))
     runs = [Run(start=0, end=1, level=0, files=(part.file,), records=1, bytes=part.file.bytes) for part in found]
     ranges = [OffsetRange(tp=part.tp, start=0, end=1, runs=(run,)) for part, run in zip(found, runs, strict=True)]
-    damaged = [one.tp.partition for one, why in zip(ranges, inspection.damage(storage, ranges), strict=True) if why]
+    damaged = [one.tp.partition for one, why in zip(ranges, verify.find_damage(storage, ranges), strict=True) if why]
     assert damaged == [0, 19]
 
 
@@ -292,7 +293,7 @@ def test_the_first_young_record_is_found_by_record(from_offset: int, newest_ms: 
     second = [row(0, n, b"k", b"v", timestamp=10**6 if n == 12 else n) for n in range(10, 14)]
     third = [row(0, 14, b"k", b"v", timestamp=10**6)]
     log = log_with(storage, first, second, third, arrived=(20, 60, 40))
-    assert reader.first_young(storage, log, from_offset, newest_ms) == expected
+    assert first_young(storage, log, from_offset, newest_ms) == expected
 
 
 def test_old_runs_are_not_opened() -> None:
@@ -301,4 +302,4 @@ def test_old_runs_are_not_opened() -> None:
     log = log_with(storage, [row(0, 0, b"k", b"v", timestamp=10**9)], [row(0, 1, b"k", b"v")], arrived=(5, 10))
     for info in storage.walk(""):
         storage.delete(info.path)
-    assert reader.first_young(storage, log, 0, 5) is None
+    assert first_young(storage, log, 0, 5) is None

@@ -47,7 +47,7 @@ def test_the_micro_batch_under_way_may_end() -> None:
     task = Task(busy=20)
     task.stop.stop(cancel_at=6.0)
     task.shutdown.drain()
-    assert task.engine.close_soon.called
+    assert task.engine.begin_close.called
     assert task.clock.monotonic() == pytest.approx(2.0)
 
 
@@ -57,7 +57,7 @@ def test_one_that_does_not_end_in_time_is_left_to_be_cancelled(*, hastened: bool
     task = Task(busy=10**9)
     if hastened:
         task.stop.stop(drain=True)
-        task.engine.close_soon.side_effect = lambda: task.stop.stop(cancel_at=6.0)
+        task.engine.begin_close.side_effect = lambda: task.stop.stop(cancel_at=6.0)
     else:
         task.stop.stop(cancel_at=6.0)
     task.shutdown.drain()
@@ -89,7 +89,7 @@ def test_a_cancelled_transaction_is_ended(
 ) -> None:
     """Readers of the output would wait for it until its time-out; a run that goes on fences by itself (T2)."""
     task = Task()
-    task.engine.interrupted = interrupted
+    task.engine.transaction_may_be_open = interrupted
     if stopped:
         task.stop.stop()
     task.shutdown.abort_transactions()
@@ -99,7 +99,7 @@ def test_a_cancelled_transaction_is_ended(
 def test_a_newer_owners_transaction_is_left_alone(fenced: list[tuple[str, ...]]) -> None:
     """The catalog is read again first: after a take-over there is nothing of ours to end."""
     task = Task()
-    task.engine.interrupted = True
+    task.engine.transaction_may_be_open = True
     task.catalog.refresh.side_effect = FencedError("Newer.")
     task.stop.stop()
     task.shutdown.abort_transactions()
@@ -110,7 +110,7 @@ def test_a_broker_that_is_away_hinders_no_end(monkeypatch: pytest.MonkeyPatch) -
     """The transaction then ends by its time-out."""
     monkeypatch.setattr(producers, "fence_all", Mock(side_effect=UnreachableError("Away.")))
     task = Task()
-    task.engine.interrupted = True
+    task.engine.transaction_may_be_open = True
     task.stop.stop()
     task.shutdown.abort_transactions()
 

@@ -1,12 +1,16 @@
+"""Up to which offset a log may be folded and sent."""
+
 from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
 
-from compactor.clean.schedule import publishable
 from compactor.model.log import PartitionLog, Run, empty, end_beyond, end_within
 from compactor.model.record import TopicPartition
+from compactor.publish.publishable import publishable
 from compactor.settings import CompactionPolicy
+from tests.support.logs import HOUR
+from tests.support.logs import log as new_log
 
 LOG = replace(empty(TopicPartition("t", 0), 0, 0, None), end=100, folded_end=10, published=10, clean_end=10)
 
@@ -71,3 +75,33 @@ def test_no_fold_ends_inside_a_run_that_was_folded_when_it_came(folded_end: int,
 def test_ends_are_where_folded_runs_end(offset: int, within: int, beyond: int) -> None:
     """The next offset on either side that may be an end."""
     assert (end_within(FOLDED, offset), end_beyond(FOLDED, offset)) == (within, beyond)
+
+
+@pytest.mark.parametrize(
+    ("end", "stamps", "now", "expected"),
+    [
+        pytest.param(0, {}, 9 * HOUR, 0, id="testUndecidedTransactionalDataNotCleanable: open, nothing is read"),
+        pytest.param(
+            4, {3: 9 * HOUR}, 9 * HOUR, 3, id="testUndecidedTransactionalDataNotCleanable: decided, one record young"
+        ),
+        pytest.param(4, {3: 9 * HOUR}, 10 * HOUR, 4, id="testUndecidedTransactionalDataNotCleanable: a lag later"),
+        pytest.param(8, {5: HOUR + 1}, 2 * HOUR, 5, id="rule 9, testCleanableOffsetsForTime: up to the first young"),
+        pytest.param(8, {5: HOUR}, 2 * HOUR, 8, id="testCleanableOffsetsForShortTime: all is old enough"),
+        pytest.param(8, {2: 2 * HOUR, 3: 0}, 2 * HOUR, 2, id="rule 9: what is behind a young record waits with it"),
+    ],
+)
+def test_the_lag_ends_at_the_first_young_record(end: int, stamps: dict[int, int], now: int, expected: int) -> None:
+    """KIP-58 by record: foldable is what lies below the first record that is younger than the lag."""
+
+    def first_young(newest_ms: int) -> int | None:
+        return min((offset for offset, stamp in stamps.items() if stamp > newest_ms), default=None)
+
+    kept = new_log(published=0, end=end)
+    assert publishable(kept, CompactionPolicy(min_compaction_lag_ms=HOUR), now, first_young) == expected
+
+
+@pytest.mark.parametrize("lag", [0, -5])
+def test_no_lag_holds_nothing(lag: int) -> None:
+    """Rule 11: a lag of 0, or below, is not looked for."""
+    kept = new_log(published=0, end=8)
+    assert publishable(kept, CompactionPolicy(min_compaction_lag_ms=lag), 0, lambda _: pytest.fail("looked")) == 8

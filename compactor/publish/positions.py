@@ -1,0 +1,125 @@
+"""What is known of the committed positions of one connector's partitions while it publishes.
+
+They are read once after a take-over and again after any failure. In between this worker is the only one that moves
+them, and every publish checks that before it sends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import structlog
+
+from compactor.catalog.catalog import Catalog
+from compactor.model.actions import AnyAction, Publish
+from compactor.model.log import PartitionLog, end_within
+from compactor.model.position import Position, ResumePoint
+from compactor.model.publish_plan import PublishResult
+from compactor.model.record import TopicPartition
+from compactor.model.state import State
+from compactor.ports import Broker
+from compactor.publish.plan import published_logs
+from compactor.publish.resume import resume_point
+from compactor.settings import EngineSettings
+
+_log = structlog.get_logger()
+
+
+class Positions:
+    """From where publishing of each partition goes on, and how old its committed position is."""
+
+    def __init__(self, catalog: Catalog, broker: Broker) -> None:
+        self._catalog = catalog
+        self._broker = broker
+        self._resume: dict[TopicPartition, ResumePoint] = {}
+        self._committed_ms: dict[TopicPartition, int] = {}
+        self._read_ms: dict[TopicPartition, int] = {}
+
+    def __getitem__(self, tp: TopicPartition) -> ResumePoint:
+        return self._resume[tp]
+
+    def forget(self) -> None:
+        """Forgets what was read, so that positions are read again before the next transaction."""
+        self._resume.clear()
+
+    def uncertain(self) -> frozenset[TopicPartition]:
+        """Returns the logs of which it is not known, or not decided yet, how far they are published.
+
+        A log is among them also where its `published` lies inside a closed run, until the next fold passes that run. So
+        it is where a catalog was set back and what had been published was ingested again.
+        """
+        resume, state = dict(self._resume), self._catalog.state
+        unknown = (log.tp for log in published_logs(state) if log.tp not in resume or resume[log.tp].hold)
+        inside = (log.tp for log in state.logs if end_within(log, log.published) != log.published)
+        return frozenset((*unknown, *inside))
+
+    def resolve(self, now_ms: int) -> None:
+        """Reads the positions that are not known, decides where publishing goes on, and lets the catalog catch up.
+
+        Raises PositionError where going on could lose or repeat records, and what the broker raises.
+        """
+        state = self._catalog.state
+        for log in state.logs:
+            if state.topics[log.topic].closed is not None:
+                self._resume.pop(log.tp, None)  # the broker has no positions for a deleted topic, and takes none
+        logs = [log for log in published_logs(state) if self._is_unknown(log)]
+        if not logs:
+            return
+        committed = self._broker.positions([log.tp for log in logs])
+        for log in logs:
+            self._resume[log.tp] = self._resume_point(state, log, committed)
+            self._read_ms.setdefault(log.tp, now_ms)
+        self._catalog.commit(lambda state: _missed_commits(state, self._resume), now_ms)
+
+    def is_stale(self, tp: TopicPartition, settings: EngineSettings, now_ms: int) -> bool:
+        """Returns whether the position of `tp` is to be committed again, as positions expire one by one.
+
+        The age of one that an earlier run of the connector has committed is not known: it is committed again soon
+        (offsets.retention.minutes, `settings.first_refresh_ms`).
+        """
+        if self._resume[tp].found is None:
+            return False
+        first = tp not in self._committed_ms
+        since_ms = self._read_ms[tp] if first else self._committed_ms[tp]
+        limit_ms = settings.first_refresh_ms if first else settings.position_refresh_ms
+        return not 0 <= now_ms - since_ms < limit_ms  # a clock that was set back says nothing about the age
+
+    def committed(self, sent: Iterable[PublishResult], now_ms: int) -> None:
+        """Takes over the positions that the transactions of `sent` have committed."""
+        for one in sent:
+            self._committed_ms[one.tp] = now_ms
+            self._resume[one.tp] = ResumePoint(start=one.end, found=one.end, output_offset=one.output_offset)
+
+    def _is_unknown(self, log: PartitionLog) -> bool:
+        resume = self._resume.get(log.tp)
+        return resume is None or (resume.hold and log.end >= resume.start)
+
+    def _resume_point(
+        self, state: State, log: PartitionLog, committed: Mapping[TopicPartition, Position | None]
+    ) -> ResumePoint:
+        resume = resume_point(
+            log,
+            state.topics[log.topic],
+            state.catalog_id,
+            committed.get(log.tp),
+            lambda: self._broker.tail(state, log),
+            connector=state.connector,
+        )
+        if resume.hold:
+            _log.warning(
+                "committed position is above the log, waiting",
+                topic=log.topic,
+                partition=log.partition,
+                position=resume.start,
+                log_end=log.end,
+            )
+        return resume
+
+
+def _missed_commits(state: State, resume: Mapping[TopicPartition, ResumePoint]) -> Sequence[AnyAction]:
+    """Returns the actions for transactions that were committed without the catalog learning of it."""
+    return [
+        Publish(topic=log.topic, partition=log.partition, end=found.publish_end, output=found.publish_output)
+        for log in state.logs
+        if (found := resume.get(log.tp)) and found.publish_end is not None and found.publish_end > log.published
+    ]

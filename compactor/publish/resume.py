@@ -1,0 +1,155 @@
+"""Decides from where publishing of one partition goes on, given the committed position: pure.
+
+The catalog's `published` follows the committed position, so it is only a lower bound:
+
+    what the group holds                                    how publishing goes on
+    ours, at `published`                                    from there
+    ours, above, a fold's end                               from there; the catalog missed that commit and catches up
+    ours, above, inside a fold that was being sent          from there, to the end that the fold had
+    ours, above the log's end                               not: the catalog lost commits, ingest comes first
+    nothing, or lower, or committed by another tool,        from `published`, or behind the last record of ours in the
+      or with metadata of another offset                      output, where that is higher
+    another catalog's                                       not: two connectors share a group or an output
+
+The last record of a fold's range always survives the fold, so the last source offset in the output says how far
+publishing had come when the position was lost. A partition is never taken for a new one while the catalog, the position
+or the output says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from compactor.errors import PositionError
+from compactor.model.log import OutputPoint, PartitionLog
+from compactor.model.position import Position, ResumePoint, Tail, Unknown
+from compactor.model.state import Topic
+
+_NEW_NAME: Final = "go on under a new connector name with a new output topic"
+_BEGIN_ANEW: Final = (
+    "remove what is left of this connector, its output as well, with keyfold delete CONNECTOR.json --outputs: the "
+    "next run begins anew"
+)
+
+
+def resume_point(
+    log: PartitionLog,
+    topic: Topic,
+    catalog_id: str,
+    position: Position | None,
+    tail: Callable[[], Tail],
+    *,
+    connector: str = "",
+) -> ResumePoint:
+    """Decides from where publishing of `log` goes on, given the `position` that the group holds.
+
+    `tail` reads the last source offset in the output; it is called only where it decides. Raises PositionError where
+    going on could lose or repeat records.
+    """
+    where = f"Group connect-{connector or '<connector>'}, {log.tp}"
+    if position is not None and position.catalog_id is not None:
+        _check_catalog(topic, catalog_id, position, where)
+        if position.offset >= log.published:
+            return _from_position(log, position)
+    return _from_output(log, topic, position, tail, where)
+
+
+def _check_catalog(topic: Topic, catalog_id: str, position: Position, where: str) -> None:
+    if position.catalog_id != catalog_id:
+        raise PositionError(
+            f"{where}: the committed position {position.offset} belongs to catalog {position.catalog_id}, "
+            f"this connector's catalog is {catalog_id}.",
+            "Point storage.location at the folder of that catalog, or restore it from a backup. Where it is lost, "
+            f"{_BEGIN_ANEW}.",
+        )
+    if position.output_id != topic.output_id:
+        raise PositionError(
+            f"{where}: the committed position {position.offset} counts in output topic id {position.output_id}, "
+            f"the catalog publishes to {topic.output} with id {topic.output_id}.",
+            f"Restore the storage folder and the output topic that belong together, or {_NEW_NAME}.",
+        )
+
+
+def _from_position(log: PartitionLog, position: Position) -> ResumePoint:
+    """Goes on from a position of this catalog at or above the catalog's published offset."""
+    fold_end = position.fold_end if position.fold_end and position.fold_end > position.offset else None
+    reached = fold_end or position.offset
+    going_on = ResumePoint(
+        start=position.offset, found=position.offset, output_offset=position.output_offset, fold_end=fold_end
+    )
+    if reached > log.end:
+        return ResumePoint(start=reached, found=position.offset, output_offset=position.output_offset, hold=True)
+    if fold_end is not None or position.offset == log.published:
+        return going_on
+    output = None if position.output_offset is None else OutputPoint(position.offset, position.output_offset)
+    return msgspec.structs.replace(going_on, publish_end=position.offset, publish_output=output)
+
+
+def _from_output(
+    log: PartitionLog, topic: Topic, position: Position | None, tail: Callable[[], Tail], where: str
+) -> ResumePoint:
+    """Goes on from the catalog's published offset and the output's last record, where the position cannot be used."""
+    last = None if topic.output is None else tail()
+    held = f"{where}: {_held(position)}"
+    if isinstance(last, Unknown):
+        raise _no_source_offsets(log, topic, held)
+    if last is not None:
+        _check_tail(log, topic, last, held)
+    start = log.published if last is None else max(log.published, last + 1)
+    return ResumePoint(
+        start=start,
+        found=None if position is None else position.offset,
+        output_offset=log.output.output_offset if log.output else None,
+        fold_end=log.folded_end if log.folded_end > start else None,
+        publish_end=start if start == log.folded_end > log.published else None,
+    )
+
+
+def _held(position: Position | None) -> str:
+    if position is None:
+        return "there is no committed position"
+    kind = (
+        "was not committed by keyfold"
+        if position.catalog_id is None
+        else "is lower than what the catalog has published"
+    )
+    return f"the committed position {position.offset} {kind}"
+
+
+def _check_tail(log: PartitionLog, topic: Topic, last: int, held: str) -> None:
+    """Raises PositionError where the output holds more than the catalog knows that it began to send."""
+    if not log.may_be_sent:
+        raise PositionError(
+            f"{held}, the catalog has not begun to publish, but {topic.output}-{log.partition} already holds source "
+            f"offset {last}.",
+            f"Restore the catalog that published it; or {_delete_anew(topic)}.",
+        )
+    if last >= log.folded_end:
+        raise PositionError(
+            f"{held}, and {topic.output}-{log.partition} holds source offset {last}, past the last fold that the "
+            f"catalog knows of (it ends at {log.folded_end}).",
+            f"Restore the newest copy of the catalog, or {_NEW_NAME}.",
+        )
+
+
+def _delete_anew(topic: Topic) -> str:
+    """Returns the action where the catalog has published nothing, so that it can be deleted."""
+    return f"delete topic {topic.output}, or set another output.topic, and then run keyfold delete CONNECTOR.json"
+
+
+def _no_source_offsets(log: PartitionLog, topic: Topic, held: str) -> PositionError:
+    """Returns the error where the output's records name no source offsets, so that what was sent is not known."""
+    records = f"the records in {topic.output}-{log.partition} do not name source offsets of {log.tp}"
+    if not log.may_be_sent:
+        return PositionError(
+            f"{held}, the catalog has not begun to publish, but {records}: all may have been published already.",
+            "Restore the storage folder and the group's offsets that belong to this output; or, where nothing of it is "
+            f"needed, {_delete_anew(topic)}.",
+        )
+    return PositionError(
+        f"{held}, the catalog has published up to {log.published}, and {records} (output.source.headers.enable=false).",
+        f"Restore the group's offsets, or {_NEW_NAME}.",
+    )
