@@ -133,7 +133,7 @@ class _Rows:
         return np.add.reduceat(values.astype(np.int64), self._first).tolist()
 
     def least(self, values: NDArray[np.int64], among: NDArray[np.bool_]) -> list[int | None]:
-        """The smallest of those `among` them; None where none is."""
+        """Returns the smallest of those `among` them; None where none is."""
         found = np.minimum.reduceat(np.where(among, values, _MOST), self._first).tolist()
         return [one if count else None for one, count in zip(found, self.total(among), strict=True)]
 

@@ -70,7 +70,7 @@ class Bounds(Struct, frozen=True):
 
 
 def bounds_of(group: pq.RowGroupMetaData) -> Bounds:
-    """Those of a row group of a run's file, whose rows are by topic and partition."""
+    """Returns the bounds of a row group of a run's file, whose rows are by topic and partition."""
     topic, partition, offset = (group.column(column).statistics for column in range(3))
     if topic.min == topic.max:
         least, most = ((topic.min, number) for number in (partition.min, partition.max))
@@ -84,7 +84,7 @@ def _of(batch: pa.RecordBatch, tp: TopicPartition) -> pa.RecordBatch:
 
 
 def trimmed(batch: pa.RecordBatch, start: int, end: int) -> pa.RecordBatch:
-    """The rows of `batch` with offsets [start, end)."""
+    """Returns the rows of `batch` with offsets [start, end)."""
     offsets = batch["offset"]
     inside = pc.and_(pc.greater_equal(offsets, start), pc.less(offsets, end))
     return batch if pc.all(inside).as_py() else batch.filter(inside)

@@ -149,7 +149,7 @@ class _Writer:
         return groups
 
     def _sharing(self, tp: TopicPartition) -> tuple[str, bool]:
-        """The topic, of which neighbours share a row group, and whether so little of `tp` waits that it does."""
+        """Returns the topic, whose neighbours share a row group, and whether so little of `tp` waits that it does."""
         return tp.topic, tp in self._buffers and not self._is_large(tp)
 
     def _flush_all(self, groups: Sequence[Sequence[TopicPartition]]) -> Iterator[FileStats]:
@@ -168,7 +168,7 @@ class _Writer:
         return any(bisect(new, first) < bisect(new, last) for first, last in self._shared)
 
     def _flush(self, tps: Sequence[TopicPartition]) -> Iterator[FileStats]:
-        """One row group of all that waits of `tps`, which are in order."""
+        """Writes one row group of all that waits of `tps`, which are in order."""
         buffers = [self._buffers.pop(tp) for tp in tps]
         self._held -= sum(buffer.bytes for buffer in buffers)
         file = self._open()
@@ -286,7 +286,7 @@ class _Tee:
         return self.bytes
 
     def flush(self) -> None:
-        """The owner of the stream makes it durable."""
+        """Does nothing: the owner of the stream makes it durable."""
 
     def close(self) -> None:
         self.closed = True
