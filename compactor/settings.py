@@ -64,11 +64,11 @@ class FoldPolicy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class EngineSettings(Struct, frozen=True, kw_only=True):
     """Times in ms.
 
-    `fold_bytes_per_second`: bytes per second that folds read and write together at most; None is no limit.
-    `publish_local_records`: records that the driver folds and sends at most without a Spark job; -1 is none.
+    `fold_io_max_bytes_per_second`: bytes per second that folds read and write together at most; None is no limit.
+    `publish_local_max_records`: records that the driver folds and sends at most without a Spark job; -1 is none.
     `tolerate_rejected`: a record that cannot be folded (no key) is counted and sent to the dead letter topic
     (errors.tolerance=all); otherwise it stops the connector. `snapshot_interval_ms`: -1 is only on command.
-    `snapshot_strings`: which of key and value snapshots hold as UTF-8 text.
+    `snapshot_string_columns`: which of key and value snapshots hold as UTF-8 text.
     `position_refresh_ms`: the age at which a committed position is committed again, well inside the brokers'
     offsets.retention.minutes (a week by default); `first_refresh_ms`: the same for a position of unknown age, counted
     from when it was read.
@@ -77,12 +77,12 @@ class EngineSettings(Struct, frozen=True, kw_only=True):
     connector: str
     policy: CompactionPolicy
     fold: FoldPolicy = FoldPolicy()
-    fold_bytes_per_second: int | None = None
-    bootstrap_fold: bool = True
-    publish_local_records: int = -1
+    fold_io_max_bytes_per_second: int | None = None
+    bootstrap_fold_enable: bool = True
+    publish_local_max_records: int = -1
     tolerate_rejected: bool = False
     snapshot_interval_ms: int = -1
     snapshot_retention_count: int = 3
-    snapshot_strings: frozenset[str] = frozenset()
+    snapshot_string_columns: frozenset[str] = frozenset()
     position_refresh_ms: int = 43_200_000
     first_refresh_ms: int = 60_000

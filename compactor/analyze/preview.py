@@ -64,7 +64,7 @@ def preview(
     """
     end = log.published
     if not closed:
-        end = publishable(log, settings.policy, now_ms, first_young, bootstrap_fold=settings.bootstrap_fold)
+        end = publishable(log, settings.policy, now_ms, first_young, bootstrap_fold=settings.bootstrap_fold_enable)
     sent = log_transitions.publish(log, end, None)
     gone = evaluate_retention(sent, settings.policy, now_ms)
     hold = _hold(log, settings, closed=closed) if end < log.end else None
@@ -77,7 +77,7 @@ def _hold(log: PartitionLog, settings: EngineSettings, *, closed: bool) -> Hold:
     if closed:
         return Hold.CLOSED
     unread = log.backlog_end is not None and log.end < log.backlog_end
-    return Hold.BACKLOG if settings.bootstrap_fold and unread else Hold.LAG
+    return Hold.BACKLOG if settings.bootstrap_fold_enable and unread else Hold.LAG
 
 
 class Count(Struct, frozen=True, kw_only=True):

@@ -210,7 +210,7 @@ class Cleaner:
         self._commit([recount(self._catalog.storage, log, run) for log, run in runs], now_ms)
 
     def _clean(self, logs: Sequence[PartitionLog], now_ms: int) -> tuple[CleanedLog, ...]:
-        policy, limit = self._settings.policy, self._settings.fold_bytes_per_second
+        policy, limit = self._settings.policy, self._settings.fold_io_max_bytes_per_second
         cleans = compaction.clean(self._rewriter, logs, self._target(), policy, now_ms, limit)
         hit("clean.before-commit")
         self._commit(cleans, now_ms)
@@ -220,7 +220,7 @@ class Cleaner:
         return tuple(CleanedLog.of(log, done) for log, done in zip(logs, cleans, strict=True))
 
     def _merge_picks(self, picks: Sequence[tiers.MergePick], now_ms: int) -> int:
-        policy, limit = self._settings.policy, self._settings.fold_bytes_per_second
+        policy, limit = self._settings.policy, self._settings.fold_io_max_bytes_per_second
         merges = compaction.merge(self._rewriter, picks, self._target(), policy, limit)
         hit("merge.before-commit")
         self._commit(merges, now_ms)

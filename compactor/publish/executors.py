@@ -53,7 +53,7 @@ class Sending:
             plans,
             publisher=lambda: self._broker.publisher(state),
             local_publisher=lambda: self._broker.local_publisher(state, self._stopping),
-            local_records=settings.publish_local_records,
+            local_records=settings.publish_local_max_records,
         )
         return complete(plans, results_of(self._fold.run(job).rows))
 

@@ -56,7 +56,7 @@ def next_fold_end(
         settings.policy,
         now_ms,
         lambda newest_ms: first_young(storage, log, log.folded_end, newest_ms),
-        bootstrap_fold=settings.bootstrap_fold,
+        bootstrap_fold=settings.bootstrap_fold_enable,
     )
 
 

@@ -198,7 +198,7 @@ class Snapshots:
             output_starts=dict(self._broker.output_starts(state, topic)),
             resume_safe_ms=self._broker.resume_safe_ms(state, topic),
             policy=self._settings.policy,
-            strings=self._settings.snapshot_strings,
+            strings=self._settings.snapshot_string_columns,
         )
 
     def _lead(self, place: SnapshotStorage, state: State, taken: AddSnapshot) -> None:

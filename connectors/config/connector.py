@@ -17,7 +17,6 @@ from pydantic import (
     model_validator,
 )
 
-from compactor.settings import CompactionPolicy, FoldPolicy
 from connectors.config import client_settings, client_translate, flat_file, rules
 from connectors.config.client_translate import name_faults
 from connectors.config.definitions import family, setting
@@ -230,30 +229,6 @@ class ConnectorConfig(BaseModel):
     def group_id(self) -> str:
         """The consumer group that shows the connector's progress, named as Kafka Connect names it."""
         return f"connect-{self.name}"
-
-    @property
-    def policy(self) -> CompactionPolicy:
-        """How the connector's logs are kept."""
-        return CompactionPolicy(
-            cleanup_policy=tuple(sorted(self.cleanup_policy)),
-            min_cleanable_dirty_ratio=self.min_cleanable_dirty_ratio,
-            min_compaction_lag_ms=self.min_compaction_lag_ms,
-            max_compaction_lag_ms=self.max_compaction_lag_ms,
-            delete_retention_ms=self.delete_retention_ms,
-            retention_ms=self.retention_ms,
-            retention_bytes=self.retention_bytes,
-            segment_bytes=self.segment_bytes,
-        )
-
-    @property
-    def fold(self) -> FoldPolicy:
-        """When the connector's runs are rewritten."""
-        return FoldPolicy(
-            level0_files=self.fold_level0_files,
-            tier_runs=self.fold_tier_runs,
-            run_max_bytes=self.fold_run_max_bytes,
-            full_interval_ms=self.fold_full_interval_ms,
-        )
 
     @property
     def publishes(self) -> bool:

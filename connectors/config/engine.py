@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
+from msgspec import Struct
 
 from compactor.errors import StorageError
 from compactor.model.state import State
-from compactor.settings import EngineSettings
+from compactor.settings import CompactionPolicy, EngineSettings, FoldPolicy
 from compactor.storage.base import Storage
 from compactor.storage.local import open_storage
 from connectors.config.connector import ConnectorConfig
@@ -24,19 +25,24 @@ _log = structlog.get_logger()
 
 
 def engine_settings(connector: ConnectorConfig) -> EngineSettings:
-    """Returns the engine's part of `connector`."""
+    """Returns what `connector` sets of the engine: the fields of EngineSettings and its policies that settings name.
+
+    A setting that the engine is to know of needs no line here; it becomes a field there.
+    """
+    cleanup_policy = tuple(sorted(connector.cleanup_policy))
     return EngineSettings(
         connector=connector.name,
-        policy=connector.policy,
-        fold=connector.fold,
-        fold_bytes_per_second=connector.fold_io_max_bytes_per_second,
-        publish_local_records=connector.publish_local_max_records,
-        bootstrap_fold=connector.bootstrap_fold_enable,
+        policy=CompactionPolicy(**{**_named(CompactionPolicy, connector), "cleanup_policy": cleanup_policy}),
+        fold=FoldPolicy(**_named(FoldPolicy, connector, "fold_")),
         tolerate_rejected=connector.errors_tolerance == "all",
-        snapshot_interval_ms=connector.snapshot_interval_ms,
-        snapshot_retention_count=connector.snapshot_retention_count,
-        snapshot_strings=connector.snapshot_string_columns,
+        **_named(EngineSettings, connector),
     )
+
+
+def _named(kind: type[Struct], connector: ConnectorConfig, prefix: str = "") -> dict[str, Any]:
+    """Returns the settings of `connector` by the fields of `kind`, whose names they have after `prefix`."""
+    names = (name for name in kind.__struct_fields__ if prefix + name in ConnectorConfig.model_fields)
+    return {name: getattr(connector, prefix + name) for name in names}
 
 
 def connector_storage(worker: WorkerConfig, connector: str) -> Storage:

@@ -77,7 +77,7 @@ def fold_logs(
     Raises ConfigError where the connector's cleanup.policy has no compact, UsageError where it has no such log,
     UnreachableError.
     """
-    if not connector.policy.compacts:
+    if "compact" not in connector.cleanup_policy:
         raise ConfigError(
             f"Connector {connector.name} has cleanup.policy=delete: its logs are not folded by key.",
             "Add compact to cleanup.policy if they are to be.",

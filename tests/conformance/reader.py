@@ -59,7 +59,7 @@ class Follower:
         plan = PublishPlan(bucket=0, epoch=kept.catalog.epoch, catalog_id="c", targets=(target,))
         state = kept.catalog.state
         sending = Sending(kept.spark, kept.storage, self._outside, lambda: False)
-        sending.send(state, [plan], replace(kept.settings, publish_local_records=1_000_000))
+        sending.send(state, [plan], replace(kept.settings, publish_local_max_records=1_000_000))
         assert self._outside.output.records.keys() <= {self._tp}
         kept.publish({self._tp.partition: stop}, now_ms)
 

@@ -88,7 +88,7 @@ def settings_of(chance: random.Random) -> EngineSettings:
         retention_ms=chance.choice([-1, 1_500]),
         retention_bytes=chance.choice([-1, 250]),
     )
-    return EngineSettings(connector="c", policy=policy, bootstrap_fold=chance.random() < 0.5)
+    return EngineSettings(connector="c", policy=policy, bootstrap_fold_enable=chance.random() < 0.5)
 
 
 def rows_of(storage: LocalStorage, log: PartitionLog, start: int, end: int) -> list[Row]:

@@ -60,7 +60,7 @@ class BrokerlessConnector:
     def configure(self, policy: CompactionPolicy, fold: FoldPolicy | None = None, limit: int | None = None) -> None:
         """Continues with other settings, as after a restart."""
         self.settings = EngineSettings(
-            connector="c", policy=policy, fold=fold or FoldPolicy(), fold_bytes_per_second=limit
+            connector="c", policy=policy, fold=fold or FoldPolicy(), fold_io_max_bytes_per_second=limit
         )
         self.stopping = threading.Event()
         self.quarantine = QuarantineManager(self.catalog, self.stopping)
@@ -71,7 +71,7 @@ class BrokerlessConnector:
         """Takes the connector over again."""
         self.catalog = Catalog.open(self.storage, "c")
         self.catalog.take_over("test", 0)
-        self.configure(self.settings.policy, self.settings.fold, self.settings.fold_bytes_per_second)
+        self.configure(self.settings.policy, self.settings.fold, self.settings.fold_io_max_bytes_per_second)
 
     def log(self, partition: int = 0) -> PartitionLog:
         """Returns a log as the catalog has it."""

@@ -207,7 +207,7 @@ class Simulation:
             policy=settings.policy,
             fold=settings.fold,
             tolerate_rejected=True,
-            publish_local_records=settings.local,
+            publish_local_max_records=settings.local,
             snapshot_retention_count=2,
         )
         stopping = threading.Event()

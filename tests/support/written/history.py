@@ -156,7 +156,7 @@ class _History:
             connector=CONNECTOR,
             policy=components.settings.policy,
             snapshot_retention_count=2,
-            snapshot_strings=frozenset({"key", "value"}),
+            snapshot_string_columns=frozenset({"key", "value"}),
         )
         quarantine = QuarantineManager(components.catalog, threading.Event())
         uncertain = components.engine.uncertain

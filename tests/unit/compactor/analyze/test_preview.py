@@ -25,7 +25,7 @@ def seen(
     closed: bool = False,
     bootstrap: bool = True,
 ) -> FoldPreview:
-    settings = EngineSettings(connector="c", policy=policy, bootstrap_fold=bootstrap)
+    settings = EngineSettings(connector="c", policy=policy, bootstrap_fold_enable=bootstrap)
     first_young: Callable[[int], int | None] = lambda _: young  # noqa: E731 - a stand-in of one line
     return preview(one, settings, NOW, closed=closed, first_young=first_young)
 

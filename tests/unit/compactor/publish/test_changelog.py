@@ -76,7 +76,7 @@ class World:
 
     def publish(self, now_ms: int = 0, local: int = -1) -> list[int]:
         """The partitions that are sent now, up to `local` records without Spark."""
-        settings = replace(SETTINGS, publish_local_records=local)
+        settings = replace(SETTINGS, publish_local_max_records=local)
         return [one.partition for one in self.changelog.publish(settings, now_ms)]
 
     def _run(self, way: str, job: FoldJob) -> Folded:

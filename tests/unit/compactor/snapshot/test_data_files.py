@@ -100,7 +100,7 @@ def test_a_snapshot_that_is_no_text_leaves_nothing_behind(tmp_path: Path, shelf:
     """What was begun is removed, so that tries do not fill the location; the earlier snapshot stays the newest."""
     connector = _kept(tmp_path, [row(0, 0, b"a", b"1")])
     outside = MemoryBroker(MemoryStorage())
-    strict = replace(connector.settings, snapshot_strings=frozenset({"value"}))
+    strict = replace(connector.settings, snapshot_string_columns=frozenset({"value"}))
     snapshots = Snapshots(connector.spark, connector.catalog, connector.quarantine, outside, strict, shelf, frozenset)
     (taken,) = snapshots.take(NOW)
     connector.ingest([row(0, 1, b"a", b"\xff")])

@@ -34,7 +34,7 @@ def faults(changes: dict[str, Any]) -> list[str]:
 def test_three_keys_are_enough() -> None:
     """A connector needs a name, its class and topics; everything else has Kafka's, Connect's or keyfold's default."""
     config = ConnectorConfig.model_validate(LEAST)
-    assert config.policy == CompactionPolicy()
+    assert engine_settings(config).policy == CompactionPolicy()
     assert config.output_topic("t") == "t.compacted"
     assert config.group_id == "connect-c"
     assert config.transactional_id(3) == "c-3"
@@ -78,7 +78,7 @@ def test_values_are_taken_as_connect_takes_them(key: str, given: object, attribu
 def test_columns_of_text_reach_the_engine(given: str, columns: set[str]) -> None:
     """In any order and case."""
     config = ConnectorConfig.model_validate(LEAST | {"snapshot.location": "s", "snapshot.string.columns": given})
-    assert engine_settings(config).snapshot_strings == columns
+    assert engine_settings(config).snapshot_string_columns == columns
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_all_faults_come_at_once() -> None:
 
 def test_the_lags_are_compared() -> None:
     """min.compaction.lag.ms may not be greater than max.compaction.lag.ms (LogConfig.validateValues)."""
-    assert read(min__compaction__lag__ms=5, max__compaction__lag__ms=5).policy.max_compaction_lag_ms == 5
+    assert read(min__compaction__lag__ms=5, max__compaction__lag__ms=5).max_compaction_lag_ms == 5
     assert (
         "is greater than max.compaction.lag.ms (4)"
         in faults({"min.compaction.lag.ms": 5, "max.compaction.lag.ms": 4})[0]

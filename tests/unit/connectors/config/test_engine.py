@@ -1,4 +1,4 @@
-"""Who may read what a worker keeps."""
+"""What a connector's settings are to the engine, and who may read what a worker keeps."""
 
 from __future__ import annotations
 
@@ -6,10 +6,46 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Struct
 from structlog.testing import capture_logs
 
-from connectors.config.engine import connector_storage, warn_of_readers
+from compactor.settings import CompactionPolicy, EngineSettings, FoldPolicy
+from connectors.config.connector import ConnectorConfig
+from connectors.config.engine import connector_storage, engine_settings, warn_of_readers
 from connectors.config.worker import WorkerConfig
+
+NO_SETTINGS = {
+    EngineSettings: {"connector", "policy", "fold", "tolerate_rejected", "position_refresh_ms", "first_refresh_ms"},
+    CompactionPolicy: set[str](),
+    FoldPolicy: {"job_bytes"},
+}
+
+
+@pytest.mark.parametrize(("kind", "others"), NO_SETTINGS.items(), ids=lambda one: getattr(one, "__name__", ""))
+def test_what_the_engine_is_set_to_has_the_settings_names(kind: type[Struct], others: set[str]) -> None:
+    """A field of the engine's settings is carried over by its name; those that no setting names are known ones."""
+    prefix = "fold_" if kind is FoldPolicy else ""
+    assert {name for name in kind.__struct_fields__ if prefix + name not in ConnectorConfig.model_fields} == others
+
+
+def test_every_setting_reaches_the_engine() -> None:
+    """What a file says is what the engine gets, also where it is not the default."""
+    changed = {
+        "min.cleanable.dirty.ratio": "0.25",
+        "cleanup.policy": "delete,compact",
+        "fold.tier.runs": "7",
+        "fold.io.max.bytes.per.second": "1000",
+        "publish.local.max.records": "5",
+        "bootstrap.fold.enable": "false",
+        "errors.tolerance": "all",
+        "snapshot.retention.count": "9",
+    }
+    least = {"name": "c", "connector.class": "keyfold.CompactedTopic", "topics": "t"}
+    found = engine_settings(ConnectorConfig.model_validate({**least, **changed}))
+    assert (found.connector, found.policy.min_cleanable_dirty_ratio, found.fold.tier_runs) == ("c", 0.25, 7)
+    assert found.policy.cleanup_policy == ("compact", "delete")
+    assert (found.fold_io_max_bytes_per_second, found.publish_local_max_records) == (1000, 5)
+    assert (found.bootstrap_fold_enable, found.tolerate_rejected, found.snapshot_retention_count) == (False, True, 9)
 
 
 @pytest.mark.parametrize(
