@@ -48,11 +48,11 @@ class Counting(Protocol):
         ...
 
     def survivors(self, folds: Sequence[Fold], now_ms: int) -> dict[Fold, list[Survivors]]:
-        """By fold, the last records of all keys, by what the fold makes of them at `now_ms`."""
+        """Returns by fold the last records of all keys, by what the fold makes of them at `now_ms`."""
         ...
 
     def split_keys(self, ranges: Fold) -> dict[str, SplitKeys]:
-        """By topic the keys whose last records in several of its partitions have a value; without topics of none."""
+        """Returns by topic the keys that are live in several of its partitions; without topics of none."""
         ...
 
 
@@ -69,7 +69,7 @@ def analyze(
     counts: Callable[[Sequence[PartitionLog]], Counting],
     tell: Callable[[str], None] = lambda _: None,
 ) -> Analysis:
-    """What a clean of every log of `state` at `now_ms` would do under each of `settings`, in their order.
+    """Returns what a clean of every log of `state` at `now_ms` would do under each of `settings`, in their order.
 
     `counts` gives who counts some logs; `tell` hears what is being done. Raises StorageError.
     """
@@ -153,11 +153,11 @@ def _preview(
 
 
 def _folded(seen: FoldPreview) -> tuple[int, int]:
-    """The offsets that the fold reads: none where there is no fold."""
+    """Returns the offsets that the fold reads: none where there is no fold."""
     return seen.start, seen.end if seen.folds else seen.start
 
 
 def _several(logs: Sequence[PartitionLog], kept: Sequence[Survivors]) -> list[str]:
-    """The topics with live records in more than one partition: in one alone no key can be split."""
+    """Returns the topics with live records in more than one partition: in one alone no key can be split."""
     living = Counter(log.topic for log, own in zip(logs, kept, strict=True) if own.live.records)
     return [topic for topic, partitions in living.items() if partitions > 1]

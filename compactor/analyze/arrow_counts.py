@@ -61,7 +61,7 @@ class ArrowCounts:
         return {topic: one for topic, one in found.items() if one.keys}
 
     def _last(self, fold: Fold) -> Iterator[pa.Table]:
-        """The last records of all keys of each log within its range of `fold`."""
+        """Yields the last records of all keys of each log within its range of `fold`."""
         for table, (start, end) in zip(self._tables, fold, strict=True):
             found = _between(table, start, end)
             named = found.filter(is_foldable(found))
@@ -102,7 +102,7 @@ def _survivors(last: pa.Table, now_ms: int) -> Survivors:
 
 
 def _split(live: Sequence[tuple[int, pa.Table]]) -> SplitKeys:
-    """Which keys several partitions have, by their partition and their keys, each of which is there once."""
+    """Returns which keys several partitions have, by their partition and their keys, each of which is there once."""
     counted = pa.concat_tables([keys for _, keys in live]).group_by("key").aggregate([([], "count_all")])
     split = counted.filter(pc.greater(counted["count_all"], 1)).sort_by("key")["key"]
     named = split.slice(0, EXAMPLES).to_pylist()

@@ -1,4 +1,4 @@
-"""What a clean would do to a log, in records and bytes, as values and sums: pure.
+"""Tells what a clean would do to a log, in records and bytes, as values and sums: pure.
 
 before = retention + superseded + expired + rejected + after
 after  = live + tombstones + held + unfolded
@@ -135,7 +135,7 @@ class Analysis(Struct, frozen=True, kw_only=True):
 
 
 def outcome(seen: FoldPreview, counts: RangeCounts, kept: Survivors, settings: EngineSettings, now_ms: int) -> Outcome:
-    """What a clean at `now_ms` would do to a log that holds `counts`, and of whose fold `kept` survive."""
+    """Returns what a clean at `now_ms` would do to a log that holds `counts`, and of whose fold `kept` survive."""
     found = evaluate(with_exact_counts(seen.log, counts), settings.policy, settings.fold, now_ms)
     return Outcome(
         start=seen.start,
@@ -167,12 +167,12 @@ def _effect(seen: FoldPreview, counts: RangeCounts, kept: Survivors, stamp_ms: i
 
 
 def _amounts(count: Count) -> tuple[Amount, Amount]:
-    """All of them, and those that were rejected."""
+    """Returns all of them, and those that were rejected."""
     return Amount(count.records, count.bytes), Amount(count.rejected, count.rejected_bytes)
 
 
 def _folded(effect: Effect, kept: Survivors, stamp_ms: int) -> Effect:
-    """`effect` with what is unfolded in it folded by key: its rejected records go, of the others `kept` survive."""
+    """Folds what is unfolded in `effect` by key: its rejected records go, of the others `kept` survive."""
     stamps = [stamp_ms] if kept.stamp.records else []
     return replace(
         effect,
@@ -189,7 +189,7 @@ def _folded(effect: Effect, kept: Survivors, stamp_ms: int) -> Effect:
 
 
 def total(effects: Iterable[Effect]) -> Effect:
-    """The sum; the earliest and the latest of the horizons."""
+    """Returns the sum; the earliest and the latest of the horizons."""
     return reduce(_added, effects, Effect())
 
 
@@ -204,7 +204,7 @@ def _added(one: Effect, other: Effect) -> Effect:
 
 
 def by_topic(partitions: Sequence[PartitionAnalysis]) -> dict[str, tuple[PartitionAnalysis, ...]]:
-    """The partitions of each topic, topics by name."""
+    """Returns the partitions of each topic, topics by name."""
     names = sorted({one.topic for one in partitions})
     return {name: tuple(one for one in partitions if one.topic == name) for name in names}
 

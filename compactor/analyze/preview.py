@@ -1,4 +1,4 @@
-"""How a log would stand when a clean of it began now, under some settings: pure.
+"""Tells how a log would stand when a clean of it began now, under some settings: pure.
 
 Before the cleaner folds, the worker publishes what is publishable and retention takes the old end. So a fold looked at
 ahead of time ends at `publishable` and begins where `retention.evaluate_retention` lets the log begin.
@@ -41,12 +41,12 @@ class FoldPreview(Struct, frozen=True, kw_only=True):
 
     @property
     def start(self) -> int:
-        """Where the log begins by then."""
+        """The offset at which the log begins by then."""
         return self.log.start
 
     @property
     def end(self) -> int:
-        """Where the fold ends."""
+        """The offset at which the fold ends."""
         return self.log.published
 
 
@@ -58,7 +58,7 @@ def preview(
     closed: bool,
     first_young: Callable[[int], int | None],
 ) -> FoldPreview:
-    """What a clean of `log` would find at `now_ms`; `first_young` as for `publishable`.
+    """Returns what a clean of `log` would find at `now_ms`; `first_young` as for `publishable`.
 
     Of a closed topic nothing more is published. Never below what is published: that cannot be taken back.
     """
@@ -107,7 +107,7 @@ class RangeCounts(Struct, frozen=True):
     counts: tuple[Count, ...]
 
     def between(self, start: int, end: int) -> Count:
-        """What lies in [start, end); both must be boundaries, as nothing was counted in between."""
+        """Returns what lies in [start, end); both must be boundaries, as nothing was counted in between."""
         found = Count()
         if start < end:
             first, last = self.boundaries.index(start), self.boundaries.index(end)
@@ -117,7 +117,7 @@ class RangeCounts(Struct, frozen=True):
 
 
 def boundaries(log: PartitionLog, previews: Iterable[FoldPreview]) -> tuple[int, ...]:
-    """The offsets at which `log` has to be counted apart, so that all `previews` on it can be told exactly."""
+    """Returns the offsets at which `log` has to be counted apart, so that all `previews` on it can be told exactly."""
     return tuple(sorted({log.start, log.end, *(offset for seen in previews for offset in _own_boundaries(seen))}))
 
 
@@ -128,7 +128,7 @@ def _own_boundaries(seen: FoldPreview) -> Iterator[int]:
 
 
 def with_exact_counts(log: PartitionLog, counts: RangeCounts) -> PartitionLog:
-    """`log` with every run across published counted as two, as a `Restate` would: then its dirt is exact."""
+    """Returns `log` with every run across published counted as two, as by a `Restate`: then its bytes are exact."""
     across = {run.start: run for run in straddling_runs(log)}
     runs = (piece for run in log.runs for piece in (_pieces(log, run, counts) if run.start in across else (run,)))
     return replace(log, runs=tuple(runs))
@@ -142,7 +142,7 @@ def _pieces(log: PartitionLog, run: Run, counts: RangeCounts) -> Iterator[Run]:
 
 
 def _counted(run: Run, start: int, end: int, count: Count) -> Run:
-    """The part [start, end) of `run` by its figures alone: its one file stands for whatever files hold it."""
+    """Returns the part [start, end) of `run` by its figures alone: its one file stands for those that hold it."""
     file = RunFile(
         path="", first=start, last=end - 1, records=count.records, bytes=count.bytes, file_bytes=0, sha256=""
     )

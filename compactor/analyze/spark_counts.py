@@ -40,7 +40,7 @@ class SparkCounts:
         self.frame = sized(spark, storage, [whole(log) for log in logs])
 
     def range_counts(self, bounds: Sequence[tuple[int, ...]]) -> list[RangeCounts]:
-        """One job. As `Counting.range_counts` says."""
+        """As `Counting.range_counts` says, in one job."""
         found = _counts(self.frame, bounds)
         return [
             RangeCounts(own, tuple(found.get((log, cell), Count()) for cell in range(len(own) - 1)))
@@ -48,17 +48,17 @@ class SparkCounts:
         ]
 
     def survivors(self, folds: Sequence[Fold], now_ms: int) -> dict[Fold, list[Survivors]]:
-        """One job, whatever the number of folds. As `Counting.survivors` says."""
+        """As `Counting.survivors` says, in one job, whatever the number of folds."""
         found = _fates(last(self.frame, folds), now_ms)
         return {one: [_survivors(found, at, log) for log in range(len(one))] for at, one in enumerate(folds)}
 
     def split_keys(self, ranges: Fold) -> dict[str, SplitKeys]:
-        """One job where there are no such keys, else three. As `Counting.split_keys` says."""
+        """As `Counting.split_keys` says, in one job where there are no such keys, else three."""
         return split_keys(self.frame.where(inside(ranges)), self._tps)
 
 
 def sized(spark: SparkSession, storage: Storage, ranges: Sequence[OffsetRange]) -> DataFrame:
-    """The records of `ranges` as `on_spark.scan` reads them, values reduced to `size` and `deleted` (no value)."""
+    """Reads `ranges` as `on_spark.scan` does, with values reduced to `size` and `deleted` (no value)."""
     from pyspark.sql.functions import col, expr
 
     names = (LOG, "offset", "timestamp", "key", "rejected", "delete_horizon")
@@ -67,7 +67,7 @@ def sized(spark: SparkSession, storage: Storage, ranges: Sequence[OffsetRange]) 
 
 
 def _counts(frame: DataFrame, bounds: Sequence[tuple[int, ...]]) -> dict[tuple[int, int], Count]:
-    """By log and cell, which is the number of the bound at which it begins."""
+    """Returns by log and cell, which is the number of the bound at which it begins."""
     from pyspark.sql.functions import col, count_if, when
     from pyspark.sql.functions import count as counted
     from pyspark.sql.functions import min as least
@@ -84,7 +84,7 @@ def _counts(frame: DataFrame, bounds: Sequence[tuple[int, ...]]) -> dict[tuple[i
 
 
 def _cell(bounds: Sequence[tuple[int, ...]]) -> Column:
-    """Between which of its log's bounds a row lies: how many of them, but for the first, are not above its offset."""
+    """Returns the cell of a row: how many of its log's bounds, but for the first, are not above its offset."""
     from pyspark.sql.functions import col, lit
 
     found = lit(0)
@@ -104,7 +104,7 @@ def inside(ranges: Fold) -> Column:
 
 
 def last(frame: DataFrame, folds: Sequence[Fold]) -> DataFrame:
-    """The last records of all keys in `frame`, once for each `fold` (by number) in which they are that.
+    """Returns the last records of all keys in `frame`, once for each `fold` (by number) in which they are that.
 
     In one pass: by (log, key) the largest offset within each fold, fixed-width, then the records at these.
     """
@@ -119,7 +119,7 @@ def last(frame: DataFrame, folds: Sequence[Fold]) -> DataFrame:
 
 
 def _fates(last: DataFrame, now_ms: int) -> dict[tuple[int, int, str], Row]:
-    """By fold, log and fate what comes together."""
+    """Returns by fold, log and fate what comes together."""
     from pyspark.sql.functions import count as counted
     from pyspark.sql.functions import max as greatest
     from pyspark.sql.functions import min as least
@@ -173,7 +173,7 @@ def split_keys(frame: DataFrame, tps: Sequence[TopicPartition]) -> dict[str, Spl
 
 
 def live(frame: DataFrame) -> DataFrame:
-    """(log, key) of the keys in `frame` whose last record has a value: it is the last of those with one, too."""
+    """Returns (log, key) of the keys in `frame` whose last record has a value, as it is the last with one too."""
     from pyspark.sql.functions import col, when
     from pyspark.sql.functions import max as greatest
 
@@ -183,7 +183,7 @@ def live(frame: DataFrame) -> DataFrame:
 
 
 def _smallest(split: DataFrame) -> tuple[tuple[int, bytes], ...]:
-    """(topic, key) of each topic's examples, in their order."""
+    """Returns (topic, key) of each topic's examples, in their order."""
     from pyspark.sql import Window
     from pyspark.sql.functions import col, row_number
 
@@ -195,7 +195,7 @@ def _smallest(split: DataFrame) -> tuple[tuple[int, bytes], ...]:
 def _examples(
     living: DataFrame, named: Sequence[tuple[int, bytes]], tps: Sequence[TopicPartition]
 ) -> dict[int, tuple[Example, ...]]:
-    """Where the keys live that are `named`: only these are looked for."""
+    """Finds where the keys live that are `named`: only these are looked for."""
     from pyspark.sql.functions import col
 
     places: dict[tuple[int, bytes], list[int]] = {}
@@ -208,13 +208,13 @@ def _examples(
 
 
 def rows(frame: DataFrame) -> list[Row]:
-    """What `frame` comes to. Raises StorageError."""
+    """Collects `frame`. Raises StorageError."""
     with unwrapping():
         return frame.collect()
 
 
 def of_log(values: Iterable[int]) -> Column:
-    """Of `values`, by number of the log, the one of a row's log."""
+    """Returns of `values`, by number of the log, the one of a row's log."""
     from pyspark.sql.functions import expr
 
     return expr(f"array({', '.join(f'{value}L' for value in values)})[{LOG}]")

@@ -1,4 +1,4 @@
-"""What a rewrite of runs keeps of them: said once for Arrow batches, which tasks fold, and for frames of Spark's."""
+"""Filters what a rewrite of runs keeps of them: Arrow batches, which tasks fold, and frames of Spark's."""
 
 from __future__ import annotations
 

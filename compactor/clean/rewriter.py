@@ -1,4 +1,4 @@
-"""Cleans and merges rewrite runs: in tasks, in two passes; what is too much for one by Spark's fold."""
+"""Rewrites runs for cleans and merges: a compaction task is a fold whose tasks write files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The latest record of every key with Arrow: for rows that are in memory, as `fold.latest` is for files on Spark."""
+"""Finds the latest row of every key with Arrow, for rows that are in memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COMPARED: Final = 262_144
 
 
 def last_rows(table: pa.Table, by: Sequence[str]) -> NDArray[np.int64]:
-    """The rows of `table` that no later one with the same key, and the same columns `by`, follows; rising.
+    """Returns the rows of `table` that no later one with the same key, and the same columns `by`, follows; rising.
 
     A rejected record is the latest of nothing: its row is always among them.
     """
@@ -28,7 +28,7 @@ def last_rows(table: pa.Table, by: Sequence[str]) -> NDArray[np.int64]:
 
 
 def last_of_each(table: pa.Table, by: Sequence[str]) -> NDArray[np.int64]:
-    """The last row of `table` of each key, told apart by the columns `by` as well; in no order."""
+    """Returns the last row of `table` of each key, told apart by the columns `by` as well; in no order."""
     names = [*(name for name in by if not _is_constant(table[name])), "key"]
     rows = pa.table({**{name: table[name] for name in names}, "row": np.arange(table.num_rows)})
     # One thread: several do not make it sooner, and beside other tasks they take the processor from them.
@@ -36,7 +36,7 @@ def last_of_each(table: pa.Table, by: Sequence[str]) -> NDArray[np.int64]:
 
 
 def last_of_hashed(table: pa.Table, by: Sequence[str], hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """What `last_of_each` gives, found by sorting `hashes`: each row's, made of its key and the columns `by`.
+    """Returns what `last_of_each` does, found by sorting `hashes`: each row's, made of its key and the columns `by`.
 
     It takes a third of the time where most keys of a million rows differ, and twice the time where few do. Rows with
     one hash are compared byte by byte; where they differ, `last_of_each` answers.

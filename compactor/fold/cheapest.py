@@ -50,7 +50,7 @@ class CheapestFold:
         return self._fallback.give_up(error)
 
     def _by_tasks(self, job: FoldJob) -> Folded:
-        """All is left where a task's process ends, if the job may be done again."""
+        """Folds in tasks; all is left where a task's process ends, if the job may be done again."""
         try:
             return self._in_tasks.run(job)
         except Exception as error:

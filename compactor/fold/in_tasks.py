@@ -1,4 +1,4 @@
-"""The fold in Spark tasks: each reads its files and folds them with Arrow, and nothing crosses into Spark's JVM.
+"""Folds in Spark tasks: each reads its files and folds them with Arrow, and nothing crosses into Spark's JVM.
 
 What a task's memory holds it folds there; of more it reads the keys first (`two_pass`), and the rest while it works.
 Nothing is shuffled. On Spark, which can fold any amount, the same takes several times as long.
@@ -65,7 +65,7 @@ class InTasks:
         return self._cut(job) if job.tasks is None else self._given(job)
 
     def _given(self, job: FoldJob) -> Folded:
-        """One Spark task for each of the job's tasks, whose ranges come one after the other."""
+        """Folds in one Spark task for each of the job's tasks, whose ranges come one after the other."""
         tasks = job.tasks or {}
         budget = job.budget.shared(max(1, min(len(tasks), self._cores)))
         every = [_split_of(job, number, logs) for number, logs in tasks.items()]
@@ -76,7 +76,7 @@ class InTasks:
         return Folded(answers.rows, job.of_tasks(left) if left else None)
 
     def _cut(self, job: FoldJob) -> Folded:
-        """Tasks of whole ranges, each read together as they lie in files."""
+        """Folds in tasks of whole ranges, each read together as they lie in files."""
         damaged = self._damaged(job)
         sound = [log for log, one in enumerate(job.ranges) if damaged.isdisjoint(files_of([one]))]
         budget = job.budget.shared(max(1, min(self._cores, len(sound))))
@@ -108,7 +108,7 @@ class InTasks:
         return {row["path"] for row in tasks.run(self._spark, min(cores, len(files)), task, _DAMAGED)}
 
     def _run(self, job: FoldJob, splits: Sequence[_Split], fold: _Fold) -> _Answers:
-        """One job: the answers, and which of `splits` were left."""
+        """Runs one job: returns the answers, and which of `splits` were left."""
         schema = pa.schema([*job.answers, _TASK, _LEFT])
         work = job.work() if splits else None
 

@@ -1,4 +1,4 @@
-"""How much one process folds: what it may read, and what it may hold in its memory."""
+"""Says how much one process folds: what it may read, and what it may hold in its memory."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ class _Rejected:
         self._found: list[pa.BooleanArray] = [pa.array([], pa.bool_())]
 
     def rest(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows (_HELD) of the next batch that were not rejected, each with its number."""
+        """Returns the rows (_HELD) of the next batch that were not rejected, each with its number."""
         rows = pa.array(np.arange(self.count, self.count + batch.num_rows))
         self.count += batch.num_rows
         found = pa.RecordBatch.from_arrays([batch[LOG], batch["key"], rows], schema=_HELD)
@@ -110,7 +110,7 @@ class _Rejected:
         return found.filter(pc.invert(rejected)) if rejected.true_count else found
 
     def bits(self) -> NDArray[np.uint8]:
-        """The bits as Arrow packs them, the first row in the lowest bit. Ends it: what was kept is released."""
+        """Returns the bits as Arrow packs them, the first row in the lowest bit. Ends it: what was kept is released."""
         (_, data), self._found = pa.concat_arrays(self._found).buffers(), []
         return np.frombuffer(data or b"", np.uint8)[: -(-self.count // 8)].copy()
 
@@ -188,7 +188,7 @@ class OffsetMap:
             self._fold()
 
     def _fold(self) -> None:
-        """Leaves one row for each key, the last."""
+        """Folds what is held to one row for each key, the last."""
         if not self._waiting:
             return
         table = pa.Table.from_batches(self._held, _HELD)
@@ -198,7 +198,7 @@ class OffsetMap:
         self._hold([_only(rows, last[end - rows.num_rows : end]) for rows, end in zip(self._held, ends, strict=True)])
 
     def _last_of(self, table: pa.Table) -> NDArray[np.int64]:
-        """The last row of each key in `table`. Many keys are sorted sooner than they are looked up."""
+        """Returns the last row of each key in `table`. Many keys are sorted sooner than they are looked up."""
         if self._level or 2 * self._known >= self._rows:
             return last_of_hashed(table, [LOG], hashes_of(table["key"], table[LOG]))
         return last_of_each(table, [LOG])
@@ -213,7 +213,7 @@ class OffsetMap:
 
 
 def _only(rows: pa.RecordBatch, which: NDArray[np.bool_]) -> pa.RecordBatch:
-    """Those of `rows`; the very same where they are all, so that memory is not needed twice."""
+    """Returns those of `rows`; the very same where they are all, so that memory is not needed twice."""
     return rows if which.all() else rows.filter(pa.array(which))
 
 
@@ -260,7 +260,7 @@ class SpillFile:
             self._write()
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        """All rows, in the order in which they were added."""
+        """Yields all rows, in the order in which they were added."""
         self._write()
         self._writer.close()
         self._file.seek(0)

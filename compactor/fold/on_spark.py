@@ -1,4 +1,4 @@
-"""The fold on Spark: the latest record of every key over offset ranges of many partitions at once.
+"""Folds on Spark: finds the latest record of every key over offset ranges of many partitions at once.
 
 Offset map first, values second: group by (log, key) to the largest offset, fixed-width so that Spark
 hash-aggregates and spills, then semi-join on (log, offset). Keys are compared byte by byte, and any number of
@@ -124,7 +124,7 @@ class OnSpark:
         return Folded([row.asDict() for row in rows])
 
     def _placed(self, job: FoldJob, frame: DataFrame, cores: int) -> DataFrame:
-        """One Spark partition for each task: its number, and its ranges one after the other, by offset (_PLACED)."""
+        """Places rows in a Spark partition for each task, with its number, range after range by offset (_PLACED)."""
         if job.tasks is None:
             splits = split_by_offset(job.ranges, job.target_bytes, cores)
             numbered, last = frame.withColumn(_TASK, _task_of(splits)), max((one.task for one in splits), default=0)
@@ -137,7 +137,7 @@ class OnSpark:
         return ordered.select(*_PLACED.names)
 
     def _marks(self, numbers: Iterable[int]) -> DataFrame:
-        """A row without topic for each task, which comes first and begins it, also where it has no record."""
+        """Returns a row without topic for each task, which comes first and begins it, also where it has no record."""
         return self._spark.createDataFrame(pa.Table.from_pylist([{_TASK: one, LOG: -1} for one in numbers], _MARK))
 
 
@@ -155,7 +155,7 @@ def _task_of(splits: Sequence[RangeSplit]) -> Column:
 
 
 def _worked(batches: Iterable[pa.RecordBatch], work: Work) -> Iterator[pa.RecordBatch]:
-    """In a task: gives the records (_PLACED) of its Spark partition to `work`, and yields the answers."""
+    """Gives, in a task, the records (_PLACED) of its Spark partition to `work`, and yields the answers."""
     rows = (batch for batch in batches if batch.num_rows)
     first = next(rows, None)
     if first is not None:

@@ -71,7 +71,7 @@ def latest(storage: Storage, ranges: Sequence[OffsetRange], budget: OffsetMapBud
 
 
 def build_offset_map(scan: FileScan, budget: OffsetMapBudget) -> pa.BooleanArray | None:
-    """The first pass: of every record, as they are read, whether it is left (the latest of its key, or rejected).
+    """Reads the keys, in the first pass: of every record whether it is left (the latest of its key, or rejected).
 
     None where neither memory nor the disk for what is spilled has room for the keys. Raises StorageError, FoldError.
     """
@@ -85,7 +85,7 @@ def build_offset_map(scan: FileScan, budget: OffsetMapBudget) -> pa.BooleanArray
 
 
 def clean_into(scan: FileScan, which: pa.BooleanArray) -> Iterator[pa.RecordBatch]:
-    """The second pass: yields the records (SCAN) that the first has left, in its order.
+    """Yields, in the second pass, the records (SCAN) that the first has left, in its order.
 
     Raises StorageError; FoldError where they are not as many as at first.
     """
@@ -131,7 +131,7 @@ def _keys(scan: FileScan) -> Iterator[pa.RecordBatch]:
 
 
 def _check(scan: FileScan, rows: int) -> None:
-    """FoldError where not as many were read as the catalog counts, which it does not for a file read in part."""
+    """Raises FoldError where not as many were read as the catalog counts, which it does only for whole files."""
     file_ranges = [one for part in scan.ranges for one in part.file_ranges]
     whole = all(one.start <= one.file.first and one.file.last < one.end for one in file_ranges)
     records = sum(one.file.records for one in file_ranges)

@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 from compactor.errors import DEFECT, IngestError
 from compactor.fold.arrow_kernel import last_rows
 from compactor.model import record
-from compactor.model.partitioned import PARTITION
-from compactor.model.record import TopicPartition
+from compactor.model.record import PARTITION, TopicPartition
 from compactor.runs.writer import cut
 
 HELD_BYTES: Final = 128 << 20

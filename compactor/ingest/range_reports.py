@@ -9,8 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compactor.model import record
-from compactor.model.partitioned import split
-from compactor.model.record import TopicPartition
+from compactor.model.record import TopicPartition, split_by_partition
 
 NULL_KEY: Final = "null key"
 """Why a record without a key is rejected: it is the latest of no key."""
@@ -78,7 +77,7 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 def _partitions(rows: pa.RecordBatch) -> set[TopicPartition]:
     if rows.num_rows == 1:
         return {TopicPartition(rows["topic"][0].as_py(), rows["partition"][0].as_py())}
-    return {tp for tp, _ in split(rows.select(["topic", "partition", "offset"]))}
+    return {tp for tp, _ in split_by_partition(rows.select(["topic", "partition", "offset"]))}
 
 
 def _as_run(batch: pa.RecordBatch, *, needs_key: bool) -> pa.RecordBatch:

@@ -1,4 +1,4 @@
-"""A record as keyfold keeps it: its columns in Arrow and in Spark, and the measure of its bytes.
+"""A record as keyfold keeps it: its columns in Arrow and in Spark, its partition, and the measure of its bytes.
 
 Timestamps are int64 ms since the epoch, as in Kafka: Spark's microseconds cannot hold every int64 of ms.
 `timestamp_type` has the ids of Kafka's `TimestampType`: -1 none, 0 CreateTime, 1 LogAppendTime.
@@ -6,6 +6,8 @@ Timestamps are int64 ms since the epoch, as in Kafka: Spark's microseconds canno
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -99,7 +101,7 @@ _SPARK_TYPES: Final = {pa.string(): "string", pa.int32(): "int", pa.int64(): "bi
 
 
 def ddl(schema: pa.Schema) -> str:
-    """`schema` as Spark writes it, for `mapInArrow` and `DataSource.schema`."""
+    """Returns `schema` as Spark writes it, for `mapInArrow` and `DataSource.schema`."""
     return ", ".join(f"`{field.name}` {_spark_type(field.type)}" for field in schema)
 
 
@@ -112,7 +114,7 @@ def _spark_type(kind: pa.DataType) -> str:
 
 
 def sizes(batch: pa.RecordBatch) -> NDArray[np.int64]:
-    """Bytes of each record of `batch`, as `measure` counts them."""
+    """Returns the bytes of each record of `batch`, as `measure` counts them."""
     own = _lengths(batch["key"]) + _lengths(batch["value"])
     headers = pc.list_flatten(batch["headers"])
     if len(headers) == 0:
@@ -127,7 +129,7 @@ def _lengths(column: pa.Array) -> NDArray[np.int64]:
 
 
 def measure(batch: pa.RecordBatch | pa.Table) -> int:
-    """Bytes of all records of `batch`: key, value and headers, uncompressed; what ratios and limits count."""
+    """Returns the bytes of all records of `batch`: keys, values and headers, uncompressed; what limits count."""
     plain = sum(_total(pc.binary_length(batch[name])) for name in ("key", "value"))
     headers = pc.list_flatten(batch["headers"])
     parts = (pc.struct_field(headers, index) for index in (0, 1))
@@ -136,3 +138,39 @@ def measure(batch: pa.RecordBatch | pa.Table) -> int:
 
 def _total(lengths: pa.Array | pa.ChunkedArray) -> int:
     return int(pc.sum(lengths).as_py() or 0)
+
+
+PARTITION: Final = ("topic", "partition")
+"""The columns that name a partition."""
+
+
+def partition_starts(batch: pa.RecordBatch) -> NDArray[np.int64]:
+    """Returns the rows at which a partition begins that is not the one of the row before; the first row is one."""
+    changes = [pc.not_equal(batch[name].slice(1), batch[name].slice(0, len(batch) - 1)) for name in PARTITION]
+    return np.concatenate(([0], 1 + pc.indices_nonzero(pc.or_(*changes)).to_numpy().astype(np.int64)))
+
+
+def partitions_of(batch: pa.RecordBatch, rows: NDArray[np.int64]) -> Iterator[TopicPartition]:
+    """Yields the partition of each of `rows`."""
+    found = (batch[name].take(pa.array(rows)).to_pylist() for name in PARTITION)
+    return (TopicPartition(*name) for name in zip(*found, strict=True))
+
+
+def partition_spans(batch: pa.RecordBatch) -> Iterator[tuple[TopicPartition, int, int]]:
+    """Yields each partition whose rows lie together, with its first row and the row behind its last."""
+    if batch.num_rows:
+        first = partition_starts(batch)
+        bounds = pairwise((*first.tolist(), batch.num_rows))
+        for tp, (start, end) in zip(partitions_of(batch, first), bounds, strict=True):
+            yield tp, start, end
+
+
+def split_by_partition(batch: pa.RecordBatch) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
+    """Yields the rows of `batch` by partition, each by offset."""
+    found = list(partition_spans(batch))
+    if len(found) > 1:
+        order = [(name, "ascending") for name in (*PARTITION, "offset")]
+        batch = batch.take(pc.sort_indices(batch, sort_keys=order))
+        found = list(partition_spans(batch))
+    for tp, start, end in found:
+        yield tp, batch.slice(start, end - start)

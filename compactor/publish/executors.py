@@ -1,4 +1,4 @@
-"""Steps 6 to 11 where they cost least: here for a few records, in a task a bucket, or with Spark's fold.
+"""Does steps 6 to 11 where they cost least: here for a few records, in a task a bucket, or with Spark's fold.
 
 A bucket is one task of the fold, whatever it holds: its publisher also has positions to commit where no record is due.
 """

@@ -15,8 +15,7 @@ import pyarrow.parquet as pq
 from compactor.catalog.commits import commit_path, list_versions
 from compactor.errors import DamagedFileError, StoppedError, StorageError, UnreadableFileError
 from compactor.model.log import PartitionLog, RunFile
-from compactor.model.partitioned import spans
-from compactor.model.record import TopicPartition
+from compactor.model.record import TopicPartition, partition_spans
 from compactor.runs import checksums
 from compactor.runs.checksums import RESTORE
 from compactor.runs.reader import Bounds, bounds_of
@@ -182,7 +181,7 @@ def _rows(path: str, group: int) -> Rows:
     found: Counter[TopicPartition] = Counter()
     expected = _opened(path).metadata.row_group(group).num_rows
     for batch in _opened(path).iter_batches(row_groups=[group]):
-        for tp, start, end in spans(batch):
+        for tp, start, end in partition_spans(batch):
             found[tp] += end - start
     if found.total() != expected:
         raise ValueError(f"it has {found.total()} of {expected} records")

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from compactor.errors import DEFECT, FoldError
 from compactor.model import record
 from compactor.model.log import Run, RunFile, aged_from
-from compactor.model.partitioned import PARTITION, names, starts
-from compactor.model.record import OfPartition, TopicPartition
+from compactor.model.record import PARTITION, OfPartition, TopicPartition, partition_starts, partitions_of
 from compactor.runs.scan import OffsetRange
 
 
@@ -83,7 +82,7 @@ def stats_of(path: str, batch: pa.RecordBatch, arrived_ms: int | None = None) ->
     `arrived_ms` is when the records were ingested; None where they are only rewritten. FoldError where offsets do not
     rise.
     """
-    first = starts(batch)
+    first = partition_starts(batch)
     last = np.append(first[1:], batch.num_rows) - 1
     rows = _Rows(batch, first)
     rows.check_rising()
@@ -134,7 +133,7 @@ class _Rows:
         return np.add.reduceat(values.astype(np.int64), self._first).tolist()
 
     def least(self, values: NDArray[np.int64], among: NDArray[np.bool_]) -> list[int | None]:
-        """The smallest of those `among` them; None where none is."""
+        """Returns the smallest of those `among` them; None where none is."""
         found = np.minimum.reduceat(np.where(among, values, _MOST), self._first).tolist()
         return [one if count else None for one, count in zip(found, self.total(among), strict=True)]
 
@@ -146,7 +145,7 @@ class _Rows:
         falls[self._first[1:] - 1] = False
         if falls.any():
             row = int(np.argmax(falls))
-            (tp,) = names(self._batch, np.array([row]))
+            (tp,) = partitions_of(self._batch, np.array([row]))
             raise FoldError(f"{tp}: offsets do not rise in a run that is being written.", DEFECT)
 
 

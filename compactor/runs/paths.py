@@ -1,4 +1,4 @@
-"""Which job made a run file: its name says so, and when no commit can name it any more.
+"""Names run files by the job that makes them, so that it is known when no commit can name one any more.
 
     runs/<epoch>-<job>-<random>.parquet
 
@@ -19,23 +19,23 @@ _FILE: Final = re.compile(rf"{RUNS}/(\d+)-([^-/]+)-[^/]+")
 
 
 def job_of(path: str) -> tuple[int, str] | None:
-    """Epoch and job that made a run file; None where the name is not one of ours."""
+    """Returns epoch and job that made a run file; None where the name is not one of ours."""
     found = _FILE.fullmatch(path)
     return (int(found[1]), found[2]) if found else None
 
 
 def prefix(epoch: int, job: str) -> str:
-    """What the names of all files of a job begin with."""
+    """Returns what the names of all files of a job begin with."""
     return f"{epoch}-{job}"
 
 
 def file_name(begins: str) -> str:
-    """The name of a new file that begins with a job's `prefix`."""
+    """Returns the name of a new file that begins with a job's `prefix`."""
     return f"{begins}-{secrets.token_hex(8)}.parquet"
 
 
 def numbered(begins: str, number: int) -> str:
-    """The prefix of the files of micro-batch `number`, where those of its life begin with `<epoch>-<life>`."""
+    """Returns the prefix of the files of micro-batch `number`, where those of its life begin with `<epoch>-<life>`."""
     return f"{begins}.{number}"
 
 
@@ -49,12 +49,12 @@ class RunningBatches(Struct, frozen=True):
         return _number(self.life, str(job)) > self.done
 
     def after(self, paths: Iterable[str]) -> RunningBatches:
-        """What is under way once the micro-batch with files at `paths` is in the catalog."""
+        """Returns what is under way once the micro-batch with files at `paths` is in the catalog."""
         numbers = (_number(self.life, found[1]) for path in paths if (found := job_of(path)))
         return RunningBatches(self.life, max((self.done, *numbers)))
 
 
 def _number(life: str, job: str) -> int:
-    """The number of a micro-batch's job of `life`; -1 for every other job."""
+    """Returns the number of a micro-batch's job of `life`; -1 for every other job."""
     of, _, number = job.partition(".")
     return int(number) if of == life and number.isdigit() else -1

@@ -11,8 +11,7 @@ import pyarrow.parquet as pq
 from msgspec import Struct
 
 from compactor.model import record
-from compactor.model.partitioned import PARTITION, split
-from compactor.model.record import TopicPartition
+from compactor.model.record import PARTITION, TopicPartition, split_by_partition
 from compactor.runs import checksums
 from compactor.runs.scan import LOG, SCAN, FileRange, OffsetRange
 from compactor.storage.base import Storage
@@ -71,7 +70,7 @@ class Bounds(Struct, frozen=True):
 
 
 def bounds_of(group: pq.RowGroupMetaData) -> Bounds:
-    """Those of a row group of a run's file, whose rows are by topic and partition."""
+    """Returns the bounds of a row group of a run's file, whose rows are by topic and partition."""
     topic, partition, offset = (group.column(column).statistics for column in range(3))
     if topic.min == topic.max:
         least, most = ((topic.min, number) for number in (partition.min, partition.max))
@@ -85,7 +84,7 @@ def _of(batch: pa.RecordBatch, tp: TopicPartition) -> pa.RecordBatch:
 
 
 def trimmed(batch: pa.RecordBatch, start: int, end: int) -> pa.RecordBatch:
-    """The rows of `batch` with offsets [start, end)."""
+    """Returns the rows of `batch` with offsets [start, end)."""
     offsets = batch["offset"]
     inside = pc.and_(pc.greater_equal(offsets, start), pc.less(offsets, end))
     return batch if pc.all(inside).as_py() else batch.filter(inside)
@@ -115,7 +114,7 @@ def _of_shared(
     rows: pa.Table, ranges: Mapping[TopicPartition, Sequence[FileRange]], columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     """Takes `ranges` out of a row group that several partitions share: little of each, so all of it at once."""
-    pieces = ((tp, rows) for batch in rows.to_batches() for tp, rows in split(batch))
+    pieces = ((tp, rows) for batch in rows.to_batches() for tp, rows in split_by_partition(batch))
     found = [_numbered(rows.select(columns), one) for tp, rows in pieces for one in ranges.get(tp, ())]
     if found:
         yield pa.concat_batches(found)

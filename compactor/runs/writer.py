@@ -22,8 +22,7 @@ from msgspec import Struct
 from compactor.bin_packing import AtMost, one, pack
 from compactor.failpoints import hit
 from compactor.model import record
-from compactor.model.partitioned import split
-from compactor.model.record import TopicPartition
+from compactor.model.record import TopicPartition, split_by_partition
 from compactor.runs import checksums, paths
 from compactor.runs.file_stats import FileStats, combine, stats_of, with_checksum
 from compactor.storage.base import Storage
@@ -119,7 +118,7 @@ class _Writer:
             self._file.__exit__(kind, error, trace)
 
     def add(self, batch: pa.RecordBatch) -> Iterator[FileStats]:
-        for tp, rows in split(batch):
+        for tp, rows in split_by_partition(batch):
             buffer = self._buffers.setdefault(tp, _Buffer())
             self._held -= buffer.bytes
             buffer.add(rows)
@@ -150,7 +149,7 @@ class _Writer:
         return groups
 
     def _sharing(self, tp: TopicPartition) -> tuple[str, bool]:
-        """The topic, of which neighbours share a row group, and whether so little of `tp` waits that it does."""
+        """Returns the topic, whose neighbours share a row group, and whether so little of `tp` waits that it does."""
         return tp.topic, tp in self._buffers and not self._is_large(tp)
 
     def _flush_all(self, groups: Sequence[Sequence[TopicPartition]]) -> Iterator[FileStats]:
@@ -169,7 +168,7 @@ class _Writer:
         return any(bisect(new, first) < bisect(new, last) for first, last in self._shared)
 
     def _flush(self, tps: Sequence[TopicPartition]) -> Iterator[FileStats]:
-        """One row group of all that waits of `tps`, which are in order."""
+        """Writes one row group of all that waits of `tps`, which are in order."""
         buffers = [self._buffers.pop(tp) for tp in tps]
         self._held -= sum(buffer.bytes for buffer in buffers)
         file = self._open()
@@ -287,7 +286,7 @@ class _Tee:
         return self.bytes
 
     def flush(self) -> None:
-        """The owner of the stream makes it durable."""
+        """Does nothing: the owner of the stream makes it durable."""
 
     def close(self) -> None:
         self.closed = True

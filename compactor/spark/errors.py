@@ -1,4 +1,4 @@
-"""Typed errors across Spark: a task's error comes back to the driver as what it was.
+"""Carries typed errors across Spark: a task's error comes back to the driver as what it was.
 
 Spark hands an exception of a Python task to the driver as the text of its traceback, wrapped in other
 exceptions. So an error that leaves a task gets a note, which a traceback prints, and the note carries the
@@ -52,7 +52,7 @@ class _Payload(Struct, frozen=True):
 
 @contextmanager
 def tagging() -> Iterator[None]:
-    """In a task: a KeyfoldError that leaves carries itself, so that `unwrap` finds it beyond Spark."""
+    """Tags, in a task, a KeyfoldError that leaves it, so that `unwrap` finds it beyond Spark."""
     try:
         yield
     except KeyfoldError as error:
@@ -63,7 +63,7 @@ def tagging() -> Iterator[None]:
 
 @contextmanager
 def unwrapping() -> Iterator[None]:
-    """In the driver: an exception of Spark's that carries a KeyfoldError is raised as that error."""
+    """Raises, in the driver, the KeyfoldError that an exception of Spark's carries."""
     try:
         yield
     except KeyfoldError:
@@ -76,14 +76,14 @@ def unwrapping() -> Iterator[None]:
 
 
 def tag(error: KeyfoldError) -> str:
-    """The line that stands for `error` in a text."""
+    """Returns the line that stands for `error` in a text."""
     kinds = [kind.__name__ for kind in type(error).__mro__ if issubclass(kind, KeyfoldError)]
     payload = msgspec.json.encode(_Payload(kinds, error.message, error.action, error.topic))
     return MARK + base64.b64encode(payload).decode()
 
 
 def unwrap(error: BaseException | str) -> KeyfoldError | None:
-    """The KeyfoldError that `error` is, was raised from, or carries in its text; None where there is none."""
+    """Returns the KeyfoldError that `error` is, was raised from, or carries in its text; None where there is none."""
     if isinstance(error, str):
         return _from_text(error)
     for link in chain(error):
@@ -94,7 +94,7 @@ def unwrap(error: BaseException | str) -> KeyfoldError | None:
 
 
 def chain(error: BaseException) -> Iterator[BaseException]:
-    """`error` and what it was raised from, the nearest first."""
+    """Yields `error` and what it was raised from, the nearest first."""
     link: BaseException | None = error
     seen: set[int] = set()
     while link is not None and id(link) not in seen:
@@ -125,7 +125,7 @@ def _made(payload: _Payload) -> KeyfoldError:
 
 
 def _known() -> dict[str, type[KeyfoldError]]:
-    """Every error class that this process has imported, by its name."""
+    """Returns every error class that this process has imported, by its name."""
     found: dict[str, type[KeyfoldError]] = {}
     waiting: list[type[KeyfoldError]] = [KeyfoldError]
     while waiting:
@@ -153,7 +153,7 @@ def _is_network(error: BaseException) -> bool:
 
 
 def briefly(error: BaseException) -> str:
-    """All that a KeyfoldError says; of any other error its first line, and the last of a traceback that it quotes."""
+    """Returns all that a KeyfoldError says; of another error its first line, and the last of a traceback in it."""
     if isinstance(error, KeyfoldError):
         return str(error)
     text = without_plan(str(error)).strip()
@@ -163,12 +163,12 @@ def briefly(error: BaseException) -> str:
 
 
 def without_plan(text: str) -> str:
-    """`text` without the plans of Spark's in it: they are kilobytes, and may show the options of a source."""
+    """Returns `text` without the plans of Spark's in it: they are kilobytes, and may show the options of a source."""
     return _PLAN.sub("", text)
 
 
 def _raised(text: str) -> str:
-    """What the first traceback in `text` ends with; "" where there is none."""
+    """Returns what the first traceback in `text` ends with; "" where there is none."""
     _, _, trace = text.partition(_TRACEBACK)
     lines = (line for line in trace.splitlines() if line.strip())
     return next((line for line in lines if not line[0].isspace()), "")

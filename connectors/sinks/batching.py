@@ -12,8 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compactor.bin_packing import AtMost, pack
-from compactor.model.partitioned import spans
-from compactor.model.record import TopicPartition, sizes
+from compactor.model.record import TopicPartition, partition_spans, sizes
 from connectors.sinks.settings import TransactionLimits
 
 
@@ -87,7 +86,7 @@ _EMPTY = pa.RecordBatch.from_pylist([], schema=pa.schema([pa.field("offset", pa.
 def _cut(batches: Iterable[pa.RecordBatch], limits: TransactionLimits) -> Iterator[PartitionBatch]:
     for batch in batches:
         of_rows = sizes(batch)
-        for tp, first, end in spans(batch):
+        for tp, first, end in partition_spans(batch):
             sums = np.cumsum(of_rows[first:end])
             for start, stop in _by_size(sums, limits):
                 size = int(sums[stop - 1] - (sums[start - 1] if start else 0))

@@ -164,10 +164,10 @@ def test_what_is_told_is_what_a_full_fold_then_does(spark: SparkSession, storage
             outcome = told.partitions[partition].outcomes[case]
             assert outcome.effect == effect_of(storage, log_of(state, partition), log, done, now_ms)
             assert (outcome.start, outcome.fold_end) == (log.start, log.published)
-            assert_verdict(storage, outcome, log, one, now_ms)
+            assert_decision(storage, outcome, log, one, now_ms)
 
 
-def assert_verdict(
+def assert_decision(
     storage: LocalStorage, outcome: Outcome, log: PartitionLog, settings: EngineSettings, now_ms: int
 ) -> None:
     """As the cleaner decides it, once it has counted the runs across published."""

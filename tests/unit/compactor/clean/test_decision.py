@@ -34,7 +34,7 @@ def judge(
         pytest.param(50, 51, 0.5, Reason.DIRTY, id="rule 17: a byte more"),
         pytest.param(0, 99, 1.0, Reason.CLEAN_ENOUGH, id="rule 17: 1.0 never fires though all is dirty (E13)"),
         pytest.param(10**9, 1, 0.0, Reason.DIRTY, id="rule 17: 0.0 needs one byte"),
-        pytest.param(10, 0, 0.0, Reason.NOTHING, id="rule 17: 0.0 without dirt"),
+        pytest.param(10, 0, 0.0, Reason.NOTHING, id="rule 17: 0.0 with nothing dirty"),
     ],
 )
 def test_the_dirty_ratio_must_be_exceeded(clean: int, head: int, limit: float, reason: Reason) -> None:
@@ -279,7 +279,7 @@ def test_an_overdue_log_waits_since_its_oldest_record_was_too_old() -> None:
 
 
 def test_a_log_that_may_not_be_folded_is_still_described() -> None:
-    """Its dirt and the limit are shown beside why it is left alone."""
+    """What was measured and the limit are shown beside why it is left alone."""
     found = evaluate(DIRTY, POLICY, FOLD, T0, Reason.BUSY)
     assert found == CleaningDecision(tp=DIRTY.tp, reason=Reason.BUSY, measured=LogToClean.of(DIRTY), limit=0.5)
     broken = replace(DIRTY, clean_end=7)

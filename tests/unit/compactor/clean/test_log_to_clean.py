@@ -81,28 +81,28 @@ CASES = [
 def test_bytes_count_on_the_side_where_all_of_a_file_lies(
     kept: PartitionLog, expected: LogToClean, ratio: float
 ) -> None:
-    """The head is what is foldable and not clean; what is above published counts on neither side."""
+    """Cleanable is what is published and not clean; what is above published counts on neither side."""
     assert LogToClean.of(kept) == expected
     assert LogToClean.of(kept).ratio == ratio
 
 
-def test_bounds_of_the_ratio_enclose_what_is_unsure() -> None:
-    """Where a file lies across published, the ratio is between `ratio` and `most`, and the cost counts all of it."""
+def test_bounds_of_the_ratio_enclose_what_straddles() -> None:
+    """Where a file lies across published, the ratio is from `ratio` to `max_ratio`; `total_bytes` counts all of it."""
     found = LogToClean.of(log(run(0, 10, 60), run(10, 20, 30), clean=None, published=15))
     assert (found.ratio, found.max_ratio, found.total_bytes) == (1.0, 1.0, 90)
     found = LogToClean(clean_bytes=100, cleanable_bytes=0, straddling_bytes=100)
     assert (found.ratio, found.max_ratio, found.total_bytes) == (0.0, 0.5, 200)
 
 
-def test_runs_to_be_measured_are_those_with_a_foldable_part() -> None:
+def test_runs_to_be_measured_are_those_with_a_cleanable_part() -> None:
     """A run that lies wholly above published, or wholly below, needs no measuring."""
     below, across, above = run(0, 10, 1), run(10, 20, 1), run(20, 30, 1)
     assert straddling_runs(log(below, across, above, published=15)) == (across,)
     assert straddling_runs(log(below, across, above, published=20)) == ()
 
 
-def test_what_a_full_fold_cuts_is_unsure_from_then_on() -> None:
-    """A full fold that ends inside a file leaves a run whose bytes are no longer exact, and says so."""
+def test_what_a_clean_cuts_straddles_from_then_on() -> None:
+    """A clean that ends inside a file leaves a run whose bytes are no longer exact, and says so."""
     cut = clean(log(run(0, 10, 60), published=5), 5, base(5, 20))
     sent = replace(cut, published=10, folded_end=10)
     assert (LogToClean.of(sent).cleanable_bytes, LogToClean.of(sent).straddling_bytes, straddling_runs(sent)) == (
@@ -112,7 +112,7 @@ def test_what_a_full_fold_cuts_is_unsure_from_then_on() -> None:
     )
 
 
-def test_the_oldest_record_is_that_of_the_foldable_runs() -> None:
+def test_the_oldest_record_is_that_of_the_cleanable_runs() -> None:
     """What is held does not start the clock; a run of an older keyfold ages from its arrival."""
     runs = (run(0, 10, 1, arrived=50), run(10, 20, 1, arrived=90, oldest=70), run(20, 30, 1, arrived=90, oldest=1))
     assert LogToClean.of(log(*runs, published=20)).oldest_ms == 50

@@ -55,8 +55,8 @@ def test_a_log_that_cannot_be_judged_stops_no_other() -> None:
     """testGrabFilthiestCompactedLogThrowsException: the trouble of one log is that log's."""
     broken = replace(ranges()[2], clean_end=99)
     found = evaluate_all([*ranges()[:2], broken], POLICY, FoldPolicy(), T0, {})
-    assert [verdict.reason for verdict in found] == [Reason.NOTHING, Reason.DIRTY, Reason.FAULTY]
-    assert [verdict.tp for verdict in choose(found, None, 0).picked] == [part(1)]
+    assert [decision.reason for decision in found] == [Reason.NOTHING, Reason.DIRTY, Reason.FAULTY]
+    assert [decision.tp for decision in choose(found, None, 0).picked] == [part(1)]
 
 
 def late(number: int, due_ms: int, size: int = 1) -> CleaningDecision:

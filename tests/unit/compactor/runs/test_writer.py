@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from compactor.errors import FailpointError, FoldError
 from compactor.failpoints import VARIABLE
-from compactor.model import partitioned, record
+from compactor.model import record
 from compactor.model.log import PartitionLog, Run, empty
 from compactor.model.record import TopicPartition
 from compactor.publish.publishable import first_young
@@ -216,7 +216,7 @@ def test_a_shared_row_group_is_read_by_partition(partition: int) -> None:
 def test_a_batch_is_split_by_partition_in_offset_order() -> None:
     """Records that come mixed, as polls return them, are told apart without losing their order."""
     mixed = batch([row(n % 3, n, b"k", b"v") for n in range(9)])
-    split = [(tp.partition, rows["offset"].to_pylist()) for tp, rows in partitioned.split(mixed)]
+    split = [(tp.partition, rows["offset"].to_pylist()) for tp, rows in record.split_by_partition(mixed)]
     assert split == [(0, [0, 3, 6]), (1, [1, 4, 7]), (2, [2, 5, 8])]
 
 
