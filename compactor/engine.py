@@ -27,7 +27,7 @@ from compactor.metrics import ClockWarnings, Counters
 from compactor.model.actions import AnyAction
 from compactor.model.publish_plan import PublishResult
 from compactor.model.record import TopicPartition
-from compactor.model.state import State
+from compactor.model.state import CatalogState
 from compactor.ports import Broker
 from compactor.publish.changelog import Changelog
 from compactor.runs.paths import RunningBatches, prefix
@@ -192,7 +192,7 @@ class Engine:
         """Returns the logs of which it is not known how far they are published, so that maintenance skips them."""
         return self._changelog.uncertain()
 
-    def commit(self, decide: Callable[[State], Sequence[AnyAction]], now_ms: int) -> bool:
+    def commit(self, decide: Callable[[CatalogState], Sequence[AnyAction]], now_ms: int) -> bool:
         """Commits the actions that `decide` returns for the state, which may ask the brokers, in a turn of its own.
 
         Returns False where it did nothing, as another turn is under way or the engine is closed.
@@ -245,7 +245,7 @@ class Engine:
         )
 
 
-def _unknown(state: State, batch: Batch) -> list[TopicPartition]:
+def _unknown(state: CatalogState, batch: Batch) -> list[TopicPartition]:
     """Returns the partitions of `batch` that the catalog does not know, or knows under another topic id."""
     known = state.by_partition()
     return [

@@ -58,7 +58,7 @@ _hits: Counter[str] = Counter()
 
 @lru_cache(maxsize=8)
 def parse(text: str) -> dict[str, tuple[int, str]]:
-    """What each named point does: name → (first hit that fires, action).
+    """Parses the variable's text. Returns for each named point the first hit that fires and the action.
 
     Raises ValueError for an unknown point or action.
     """
@@ -77,7 +77,7 @@ def _parse_one(part: str) -> tuple[str, tuple[int, str]]:
 
 
 def hit(name: str) -> None:
-    """Does what the environment asks of the point `name`; does nothing where it asks nothing."""
+    """Does what the environment asks for at the point `name`; nothing where the variable does not name it."""
     text = os.environ.get(VARIABLE)
     if not text:
         return

@@ -77,7 +77,7 @@ class Maintenance:
         return self._quarantine.release(logs, now_ms)
 
     def check_complete(self, wanted: Collection[TopicPartition] | None = None) -> None:
-        """Raises QuarantinedError where an open topic's log (of `wanted`) is set aside: then not all was done."""
+        """Raises QuarantinedError where an open topic's log (of `wanted`) is in quarantine: then not all was done."""
         state = self._catalog.state
         logs = [log for log in state.logs if wanted is None or log.tp in wanted]
         held = [log for log in logs if log.quarantine and state.topics[log.topic].closed is None]

@@ -12,13 +12,13 @@ from compactor.model.log import PartitionLog
 from compactor.model.position import Position, Tail
 from compactor.model.publish_plan import PublishPlan, PublishResult
 from compactor.model.record import RangeRead, TopicPartition
-from compactor.model.state import State
+from compactor.model.state import CatalogState
 
 
 class Broker(Protocol):
     """Topics, committed positions and output of one connector."""
 
-    def admit(self, state: State, reads: Sequence[RangeRead]) -> tuple[AnyAction, ...]:
+    def admit(self, state: CatalogState, reads: Sequence[RangeRead]) -> tuple[AnyAction, ...]:
         """Returns actions that add the topics and partitions of `reads` that the catalog does not know.
 
         Their output partitions exist when it returns. Raises OutputError, UnreachableError.
@@ -33,26 +33,26 @@ class Broker(Protocol):
         """Reads what the connector's group has committed, after pending transactions; None where there is nothing."""
         ...
 
-    def tail(self, state: State, log: PartitionLog) -> Tail:
+    def tail(self, state: CatalogState, log: PartitionLog) -> Tail:
         """Reads the last source offset of `log` that a read_committed reader finds in the output."""
         ...
 
-    def publisher(self, state: State) -> Publisher:
+    def publisher(self, state: CatalogState) -> Publisher:
         """Returns the publisher for Spark's tasks, into which it is pickled."""
         ...
 
-    def local_publisher(self, state: State, broken_off: Callable[[], bool]) -> Publisher:
+    def local_publisher(self, state: CatalogState, broken_off: Callable[[], bool]) -> Publisher:
         """Returns the publisher for this process, which may keep its connections for the next publish.
 
         It ends soon, with an error, once `broken_off` is true.
         """
         ...
 
-    def output_starts(self, state: State, topic: str) -> Mapping[int, int]:
+    def output_starts(self, state: CatalogState, topic: str) -> Mapping[int, int]:
         """Reads the low watermark of each output partition of the source topic `topic`."""
         ...
 
-    def resume_safe_ms(self, state: State, topic: str) -> int | None:
+    def resume_safe_ms(self, state: CatalogState, topic: str) -> int | None:
         """Reads for how many ms a reader of a snapshot of `topic` can go on from it in the output.
 
         None is for ever; 0 where no time can be promised.

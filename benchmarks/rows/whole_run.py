@@ -24,7 +24,7 @@ from benchmarks.harness.process import Running, exit_on_sigterm
 from benchmarks.harness.topics import end_offsets
 from benchmarks.peers.keyfold import running_worker
 from compactor.catalog.catalog import Catalog
-from compactor.model.state import State
+from compactor.model.state import CatalogState
 from compactor.storage.local import LocalStorage
 
 HEAP: Final = "2g"
@@ -129,7 +129,7 @@ def _is_folded(folder: Path, name: str, ends: Mapping[int, int]) -> bool:
     return all(log.clean_end >= ends[log.partition] for log in _state(folder, name).logs)
 
 
-def _state(folder: Path, name: str) -> State:
+def _state(folder: Path, name: str) -> CatalogState:
     return Catalog.open(LocalStorage(str(folder / "storage" / name)), name).state
 
 

@@ -5,7 +5,7 @@
     3  survivors     what the last records of all keys come to, under each of the settings
     4  split keys    under the first settings: keys that live in more than one partition of a topic
 
-A log that is set aside, or whose files turn out to be damaged, is left out, and its error told.
+A log in quarantine, or whose files turn out to be damaged, is left out and reported with its error.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from compactor.analyze.preview import FoldPreview, RangeCounts, boundaries, prev
 from compactor.fold.memory_budget import COUNTED
 from compactor.model.log import PartitionLog
 from compactor.model.record import TopicPartition
-from compactor.model.state import State
+from compactor.model.state import CatalogState
 from compactor.publish.publishable import first_young
 from compactor.quarantine import verify
 from compactor.quarantine.quarantine import may_be_damage
@@ -63,7 +63,7 @@ def is_little(logs: Iterable[PartitionLog]) -> bool:
 
 def analyze(
     storage: Storage,
-    state: State,
+    state: CatalogState,
     settings: Sequence[EngineSettings],
     now_ms: int,
     counts: Callable[[Sequence[PartitionLog]], Counting],
@@ -74,22 +74,22 @@ def analyze(
     `counts` gives who counts some logs; `tell` hears what is being done. Raises StorageError.
     """
     job = partial(_analyze, storage, settings=settings, now_ms=now_ms, counts=counts, tell=tell)
-    aside = {log.tp: log.quarantine.error for log in state.logs if log.quarantine}
+    excluded = {log.tp: log.quarantine.error for log in state.logs if log.quarantine}
     try:
-        found = job(_without(state, aside))
+        found = job(_without(state, excluded))
     except Exception as error:
-        damaged = _damaged(storage, _without(state, aside).logs) if may_be_damage(error) else {}
+        damaged = _damaged(storage, _without(state, excluded).logs) if may_be_damage(error) else {}
         if not damaged:
             raise
-        aside |= damaged
-        found = job(_without(state, aside))
-    left_out = (_left_out(log, aside[log.tp]) for log in state.logs if log.tp in aside)
+        excluded |= damaged
+        found = job(_without(state, excluded))
+    left_out = (_left_out(log, excluded[log.tp]) for log in state.logs if log.tp in excluded)
     return replace(found, partitions=tuple(sorted((*found.partitions, *left_out), key=lambda one: one.tp)))
 
 
-def _without(state: State, aside: Collection[TopicPartition]) -> State:
-    """Returns `state` without the logs that are set aside, by topic and partition."""
-    logs = (log for log in state.logs if log.tp not in aside)
+def _without(state: CatalogState, excluded: Collection[TopicPartition]) -> CatalogState:
+    """Returns `state` without the logs `excluded`."""
+    logs = (log for log in state.logs if log.tp not in excluded)
     return replace(state, logs=tuple(sorted(logs, key=lambda log: log.tp)))
 
 
@@ -107,7 +107,7 @@ def _left_out(log: PartitionLog, error: str) -> PartitionAnalysis:
 
 def _analyze(
     storage: Storage,
-    state: State,
+    state: CatalogState,
     settings: Sequence[EngineSettings],
     now_ms: int,
     counts: Callable[[Sequence[PartitionLog]], Counting],
@@ -144,7 +144,9 @@ def _partition(
     )
 
 
-def _preview(storage: Storage, state: State, log: PartitionLog, settings: EngineSettings, now_ms: int) -> FoldPreview:
+def _preview(
+    storage: Storage, state: CatalogState, log: PartitionLog, settings: EngineSettings, now_ms: int
+) -> FoldPreview:
     young = partial(first_young, storage, log, log.folded_end)
     closed = state.topics[log.topic].closed is not None
     return preview(log, settings, now_ms, closed=closed, first_young=young)

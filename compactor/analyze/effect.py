@@ -102,7 +102,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
 class PartitionAnalysis(OfPartition, Struct, frozen=True, kw_only=True):
     """A log as it is, and its outcome under each of the settings that were looked at.
 
-    `unread` is the error for which it was left out: it is set aside, or its files cannot be read. Then there are none.
+    `unread` is the error for which it was left out: in quarantine, or its files cannot be read. Then there are none.
     """
 
     topic: str

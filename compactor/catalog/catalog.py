@@ -71,7 +71,7 @@ from compactor.errors import (
 )
 from compactor.failpoints import hit
 from compactor.model.actions import AnyAction, Create, TakeOver
-from compactor.model.state import State, apply
+from compactor.model.state import CatalogState, apply
 from compactor.storage.base import FileInfo, Storage
 
 TRIM_GRACE_MS: Final = 300_000
@@ -114,7 +114,7 @@ class Catalog:
         return self._storage
 
     @property
-    def state(self) -> State:
+    def state(self) -> CatalogState:
         """The state of the connector as far as this instance has read."""
         return self._history.view.state
 
@@ -123,7 +123,7 @@ class Catalog:
         """The version that `state` is of."""
         return self._history.view.version
 
-    def refresh(self) -> State:
+    def refresh(self) -> CatalogState:
         """Reads what was committed since. Raises FencedError where this instance owned and no longer does."""
         with self._turn:
             state = self._advance()
@@ -139,7 +139,7 @@ class Catalog:
         self._rules = (order, identity, scope)
         self._refuse_other_rules()
 
-    def take_over(self, owner: str, now_ms: int, pause: Callable[[], object] = _at_once) -> State:
+    def take_over(self, owner: str, now_ms: int, pause: Callable[[], object] = _at_once) -> CatalogState:
         """Takes the catalog over, and creates it if there is none; every older owner is fenced. Returns its state.
 
         `owner` is shown to people: host and process. `pause` waits before a store whose list is behind is listed again.
@@ -157,7 +157,7 @@ class Catalog:
                 self._await(self.version + 1, pause)
             raise FencedError(f"Connector {self._connector}: others took over {ATTEMPTS} times before us.", _STOP)
 
-    def commit(self, decide: Callable[[State], Sequence[AnyAction]], now_ms: int) -> State:
+    def commit(self, decide: Callable[[CatalogState], Sequence[AnyAction]], now_ms: int) -> CatalogState:
         """Commits the actions that `decide` returns for the newest state, if there are any; returns the state after.
 
         `decide` may be called again, on a newer state. Raises FencedError; StorageError where nothing was committed;
@@ -205,7 +205,7 @@ class Catalog:
             "See whether storage.location is a file system that shows every file at once.",
         )
 
-    def _advance(self) -> State:
+    def _advance(self) -> CatalogState:
         view = self._history.advance()
         if view.version and view.state.connector != self._connector:
             raise CatalogError(
@@ -227,7 +227,7 @@ class Catalog:
             self._checkpoint(now_ms)
         return True
 
-    def _apply(self, actions: tuple[AnyAction, ...], epoch: int) -> State:
+    def _apply(self, actions: tuple[AnyAction, ...], epoch: int) -> CatalogState:
         """Returns the state after `actions`, if they fit: nothing that a reader would refuse is ever written."""
         state = apply(self.state, actions)
         created = any(isinstance(action, Create) for action in actions)

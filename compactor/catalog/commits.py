@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from compactor.errors import BrokenChainError, CatalogError, DamagedError, KeyfoldError
 from compactor.model.actions import AnyAction
-from compactor.model.state import State, apply
+from compactor.model.state import CatalogState, apply
 from compactor.storage.base import Storage
 
 FORMAT: Final = 1
@@ -48,7 +48,7 @@ class Commit(Head, frozen=True, kw_only=True):
 class Checkpoint(Head, frozen=True, kw_only=True):
     """The state after a version; its other fields are those of that version's commit."""
 
-    state: State
+    state: CatalogState
 
 
 class View(Struct, frozen=True, kw_only=True):
@@ -57,7 +57,7 @@ class View(Struct, frozen=True, kw_only=True):
     version: int = 0
     commit_id: str = ""
     at_ms: int = 0
-    state: State = State()
+    state: CatalogState = CatalogState()
 
 
 class Listing(Struct, frozen=True):
@@ -193,7 +193,7 @@ def follow(view: View, commit: Commit) -> View:
     return after(commit, state)
 
 
-def after(commit: Commit, state: State) -> View:
+def after(commit: Commit, state: CatalogState) -> View:
     """Returns the view after `commit`, which made `state`."""
     return View(version=commit.version, commit_id=commit.commit_id, at_ms=commit.at_ms, state=state)
 

@@ -35,7 +35,7 @@ from compactor.catalog.commits import (
 )
 from compactor.errors import BrokenChainError, CatalogError, DamagedError, MissingFileError
 from compactor.model.actions import Append, PlanFold, Publish
-from compactor.model.state import State
+from compactor.model.state import CatalogState
 from compactor.storage.base import Storage
 
 ATTEMPTS: Final = 10
@@ -129,14 +129,14 @@ class History:
                 "See whether storage.location is still mounted; if its folder was restored, restart the worker.",
             )
 
-    def _note_dropped(self, commit: Commit, before: State, after: State) -> None:
+    def _note_dropped(self, commit: Commit, before: CatalogState, after: CatalogState) -> None:
         if all(isinstance(action, (Append, PlanFold, Publish)) for action in commit.actions):
             return  # the frequent ones drop nothing, and comparing costs as much as there are runs
         gone = _changed_paths(before, after) - after.paths
         self._dropped.update(dict.fromkeys(gone, commit.at_ms))
 
 
-def _changed_paths(before: State, after: State) -> frozenset[str]:
+def _changed_paths(before: CatalogState, after: CatalogState) -> frozenset[str]:
     """Returns the files of the logs that a commit has changed, as they were before it."""
     now = {id(log) for log in after.logs}
     return frozenset().union(*(log.paths for log in before.logs if id(log) not in now))

@@ -30,7 +30,7 @@ from compactor.metrics import Counters
 from compactor.model.actions import AnyAction, Clean
 from compactor.model.log import PartitionLog
 from compactor.model.record import OfPartition, TopicPartition
-from compactor.model.state import State
+from compactor.model.state import CatalogState
 from compactor.quarantine.quarantine import QuarantineManager
 from compactor.runs.paths import prefix
 from compactor.runs.writer import RunTarget
@@ -108,7 +108,7 @@ class Cleaner:
     def round(self, now_ms: int) -> Round:
         """Does what is due at `now_ms`: one job that cleans, one that merges. Raises StorageError, FencedError.
 
-        A partition whose own files make a job fail is set aside, and the others are done.
+        A partition whose own files make a job fail goes into quarantine, and the others are done.
         """
         self._quarantine.recheck(now_ms)
         expired = self._retain(now_ms)
@@ -122,7 +122,7 @@ class Cleaner:
     ) -> tuple[CleanedLog, ...]:
         """Cleans, on command, every log (or those `wanted`) in which that would change anything, due or not.
 
-        Those that are set aside are left out. Raises FoldFailedError where one fails and a command `asked` for it.
+        Those in quarantine are left out. Raises FoldFailedError where one fails and a command `asked` for it.
         """
         if not self._settings.policy.compacts:
             return ()
@@ -184,11 +184,11 @@ class Cleaner:
         self._counters.add("merges", merged)
         return merged
 
-    def _decisions(self, state: State, now_ms: int) -> tuple[CleaningDecision, ...]:
+    def _decisions(self, state: CatalogState, now_ms: int) -> tuple[CleaningDecision, ...]:
         settings = self._settings
         return schedule.evaluate_all(state.logs, settings.policy, settings.fold, now_ms, self._held(state))
 
-    def _held(self, state: State) -> dict[TopicPartition, Reason]:
+    def _held(self, state: CatalogState) -> dict[TopicPartition, Reason]:
         """Returns the logs that are left alone now, each with the reason."""
         return {**dict.fromkeys(self._uncertain(), Reason.UNCERTAIN), **quarantined(state.logs)}
 

@@ -154,7 +154,7 @@ def would_change(log: PartitionLog, now_ms: int) -> bool:
 
 
 def quarantined(logs: Iterable[PartitionLog]) -> dict[TopicPartition, Reason]:
-    """Returns those of `logs` that are set aside and may not be cleaned, each with that reason."""
+    """Returns those of `logs` that are in quarantine and may not be cleaned, each with that reason."""
     return {log.tp: Reason.QUARANTINED for log in logs if log.quarantine is not None}
 
 

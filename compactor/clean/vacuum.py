@@ -23,7 +23,7 @@ from compactor.catalog import requests
 from compactor.catalog.catalog import Catalog
 from compactor.errors import CatalogError
 from compactor.failpoints import hit
-from compactor.model.state import State
+from compactor.model.state import CatalogState
 from compactor.runs.paths import RUNS, job_of
 from compactor.storage.base import FileInfo, Storage
 
@@ -70,7 +70,7 @@ def vacuum(
 
 def removable(
     files: Sequence[FileInfo],
-    state: State,
+    state: CatalogState,
     unreferenced_since: Callable[[str], int],
     before_ms: int,
     running: Container[str],

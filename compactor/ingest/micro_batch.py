@@ -11,7 +11,7 @@ from compactor.errors import DEFECT, GapError, IngestError
 from compactor.model.actions import Append
 from compactor.model.log import Gap, PartitionLog
 from compactor.model.record import RangeRead, TopicPartition
-from compactor.model.state import State
+from compactor.model.state import CatalogState
 from compactor.runs.file_stats import FileStats, level0_run
 
 
@@ -47,7 +47,7 @@ def first_rejected(batch: Batch) -> tuple[TopicPartition, int, str] | None:
     return None
 
 
-def appends(state: State, batch: Batch, now_ms: int) -> tuple[Append, ...]:
+def appends(state: CatalogState, batch: Batch, now_ms: int) -> tuple[Append, ...]:
     """Returns what of `batch` the logs of `state` do not hold yet; nothing where they hold all of it.
 
     Per partition: hi ≤ end is already taken; lo ≤ end < hi gives the suffix from end. Raises GapError where
@@ -73,7 +73,7 @@ def _by_partition(reads: Iterable[RangeRead]) -> dict[TopicPartition, list[Range
     return found
 
 
-def _known(state: State, log: PartitionLog | None, reads: Sequence[RangeRead]) -> PartitionLog:
+def _known(state: CatalogState, log: PartitionLog | None, reads: Sequence[RangeRead]) -> PartitionLog:
     tp = reads[0].tp
     topic = state.topics.get(tp.topic)
     if log is None or topic is None:

@@ -1,7 +1,7 @@
-"""What a catalog commit says.
+"""The actions of a catalog commit. Names of fields and tags are the catalog's format on disk.
 
-A decision is a tuple of actions; `state.apply` gives the state after them. Commits are stored as their actions,
-so each is small, and reading them back is applying them again.
+A decision is a tuple of actions; `state.apply` returns the state after them. A commit is stored as its actions, so it
+is small, and reading it back is applying them again.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from compactor.model.record import OfPartition
 
 
 class Action(Struct, frozen=True, kw_only=True, tag_field="do"):
-    """Base of all actions."""
+    """Base of all actions; `do` names the action on disk."""
 
 
 class Create(Action, frozen=True, tag="create"):
-    """The first commit. Order, identity and scope can never change afterwards."""
+    """Begins a catalog; order, identity and scope never change afterwards."""
 
     catalog_id: str
     connector: str
@@ -27,24 +27,24 @@ class Create(Action, frozen=True, tag="create"):
 
 
 class TakeOver(Action, frozen=True, tag="take-over"):
-    """`owner` owns the connector from here on; every lower epoch is fenced."""
+    """Makes `owner` the owner of the connector; every lower epoch is fenced."""
 
     epoch: int
     owner: str
 
 
 class SetBuckets(Action, frozen=True, tag="set-buckets"):
-    """Publishing uses the transactional ids 0 … count-1, and the partitions are dealt among them anew.
+    """Distributes the partitions over the transactional ids 0 … count-1.
 
-    Only a take-over may say this, and only once every older id is fenced: a partition that moves between
-    two live ids would be published twice.
+    Only a take-over commits it, and only once every older id is fenced: a partition that moves between two live ids
+    would be published twice.
     """
 
     count: int
 
 
 class AddTopic(Action, frozen=True, tag="add-topic"):
-    """A source topic by its id, and the output topic by its id (None: nothing is published)."""
+    """Adds a source topic and its output topic, both with their ids; `output` None: nothing is published."""
 
     topic: str
     topic_id: str
@@ -53,20 +53,20 @@ class AddTopic(Action, frozen=True, tag="add-topic"):
 
 
 class CloseTopic(Action, frozen=True, tag="close-topic"):
-    """The source topic is gone or no longer named; its logs are kept."""
+    """Closes a source topic that is gone, cannot be read on, or is no longer named; its logs are kept."""
 
     topic: str
     reason: str
 
 
 class ReopenTopic(Action, frozen=True, tag="reopen-topic"):
-    """The same source topic (same id) is named again."""
+    """Opens a closed source topic that is named again and has the same id."""
 
     topic: str
 
 
 class AddPartition(Action, OfPartition, frozen=True, tag="add-partition"):
-    """A source partition seen for the first time; fields as in `PartitionLog`."""
+    """Adds a source partition that is seen for the first time; fields as in `PartitionLog`."""
 
     topic: str
     partition: int
@@ -76,7 +76,7 @@ class AddPartition(Action, OfPartition, frozen=True, tag="add-partition"):
 
 
 class Append(Action, OfPartition, frozen=True, tag="append"):
-    """Source offsets [start, end) are ingested; `run` holds their records, `gap` what was lost of them."""
+    """Ingests source offsets [start, end); `run` holds their records, `gap` the offsets that were lost."""
 
     topic: str
     partition: int
@@ -87,7 +87,7 @@ class Append(Action, OfPartition, frozen=True, tag="append"):
 
 
 class PlanFold(Action, OfPartition, frozen=True, tag="plan-fold"):
-    """A fold that ends at `end` may have been sent in part, from `at_ms` on."""
+    """Plans a fold that ends at `end`; from `at_ms` on it may have been sent in part."""
 
     topic: str
     partition: int
@@ -96,7 +96,7 @@ class PlanFold(Action, OfPartition, frozen=True, tag="plan-fold"):
 
 
 class Publish(Action, OfPartition, frozen=True, tag="publish"):
-    """The fold that ends at `end` is sent completely."""
+    """Moves published to `end`: the fold that ends there is sent completely."""
 
     topic: str
     partition: int
@@ -105,10 +105,10 @@ class Publish(Action, OfPartition, frozen=True, tag="publish"):
 
 
 class Clean(Action, OfPartition, frozen=True, tag="clean"):
-    """`base` replaces everything below `end`; `at_ms` is the time that the clean was given.
+    """Replaces everything below `end` by `base`, cleaned at `at_ms`.
 
-    `output` is the commit of the changelog that stood at `end` when the fold was planned; nothing above `end` was sent
-    before `behind_ms`.
+    `output` is the commit of the output at `end` when the clean was planned; nothing above `end` was sent before
+    `behind_ms`.
     """
 
     topic: str
@@ -121,7 +121,7 @@ class Clean(Action, OfPartition, frozen=True, tag="clean"):
 
 
 class Merge(Action, OfPartition, frozen=True, tag="merge"):
-    """`run` replaces the neighbouring runs that cover the same offsets; it is of a higher level than they."""
+    """Replaces the neighbouring runs that cover the offsets of `run` by it; its level is above theirs."""
 
     topic: str
     partition: int
@@ -129,7 +129,7 @@ class Merge(Action, OfPartition, frozen=True, tag="merge"):
 
 
 class Restate(Action, OfPartition, frozen=True, tag="restate"):
-    """`runs` replace the level-0 run of the same offsets: its own files, counted within the bounds of each."""
+    """Replaces a level-0 run by `runs` of the same offsets and files, each counted within its own bounds."""
 
     topic: str
     partition: int
@@ -137,7 +137,7 @@ class Restate(Action, OfPartition, frozen=True, tag="restate"):
 
 
 class Retain(Action, OfPartition, frozen=True, tag="retain"):
-    """Retention: the log begins at `start`; what is below is no longer kept."""
+    """Moves the start of the log to `start` by retention; what lies below is no longer kept."""
 
     topic: str
     partition: int
@@ -145,7 +145,7 @@ class Retain(Action, OfPartition, frozen=True, tag="retain"):
 
 
 class Quarantine(Action, OfPartition, frozen=True, tag="quarantine"):
-    """The log is set aside, or stays so: its files are damaged, or its fold keeps failing."""
+    """Puts the log into quarantine, or keeps it there: its files are damaged, or its fold keeps failing."""
 
     topic: str
     partition: int
@@ -153,14 +153,14 @@ class Quarantine(Action, OfPartition, frozen=True, tag="quarantine"):
 
 
 class Release(Action, OfPartition, frozen=True, tag="release"):
-    """The log is taken up again."""
+    """Ends the quarantine of the log."""
 
     topic: str
     partition: int
 
 
 class AddSnapshot(Action, frozen=True, tag="add-snapshot"):
-    """A snapshot's manifest is complete at `path`, relative to the snapshot location."""
+    """Adds a snapshot whose manifest is complete at `path`, relative to the snapshot location."""
 
     topic: str
     id: str
@@ -172,7 +172,7 @@ class AddSnapshot(Action, frozen=True, tag="add-snapshot"):
 
 
 class DropSnapshot(Action, frozen=True, tag="drop-snapshot"):
-    """A snapshot is past its count; its files may go."""
+    """Drops a snapshot beyond snapshot.retention.count; its files may be removed."""
 
     topic: str
     id: str
@@ -201,4 +201,4 @@ AnyAction = (
 
 
 Rewriting = Clean | Merge | Restate | Retain
-"""What changes the runs of one log."""
+"""The actions that replace or remove runs of one log."""

@@ -1,4 +1,4 @@
-"""What is true of a connector after a catalog commit, and the one place where an action changes it."""
+"""The state of a connector after a catalog commit, and the one place where actions change it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from compactor.model.record import TopicPartition
 
 
 class Topic(Struct, frozen=True, kw_only=True):
-    """A source topic and where it is published; `closed` says why it is no longer read."""
+    """A source topic and its output topic; `closed` is the reason why it is no longer read, None while it is."""
 
     topic: str
     topic_id: str
@@ -45,8 +45,8 @@ class Topic(Struct, frozen=True, kw_only=True):
     closed: str | None = None
 
 
-class State(Struct, frozen=True, kw_only=True):
-    """Everything that a catalog says: what is true of a connector after a commit."""
+class CatalogState(Struct, frozen=True, kw_only=True):
+    """The whole state of a connector after a commit. Names of fields are the checkpoints' format on disk."""
 
     catalog_id: str = ""
     connector: str = ""
@@ -61,21 +61,21 @@ class State(Struct, frozen=True, kw_only=True):
     snapshots: tuple[AddSnapshot, ...] = ()
 
     def log(self, tp: TopicPartition) -> PartitionLog:
-        """The log of `tp`; KeyError where there is none."""
+        """Returns the log of `tp`. Raises StopIteration where there is none."""
         return next(log for log in self.logs if log.tp == tp)
 
     def by_partition(self) -> dict[TopicPartition, PartitionLog]:
-        """All logs by their partition."""
+        """Returns all logs by their partition."""
         return {log.tp: log for log in self.logs}
 
     @property
     def paths(self) -> frozenset[str]:
-        """Every run file that is still needed."""
+        """Paths of all run files that are still needed."""
         return frozenset().union(*(log.paths for log in self.logs))
 
 
-def apply(state: State, actions: Iterable[AnyAction]) -> State:
-    """The state after `actions`, in their order; CatalogError where one does not fit."""
+def apply(state: CatalogState, actions: Iterable[AnyAction]) -> CatalogState:
+    """Returns the state after `actions`, in their order. Raises CatalogError where one does not fit."""
     draft = _Draft(state)
     for action in actions:
         draft.take(action)
@@ -83,15 +83,15 @@ def apply(state: State, actions: Iterable[AnyAction]) -> State:
 
 
 class _Draft:
-    """A state while actions are applied to it: logs by partition, so that an action costs what it changes."""
+    """A state while actions are applied to it; logs by partition, so that an action costs only what it changes."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: CatalogState) -> None:
         self.state = state
         self.topics = dict(state.topics)
         self.logs = state.by_partition()
         self.snapshots = list(state.snapshots)
 
-    def done(self) -> State:
+    def done(self) -> CatalogState:
         return replace(self.state, topics=self.topics, logs=tuple(self.logs.values()), snapshots=tuple(self.snapshots))
 
     def take(self, action: AnyAction) -> None:
@@ -129,7 +129,7 @@ class _Draft:
         self.logs[tp] = empty(tp, action.bucket, action.start, action.backlog_end)
 
 
-def _apply_owner(state: State, action: Create | TakeOver) -> State:
+def _apply_owner(state: CatalogState, action: Create | TakeOver) -> CatalogState:
     match action:
         case Create():
             named = {name: getattr(action, name) for name in ("order", "identity", "scope")}

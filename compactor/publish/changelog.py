@@ -12,7 +12,7 @@ from compactor.failpoints import hit
 from compactor.model.log import PartitionLog
 from compactor.model.publish_plan import PublishResult, PublishTarget
 from compactor.model.record import TopicPartition
-from compactor.model.state import State
+from compactor.model.state import CatalogState
 from compactor.ports import Broker
 from compactor.publish.executors import Sending
 from compactor.publish.plan import bucket_plans, fold_plans, published_logs, publishes, target_of
@@ -122,7 +122,9 @@ class Changelog:
         # The longest waiting first: otherwise the same ones would be sent every time.
         return sorted(targets, key=lambda target: self._last_turn.get(target.tp, 0))[:MAX_LOGS_BESIDE_DAMAGE]
 
-    def _target(self, state: State, log: PartitionLog, settings: EngineSettings, now_ms: int) -> PublishTarget | None:
+    def _target(
+        self, state: CatalogState, log: PartitionLog, settings: EngineSettings, now_ms: int
+    ) -> PublishTarget | None:
         resume = self._positions[log.tp]
         if resume.hold:
             return None

@@ -16,7 +16,7 @@ from compactor.fold.cheapest import CheapestFold
 from compactor.fold.latest_per_key import FoldJob, Work
 from compactor.fold.memory_budget import KEYS, READ, TASKS, FoldBudget, local
 from compactor.model.publish_plan import PublishPlan, PublishResult
-from compactor.model.state import State
+from compactor.model.state import CatalogState
 from compactor.ports import Broker, Publisher
 from compactor.publish.plan import SENT, complete, due_of, results_of, sent_rows
 from compactor.settings import EngineSettings
@@ -43,7 +43,9 @@ class Sending:
         """As of `CheapestFold.way`."""
         return self._fold.way
 
-    def send(self, state: State, plans: Sequence[PublishPlan], settings: EngineSettings) -> tuple[PublishResult, ...]:
+    def send(
+        self, state: CatalogState, plans: Sequence[PublishPlan], settings: EngineSettings
+    ) -> tuple[PublishResult, ...]:
         """Returns what was sent for all of `plans`.
 
         Raises what the publisher raises, as it was raised; FoldError where an answer is missing.
@@ -63,7 +65,7 @@ class Sending:
 
 
 def fold_job(
-    state: State,
+    state: CatalogState,
     plans: Sequence[PublishPlan],
     *,
     publisher: Callable[[], Publisher],

@@ -13,7 +13,7 @@ from compactor.model.actions import AnyAction, PlanFold, Publish
 from compactor.model.log import OutputPoint, PartitionLog
 from compactor.model.position import ResumePoint
 from compactor.model.publish_plan import PublishPlan, PublishResult, PublishTarget
-from compactor.model.state import State
+from compactor.model.state import CatalogState
 from compactor.runs.scan import OffsetRange, between
 
 READ_BACK: Final = "This is a defect of keyfold; what is in doubt is read back before anything else is sent."
@@ -24,7 +24,7 @@ SENT: Final = pa.schema(
 """The answer of a task: one row for each `PublishResult`, with its fields."""
 
 
-def published_logs(state: State) -> tuple[PartitionLog, ...]:
+def published_logs(state: CatalogState) -> tuple[PartitionLog, ...]:
     """Returns the logs that are published: their topics are not closed, and what is to be sent is not damaged."""
     return tuple(
         log
@@ -33,7 +33,7 @@ def published_logs(state: State) -> tuple[PartitionLog, ...]:
     )
 
 
-def target_of(state: State, log: PartitionLog, resume: ResumePoint, end: int) -> PublishTarget:
+def target_of(state: CatalogState, log: PartitionLog, resume: ResumePoint, end: int) -> PublishTarget:
     """Returns the target of a fold of `log` from its resume point to `end`, or of its position alone."""
     return PublishTarget(
         topic=log.topic,
@@ -47,7 +47,7 @@ def target_of(state: State, log: PartitionLog, resume: ResumePoint, end: int) ->
     )
 
 
-def fold_plans(state: State, targets: Iterable[PublishTarget], now_ms: int) -> Sequence[AnyAction]:
+def fold_plans(state: CatalogState, targets: Iterable[PublishTarget], now_ms: int) -> Sequence[AnyAction]:
     """Returns the actions of step 5: the ends of folds that are beyond folded_end."""
     logs = state.by_partition()
     return [
@@ -57,7 +57,7 @@ def fold_plans(state: State, targets: Iterable[PublishTarget], now_ms: int) -> S
     ]
 
 
-def bucket_plans(state: State, targets: Iterable[PublishTarget]) -> tuple[PublishPlan, ...]:
+def bucket_plans(state: CatalogState, targets: Iterable[PublishTarget]) -> tuple[PublishPlan, ...]:
     """Returns one plan for each bucket of `targets`, by bucket."""
     buckets: dict[int, list[PublishTarget]] = {}
     for target in targets:
@@ -98,7 +98,7 @@ class Due(NamedTuple):
     bucket: int
 
 
-def due_of(state: State, plans: Sequence[PublishPlan]) -> list[Due]:
+def due_of(state: CatalogState, plans: Sequence[PublishPlan]) -> list[Due]:
     """Returns the ranges that `plans` send, in the order of their targets."""
     logs = state.by_partition()
     due = [target for plan in plans for target in plan.targets if target.start < target.end]

@@ -16,7 +16,7 @@ from compactor.model.log import PartitionLog, end_within
 from compactor.model.position import Position, ResumePoint
 from compactor.model.publish_plan import PublishResult
 from compactor.model.record import TopicPartition
-from compactor.model.state import State
+from compactor.model.state import CatalogState
 from compactor.ports import Broker
 from compactor.publish.plan import published_logs
 from compactor.publish.resume import resume_point
@@ -95,7 +95,7 @@ class Positions:
         return resume is None or (resume.hold and log.end >= resume.start)
 
     def _resume_point(
-        self, state: State, log: PartitionLog, committed: Mapping[TopicPartition, Position | None]
+        self, state: CatalogState, log: PartitionLog, committed: Mapping[TopicPartition, Position | None]
     ) -> ResumePoint:
         resume = resume_point(
             log,
@@ -116,7 +116,7 @@ class Positions:
         return resume
 
 
-def _missed_commits(state: State, resume: Mapping[TopicPartition, ResumePoint]) -> Sequence[AnyAction]:
+def _missed_commits(state: CatalogState, resume: Mapping[TopicPartition, ResumePoint]) -> Sequence[AnyAction]:
     """Returns the actions for transactions that were committed without the catalog learning of it."""
     return [
         Publish(topic=log.topic, partition=log.partition, end=found.publish_end, output=found.publish_output)

@@ -1,1 +1,1 @@
-"""Sets damaged logs aside and lets the others go on."""
+"""Keeps damaged partitions in quarantine while the others go on."""

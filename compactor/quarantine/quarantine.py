@@ -105,7 +105,7 @@ class QuarantineManager:
         found = [(log, damage) for log, damage in self._verified(logs, needs) if damage]
         self._commit([quarantine_of(log, str(damage), now_ms, publishing=publishing) for log, damage in found], now_ms)
         for log, damage in found:
-            _log.error("partition set aside", topic=log.topic, partition=log.partition, error=str(damage))
+            _log.error("partition quarantined", topic=log.topic, partition=log.partition, error=str(damage))
         return tuple(log for log, _ in found)
 
     def recheck(self, now_ms: int) -> None:
@@ -113,7 +113,7 @@ class QuarantineManager:
         actions: list[AnyAction] = []
         for log, damage in self._verified(due_for_recheck(self._catalog.state.logs, now_ms), whole):
             actions.append(quarantine_of(log, str(damage), now_ms) if damage else release_of(log))
-            _log.info("partition looked at again", topic=log.topic, partition=log.partition, sound=damage is None)
+            _log.info("partition verified again", topic=log.topic, partition=log.partition, sound=damage is None)
         self._commit(actions, now_ms)
 
     def release(self, logs: Iterable[PartitionLog], now_ms: int) -> int:

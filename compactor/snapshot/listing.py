@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from compactor.model.actions import AddSnapshot, DropSnapshot
-from compactor.model.state import State
+from compactor.model.state import CatalogState
 from compactor.snapshot import location, manifest
 from compactor.storage.base import Storage
 
@@ -32,13 +32,18 @@ class Unreferenced(Struct, frozen=True, kw_only=True):
     others: tuple[str, ...]
 
 
-def list_ids(place: Storage, state: State, topic: str) -> tuple[str, ...]:
+def list_ids(place: Storage, state: CatalogState, topic: str) -> tuple[str, ...]:
     """Lists the ids of all snapshots of `topic` in the location, complete or not, of whatever catalog."""
     return tuple(name for name in place.list(f"{state.connector}/{topic}") if _ID.fullmatch(name))
 
 
 def unreferenced(
-    place: Storage, state: State, topic: str, before: Collection[str], dropped: Collection[str] = (), keep: int = 0
+    place: Storage,
+    state: CatalogState,
+    topic: str,
+    before: Collection[str],
+    dropped: Collection[str] = (),
+    keep: int = 0,
 ) -> Unreferenced:
     """Returns which of the snapshots `before` (ids) of `topic` the catalog does not name, and which are its own.
 
@@ -64,12 +69,12 @@ def unreferenced(
     return Unreferenced(removable=removable, others=tuple(others))
 
 
-def list_others(place: Storage, state: State, topic: str) -> tuple[str, ...]:
+def list_others(place: Storage, state: CatalogState, topic: str) -> tuple[str, ...]:
     """Lists the ids of the snapshots in the folder of `topic` that are not this catalog's: they stay as they are."""
     return unreferenced(place, state, topic, list_ids(place, state, topic)).others
 
 
-def expired(state: State, topic: str, keep: int) -> tuple[DropSnapshot, ...]:
+def expired(state: CatalogState, topic: str, keep: int) -> tuple[DropSnapshot, ...]:
     """Returns the drops of all snapshots of `topic` but the newest `keep`, of which there is at least one.
 
     The newest is the one that was committed last: a clock may have been set back since.
@@ -96,7 +101,7 @@ def set_current(place: Storage, taken: AddSnapshot) -> None:
     place.link(_beside(taken, CURRENT), f"{taken.path}/data")
 
 
-def repair_latest(place: Storage, state: State) -> None:
+def repair_latest(place: Storage, state: CatalogState) -> None:
     """Makes LATEST and `current` of every topic lead to its newest snapshot, whose owner may have died before it did.
 
     A snapshot that is not there any more is passed over: a restored catalog may name some that a later one has dropped.

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from compactor import backoff
 from compactor.errors import FoldError, MissingFileError, SnapshotError, SnapshotStorageError, StorageError
-from compactor.model.state import State
+from compactor.model.state import CatalogState
 from compactor.snapshot import manifest
 from compactor.storage.base import Files, Lock, Storage
 
@@ -118,12 +118,12 @@ class Mark(Struct, frozen=True, kw_only=True):
     storage: str
 
 
-def write_mark(place: Storage, folder: str, state: State, storage: Storage) -> None:
+def write_mark(place: Storage, folder: str, state: CatalogState, storage: Storage) -> None:
     """Marks `folder` as begun by the catalog of `state`, which is kept in `storage`. Raises StorageError."""
     place.create(f"{folder}/{MARK}", _encoded(state, storage))
 
 
-def claim(place: Storage, state: State, storage: Storage) -> None:
+def claim(place: Storage, state: CatalogState, storage: Storage) -> None:
     """Marks the connector's folder as its catalog's if it has no mark. Raises SnapshotError where it is another's."""
     folder = state.connector
     found = _read_mark(place, folder)
@@ -139,7 +139,7 @@ def claim(place: Storage, state: State, storage: Storage) -> None:
         )
 
 
-def owns(place: Storage, state: State) -> bool:
+def owns(place: Storage, state: CatalogState) -> bool:
     """Returns whether the connector's folder has the mark of its catalog."""
     found = _read_mark(place, state.connector)
     return found is not None and found.catalog_id == state.catalog_id
@@ -158,7 +158,7 @@ def catalog_of(place: Storage, path: str) -> str | None:
         return None
 
 
-def _encoded(state: State, storage: Storage) -> bytes:
+def _encoded(state: CatalogState, storage: Storage) -> bytes:
     return msgspec.json.encode(Mark(catalog_id=state.catalog_id, storage=storage.location)) + b"\n"
 
 

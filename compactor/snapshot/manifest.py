@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from compactor.errors import FoldError
 from compactor.model.log import PartitionLog
-from compactor.model.state import State
+from compactor.model.state import CatalogState
 from compactor.settings import CompactionPolicy
 from compactor.storage.base import Storage
 
@@ -78,7 +78,7 @@ class SnapshotInputs(Struct, frozen=True, kw_only=True):
 
 
 def manifest_of(
-    state: State,
+    state: CatalogState,
     logs: Sequence[PartitionLog],
     files: Sequence[DataFile],
     tombstones: int,

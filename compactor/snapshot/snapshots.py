@@ -22,7 +22,7 @@ from compactor.failpoints import hit
 from compactor.model.actions import AddSnapshot, AnyAction
 from compactor.model.log import PartitionLog
 from compactor.model.record import TopicPartition
-from compactor.model.state import State, apply
+from compactor.model.state import CatalogState, apply
 from compactor.ports import Broker
 from compactor.quarantine import verify
 from compactor.quarantine.quarantine import QuarantineManager
@@ -128,7 +128,7 @@ class Snapshots:
             raise SnapshotError(first.message, first.action, frozenset(refused)) from first
         return tuple(found)
 
-    def _due(self, state: State, now_ms: int) -> list[str]:
+    def _due(self, state: CatalogState, now_ms: int) -> list[str]:
         """Returns the topics of which snapshots are due by snapshot.interval.ms."""
         interval_ms, topics = self._settings.snapshot_interval_ms, self._topics(state)
         if interval_ms < 0:
@@ -136,10 +136,10 @@ class Snapshots:
         old = [topic for topic in topics if _is_old(state, topic, interval_ms, now_ms)]
         return self._backoff.due(topics, old, now_ms)
 
-    def _topics(self, state: State) -> list[str]:
+    def _topics(self, state: CatalogState) -> list[str]:
         """Returns the open topics of which a snapshot would be complete and would say where to resume.
 
-        One of a topic with a partition that is set aside would lack records, or be old.
+        One of a topic with a partition in quarantine would lack records, or be old.
         """
         held = {log.topic for log in state.logs if log.quarantine} | {tp.topic for tp in self._uncertain()}
         published = {log.topic for log in state.logs if log.published > log.start or log.base}
@@ -156,7 +156,7 @@ class Snapshots:
             location.write_note(self._storage, self._backoff.failure)
 
     def _try(self, place: SnapshotStorage, topic: str, now_ms: int) -> Iterator[AddSnapshot]:
-        """Takes the snapshot of `topic`; none where its base runs turn out to be damaged, which are set aside then."""
+        """Takes the snapshot of `topic`; none where its base runs are damaged, which go into quarantine then."""
         try:
             yield self._take(place, topic, now_ms)
         except (SnapshotStorageError, SnapshotError):
@@ -193,7 +193,7 @@ class Snapshots:
             self._delete_unreferenced(place, state, topic, before, named - _ids(state, topic))
         return taken
 
-    def _inputs(self, state: State, topic: str) -> SnapshotInputs:
+    def _inputs(self, state: CatalogState, topic: str) -> SnapshotInputs:
         return SnapshotInputs(
             output_starts=dict(self._broker.output_starts(state, topic)),
             resume_safe_ms=self._broker.resume_safe_ms(state, topic),
@@ -201,7 +201,7 @@ class Snapshots:
             strings=self._settings.snapshot_string_columns,
         )
 
-    def _lead(self, place: SnapshotStorage, state: State, taken: AddSnapshot) -> None:
+    def _lead(self, place: SnapshotStorage, state: CatalogState, taken: AddSnapshot) -> None:
         """Lets LATEST and `current` lead to `taken`; not in a folder that an operator has given away meanwhile."""
         if location.owns(place, state):
             listing.set_latest(place, taken)
@@ -209,7 +209,7 @@ class Snapshots:
                 listing.set_current(place, taken)
 
     def _delete_unreferenced(
-        self, place: SnapshotStorage, state: State, topic: str, before: Collection[str], dropped: Collection[str]
+        self, place: SnapshotStorage, state: CatalogState, topic: str, before: Collection[str], dropped: Collection[str]
     ) -> None:
         """Deletes what may go; logs of each snapshot of another catalog, once in a worker's run, that it stays."""
         keep = self._settings.snapshot_retention_count
@@ -221,7 +221,7 @@ class Snapshots:
                 self._named.add((topic, name))
                 _log.warning("snapshot of another catalog is left as it is", topic=topic, id=name)
 
-    def _delete(self, place: SnapshotStorage, state: State, topic: str, name: str, why: str) -> None:
+    def _delete(self, place: SnapshotStorage, state: CatalogState, topic: str, name: str, why: str) -> None:
         listing.delete(place, f"{state.connector}/{topic}/{name}")
         _log.info("snapshot removed", topic=topic, id=name, why=why)
 
@@ -235,7 +235,7 @@ def write_snapshot(
     spark: SparkSession,
     storage: Storage,
     place: Storage,
-    state: State,
+    state: CatalogState,
     topic: str,
     name: str,
     now_ms: int,
@@ -288,16 +288,16 @@ def _check_counts(connector: str, topic: str, logs: Sequence[PartitionLog], writ
         )
 
 
-def _ids(state: State, topic: str) -> set[str]:
+def _ids(state: CatalogState, topic: str) -> set[str]:
     return {one.id for one in state.snapshots if one.topic == topic}
 
 
-def _is_old(state: State, topic: str, interval_ms: int, now_ms: int) -> bool:
+def _is_old(state: CatalogState, topic: str, interval_ms: int, now_ms: int) -> bool:
     """Returns whether a snapshot is due, by the one committed last: a clock set back neither stops nor repeats them."""
     last = next((one.created_ms for one in reversed(state.snapshots) if one.topic == topic), None)
     return last is None or now_ms - last >= interval_ms or last > now_ms
 
 
-def _adds(state: State, taken: AddSnapshot, keep: int) -> Sequence[AnyAction]:
+def _adds(state: CatalogState, taken: AddSnapshot, keep: int) -> Sequence[AnyAction]:
     """Returns the actions of step 17: the new snapshot is added, those beyond snapshot.retention.count are dropped."""
     return [taken, *listing.expired(apply(state, [taken]), taken.topic, keep)]

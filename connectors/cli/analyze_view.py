@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from compactor.analyze.effect import Amount, Analysis, Effect, Outcome, PartitionAnalysis, SplitKeys, by_topic, total
 from compactor.clean.decision import moment
-from compactor.model.state import State
+from compactor.model.state import CatalogState
 from connectors.progress.terminal import table
 
 FORMAT: Final = 1
@@ -81,7 +81,13 @@ class AnalyzeReport(Struct, frozen=True, kw_only=True):
 
 
 def report(
-    found: Analysis, state: State, catalog_version: int, now_ms: int, changes: Mapping[str, str], *, worker_alive: bool
+    found: Analysis,
+    state: CatalogState,
+    catalog_version: int,
+    now_ms: int,
+    changes: Mapping[str, str],
+    *,
+    worker_alive: bool,
 ) -> AnalyzeReport:
     """Reports what was found in `state` at `now_ms`, with the present settings and with `changes` to them."""
     topics = by_topic(found.partitions)
@@ -98,7 +104,9 @@ def report(
     )
 
 
-def _topic(state: State, topic: str, partitions: Sequence[PartitionAnalysis], split: SplitKeys | None) -> TopicReport:
+def _topic(
+    state: CatalogState, topic: str, partitions: Sequence[PartitionAnalysis], split: SplitKeys | None
+) -> TopicReport:
     outcomes = [one.outcomes for one in partitions if one.outcomes]
     return TopicReport(
         topic=topic,

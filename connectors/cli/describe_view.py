@@ -18,7 +18,7 @@ from compactor.clean.log_to_clean import LogToClean
 from compactor.model.actions import AddSnapshot
 from compactor.model.log import PartitionLog, Quarantined
 from compactor.model.record import TopicPartition
-from compactor.model.state import State, Topic
+from compactor.model.state import CatalogState, Topic
 from compactor.settings import EngineSettings
 from compactor.snapshot.location import SnapshotFailure
 from connectors.progress.terminal import table
@@ -125,13 +125,13 @@ class Description(Struct, frozen=True, kw_only=True):
     partitions: tuple[PartitionDescription, ...]
 
 
-def topics(state: State, others: Mapping[str, tuple[str, ...]]) -> tuple[TopicDescription, ...]:
+def topics(state: CatalogState, others: Mapping[str, tuple[str, ...]]) -> tuple[TopicDescription, ...]:
     """Describes all topics, by name; `others` are the snapshots of other catalogs by topic."""
     return tuple(_topic(state, state.topics[name], others.get(name, ())) for name in sorted(state.topics))
 
 
 def partitions(
-    state: State, ends: Mapping[TopicPartition, int], settings: EngineSettings, now_ms: int
+    state: CatalogState, ends: Mapping[TopicPartition, int], settings: EngineSettings, now_ms: int
 ) -> tuple[PartitionDescription, ...]:
     """Describes all logs, by topic and partition; `ends` are the source's last stable offsets, as far as known."""
     logs = sorted(state.logs, key=lambda log: log.tp)
@@ -156,7 +156,7 @@ def status(found: Mapping[str, Any] | None, now_ms: int) -> WorkerStatus | None:
     )
 
 
-def _topic(state: State, topic: Topic, others: tuple[str, ...]) -> TopicDescription:
+def _topic(state: CatalogState, topic: Topic, others: tuple[str, ...]) -> TopicDescription:
     taken = [snapshot for snapshot in state.snapshots if snapshot.topic == topic.topic]
     return TopicDescription(
         topic=topic.topic,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from compactor.model.log import PartitionLog
     from compactor.model.record import TopicPartition
-    from compactor.model.state import State
+    from compactor.model.state import CatalogState
 
 
 class KeptRecord(Struct, frozen=True):
@@ -65,7 +65,7 @@ def dump(
     out.flush()
 
 
-def found(state: State, connector: str, tp: TopicPartition) -> PartitionLog:
+def found(state: CatalogState, connector: str, tp: TopicPartition) -> PartitionLog:
     """Returns the log of `tp`. Raises UsageError, which names the partitions that there are."""
     logs = state.by_partition()
     if tp not in logs:

@@ -10,7 +10,7 @@ import structlog
 from msgspec import Struct
 
 from compactor.errors import StorageError
-from compactor.model.state import State
+from compactor.model.state import CatalogState
 from compactor.settings import CompactionPolicy, EngineSettings, FoldPolicy
 from compactor.storage.base import Storage
 from compactor.storage.local import open_storage
@@ -67,7 +67,7 @@ def _is_open(folder: Path) -> bool:
         return False
 
 
-def other_snapshots(connector: ConnectorConfig, state: State) -> dict[str, tuple[str, ...]]:
+def other_snapshots(connector: ConnectorConfig, state: CatalogState) -> dict[str, tuple[str, ...]]:
     """Lists snapshots in the connector's folder that are not of its catalog, by topic, as far as it can be read."""
     if connector.snapshot_path is None:
         return {}

@@ -14,7 +14,7 @@ from compactor.model.actions import AddPartition, AddTopic, AnyAction, CloseTopi
 from compactor.model.log import PartitionLog
 from compactor.model.position import Position, Tail, Unknown
 from compactor.model.record import RangeRead, TopicPartition
-from compactor.model.state import State, Topic
+from compactor.model.state import CatalogState, Topic
 from compactor.ports import Publisher
 from compactor.storage.base import Storage
 from connectors.config.connector import ConnectorConfig
@@ -84,7 +84,7 @@ class KafkaBroker:
         self._stopped = stopped
 
     @_retried("topics")
-    def discover(self, state: State) -> tuple[AnyAction, ...]:
+    def discover(self, state: CatalogState) -> tuple[AnyAction, ...]:
         """Takes step T3: returns what the topics that are named now, as the brokers have them, change in the catalog.
 
         Raises SourceMissingError, SourceChangedError, OutputError, NotAllowedError, UnreachableError.
@@ -100,7 +100,7 @@ class KafkaBroker:
         reopened = [ReopenTopic(topic=name) for name, topic in known.items() if topic.closed and name in sound]
         return (*closed, *self._close(state, faulty), *reopened, *self._grow(state, sound.values()))
 
-    def look_into(self, state: State) -> tuple[AnyAction, ...]:
+    def look_into(self, state: CatalogState) -> tuple[AnyAction, ...]:
         """Takes the rest of step T3: returns the actions that close source topics which cannot be read on.
 
         They have another id, end below our position, or have lost records that were not read. What the brokers do not
@@ -118,7 +118,7 @@ class KafkaBroker:
         return tuple(self._close(state, faulty))
 
     @_retried("topics of a batch")
-    def admit(self, state: State, reads: Sequence[RangeRead]) -> tuple[AnyAction, ...]:
+    def admit(self, state: CatalogState, reads: Sequence[RangeRead]) -> tuple[AnyAction, ...]:
         """See Broker: topics and partitions that a batch brought first."""
         known = state.by_partition()
         names = sorted(
@@ -147,7 +147,7 @@ class KafkaBroker:
         return read_positions(self._admin, self._connector.group_id, partitions)
 
     @_retried("end of an output")
-    def tail(self, state: State, log: PartitionLog) -> Tail:
+    def tail(self, state: CatalogState, log: PartitionLog) -> Tail:
         """See Broker."""
         output = state.topics[log.topic].output
         if output is None:
@@ -157,12 +157,12 @@ class KafkaBroker:
         held = output_reader.holds_records(self._clients.consumer(), output, log.partition)
         return Unknown.UNKNOWN if held else None
 
-    def publisher(self, state: State) -> Publisher:
+    def publisher(self, state: CatalogState) -> Publisher:
         """See Broker. Drops what this process kept open: its tasks shut that out."""
         self._sessions.close()
         return self._publisher(state)
 
-    def local_publisher(self, state: State, broken_off: Callable[[], bool]) -> Publisher:
+    def local_publisher(self, state: CatalogState, broken_off: Callable[[], bool]) -> Publisher:
         """See Broker."""
         return LocalPublisher(self._publisher(state), self._sessions, broken_off)
 
@@ -171,7 +171,7 @@ class KafkaBroker:
         self._sessions.close()
 
     @_retried("starts of an output")
-    def output_starts(self, state: State, topic: str) -> Mapping[int, int]:
+    def output_starts(self, state: CatalogState, topic: str) -> Mapping[int, int]:
         """See Broker."""
         output = state.topics[topic].output
         if output is None:
@@ -180,14 +180,14 @@ class KafkaBroker:
         return {tp.partition: offset for tp, offset in self._admin.starts(wanted).items()}
 
     @_retried("settings of an output")
-    def resume_safe_ms(self, state: State, topic: str) -> int | None:
+    def resume_safe_ms(self, state: CatalogState, topic: str) -> int | None:
         """See Broker: by the output's own settings, as they are now."""
         output = state.topics[topic].output
         if output is None:
             return None
         return output_topic.resume_safe_ms(self._admin.topic_config(output))
 
-    def _publisher(self, state: State) -> ChangelogPublisher:
+    def _publisher(self, state: CatalogState) -> ChangelogPublisher:
         return ChangelogPublisher.of(self._connector, self._clients, self._storage, state)
 
     def _ensure_dead_letters(self) -> None:
@@ -203,7 +203,7 @@ class KafkaBroker:
                 _log.warning("dead letters may expire", connector=self._connector.name, topic=name, reason=reason)
         self._warned.add(name)
 
-    def _described(self, state: State) -> dict[str, TopicInfo]:
+    def _described(self, state: CatalogState) -> dict[str, TopicInfo]:
         """The topics that the connector names and that exist."""
         known = self._awaited(state)
         named = self._connector.topics or select(self._connector, self._admin.list_topics())
@@ -216,7 +216,7 @@ class KafkaBroker:
             )
         return found
 
-    def _awaited(self, state: State) -> set[str]:
+    def _awaited(self, state: CatalogState) -> set[str]:
         """The topics of which one answer that they are not there is not enough."""
         open_ = (topic.topic for topic in state.topics.values() if topic.closed is None or is_faulty(topic))
         return {name for name in open_ if matches(self._connector, name)}
@@ -242,7 +242,7 @@ class KafkaBroker:
     def _skips(self) -> bool:
         return self._connector.on_data_loss == "skip"
 
-    def _close(self, state: State, faulty: Mapping[str, ClosedTopic]) -> list[AnyAction]:
+    def _close(self, state: CatalogState, faulty: Mapping[str, ClosedTopic]) -> list[AnyAction]:
         """Closes the topics of `faulty` that are not yet; logs each once."""
         for name in sorted(faulty.keys() - self._logged):
             one = faulty[name]
@@ -305,7 +305,7 @@ class KafkaBroker:
         self._warned |= new
 
     def _grow(
-        self, state: State, found: Iterable[TopicInfo], starts: Mapping[TopicPartition, int] | None = None
+        self, state: CatalogState, found: Iterable[TopicInfo], starts: Mapping[TopicPartition, int] | None = None
     ) -> tuple[AnyAction, ...]:
         """Actions for topics and partitions that are not in the catalog; output topics are made or grown first."""
         grown = [info for info in found if len(_partitions(state, info.name)) < info.partitions]
@@ -320,7 +320,7 @@ class KafkaBroker:
         ]
         return (*actions, *self._add_partitions(state, new, starts or {}))
 
-    def _add_topic(self, state: State, info: TopicInfo) -> list[AnyAction]:
+    def _add_topic(self, state: CatalogState, info: TopicInfo) -> list[AnyAction]:
         name = self._connector.output_topic(info.name)
         output_id = None
         if name is not None:
@@ -330,7 +330,7 @@ class KafkaBroker:
         return [AddTopic(topic=info.name, topic_id=info.id, output=name, output_id=output_id)]
 
     def _add_partitions(
-        self, state: State, new: Sequence[TopicPartition], starts: Mapping[TopicPartition, int]
+        self, state: CatalogState, new: Sequence[TopicPartition], starts: Mapping[TopicPartition, int]
     ) -> list[AnyAction]:
         if not new:
             return []
@@ -349,5 +349,5 @@ class KafkaBroker:
         ]
 
 
-def _partitions(state: State, topic: str) -> frozenset[int]:
+def _partitions(state: CatalogState, topic: str) -> frozenset[int]:
     return frozenset(log.partition for log in state.logs if log.topic == topic)

@@ -25,7 +25,7 @@ from compactor.clean.vacuum import CHECKPOINTS
 from compactor.errors import CatalogError, FencedError, MissingFileError
 from compactor.model.position import Position
 from compactor.model.record import TopicPartition
-from compactor.model.state import State
+from compactor.model.state import CatalogState
 from compactor.runs.paths import RUNS
 from compactor.snapshot import listing, manifest
 from compactor.snapshot import location as snapshot_location
@@ -239,7 +239,7 @@ def _begun(storage: Storage) -> DeletionPlan | None:
         return DeletionPlan(connector="")
 
 
-def _state(storage: Storage, connector: str) -> tuple[State, str | None]:
+def _state(storage: Storage, connector: str) -> tuple[CatalogState, str | None]:
     """Returns the catalog's state, an empty one where there is none, and why it cannot be read.
 
     Raises CatalogError where it is another connector's.
@@ -250,7 +250,7 @@ def _state(storage: Storage, connector: str) -> tuple[State, str | None]:
     except CatalogError as error:
         if catalog.version and catalog.state.connector != connector:
             raise
-        return State(), error.message
+        return CatalogState(), error.message
 
 
 def _files(storage: Storage) -> list[FileInfo]:
@@ -259,7 +259,7 @@ def _files(storage: Storage) -> list[FileInfo]:
     return [info for info in every if info.path in _FILES or info.path.partition("/")[0] in FOLDERS]
 
 
-def _sources(admin: Admin, connector: ConnectorConfig, state: State) -> list[str]:
+def _sources(admin: Admin, connector: ConnectorConfig, state: CatalogState) -> list[str]:
     named = connector.topics or select(connector, admin.list_topics())
     return sorted({*named, *state.topics})
 
@@ -275,7 +275,7 @@ def _positions(admin: Admin, connector: ConnectorConfig, topics: Iterable[str]) 
 def _outputs(
     admin: Admin,
     connector: ConnectorConfig,
-    state: State,
+    state: CatalogState,
     sources: Iterable[str],
     held: Mapping[TopicPartition, Position],
     before: DeletionPlan,
@@ -288,12 +288,12 @@ def _outputs(
     return tuple(sorted(ours)), tuple(sorted(there.keys() - {one.topic for one in ours}))
 
 
-def _output_name(connector: ConnectorConfig, state: State, topic: str) -> str | None:
+def _output_name(connector: ConnectorConfig, state: CatalogState, topic: str) -> str | None:
     known = state.topics.get(topic)
     return connector.output_topic(topic) if known is None else known.output
 
 
-def _published(state: State) -> Iterator[OutputTopic]:
+def _published(state: CatalogState) -> Iterator[OutputTopic]:
     """Returns the outputs to which the catalog knows that records were sent.
 
     An output that it only names, or began a fold for (`PlanFold`, before step 7), may be another connector's, which is

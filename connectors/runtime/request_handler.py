@@ -13,7 +13,7 @@ from compactor.catalog.requests import Answer, Request
 from compactor.errors import KeyfoldError, QuarantinedError, SnapshotError
 from compactor.maintenance import Maintenance
 from compactor.model.record import TopicPartition
-from compactor.model.state import State
+from compactor.model.state import CatalogState
 from compactor.storage.base import Storage
 from connectors.clock import Clock
 
@@ -82,7 +82,7 @@ class BadRequestError(KeyfoldError):
     """A request names a topic, partition or operation that there is not."""
 
 
-def requested_logs(request: Request, state: State) -> tuple[TopicPartition, ...] | None:
+def requested_logs(request: Request, state: CatalogState) -> tuple[TopicPartition, ...] | None:
     """Returns the logs that `request` names, None where it names all. Raises BadRequestError where there are none."""
     if request.topic is None:
         return None

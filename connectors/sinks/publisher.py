@@ -38,7 +38,7 @@ from connectors.sinks.settings import TransactionLimits, WriteRules
 from connectors.sinks.transaction import Refused, Transaction
 
 if TYPE_CHECKING:
-    from compactor.model.state import State
+    from compactor.model.state import CatalogState
     from connectors.config.connector import ConnectorConfig
 
 KEPT_S: Final = 60.0
@@ -63,7 +63,7 @@ class ChangelogPublisher(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(
-        cls, connector: ConnectorConfig, clients: ClientSettings, storage: Storage, state: State
+        cls, connector: ConnectorConfig, clients: ClientSettings, storage: Storage, state: CatalogState
     ) -> ChangelogPublisher:
         """Makes the publisher of `connector`, to the output topics that the catalog knows."""
         return cls(
@@ -173,7 +173,7 @@ class _PlanTransactions:
         return self._retry.run(steps, f"{self._session.bucket}: {what}", stopped=self._session.broken_off)
 
 
-def _output_ids(state: State) -> dict[str, str]:
+def _output_ids(state: CatalogState) -> dict[str, str]:
     return {topic.output: topic.output_id for topic in state.topics.values() if topic.output and topic.output_id}
 
 

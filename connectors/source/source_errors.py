@@ -20,7 +20,7 @@ from compactor.errors import KeyfoldError
 from compactor.model.actions import AnyAction
 from compactor.model.log import PartitionLog
 from compactor.model.record import TopicPartition
-from compactor.model.state import State, Topic
+from compactor.model.state import CatalogState, Topic
 from compactor.spark.errors import unwrap
 from connectors.errors import (
     CHECK_BROKERS,
@@ -230,7 +230,7 @@ def is_faulty(topic: Topic) -> bool:
     return topic.closed in FAULTS
 
 
-def left_out(state: State) -> frozenset[str]:
+def left_out(state: CatalogState) -> frozenset[str]:
     """Returns the topics that are closed by a fault, or would be if they were back: the source reads none of them."""
     return frozenset(name for name, topic in state.topics.items() if is_faulty(topic) or topic.closed == CUT_DELETED)
 
@@ -280,7 +280,7 @@ def advice(*faults: str) -> str:
     return f"{LOST_ADVICE} {ADVICE}" if LOST in faults else ADVICE
 
 
-def check_none_closed(connector: str, state: State, named: Callable[[str], bool]) -> None:
+def check_none_closed(connector: str, state: CatalogState, named: Callable[[str], bool]) -> None:
     """Raises SourceClosedError where a topic that the connector names is closed by a fault: not everything was done."""
     found = [(name, topic.closed) for name, topic in state.topics.items() if is_faulty(topic) and named(name)]
     if found:
@@ -289,7 +289,7 @@ def check_none_closed(connector: str, state: State, named: Callable[[str], bool]
 
 @contextmanager
 def closing_topic(
-    catalog: Catalog, look_into: Callable[[State], Sequence[AnyAction]], now_ms: Callable[[], int]
+    catalog: Catalog, look_into: Callable[[CatalogState], Sequence[AnyAction]], now_ms: Callable[[], int]
 ) -> Iterator[None]:
     """Closes the source topic because of which the block fails, if the connector has others.
 

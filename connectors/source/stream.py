@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
 from compactor.ingest import ingest
-from compactor.model.state import State
+from compactor.model.state import CatalogState
 from connectors.config.connector import ConnectorConfig
 from connectors.kafka.client_settings import ClientSettings
 from connectors.source.datasource import KafkaSource
@@ -55,7 +55,7 @@ _registered: Final[WeakSet[SparkSession]] = WeakSet()
 
 
 def source_options(
-    connector: ConnectorConfig, clients: ClientSettings, state: State, tasks_max: int, intake: ingest.Intake
+    connector: ConnectorConfig, clients: ClientSettings, state: CatalogState, tasks_max: int, intake: ingest.Intake
 ) -> dict[str, str]:
     """Makes the options of the source (options.py); positions begin where the catalog ends."""
     options = {
@@ -74,7 +74,7 @@ def source_options(
     return options
 
 
-def starts(state: State) -> dict[str, TopicOffsets]:
+def starts(state: CatalogState) -> dict[str, TopicOffsets]:
     """Returns the next offset to read of every partition, of closed topics too: one that is back goes on from there."""
     return {
         name: TopicOffsets(topic.topic_id, {log.partition: log.end for log in state.logs if log.topic == name})

@@ -11,7 +11,7 @@ from typing import Final
 import pyarrow.parquet as pq
 from confluent_kafka import Consumer, TopicPartition
 
-from compactor.model.state import State
+from compactor.model.state import CatalogState
 from compactor.snapshot import manifest
 from compactor.snapshot.listing import LATEST
 from tests.faults.checks import Observation, Row, SnapshotFiles
@@ -83,7 +83,7 @@ def _taken(folder: Path) -> SnapshotFiles:
     )
 
 
-def _damaged(deployment: Deployment, state: State) -> Iterator[str]:
+def _damaged(deployment: Deployment, state: CatalogState) -> Iterator[str]:
     """Yields files that the catalog names and that are missing or have another checksum.
 
     A running worker may have replaced and removed one meanwhile: what the catalog names no more does not count.

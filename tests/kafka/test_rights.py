@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from compactor.model.log import empty
 from compactor.model.record import TopicPartition
-from compactor.model.state import State, Topic
+from compactor.model.state import CatalogState, Topic
 from connectors.config.connector import ConnectorConfig
 from connectors.errors import NotAllowedError
 from connectors.kafka import consumers
@@ -94,11 +94,11 @@ class Life:
         self.publish()
         return True
 
-    def _state(self) -> State:
+    def _state(self) -> CatalogState:
         topic, output = self.changelog.topic, self.changelog.output
         topic_id = self.changelog.admin.describe([topic])[topic].id
         known = Topic(topic=topic, topic_id=topic_id, output=output, output_id=self.changelog.output_id)
-        return State(catalog_id="x", connector=self.changelog.connector, topics={topic: known}, buckets=1)
+        return CatalogState(catalog_id="x", connector=self.changelog.connector, topics={topic: known}, buckets=1)
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from compactor.model import record
 from compactor.model.actions import Append, Clean, Publish
 from compactor.model.log import PartitionLog
 from compactor.model.log_transitions import publish, retain
-from compactor.model.state import State, apply
+from compactor.model.state import CatalogState, apply
 from compactor.runs import reader
 from compactor.runs.scan import between
 from compactor.settings import FOREVER, CompactionPolicy, EngineSettings
@@ -46,7 +46,7 @@ STEP = 20
 PARTITIONS = range(3)
 
 
-def history(spark: SparkSession, storage: LocalStorage, chance: random.Random) -> State:
+def history(spark: SparkSession, storage: LocalStorage, chance: random.Random) -> CatalogState:
     """Three batches, with folds of some partitions between them: base runs, horizons, runs across published or cut."""
     state = new_state(dict.fromkeys(PARTITIONS, 0))
     for number in range(3):
@@ -145,7 +145,7 @@ def effect_of(storage: LocalStorage, was: PartitionLog, log: PartitionLog, done:
 
 
 def apply_one(log: PartitionLog, action: Any) -> PartitionLog:
-    return apply(State(logs=(log,)), [action]).logs[0]
+    return apply(CatalogState(logs=(log,)), [action]).logs[0]
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -207,7 +207,7 @@ def test_a_record_without_a_key_goes_as_a_rejected_one(spark: SparkSession, stor
     assert (done.base.records, done.base.bytes) == (1, 2)
 
 
-def several(storage: LocalStorage) -> State:
+def several(storage: LocalStorage) -> CatalogState:
     """Seven keys in two or three partitions of topic t, one that is deleted in the other, one of each alone."""
     many = [(b"%d" % number, b"v") for number in range(7)]
     kept: dict[int, list[tuple[bytes | None, bytes | None]]] = {

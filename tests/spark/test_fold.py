@@ -13,7 +13,7 @@ from compactor.clean import compaction
 from compactor.clean.rewriter import Rewriter
 from compactor.errors import StorageError
 from compactor.fold import on_spark
-from compactor.model.state import State, apply
+from compactor.model.state import CatalogState, apply
 from compactor.runs import reader
 from compactor.runs.scan import SCAN, between, whole
 from compactor.settings import CompactionPolicy
@@ -49,7 +49,7 @@ def random_rows(seed: int, partitions: int, lo: int, hi: int) -> list[Row]:
     ]
 
 
-def with_batches(storage: LocalStorage, state: State, batches: Sequence[list[Row]], step: int) -> State:
+def with_batches(storage: LocalStorage, state: CatalogState, batches: Sequence[list[Row]], step: int) -> CatalogState:
     for number, rows in enumerate(batches):
         ends = dict.fromkeys(range(len(state.logs)), (number * step, (number + 1) * step))
         state = ingested(storage, state, [with_range_reports(rows, ends)], now_ms=number)

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from compactor.errors import GapError, IngestError, StorageError
 from compactor.ingest import ingest
 from compactor.ingest.micro_batch import appends, first_rejected
-from compactor.model.state import State, apply
+from compactor.model.state import CatalogState, apply
 from compactor.runs import reader, writer
 from compactor.runs.scan import whole
 from compactor.storage.local import LocalStorage
@@ -30,7 +30,9 @@ from tests.support.engine import (
 LARGEST = 2**63 - 1
 
 
-def taken(spark: SparkSession, storage: LocalStorage, state: State, tasks: Sequence[Sequence[Row]]) -> State:
+def taken(
+    spark: SparkSession, storage: LocalStorage, state: CatalogState, tasks: Sequence[Sequence[Row]]
+) -> CatalogState:
     """`state` after a micro-batch of `tasks`."""
     batch = ingest.gather(source_frame(spark, intake(storage), *tasks))
     return apply(state, appends(state, batch, 0))

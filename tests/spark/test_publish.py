@@ -16,7 +16,7 @@ from compactor.fold.memory_budget import NONE, READ, OffsetMapBudget
 from compactor.fold.on_spark import OnSpark
 from compactor.model.publish_plan import PublishPlan, PublishResult
 from compactor.model.record import TopicPartition
-from compactor.model.state import State
+from compactor.model.state import CatalogState
 from compactor.ports import Publisher
 from compactor.publish import executors
 from compactor.publish.plan import complete, results_of
@@ -39,7 +39,7 @@ class Failing:
         raise self._kind("Ours: ${x} 'q'\n\"é\".", "Do this.")
 
 
-Send = Callable[[State, Sequence[PublishPlan], Publisher], Sequence[PublishResult]]
+Send = Callable[[CatalogState, Sequence[PublishPlan], Publisher], Sequence[PublishResult]]
 
 
 @pytest.fixture(params=["Spark's fold", "tasks", "tasks, in two passes", "this process"])
@@ -49,7 +49,7 @@ def send(
     """All ways to carry plans out."""
 
     def sending(fold: LatestPerKey) -> Send:
-        def send(state: State, due: Sequence[PublishPlan], publisher: Publisher) -> Sequence[PublishResult]:
+        def send(state: CatalogState, due: Sequence[PublishPlan], publisher: Publisher) -> Sequence[PublishResult]:
             done = fold.run(job_of(state, due, publisher))
             assert done.left is None
             return complete(due, results_of(done.rows))
@@ -63,7 +63,7 @@ def send(
     return sending(folds.get(request.param, InTasks(spark, storage)))
 
 
-def job_of(state: State, due: Sequence[PublishPlan], publisher: Publisher) -> FoldJob:
+def job_of(state: CatalogState, due: Sequence[PublishPlan], publisher: Publisher) -> FoldJob:
     return executors.fold_job(
         state, due, publisher=lambda: publisher, local_publisher=lambda: publisher, local_records=-1
     )

@@ -19,7 +19,7 @@ from compactor.fold.memory_budget import OffsetMapBudget
 from compactor.fold.on_spark import OnSpark
 from compactor.model import record
 from compactor.model.log import Run
-from compactor.model.state import State
+from compactor.model.state import CatalogState
 from compactor.runs import file_stats, reader
 from compactor.runs.file_stats import FileStats
 from compactor.runs.scan import OffsetRange, between
@@ -47,7 +47,7 @@ def rows_of(seed: int, lo: int, hi: int) -> list[Row]:
     ]
 
 
-def filled(storage: LocalStorage, seed: int = 0) -> State:
+def filled(storage: LocalStorage, seed: int = 0) -> CatalogState:
     """Three partitions of 60 offsets in three runs, a file of each for all partitions."""
     state = new_state(dict.fromkeys(range(3), 0))
     for number in range(3):

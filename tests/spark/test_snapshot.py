@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from compactor.clean import compaction
 from compactor.clean.rewriter import Rewriter
 from compactor.model.actions import PlanFold
-from compactor.model.state import State, apply
+from compactor.model.state import CatalogState, apply
 from compactor.settings import CompactionPolicy
 from compactor.snapshot import listing, manifest
 from compactor.snapshot.manifest import SnapshotInputs
@@ -42,7 +42,7 @@ def shelf(tmp_path: Path) -> LocalStorage:
 
 
 @pytest.fixture
-def folded(spark: SparkSession, storage: LocalStorage) -> State:
+def folded(spark: SparkSession, storage: LocalStorage) -> CatalogState:
     ends = {0: (0, 4), 1: (0, 9), 2: (6, 6)}
     state = ingested(storage, new_state({0: 0, 1: 0, 2: 6}), [with_range_reports(ROWS, ends)])
     state = published(state, {0: 4, 1: 9})
@@ -51,7 +51,7 @@ def folded(spark: SparkSession, storage: LocalStorage) -> State:
 
 
 def test_a_snapshot_is_the_live_records_in_any_tool(
-    spark: SparkSession, storage: LocalStorage, shelf: LocalStorage, folded: State
+    spark: SparkSession, storage: LocalStorage, shelf: LocalStorage, folded: CatalogState
 ) -> None:
     """DuckDB, pandas and Spark read the same live records, by partition and offset, with times as times."""
     taken = write_snapshot(spark, storage, shelf, folded, "t", NAME, NOW, EXTRA)
@@ -73,7 +73,7 @@ def test_a_snapshot_is_the_live_records_in_any_tool(
 
 
 def test_a_manifest_says_where_to_go_on(
-    spark: SparkSession, storage: LocalStorage, shelf: LocalStorage, folded: State
+    spark: SparkSession, storage: LocalStorage, shelf: LocalStorage, folded: CatalogState
 ) -> None:
     """Source offsets are the vector; output offsets are of its very commit, or where the output begins."""
     taken = write_snapshot(spark, storage, shelf, folded, "t", NAME, NOW, EXTRA)
@@ -92,7 +92,7 @@ def test_a_manifest_says_where_to_go_on(
 
 
 def test_a_snapshot_stands_where_the_base_runs_end(
-    spark: SparkSession, storage: LocalStorage, shelf: LocalStorage, folded: State
+    spark: SparkSession, storage: LocalStorage, shelf: LocalStorage, folded: CatalogState
 ) -> None:
     """What is published while it is made is no part of it; and its time runs from when sending went on."""
     ahead = ingested(storage, folded, [with_range_reports([row(0, 4, b"z", b"z")], {0: (4, 5)})])
@@ -106,7 +106,7 @@ def test_a_snapshot_stands_where_the_base_runs_end(
 
 
 def test_latest_follows_and_what_the_catalog_does_not_name_goes(
-    spark: SparkSession, storage: LocalStorage, shelf: LocalStorage, folded: State
+    spark: SparkSession, storage: LocalStorage, shelf: LocalStorage, folded: CatalogState
 ) -> None:
     """LATEST names the newest; a dropped or never completed snapshot is removed, a stranger's folder is not."""
     names = [f"2026112{day}T000000Z-aaaaaa" for day in range(3)]
@@ -137,7 +137,9 @@ def test_the_recipe_for_spark(spark: SparkSession, tmp_path: Path, monkeypatch: 
     assert spark.read.parquet(f"file://{topic}/current").count() == 2
 
 
-def test_text_is_text_for_spark(spark: SparkSession, storage: LocalStorage, shelf: LocalStorage, folded: State) -> None:
+def test_text_is_text_for_spark(
+    spark: SparkSession, storage: LocalStorage, shelf: LocalStorage, folded: CatalogState
+) -> None:
     """snapshot.string.columns make columns of Spark's type string."""
     extra = replace(EXTRA, strings=frozenset({"key", "value"}))
     taken = write_snapshot(spark, storage, shelf, folded, "t", NAME, NOW, extra)

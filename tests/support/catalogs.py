@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from compactor.catalog.catalog import Catalog
 from compactor.model.actions import AddPartition, AddTopic, AnyAction, Append, Clean, Publish
 from compactor.model.log import BASE, OutputPoint, Run, RunFile
-from compactor.model.state import State
+from compactor.model.state import CatalogState
 from compactor.storage.base import Storage
 
 NOW = 1_000_000
@@ -51,12 +51,12 @@ def owned(storage: Storage, now_ms: int = NOW, owner: str = "host:1") -> Catalog
     return catalog
 
 
-def deciding(*actions: AnyAction) -> Callable[[State], Sequence[AnyAction]]:
+def deciding(*actions: AnyAction) -> Callable[[CatalogState], Sequence[AnyAction]]:
     """Returns a decision for Catalog.commit: these actions, whatever the state."""
     return lambda state: actions
 
 
-def end(state: State) -> int:
+def end(state: CatalogState) -> int:
     """Returns the end offset of partition 0."""
     return state.logs[0].end
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from compactor.catalog.catalog import Catalog
-from compactor.model.state import State
+from compactor.model.state import CatalogState
 from compactor.storage.local import open_storage
 from connectors.clock import SystemClock
 from connectors.config.connector import ConnectorConfig
@@ -92,7 +92,7 @@ class Deployment:
         worker = load_worker(self.folder / "worker.json")
         return ConnectorTask(spark, worker, config, SystemClock(), NullObserver(), lambda _: None)
 
-    def run_once(self, spark: SparkSession, **changes: object) -> State:
+    def run_once(self, spark: SparkSession, **changes: object) -> CatalogState:
         """Runs `run --once` in this process; returns the catalog's state afterwards."""
         self.task(spark, **changes).run(StopToken(), once=True)
         return self.state()
@@ -118,7 +118,7 @@ class Deployment:
         if errors:
             raise errors[0]
 
-    def state(self) -> State:
+    def state(self) -> CatalogState:
         """Returns the catalog's state."""
         return Catalog.open(open_storage(str(self.folder / "storage")).sub(self.name), self.name).state
 

@@ -17,7 +17,7 @@ from compactor.model.actions import AddPartition, AddTopic, AnyAction, Create, P
 from compactor.model.log import OutputPoint, PartitionLog
 from compactor.model.publish_plan import PublishPlan, PublishTarget
 from compactor.model.record import TopicPartition
-from compactor.model.state import State, apply
+from compactor.model.state import CatalogState, apply
 from compactor.runs.writer import RunTarget
 from compactor.spark.errors import tagging
 from compactor.storage.local import LocalStorage
@@ -69,7 +69,7 @@ def intake(storage: LocalStorage, *, keyed: bool = True, folds: bool = False) ->
     return Intake(target=target(storage), keyed=keyed, folds=folds)
 
 
-def new_state(partitions: Mapping[int, int], topic: str = "t", buckets: int = 1) -> State:
+def new_state(partitions: Mapping[int, int], topic: str = "t", buckets: int = 1) -> CatalogState:
     """Returns a state with one topic whose partitions start at the given offsets; p is in bucket p % buckets."""
     actions: list[AnyAction] = [
         Create(catalog_id="cat", connector="c"),
@@ -80,26 +80,28 @@ def new_state(partitions: Mapping[int, int], topic: str = "t", buckets: int = 1)
     actions += [
         AddPartition(topic=topic, partition=one, bucket=one % buckets, start=start) for one, start in partitions.items()
     ]
-    return apply(State(), actions)
+    return apply(CatalogState(), actions)
 
 
-def ingested(storage: LocalStorage, state: State, tasks: Sequence[Sequence[Row]], now_ms: int = 0) -> State:
+def ingested(
+    storage: LocalStorage, state: CatalogState, tasks: Sequence[Sequence[Row]], now_ms: int = 0
+) -> CatalogState:
     """Returns `state` after a micro-batch of `tasks`, without Spark; tests/spark/test_ingest.py does it on Spark."""
     frame = cast("DataFrame", LocalFrame(tasks, intake(storage)))
     return apply(state, appends(state, ingest.gather(frame), now_ms))
 
 
-def published(state: State, ends: Mapping[int, int], topic: str = "t") -> State:
+def published(state: CatalogState, ends: Mapping[int, int], topic: str = "t") -> CatalogState:
     """Returns `state` published up to `ends`; the output offset is the source offset + 1000."""
     points = ((partition, end, OutputPoint(end, end + 1000)) for partition, end in ends.items())
     return apply(state, [Publish(topic=topic, partition=one, end=end, output=point) for one, end, point in points])
 
 
-def log_of(state: State, partition: int = 0, topic: str = "t") -> PartitionLog:
+def log_of(state: CatalogState, partition: int = 0, topic: str = "t") -> PartitionLog:
     return state.log(TopicPartition(topic, partition))
 
 
-def plans(state: State, ends: Mapping[int, int], topic: str = "t") -> list[PublishPlan]:
+def plans(state: CatalogState, ends: Mapping[int, int], topic: str = "t") -> list[PublishPlan]:
     """Returns a plan for each bucket: everything from published to `ends`."""
     found: dict[int, list[PublishTarget]] = {}
     for partition, end in ends.items():

@@ -12,7 +12,7 @@ from compactor.catalog.catalog import Catalog
 from compactor.errors import SnapshotError, SnapshotStorageError
 from compactor.model.actions import AddPartition, AddSnapshot, AddTopic, AnyAction, Append, Publish, SetBuckets
 from compactor.model.log import OutputPoint
-from compactor.model.state import State
+from compactor.model.state import CatalogState
 from compactor.quarantine import verify
 from compactor.quarantine.quarantine import QuarantineManager
 from compactor.settings import CompactionPolicy, EngineSettings
@@ -106,7 +106,7 @@ def _filled(topic: str) -> list[AnyAction]:
     ]
 
 
-def begin_snapshot(state: State, place: Storage, storage: Storage, name: str) -> str:
+def begin_snapshot(state: CatalogState, place: Storage, storage: Storage, name: str) -> str:
     """Begins a snapshot of topic t for this catalog without completing it; returns its folder."""
     location.write_mark(place, f"c/t/{name}", state, storage)
     place.write(f"c/t/{name}/data/1.parquet", b"half")

@@ -14,7 +14,7 @@ from compactor.model.actions import AddPartition, AddTopic, AnyAction
 from compactor.model.log import PartitionLog
 from compactor.model.position import Position, Tail, Unknown
 from compactor.model.record import RangeRead, TopicPartition
-from compactor.model.state import State
+from compactor.model.state import CatalogState
 from compactor.ports import Publisher
 from compactor.storage.base import Storage
 from tests.support.memory.journal import CommittedPosition, Event, Journal, JournalEntry, OutputTopic
@@ -80,7 +80,7 @@ class MemoryBroker:
         held = (CommittedPosition(*tp, position),)
         self._journal.append(lambda _: JournalEntry(event=Event.OVERWRITTEN, positions=held))
 
-    def admit(self, state: State, reads: Sequence[RangeRead]) -> tuple[AnyAction, ...]:
+    def admit(self, state: CatalogState, reads: Sequence[RangeRead]) -> tuple[AnyAction, ...]:
         """See Broker. A partition begins where it was read first, others of its topic at 0."""
         known = state.by_partition()
         names = sorted({read.tp.topic for read in reads if read.tp not in known})
@@ -95,14 +95,14 @@ class MemoryBroker:
         held = self.output.positions
         return {tp: held.get(tp) for tp in partitions}
 
-    def tail(self, state: State, log: PartitionLog) -> Tail:
+    def tail(self, state: CatalogState, log: PartitionLog) -> Tail:
         """See Broker."""
         records = self.output.records.get(log.tp)
         if not records or state.topics[log.topic].output is None:
             return None
         return records[-1].source_offset if self.source_headers else Unknown.UNKNOWN
 
-    def publisher(self, state: State) -> MemoryPublisher:
+    def publisher(self, state: CatalogState) -> MemoryPublisher:
         """See Broker; `fault` is used up."""
         fault, self.fault = self.fault, None
         ids = {topic.output: topic.output_id for topic in state.topics.values() if topic.output and topic.output_id}
@@ -114,22 +114,22 @@ class MemoryBroker:
             fault=fault,
         )
 
-    def local_publisher(self, state: State, broken_off: Callable[[], bool]) -> Publisher:
+    def local_publisher(self, state: CatalogState, broken_off: Callable[[], bool]) -> Publisher:
         """See Broker. A fault that kills its process only fails the publish here: the process is the test's."""
         publisher = self.publisher(state)
         fault = publisher.fault
         return replace(publisher, fault=replace(fault, dies=False)) if fault else publisher
 
-    def output_starts(self, state: State, topic: str) -> Mapping[int, int]:
+    def output_starts(self, state: CatalogState, topic: str) -> Mapping[int, int]:
         """See Broker: `starts`, 0 where it says nothing."""
         return {log.partition: self.starts.get(log.tp, 0) for log in state.logs if log.topic == topic}
 
-    def resume_safe_ms(self, state: State, topic: str) -> int | None:
+    def resume_safe_ms(self, state: CatalogState, topic: str) -> int | None:
         """See Broker: `safe_ms`, where there is an output."""
         return None if state.topics[topic].output is None else self.safe_ms
 
     def _partition(
-        self, state: State, number: int, tp: TopicPartition, starts: Mapping[TopicPartition, int]
+        self, state: CatalogState, number: int, tp: TopicPartition, starts: Mapping[TopicPartition, int]
     ) -> AddPartition:
         return AddPartition(
             topic=tp.topic,

@@ -7,7 +7,7 @@ from typing import Any
 
 from compactor.model.log import PartitionLog, Run
 from compactor.model.record import RECORDS
-from compactor.model.state import State
+from compactor.model.state import CatalogState
 from compactor.runs.reader import read
 from compactor.runs.scan import whole
 from compactor.storage.base import Storage
@@ -32,7 +32,7 @@ class LogContents:
         return known[1]
 
 
-def violations(state: State, model: Model, dumps: LogContents) -> Iterator[str]:
+def violations(state: CatalogState, model: Model, dumps: LogContents) -> Iterator[str]:
     """Yields every difference between the catalog's `state` and the model."""
     for log in state.logs:
         mine = model.logs[log.tp]

@@ -24,7 +24,7 @@ from compactor.model.actions import (
 )
 from compactor.model.log import PartitionLog
 from compactor.model.record import TopicPartition
-from compactor.model.state import State, apply
+from compactor.model.state import CatalogState, apply
 from compactor.settings import FOREVER
 from tests.support.engine import Row
 from tests.support.oracle import retention
@@ -186,7 +186,7 @@ class Model:
     def __init__(self, source: Source) -> None:
         self.logs: dict[TopicPartition, LogModel] = {}
         self.snapshots: dict[str, dict[TopicPartition, ExpectedSnapshot]] = {}
-        self.state = State()
+        self.state = CatalogState()
         self._source = source
 
     def take(self, commit: Commit, settings: Settings, times: Collection[int]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from compactor.catalog.commits import Commit, commit_path, list_versions, read
 from compactor.model.record import TopicPartition
-from compactor.model.state import State
+from compactor.model.state import CatalogState
 from tests.support.oracle import log_contents, output, retention, snapshots, steps
 from tests.support.oracle.model import Model
 from tests.support.oracle.simulation import Simulation
@@ -60,7 +60,7 @@ class Oracle:
         yield from output.violations(state, model, sent, simulation.tampered)
         yield from snapshots.violations(state, self._shelf, model.snapshots, sent)
 
-    def _done(self, step: steps.AnyStep, before: State, uncertain: Collection[TopicPartition]) -> Iterator[str]:
+    def _done(self, step: steps.AnyStep, before: CatalogState, uncertain: Collection[TopicPartition]) -> Iterator[str]:
         """Yields violations of what is true after a step that completed."""
         simulation, now_ms = self.simulation, self.simulation.clock.now_ms()
         state, settings = simulation.components.catalog.state, simulation.components.settings

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from compactor.model.log import OutputPoint, PartitionLog
 from compactor.model.record import TopicPartition
-from compactor.model.state import State
+from compactor.model.state import CatalogState
 from tests.support.engine import Row
 from tests.support.memory.journal import OutputRecord, OutputTopic, output_record
 from tests.support.oracle.model import LogModel, Model
@@ -26,7 +26,9 @@ def apply_records(records: Iterable[OutputRecord], table: Mapping[bytes | None, 
     return found
 
 
-def violations(state: State, model: Model, output: OutputTopic, tampered: Collection[TopicPartition]) -> Iterator[str]:
+def violations(
+    state: CatalogState, model: Model, output: OutputTopic, tampered: Collection[TopicPartition]
+) -> Iterator[str]:
     """Yields everything that a reader of `output` must not see.
 
     Of the `tampered` partitions dead letters may come again, and a pair of offsets may lie before what it stands for:

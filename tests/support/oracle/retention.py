@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from compactor.model.log import PartitionLog
-from compactor.model.state import State
+from compactor.model.state import CatalogState
 from tests.support.engine import Row
 from tests.support.oracle.steps import Settings
 
@@ -70,7 +70,7 @@ def violations(
         yield f"of {gone} not all are older than retention.ms, and {missed} bytes are left"
 
 
-def missed(before: Iterable[PartitionLog], after: State, now_ms: int, settings: Settings) -> Iterator[str]:
+def missed(before: Iterable[PartitionLog], after: CatalogState, now_ms: int, settings: Settings) -> Iterator[str]:
     """Yields logs whose oldest file is older than retention.ms and was not removed."""
     for log in before:
         found = segments(log)

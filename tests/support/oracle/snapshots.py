@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from compactor.model.actions import AddSnapshot
 from compactor.model.record import TopicPartition
-from compactor.model.state import State
+from compactor.model.state import CatalogState
 from compactor.snapshot import manifest
 from compactor.storage.base import Storage
 from tests.support.engine import Row
@@ -59,7 +59,7 @@ def _table(data: bytes) -> pa.Table:
 
 
 def violations(
-    state: State,
+    state: CatalogState,
     shelf: SnapshotReader,
     expected: Mapping[str, Mapping[TopicPartition, ExpectedSnapshot]],
     output: OutputTopic,

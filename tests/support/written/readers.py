@@ -20,7 +20,7 @@ from compactor.catalog.owner import live_owner
 from compactor.errors import PositionError
 from compactor.model.position import Position, ResumePoint, Tail, Unknown, decode
 from compactor.model.record import TopicPartition
-from compactor.model.state import State
+from compactor.model.state import CatalogState
 from compactor.publish.resume import resume_point
 from compactor.runs.reader import read
 from compactor.runs.scan import whole
@@ -141,7 +141,7 @@ READERS: Final[Mapping[str, Callable[[Copy], Any]]] = {
 }
 
 
-def _going_on(catalog: State, held: Held) -> dict[str, object]:
+def _going_on(catalog: CatalogState, held: Held) -> dict[str, object]:
     """What the metadata says and how publishing goes on; `refused` where that is an error."""
     tp = TopicPartition(held.topic, held.partition)
     tail: Tail = Unknown.UNKNOWN if isinstance(held.tail, str) else held.tail
@@ -190,7 +190,7 @@ def _rows(copy: Copy, path: str) -> Iterator[dict[str, Any]]:
         yield from pq.read_table(data).to_pylist()
 
 
-def _topic(copy: Copy, catalog: State, topic: str) -> dict[str, object]:
+def _topic(copy: Copy, catalog: CatalogState, topic: str) -> dict[str, object]:
     folder = f"{CONNECTOR}/{topic}"
     return {
         "standing": listing.list_ids(copy.shelf, catalog, topic),

@@ -12,7 +12,7 @@ from compactor.model.log import empty
 from compactor.model.position import Position, Unknown
 from compactor.model.publish_plan import PublishPlan, PublishResult, PublishTarget
 from compactor.model.record import RUN, RangeRead, TopicPartition
-from compactor.model.state import State, apply
+from compactor.model.state import CatalogState, apply
 from tests.support.engine import Row, new_state, row
 from tests.support.memory.broker import MemoryBroker
 from tests.support.memory.journal import Journal
@@ -166,7 +166,7 @@ def test_a_connector_that_publishes_nothing_still_moves_its_positions(outside: M
     """Without an output only dead letters and positions are sent, and there is nothing to resume from."""
     topic = outside.add_topic("n", 1, published=False)
     assert (topic.output, topic.output_id) == (None, None)
-    state = apply(State(), [AddTopic(topic="n", topic_id="id-n", output=None, output_id=None)])
+    state = apply(CatalogState(), [AddTopic(topic="n", topic_id="id-n", output=None, output_id=None)])
     plan = PublishPlan(
         bucket=0,
         epoch=1,

@@ -11,7 +11,7 @@ from compactor.catalog.catalog import TRIM_GRACE_MS, Catalog, newest_epoch, trim
 from compactor.catalog.commits import CHECKPOINT_EVERY, FOLDER, checkpoint_path, commit_path, list_versions
 from compactor.errors import CatalogError, FencedError, GapError, StorageError
 from compactor.model.actions import Create, SetBuckets, TakeOver
-from compactor.model.state import State
+from compactor.model.state import CatalogState
 from compactor.storage.base import FileInfo, Storage
 from compactor.storage.local import LocalStorage
 from tests.support.catalogs import NOW, append, beginning, deciding, end, grow, owned, publish
@@ -27,7 +27,7 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
 def test_absent_catalog_is_version_0(storage: Storage) -> None:
     """Opening reads and writes nothing; nobody owns what is not there."""
     catalog = Catalog.open(storage, "c")
-    assert (catalog.version, catalog.epoch, catalog.state) == (0, 0, State())
+    assert (catalog.version, catalog.epoch, catalog.state) == (0, 0, CatalogState())
     assert storage.walk("") == []
     assert newest_epoch(storage) == 0
 

@@ -32,7 +32,7 @@ from compactor.model.actions import (
     TakeOver,
 )
 from compactor.model.log import Gap, PartitionLog, Quarantined
-from compactor.model.state import State, apply
+from compactor.model.state import CatalogState, apply
 from tests.support.catalogs import NOW, append, clean, deciding, publish, run
 from tests.support.memory.storage import MemoryStorage
 
@@ -97,7 +97,7 @@ def _for_log(log: PartitionLog, draw: Any) -> AnyAction:
     return msgspec.structs.replace(clean(end, f"runs/1-base-{end}.parquet"), partition=log.partition)
 
 
-def _next(state: State, draw: Any) -> AnyAction:
+def _next(state: CatalogState, draw: Any) -> AnyAction:
     """Any action that fits."""
     choices = ["topic", "snapshot", "drop", "buckets", *(["partition"] if state.topics else []), *(["log"] * 6)]
     kind = draw(st.sampled_from(choices))
@@ -121,7 +121,7 @@ def _next(state: State, draw: Any) -> AnyAction:
 @st.composite
 def histories(draw: Any) -> list[list[AnyAction]]:
     """Commits of actions, each of which fits the state before it."""
-    state, commits = State(), []
+    state, commits = CatalogState(), []
     for _ in range(draw(st.integers(0, 25))):
         actions = []
         for _ in range(draw(st.integers(1, 3))):

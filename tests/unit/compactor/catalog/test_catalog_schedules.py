@@ -14,7 +14,7 @@ from compactor.catalog.catalog import CREATE_ATTEMPTS, TRIM_GRACE_MS, Catalog, n
 from compactor.catalog.commits import CHECKPOINT_EVERY, FOLDER, commit_path, list_versions
 from compactor.errors import CatalogError, FailpointError, FencedError, OutcomeUnknownError, StorageError
 from compactor.model.actions import AnyAction, SetBuckets
-from compactor.model.state import State
+from compactor.model.state import CatalogState
 from compactor.storage.base import Storage
 from compactor.storage.local import LocalStorage
 from tests.support.catalogs import NOW, append, deciding, end, grow, owned
@@ -24,12 +24,12 @@ from tests.support.memory.storage import FailingStorage, MemoryStorage, lose_ans
 AWAKE = NOW + 10 * TRIM_GRACE_MS
 
 
-def one_more(state: State) -> Sequence[AnyAction]:
+def one_more(state: CatalogState) -> Sequence[AnyAction]:
     """The next offset."""
     return [append(end(state) + 1)]
 
 
-def up_to(offset: int) -> Callable[[State], Sequence[AnyAction]]:
+def up_to(offset: int) -> Callable[[CatalogState], Sequence[AnyAction]]:
     """As ingest decides: what the log has already is not taken again."""
     return lambda state: [append(offset, start=end(state))] if end(state) < offset else []
 
@@ -146,7 +146,7 @@ def test_decides_again_on_the_newest_state() -> None:
     assert old.version == 12
     seen: list[int] = []
 
-    def decide(state: State) -> Sequence[AnyAction]:
+    def decide(state: CatalogState) -> Sequence[AnyAction]:
         seen.append(end(state))
         return up_to(12)(state)
 

@@ -16,7 +16,7 @@ from compactor.model import record
 from compactor.model.actions import AddPartition, Append, Publish
 from compactor.model.log import empty
 from compactor.model.record import TopicPartition
-from compactor.model.state import State, apply
+from compactor.model.state import CatalogState, apply
 from compactor.runs.file_stats import level0_run
 from compactor.runs.reader import read_ranges
 from compactor.runs.scan import OffsetRange, files_in_order, plan_wide_reads, whole
@@ -47,7 +47,7 @@ def test_a_run_is_counted_again_where_nothing_lies_below() -> None:
     storage = MemoryStorage()
     record = {"key": b"k", "value": b"v"}
     run = write_run(storage, [*run_rows("t", 0, 0, [record] * 4), *run_rows("t", 0, 6, [record] * 4)])
-    state = apply(State(), [AddPartition(topic="t", partition=0, bucket=0, start=0)])
+    state = apply(CatalogState(), [AddPartition(topic="t", partition=0, bucket=0, start=0)])
     state = apply(state, [Append(topic="t", partition=0, start=0, end=10, run=run)])
     for published, head in ((4, 4), (5, 4), (6, 4), (8, 6)):
         state = apply(state, [Publish(topic="t", partition=0, end=published)])

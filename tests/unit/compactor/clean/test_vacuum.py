@@ -15,7 +15,7 @@ from compactor.catalog.requests import Answer
 from compactor.clean.vacuum import removable, vacuum
 from compactor.errors import CatalogError, FailpointError, FencedError, StorageError
 from compactor.model.actions import PlanFold
-from compactor.model.state import State
+from compactor.model.state import CatalogState
 from compactor.storage.base import FileInfo
 from compactor.storage.local import LocalStorage
 from tests.support.catalogs import NOW, append, clean, deciding, end, owned, publish
@@ -24,7 +24,7 @@ from tests.support.memory.storage import FailingStorage, MemoryStorage, lose_ans
 
 GRACE = 60_000
 
-STATE = State(epoch=5)
+STATE = CatalogState(epoch=5)
 
 
 def dropped_at(path: str) -> int:
@@ -184,7 +184,7 @@ def test_vacuum_that_slept_removes_nothing_of_a_newer_owner() -> None:
     storage = FailingStorage(inner)
     catalog = _ingested(inner, clock)
     inner.create("runs/1-dead-x.parquet", b"")
-    kept: list[State] = []
+    kept: list[CatalogState] = []
 
     def another() -> None:
         new = owned(inner, clock.now_ms())

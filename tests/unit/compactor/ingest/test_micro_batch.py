@@ -8,7 +8,7 @@ from compactor.errors import GapError, IngestError
 from compactor.ingest.micro_batch import Batch, appends, first_rejected
 from compactor.model.log import Gap, RunFile
 from compactor.model.record import RangeRead, TopicPartition
-from compactor.model.state import State, apply
+from compactor.model.state import CatalogState, apply
 from compactor.runs.file_stats import FileStats
 from tests.support.engine import log_of, new_state
 
@@ -31,11 +31,11 @@ def part(
     return FileStats(topic="t", partition=0, file=file, first_rejected_offset=rejected, first_rejected_reason=reason)
 
 
-def after(state: State, ranges: Sequence[RangeRead], parts: Sequence[FileStats]) -> State:
+def after(state: CatalogState, ranges: Sequence[RangeRead], parts: Sequence[FileStats]) -> CatalogState:
     return apply(state, appends(state, Batch(ranges=tuple(ranges), parts=tuple(parts)), now_ms=77))
 
 
-def at(end: int) -> State:
+def at(end: int) -> CatalogState:
     """A log that holds the offsets [0, end)."""
     return after(new_state({0: 0}), [read(0, end)], [])
 

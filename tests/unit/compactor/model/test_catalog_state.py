@@ -20,21 +20,21 @@ from compactor.model.actions import (
 from compactor.model.log import BASE, OutputPoint, PartitionLog, Run, empty, upper
 from compactor.model.log_transitions import append, publish
 from compactor.model.record import TopicPartition
-from compactor.model.state import State, Topic, apply
+from compactor.model.state import CatalogState, Topic, apply
 from tests.support.logs import file, run
 
 TP = TopicPartition("t", 0)
 BASE_RUN = Run(start=10, end=40, level=BASE, files=(), records=0, bytes=0)
 
 
-def log_of(state: State) -> PartitionLog:
+def log_of(state: CatalogState) -> PartitionLog:
     return state.log(TP)
 
 
 def begun(*actions: Append | PlanFold | Publish | Clean) -> PartitionLog:
     """A log of which the offsets 10 to 50 are taken in, after `actions`."""
     added = AddPartition(topic="t", partition=0, bucket=0, start=10, backlog_end=50)
-    return log_of(apply(State(), [added, Append(topic="t", partition=0, start=10, end=50), *actions]))
+    return log_of(apply(CatalogState(), [added, Append(topic="t", partition=0, start=10, end=50), *actions]))
 
 
 def sent(end: int, output: OutputPoint | None = None) -> Publish:
@@ -100,16 +100,16 @@ def test_a_topic_is_added_with_its_output_and_closed_with_a_reason() -> None:
     """An unknown topic cannot be closed."""
     topic = Topic(topic="t", topic_id="id", output="t.compacted", output_id="out")
     added = AddTopic(topic="t", topic_id="id", output="t.compacted", output_id="out")
-    assert apply(State(), [added]).topics == {"t": topic}
-    assert apply(State(), [added, CloseTopic(topic="t", reason="deleted")]).topics["t"].closed == "deleted"
+    assert apply(CatalogState(), [added]).topics == {"t": topic}
+    assert apply(CatalogState(), [added, CloseTopic(topic="t", reason="deleted")]).topics["t"].closed == "deleted"
     with pytest.raises(CatalogError, match="Topic t is not in the catalog"):
-        apply(State(), [CloseTopic(topic="t", reason="deleted")])
+        apply(CatalogState(), [CloseTopic(topic="t", reason="deleted")])
 
 
 def test_buckets_are_dealt_to_all_partitions_anew() -> None:
     """In turn, by topic and partition."""
     added = [AddPartition(topic="t", partition=number, bucket=0, start=0) for number in range(3)]
-    state = apply(State(), [*added, SetBuckets(count=2)])
+    state = apply(CatalogState(), [*added, SetBuckets(count=2)])
     assert (state.buckets, [log.bucket for log in state.logs]) == (2, [0, 1, 0])
 
 
@@ -119,14 +119,14 @@ def test_a_snapshot_that_is_dropped_goes_alone() -> None:
         AddSnapshot(topic=topic, id=name, path=name, created_ms=0, source_offsets={}, records=0, bytes=0)
         for topic, name in (("t", "a"), ("t", "b"), ("u", "a"))
     ]
-    state = apply(State(), [*every, DropSnapshot(topic="t", id="a")])
+    state = apply(CatalogState(), [*every, DropSnapshot(topic="t", id="a")])
     assert state.snapshots == (every[1], every[2])
 
 
 def test_an_action_on_an_unknown_partition_is_refused() -> None:
     """It names the partition."""
     with pytest.raises(CatalogError, match="t-0 is not in the catalog"):
-        apply(State(), [sent(20)])
+        apply(CatalogState(), [sent(20)])
 
 
 @pytest.mark.parametrize(("start", "kept"), [(10, ["a", "b"]), (14, ["a", "b"]), (15, ["b"]), (19, ["b"])])

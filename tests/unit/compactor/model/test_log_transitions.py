@@ -10,7 +10,7 @@ from compactor.errors import CatalogError
 from compactor.model.actions import AddPartition, AnyAction, Append, Clean, Merge, Publish, Restate, Retain
 from compactor.model.log import OutputPoint, PartitionLog, Run
 from compactor.model.log_transitions import check_invariants, clean, merge, restate, retain
-from compactor.model.state import State, apply
+from compactor.model.state import CatalogState, apply
 from tests.support.logs import base, file, log, run
 
 THREE = log(run(10, 20, 5), run(20, 30, 5), run(30, 40, 5), clean=base(10, 9), published=35)
@@ -195,7 +195,7 @@ def test_the_actions_do_what_they_say() -> None:
         Clean(topic="t", partition=0, end=30, base=base(30, 9), at_ms=77),
         Retain(topic="t", partition=0, start=30),
     ]
-    (after,) = apply(State(), actions).logs
+    (after,) = apply(CatalogState(), actions).logs
     assert (after.start, after.clean_end, after.runs, after.last_full_fold_ms) == (30, 30, (), 77)
-    (merged,) = apply(State(), actions[:-2]).logs
+    (merged,) = apply(CatalogState(), actions[:-2]).logs
     assert [(one.level, one.start, one.end) for one in merged.runs] == [(1, 0, 20), (0, 20, 30)]

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from compactor.errors import FoldError, MissingFileError
 from compactor.model.actions import AddSnapshot
-from compactor.model.state import State
+from compactor.model.state import CatalogState
 from compactor.settings import CompactionPolicy
 from compactor.snapshot import manifest
 from compactor.snapshot.data_files import TABLE
@@ -95,7 +95,7 @@ def test_the_newest_snapshots_are_kept(keep: int, gone: list[str]) -> None:
         AddSnapshot(topic=topic, id=name, path="", created_ms=at, source_offsets={}, records=0, bytes=0)
         for topic, name, at in [("t", "c", 3), ("t", "a", 1), ("u", "z", 0), ("t", "b", 2)]
     ]
-    assert [one.id for one in expired(State(snapshots=tuple(taken)), "t", keep)] == gone
+    assert [one.id for one in expired(CatalogState(snapshots=tuple(taken)), "t", keep)] == gone
 
 
 def test_a_snapshots_name_is_its_time() -> None:

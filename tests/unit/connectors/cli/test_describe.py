@@ -11,7 +11,7 @@ from compactor.catalog.owner import OwnerLock, this_process
 from compactor.model.actions import AddSnapshot, AddTopic, AnyAction, CloseTopic, Publish
 from compactor.model.log import Gap, PartitionLog, Quarantined, Run
 from compactor.model.record import TopicPartition
-from compactor.model.state import State, apply
+from compactor.model.state import CatalogState, apply
 from compactor.settings import CompactionPolicy, EngineSettings
 from compactor.snapshot import location
 from compactor.snapshot.location import SnapshotFailure
@@ -73,7 +73,7 @@ def _log(published: int, base: Run | None, *runs: Run, gaps: tuple[Gap, ...] = (
 def test_lag_is_what_is_not_published() -> None:
     """The source's end less the published offset; unknown where the end is, never below nothing."""
     log = _log(10, None, _run(0, 12, 1), gaps=(Gap(2, 5),))
-    state = State(logs=(log,))
+    state = CatalogState(logs=(log,))
     known, unknown, behind = (
         describe_view.partitions(state, ends, SETTINGS, 0)[0] for ends in ({log.tp: 15}, {}, {log.tp: 7})
     )
@@ -89,7 +89,9 @@ def test_partitions_stand_in_their_order() -> None:
         PartitionLog(topic=t, partition=p, bucket=0, start=0, end=0, folded_end=0, published=0, clean_end=0)
         for t, p in order
     )
-    listed = [(each.topic, each.partition) for each in describe_view.partitions(State(logs=logs), {}, SETTINGS, 0)]
+    listed = [
+        (each.topic, each.partition) for each in describe_view.partitions(CatalogState(logs=logs), {}, SETTINGS, 0)
+    ]
     assert listed == [("a", 2), ("a", 10), ("b", 0)]
 
 
@@ -97,7 +99,7 @@ def test_what_the_cleaner_would_do_is_shown_and_who_is_set_aside() -> None:
     """A word and a sentence for each log; one in quarantine with its error, and when it is looked at again."""
     held = Quarantined(since_ms=0, retry_ms=60_000, failures=1, error="x is gone.", publishing=True)
     logs = tuple(replace(_log(10, None, _run(0, 10, 100)), partition=n, quarantine=held if n else None) for n in (0, 1))
-    shown = describe_view.partitions(State(logs=logs), {}, SETTINGS, 0)
+    shown = describe_view.partitions(CatalogState(logs=logs), {}, SETTINGS, 0)
     assert [one.fold.reason for one in shown] == ["nothing to do", "quarantined"]
     assert "release" in shown[1].fold.text
     assert list(describe_view._partitions_aside(shown)) == [
@@ -113,7 +115,7 @@ def test_where_records_wait_to_be_published_there_is_something_to_do(end: int | 
     """Beside a lag the fold waits for it; where the lag is unknown nothing is said of it."""
     log = _log(10, _run(0, 10, 9, level=-1))
     ends = {} if end is None else {log.tp: end}
-    (shown,) = describe_view.partitions(State(logs=(log,)), ends, SETTINGS, 0)
+    (shown,) = describe_view.partitions(CatalogState(logs=(log,)), ends, SETTINGS, 0)
     assert shown.fold.reason == "nothing to do"
     assert describe_view._partition_row(shown)[-1] == word
 
@@ -123,7 +125,7 @@ def test_the_newest_snapshot_of_each_topic_is_shown() -> None:
     topic = AddTopic(topic="orders", topic_id="i", output=None, output_id=None)
     later = AddSnapshot(topic="orders", id="later", path="p", created_ms=1, source_offsets={}, records=0, bytes=0)
     assert SNAPSHOT.created_ms > later.created_ms
-    shown = describe_view.topics(apply(State(), [topic, SNAPSHOT, later]), {})[0].newest_snapshot
+    shown = describe_view.topics(apply(CatalogState(), [topic, SNAPSHOT, later]), {})[0].newest_snapshot
     assert shown is not None
     assert shown.id == later.id
 

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from compactor.model.actions import CloseTopic, ReopenTopic
 from compactor.model.log import empty
 from compactor.model.record import RangeRead, TopicPartition
-from compactor.model.state import State, Topic
+from compactor.model.state import CatalogState, Topic
 from connectors.config.connector import ConnectorConfig
 from connectors.errors import (
     DataLossError,
@@ -30,7 +30,7 @@ from connectors.source import source_errors
 from tests.support.clocks import SleepingClock
 from tests.support.memory.storage import MemoryStorage
 
-STATE = State(
+STATE = CatalogState(
     catalog_id="x",
     connector="c",
     topics={"t": Topic(topic="t", topic_id="id-t", output="t.compacted", output_id="id-o")},
@@ -211,7 +211,7 @@ BOTH = {"topics.regex": "[tu]"}
 OTHER = {"u": TopicInfo("u", "id-u", 1), "u.compacted": TopicInfo("u.compacted", "id-p", 1)}
 
 
-def two(**closed: str) -> State:
+def two(**closed: str) -> CatalogState:
     """The catalog of topics t and u, read up to 5; `closed` says why one of them is not read."""
     topics = {**STATE.topics, "u": Topic(topic="u", topic_id="id-u", output="u.compacted", output_id="id-p")}
     topics = {name: replace(topic, closed=closed.get(name)) for name, topic in topics.items()}

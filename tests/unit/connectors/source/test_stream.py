@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from compactor.model.actions import AddTopic, Append, CloseTopic
-from compactor.model.state import State, apply
+from compactor.model.state import CatalogState, apply
 from compactor.storage.local import LocalStorage
 from connectors.config.connector import ConnectorConfig
 from connectors.errors import SourceChangedError
@@ -34,7 +34,7 @@ class Brokers(MemoryCluster):
         self.put("b", (0, 2))
 
 
-def closed(state: State) -> State:
+def closed(state: CatalogState) -> CatalogState:
     """`state` with topic b, and with topic t closed, whose one log ends at 4."""
     taken = Append(topic="t", partition=0, start=0, end=4)
     gone = CloseTopic(topic="t", reason="deleted")
