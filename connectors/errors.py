@@ -87,7 +87,7 @@ class OutputError(ConnectorError):
 
 
 class NotAllowedError(ConnectorError):
-    """The brokers' ACLs refuse what a connector has to do; it is tried again, as nothing else tells of a grant."""
+    """The brokers' ACLs refuse what a connector has to do; it is tried again, as nothing else shows a grant."""
 
     retriable = True
 

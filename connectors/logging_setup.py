@@ -1,7 +1,7 @@
 """Logging of a process: structlog for our own events, and the same lines for what libraries log.
 
 Everything goes to stderr; stdout carries results only. `style`: `console` for people (coloured only on a
-terminal), `json` for one object a line, `auto` is `console`. Secrets are masked here, whoever logs them.
+terminal), `json` for one object a line, `auto` is `console`. Secrets are masked here, in every event.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _HANDED_ON: Final = "SPARK_KEYFOLD_LOG"
 LEVELS: Final = ("debug", "info", "warning", "error", "critical")
 FORMATS: Final = ("auto", "console", "json")
 
-# py4j tells every call at INFO, urllib3 and the like every connection: theirs is noise below a warning.
+# py4j logs every call at INFO, urllib3 and the like every connection: theirs is noise below a warning.
 _QUIET: Final = ("py4j", "py4j.java_gateway", "asyncio")
 # Logs what a micro-batch raises, which comes back as the connector's error.
 _SILENT: Final = ("py4j.clientserver",)
@@ -75,7 +75,7 @@ def hand_on(level: str, style: str) -> None:
 
 
 def configure_as_parent() -> None:
-    """Logging of a process of Spark's, as the worker's own; nothing where logging is set up already."""
+    """Sets logging of a process of Spark's up as the worker's own; does nothing where it is set up already."""
     if not structlog.is_configured():
         configure(*os.environ.get(_HANDED_ON, "info,auto").split(","))
 
@@ -96,7 +96,7 @@ def _masked(name: str, value: Any) -> Any:
 
 
 def _shared() -> list[Processor]:
-    """What happens to our events and to libraries' alike, before they are rendered."""
+    """Returns the processors of our events and of libraries' alike, before they are rendered."""
     return [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -108,7 +108,7 @@ def _shared() -> list[Processor]:
 
 
 def _rendering(style: str, *, coloured: bool) -> list[Processor]:
-    """From an event to a line: tracebacks become text first, so that they are masked too."""
+    """Returns the processors from an event to a line: tracebacks become text first, so that they are masked too."""
     plain: list[Processor] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
     if style == "json":
         return [*plain, structlog.processors.format_exc_info, redact, structlog.processors.JSONRenderer(default=str)]

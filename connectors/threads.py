@@ -61,7 +61,7 @@ class CancellableThread:
             self._thread.join(POLL_SECONDS)
 
     def interrupt(self) -> None:
-        """Breaks off what the thread does now. Does nothing here: `work` looks at its event."""
+        """Ends what the thread does now. Does nothing here: `work` looks at its event."""
 
     def _run(self) -> None:
         with structlog.contextvars.bound_contextvars(**self._fields):

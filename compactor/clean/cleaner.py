@@ -6,9 +6,9 @@
     compact   the chosen logs are cleaned in one job          → Clean
     merge     neighbouring runs of other logs, in one job     → Merge
 
-Steps 13 to 14b of docs/protocol.md, in a thread of its own: neither waits a round for a micro-batch, nor a micro-batch
-for a round. What is read lies below published and is changed by nothing else; a commit is applied to the newest
-state, so that what was ingested and published meanwhile stays. Interrupted anywhere, the old runs are valid.
+These are steps 13 to 14b of docs/protocol.md, in a thread of their own: a round and a micro-batch never wait for each
+other. What is read lies below published and is changed by nothing else; a commit is applied to the newest state, so
+that what was ingested and published meanwhile stays. Interrupted anywhere, the old runs are valid.
 """
 
 from __future__ import annotations

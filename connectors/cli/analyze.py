@@ -59,7 +59,7 @@ def analyze(
 
 
 def parsed(changes: Sequence[str]) -> dict[str, str]:
-    """The settings of `--with KEY=VALUE`, blanks around them left out; UsageError for what is none, or stands twice."""
+    """Parses `--with KEY=VALUE`, without blanks around them. Raises UsageError for what is none, or stands twice."""
     found: dict[str, str] = {}
     for change in changes:
         key, equals, value = (part.strip() for part in change.partition("="))
@@ -72,7 +72,7 @@ def parsed(changes: Sequence[str]) -> dict[str, str]:
 
 
 def changed_settings(present: ConnectorConfig, changes: Mapping[str, str], path: Path) -> ConnectorConfig:
-    """`present`, which was read from `path`, with `changes`: checked as a file is. Raises ConfigError."""
+    """Returns `present`, which was read from `path`, with `changes`, checked as a file is. Raises ConfigError."""
     from connectors.config.connector import ConnectorConfig, with_settings
     from connectors.config.definitions import definitions
     from connectors.config.errors import Fault, FaultyConfigError
@@ -112,7 +112,7 @@ def _report(
 def _analysis(
     worker: WorkerConfig, storage: Storage, catalog: Catalog, settings: Sequence[EngineSettings]
 ) -> tuple[Analysis, int]:
-    """What is found, and the time of it. Where there is little to read it is read here, else on a Spark of its own."""
+    """Returns what is found, and when. Reads little in this process, more on a Spark of its own."""
     from compactor.analyze.analyze import analyze as analyzed
     from compactor.analyze.analyze import is_little
     from compactor.analyze.arrow_counts import ArrowCounts
@@ -130,7 +130,8 @@ def _analysis(
         spark = sparks.session(worker.spark_master, worker.spark_settings)
         try:
             state, now_ms = catalog.refresh(), clock.now_ms()
-            with task_progress(spark, observer, name, clock) as tell:
-                return analyzed(storage, state, settings, now_ms, partial(SparkCounts, spark, storage), tell), now_ms
+            with task_progress(spark, observer, name, clock) as begin_stage:
+                counting = partial(SparkCounts, spark, storage)
+                return analyzed(storage, state, settings, now_ms, counting, begin_stage), now_ms
         finally:
             spark.stop()

@@ -83,7 +83,7 @@ class AnalyzeReport(Struct, frozen=True, kw_only=True):
 def report(
     found: Analysis, state: State, catalog_version: int, now_ms: int, changes: Mapping[str, str], *, worker_alive: bool
 ) -> AnalyzeReport:
-    """The report of what was found in `state` at `now_ms`: under the present settings, and with `changes` to them."""
+    """Reports what was found in `state` at `now_ms`, with the present settings and with `changes` to them."""
     topics = by_topic(found.partitions)
     return AnalyzeReport(
         format_version=FORMAT,
@@ -134,7 +134,7 @@ def _partition(one: PartitionAnalysis) -> PartitionReport:
 
 
 def readable(key: bytes) -> str:
-    """`key` as it may be shown on a terminal, at most LONGEST_KEY characters: text where it is printable, else hex."""
+    """Returns `key` for a terminal, in at most LONGEST_KEY characters: as text where it is printable, else as hex."""
     try:
         text = key.decode()
     except UnicodeDecodeError:
@@ -144,7 +144,7 @@ def readable(key: bytes) -> str:
 
 
 def outcomes(partitions: Iterable[PartitionReport]) -> tuple[tuple[PartitionReport, Outcome, Outcome | None], ...]:
-    """Those that were read, with what was found under the present and the changed settings."""
+    """Returns the partitions that were read, with what was found under the present and the changed settings."""
     return tuple((one, one.present, one.changed) for one in partitions if one.present)
 
 
@@ -164,11 +164,11 @@ class _BalanceLine(Struct, frozen=True):
     always: bool = False
 
     def shown(self, effects: Iterable[Effect]) -> bool:
-        """Whether the line says anything."""
+        """Returns whether the line says anything."""
         return self.always or any(getattr(effect, self.field) != Amount() for effect in effects)
 
     def amount(self, effect: Effect) -> Amount:
-        """What it says, negative where it goes."""
+        """Returns the line's amount, negative where it goes."""
         found: Amount = getattr(effect, self.field)
         return Amount() - found if self.goes else found
 
@@ -189,7 +189,7 @@ _BALANCE: Final = (
 
 
 def text(report: AnalyzeReport) -> str:
-    """Everything, sections parted by an empty line."""
+    """Returns the whole text; its sections are parted by an empty line."""
     sections = [_head(report), *(_topic_section(report, one) for one in report.topics), *_partition_sections(report)]
     return "\n\n".join("\n".join(lines) for section in sections if (lines := list(section)))
 
@@ -234,7 +234,7 @@ def _cells(line: _BalanceLine, effects: Sequence[Effect]) -> tuple[int, ...]:
 
 
 def _held_by(report: AnalyzeReport, topic: str) -> str:
-    """What holds records of `topic` back, under any of the settings; where nothing does, what could."""
+    """Names what holds records of `topic` back, under any of the settings; where nothing does, what could."""
     own = outcomes(one for one in report.partitions if one.topic == topic)
     reasons = {each.held_by for _, *both in own for each in both if each and each.held_by}
     return " or ".join(sorted(reasons)) or "min.compaction.lag.ms"
@@ -267,7 +267,7 @@ def _share(effect: Effect) -> str:
 
 
 def _horizons(effect: Effect) -> Iterator[str]:
-    """When the tombstones that stay may go."""
+    """Says when the tombstones that stay may go."""
     if not effect.tombstones.records:
         return
     stamped = f" {effect.stamped:,} of them get their delete horizon by this fold." if effect.stamped else ""
@@ -298,7 +298,7 @@ def _split_lines(topic: TopicReport) -> Iterator[str]:
 
 
 def _partition_sections(report: AnalyzeReport) -> Iterator[Iterator[str]]:
-    """The tables of all partitions: as it is, then with the changed settings."""
+    """Yields the tables of all partitions: as it is, then with the changed settings."""
     found = outcomes(report.partitions)
     yield _tables("now", [(one, present, None) for one, present, _ in found])
     changed = [(one, other, present) for one, present, other in found if other]
@@ -337,7 +337,7 @@ def _amount(row: Row, name: str) -> Amount:
 
 
 def _figures(title: str, place: Sequence[str], unit: str, rows: Sequence[Row]) -> str:
-    """The table of all partitions in one `unit` of Amount; `place` are columns of the partition itself before it."""
+    """Returns the table of all partitions in one `unit` of Amount; `place` are columns of the partition before it."""
     names = ["before", *_columns(_GOES, rows), "after", *_columns(_STAYS, rows)]
     compared = ["AFTER +/-"] if any(other for *_, other in rows) else []
     headers = ["PARTITION", *place, *(name.upper() for name in names), *compared]
@@ -355,14 +355,14 @@ def _of(row: Row, names: Iterable[str], unit: str) -> Iterator[int]:
 
 
 def _rise(row: Row, unit: str) -> Iterator[_Signed]:
-    """How much more stays than under the settings that are compared with."""
+    """Yields how much more stays than under the settings that are compared with."""
     _, found, other = row
     if other:
         yield _Signed(getattr(found.effect.after - other.effect.after, unit))
 
 
 def _decisions(when: str, rows: Sequence[Row]) -> str:
-    """Whether the cleaner would fold by itself, and until when tombstones stay."""
+    """Returns the table that says whether the cleaner would fold by itself, and until when tombstones stay."""
     headers = ("PARTITION", "DIRTY", "STAMPED", "FIRST HORIZON", "LAST HORIZON", "WOULD THE CLEANER FOLD IT BY ITSELF?")
     cells = [(_name(one), *_decision_row(found)) for one, found, _ in rows]
     return f"{typer.style(f'Cleaner, {when}', bold=True)}\n{table(headers, cells)}"
@@ -376,7 +376,7 @@ def _decision_row(found: Outcome) -> tuple[object, ...]:
 
 
 def _retained(rows: Sequence[Row]) -> Iterator[str]:
-    """Where retention would take something."""
+    """Says where retention would remove something."""
     lines = [f"{_name(one)}: {found.retained}" for one, found, _ in rows if found.effect.retention != Amount()]
     yield from ("", *lines) if lines else ()
 

@@ -49,7 +49,7 @@ def delete(
     if found.nothing:
         say(f"There is nothing to delete of connector {settings.name} in {storage.location} and on the brokers.")
         return
-    say("\n".join(_told(found, settings, storage.location)))
+    say("\n".join(_lines(found, settings, storage.location)))
     if not yes:
         _ask()
     _remove(storage, location, settings, clients, found)
@@ -61,12 +61,12 @@ def _refuse_living(storage: Storage, name: str) -> None:
 
     living = owner.live_owner(storage)
     if living is not None:
-        raise _living(name, str(living))
+        raise _is_run_error(name, str(living))
 
 
-def _living(name: str, who: str) -> UsageError:
+def _is_run_error(name: str, owner: str) -> UsageError:
     return UsageError(
-        f"Connector {name} is run by {who} now; nothing was removed.",
+        f"Connector {name} is run by {owner} now; nothing was removed.",
         "Stop that worker, or take the connector's file off it, then try again.",
     )
 
@@ -93,7 +93,7 @@ def _remove(
 
     lock = owner.OwnerLock(storage)
     if not lock.claim(owner.this_process()):  # without the lock nothing is removed
-        raise _living(settings.name, str(owner.live_owner(storage) or "another process"))
+        raise _is_run_error(settings.name, str(owner.live_owner(storage) or "another process"))
     try:
         catalog = deletion.fence(storage, settings.name, str(owner.this_process()), SystemClock().now_ms())
         fence_all(clients.producer(), [settings.transactional_id(bucket) for bucket in range(found.plan.buckets)])
@@ -103,7 +103,7 @@ def _remove(
         lock.release()
 
 
-def _told(found: DeletionPreview, settings: ConnectorConfig, folder: str) -> Iterator[str]:
+def _lines(found: DeletionPreview, settings: ConnectorConfig, folder: str) -> Iterator[str]:
     """Says what is removed, what is left, and what a person should know before saying yes."""
     import humanize
 
@@ -116,14 +116,14 @@ def _told(found: DeletionPreview, settings: ConnectorConfig, folder: str) -> Ite
     if plan.with_outputs:
         yield from (f"  output topic {one.topic}, with all its records" for one in plan.outputs)
         yield from (f"  snapshot {settings.snapshot_location}/{path}" for path in plan.snapshots)
-    left = list(_left(found, settings))
+    left = list(_left_lines(found, settings))
     if left:
         yield "It leaves, beside the source topics:"
         yield from left
-    yield from _warnings(found, settings, folder)
+    yield from _warning_lines(found, settings, folder)
 
 
-def _left(found: DeletionPreview, settings: ConnectorConfig) -> Iterator[str]:
+def _left_lines(found: DeletionPreview, settings: ConnectorConfig) -> Iterator[str]:
     plan = found.plan
     if not plan.with_outputs:
         yield from (
@@ -140,7 +140,7 @@ def _left(found: DeletionPreview, settings: ConnectorConfig) -> Iterator[str]:
         yield f"  dead letter topic {settings.dead_letter_topic}, which others may use too"
 
 
-def _warnings(found: DeletionPreview, settings: ConnectorConfig, folder: str) -> Iterator[str]:
+def _warning_lines(found: DeletionPreview, settings: ConnectorConfig, folder: str) -> Iterator[str]:
     if found.damage is not None:
         yield f"The catalog cannot be read: {found.damage}"
     elif not found.has_catalog and not found.begun:

@@ -40,7 +40,7 @@ def demo(directory: DirOption = Path(".demo"), worker: UnusedWorkerOption = None
 
 
 def own_command(argv0: str) -> str:
-    """How this command was called, as a person would type it again: `.venv/bin/keyfold`."""
+    """Returns how this command was called, as a person would type it again: `.venv/bin/keyfold`."""
     path = Path(argv0)
     if path.name != "keyfold" or not path.is_file():
         return ".venv/bin/keyfold"
@@ -48,5 +48,5 @@ def own_command(argv0: str) -> str:
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    """SIGTERM unwinds like Ctrl-C, so that broker and worker end too."""
+    """Unwinds at SIGTERM as at Ctrl-C, so that broker and worker end too."""
     raise KeyboardInterrupt

@@ -40,7 +40,7 @@ def describe(connector: ConnectorArgument, as_json: JsonOption = False, worker: 
 
 
 def describing(catalog: Catalog, storage: Storage, connector: ConnectorConfig, ends: Ends, now_ms: int) -> Description:
-    """The description of `connector` from its catalog, its folder and the broker's answer."""
+    """Describes `connector` from its catalog, its folder and the broker's answer."""
     from compactor.snapshot import location
     from connectors.cli import describe_view
     from connectors.config.engine import engine_settings, other_snapshots

@@ -38,7 +38,7 @@ _UNPUBLISHED: Final = "waits for publish"
 
 
 class OwnerDescription(Struct, frozen=True, kw_only=True):
-    """Who owns the connector: `alive` where a worker holds it now; `name` and `epoch` of the last one."""
+    """The connector's owner: `alive` where a worker holds it now; `name` and `epoch` of the last one."""
 
     alive: bool
     name: str
@@ -126,21 +126,21 @@ class Description(Struct, frozen=True, kw_only=True):
 
 
 def topics(state: State, others: Mapping[str, tuple[str, ...]]) -> tuple[TopicDescription, ...]:
-    """All topics by name; `others` are the snapshots of other catalogs by topic."""
+    """Describes all topics, by name; `others` are the snapshots of other catalogs by topic."""
     return tuple(_topic(state, state.topics[name], others.get(name, ())) for name in sorted(state.topics))
 
 
 def partitions(
     state: State, ends: Mapping[TopicPartition, int], settings: EngineSettings, now_ms: int
 ) -> tuple[PartitionDescription, ...]:
-    """All logs by topic and partition; `ends` are the source's last stable offsets, as far as they are known."""
+    """Describes all logs, by topic and partition; `ends` are the source's last stable offsets, as far as known."""
     logs = sorted(state.logs, key=lambda log: log.tp)
     found = schedule.evaluate_all(logs, settings.policy, settings.fold, now_ms, quarantined(logs))
     return tuple(_partition(log, ends.get(log.tp), one) for log, one in zip(logs, found, strict=True))
 
 
 def status(found: Mapping[str, Any] | None, now_ms: int) -> WorkerStatus | None:
-    """The content of status.json; a field that is missing reads as nothing."""
+    """Describes the content of status.json; a field that is missing reads as nothing."""
     if found is None:
         return None
     updated_ms = int(found.get("updated_ms", 0))
@@ -207,7 +207,7 @@ def _fold(found: CleaningDecision) -> FoldDescription:
 
 
 def text(description: Description, now_ms: int, location: str) -> str:
-    """Everything, sections parted by an empty line; `location` is the connector's folder."""
+    """Returns the whole text, its sections parted by an empty line; `location` is the connector's folder."""
     sections = [list(_head(description, now_ms, location))]
     if description.topics:
         sections.append([_topics_table(description.topics)])
@@ -238,7 +238,7 @@ def _head(description: Description, now_ms: int, location: str) -> Iterator[str]
 
 
 def other_snapshots_line(topic: str, ids: Sequence[str]) -> str:
-    """A line about the snapshots `ids` of `topic`, which are not of the connector's catalog."""
+    """Returns a line about the snapshots `ids` of `topic`, which are not of the connector's catalog."""
     return f"Snapshots of {topic} that are another catalog's, and left as they are: {', '.join(ids)}"
 
 
@@ -280,12 +280,12 @@ def _partition_row(one: PartitionDescription) -> tuple[object, ...]:
 
 
 def _fold_word(one: PartitionDescription) -> str:
-    """The verdict in a word; where only what is not published yet could be folded, that is what it waits for."""
+    """Returns the decision in a word; where only unpublished records could be folded, that it waits for them."""
     return _UNPUBLISHED if one.fold.reason in _IDLE and one.lag else one.fold.reason
 
 
 def _closed_topics(topics: tuple[TopicDescription, ...]) -> Iterator[str]:
-    """The topics that are closed as they cannot be read on, each with what can be done about it."""
+    """Yields the topics that are closed as they cannot be read on, each with what can be done about it."""
     for one in topics:
         if one.closed is not None and one.closed in FAULTS:
             yield f"Set aside: topic {one.topic}, {FAULTS[one.closed]}; neither read nor published any more."
@@ -293,7 +293,7 @@ def _closed_topics(topics: tuple[TopicDescription, ...]) -> Iterator[str]:
 
 
 def _partitions_aside(partitions: tuple[PartitionDescription, ...]) -> Iterator[str]:
-    """The partitions that are set aside, each with its error."""
+    """Yields the partitions that are set aside, each with its error."""
     for one in partitions:
         if held := one.quarantine:
             what = "not folded, nothing more of it is published" if held.publishing else "not folded"

@@ -66,7 +66,7 @@ def dump(
 
 
 def found(state: State, connector: str, tp: TopicPartition) -> PartitionLog:
-    """The log of `tp`; UsageError names the partitions that there are."""
+    """Returns the log of `tp`. Raises UsageError, which names the partitions that there are."""
     logs = state.by_partition()
     if tp not in logs:
         known = ", ".join(map(str, sorted(logs))) or "nothing yet; run it first"
@@ -75,7 +75,7 @@ def found(state: State, connector: str, tp: TopicPartition) -> PartitionLog:
 
 
 def shown(batches: Iterable[pa.RecordBatch], key: str | None = None) -> Iterator[pa.RecordBatch]:
-    """The records of `batches` (record.RUN) without those that were rejected; with `key` only those that have it."""
+    """Yields the records of `batches` (record.RUN) that were not rejected; with `key` only those that have it."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -87,7 +87,7 @@ def shown(batches: Iterable[pa.RecordBatch], key: str | None = None) -> Iterator
 
 
 def first(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
-    """The first `limit` records of `batches`, all where it is None; no batch is asked for that is not needed."""
+    """Yields the first `limit` records of `batches`, all where it is None; reads no batch that is not needed."""
     left = limit
     for batch in batches:
         yield batch if left is None else batch.slice(0, left)
@@ -97,7 +97,7 @@ def first(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.R
 
 
 def lines(batch: pa.RecordBatch) -> Iterator[Line]:
-    """The records of `batch` (record.RUN) as they are printed."""
+    """Yields the records of `batch` (record.RUN) as they are printed."""
     from compactor.model.record import TIMESTAMP_TYPES
 
     for row in batch.to_pylist():

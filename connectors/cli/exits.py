@@ -1,4 +1,4 @@
-"""How every command ends: which exit code, and what a person reads on stderr.
+"""How every command ends: which exit code, and what a person reads on stderr; apart from main.py, the list of commands.
 
 0 done or clean SIGTERM · 1 a connector FAILED · 2 usage · 3 configuration · 4 broker or storage unreachable
 5 fenced by a newer owner · 130 interrupted by Ctrl-C
@@ -22,23 +22,23 @@ from connectors.errors import EXIT_INTERRUPTED, EXIT_OK, exit_code
 log = structlog.get_logger(__name__)
 
 
-def leave(error: Exception) -> typer.Exit:
-    """The exit that `error` ends a command with, after telling a person on stderr what happened and what to do."""
+def exit_of(error: Exception) -> typer.Exit:
+    """Writes to stderr what happened and what to do; returns the exit that `error` ends a command with."""
     if isinstance(error, BrokenPipeError):
         return _leave_quietly()
     log.debug("command failed", traceback="".join(traceback.format_exception(error)))
-    typer.echo(printable_text(told(error)), err=True)
+    typer.echo(printable_text(message_of(error)), err=True)
     return typer.Exit(exit_code(error))
 
 
 def interrupted() -> typer.Exit:
-    """The exit of a command that Ctrl-C ended."""
+    """Returns the exit of a command that Ctrl-C ended."""
     typer.echo("interrupted", err=True)
     return typer.Exit(EXIT_INTERRUPTED)
 
 
-def told(error: Exception) -> str:
-    """`error: …` and, on a line of its own, `next: …`; no traceback."""
+def message_of(error: Exception) -> str:
+    """Returns `error: …` and, on a line of its own, `next: …`; no traceback."""
     if isinstance(error, KeyfoldError):
         parts = (("error", error.message), ("next", error.action))
         return "\n".join(_paragraph(name, text) for name, text in parts if text)
@@ -48,12 +48,12 @@ def told(error: Exception) -> str:
 
 
 def _paragraph(name: str, text: str) -> str:
-    """`name: text`; further lines of `text` are indented below the first."""
+    """Returns `name: text`; further lines of `text` are indented below the first."""
     first, *rest = text.strip().splitlines()
     return "\n".join([f"{name}: {first}", *(textwrap.indent(line, "  ") for line in rest)])
 
 
 def _leave_quietly() -> typer.Exit:
-    """Whoever read our stdout has read enough (`keyfold dump … | head`): nothing is wrong."""
+    """Returns the exit after the reader of stdout has gone (`keyfold dump … | head`), which is no error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return typer.Exit(EXIT_OK)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -35,12 +35,16 @@ def kafka(
     """
     from connectors.dev.embedded_kafka import EmbeddedKafka
 
-    _end_on_signals()
+    _handle_signals(_exit)
     with _directory(data_dir) as directory, EmbeddedKafka(directory, port) as broker:
         typer.echo(f"listening on {broker.bootstrap}")
-        while True:
+        ended: list[int] = []
+        # Noted only: an exception would leave subprocess' lock held where it interrupts a look at the broker's process.
+        _handle_signals(lambda number, _: ended.append(number))
+        while not ended:
             broker.require_running()
             time.sleep(_POLL_S)
+        _handle_signals(signal.SIG_IGN)
 
 
 @contextmanager
@@ -52,13 +56,12 @@ def _directory(given: Path | None) -> Iterator[Path]:
         yield Path(temporary)
 
 
-def _end_on_signals() -> None:
+def _handle_signals(handler: Callable[[int, FrameType | None], object] | signal.Handlers) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _end)
+        signal.signal(number, handler)
 
 
-def _end(_number: int, _frame: FrameType | None) -> None:
-    """Unwinds to the broker's stop(); a second signal must not interrupt that."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
+def _exit(_number: int, _frame: FrameType | None) -> None:
+    """Unwinds to the broker's stop(); a second signal does not interrupt that."""
+    _handle_signals(signal.SIG_IGN)
     raise SystemExit(EXIT_OK)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -44,7 +44,7 @@ class _Command(TyperCommand):
     """One command."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """Its arguments and options."""
+        """Returns its arguments and options."""
         return _flags_alone(super().get_params(ctx))
 
 
@@ -52,7 +52,7 @@ class _Commands(TyperGroup):
     """Turns every error of a command into its message and its exit code."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """The options before a command."""
+        """Returns the options before a command."""
         return _flags_alone(super().get_params(ctx))
 
     def invoke(self, ctx: Any) -> Any:
@@ -62,7 +62,7 @@ class _Commands(TyperGroup):
         except Exception as error:
             if isinstance(error, _TYPERS_OWN):
                 raise
-            raise exits.leave(error) from error
+            raise exits.exit_of(error) from error
         except KeyboardInterrupt as error:
             raise exits.interrupted() from error
 
@@ -99,28 +99,18 @@ def prepare(version: VersionOption = False) -> None:  # its callback has answere
 
 
 def _help(command: Callable[..., None]) -> str:
-    """The help text of `command`: its docstring without the paragraph on what it raises."""
+    """Returns the help text of `command`: its docstring without the paragraph on what it raises."""
     paragraphs = (inspect.getdoc(command) or "").split("\n\n")
     return "\n\n".join(each for each in paragraphs if not each.startswith("Raises "))
 
 
-for command in (
-    run,
-    validate,
-    describe,
-    analyze,
-    dump,
-    clean,
-    release,
-    restart,
-    snapshot,
-    delete,
-    tail,
-    kafka,
-    failpoints,
-    demo,
-    version,
-):
+COMMANDS: Final[tuple[Callable[..., None], ...]] = (
+    *(run, validate, describe, analyze, dump, clean, release, restart, snapshot, delete),
+    *(tail, kafka, failpoints, demo, version),
+)
+"""The subcommands, in the order of `keyfold --help`."""
+
+for command in COMMANDS:
     app.command(cls=_Command, help=_help(command))(command)
 
 

@@ -52,7 +52,7 @@ def request_timeout(seconds: int) -> RequestTimeout:
 
 
 def worker_path(given: Path | None) -> Path | None:
-    """`given`, or the first of DEFAULT_WORKER_FILES that is there; None where the environment names the brokers.
+    """Returns `given`, or the first of DEFAULT_WORKER_FILES that exists; None where the environment names the brokers.
 
     Raises ConfigError where there is nothing of these.
     """
@@ -69,7 +69,7 @@ def worker_path(given: Path | None) -> Path | None:
 
 
 def worker_of(given: Path | None) -> WorkerConfig:
-    """The settings of the worker file that is meant; logging is set up as they say. Raises ConfigError."""
+    """Reads the worker file that is meant, and sets logging up as it says. Raises ConfigError."""
     from connectors.config.files import load_worker
 
     config = load_worker(worker_path(given))

@@ -27,7 +27,7 @@ class Ends(Struct, frozen=True):
 
 
 def source_ends(worker: WorkerConfig, connector: ConnectorConfig, tps: Sequence[TopicPartition]) -> Ends:
-    """The ends of `tps` as a read_committed reader sees them; takes twice DEADLINE_S at most, once without a broker."""
+    """Asks for the last stable offsets of `tps`; takes at most twice DEADLINE_S, once without a broker."""
     from confluent_kafka import KafkaException
 
     from connectors.config.clients import client_config
@@ -46,7 +46,7 @@ def source_ends(worker: WorkerConfig, connector: ConnectorConfig, tps: Sequence[
 
 
 def _ask(admin: AdminClient, tps: Sequence[TopicPartition]) -> dict[TopicPartition, int | str]:
-    """Each partition's end, or why it is not known."""
+    """Returns each partition's end, or why it is not known."""
     from confluent_kafka import IsolationLevel
     from confluent_kafka import TopicPartition as KafkaPartition
     from confluent_kafka.admin import OffsetSpec

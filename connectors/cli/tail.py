@@ -92,7 +92,7 @@ def follow(consumer: Consumer, limit: int | None, key: str | None = None) -> Non
 
 
 def line(message: Message) -> Line:
-    """`message` as it is shown; header names that are not UTF-8 as one header that says so."""
+    """Returns `message` as it is shown; header names that are not UTF-8 as one header that says so."""
     from compactor.model.record import TIMESTAMP_TYPES
     from connectors.kafka.consumers import headers_of
 
@@ -111,7 +111,7 @@ def line(message: Message) -> Line:
 
 
 def shown(data: bytes | str | None) -> Shown:
-    """`data` as text where it is UTF-8."""
+    """Returns `data` as text where it is UTF-8."""
     if not isinstance(data, bytes):
         return data
     try:
@@ -121,7 +121,7 @@ def shown(data: bytes | str | None) -> Shown:
 
 
 def partitions(consumer: Consumer, topic: str) -> list[int]:
-    """The partitions of `topic`; UsageError where it does not exist, UnreachableError where no broker answers."""
+    """Lists the partitions of `topic`. Raises UsageError where it does not exist, UnreachableError without a broker."""
     from confluent_kafka import KafkaException
 
     try:
@@ -137,7 +137,7 @@ def partitions(consumer: Consumer, topic: str) -> list[int]:
 
 
 def chosen(topic: str, numbers: list[int], partition: int | None) -> list[int]:
-    """Those of the partitions `numbers` that are asked for; UsageError where `topic` has no such one."""
+    """Returns the partitions, of `numbers`, that are asked for. Raises UsageError where `topic` has no such one."""
     if partition is None:
         return numbers
     if partition not in numbers:
@@ -154,7 +154,7 @@ def assign(consumer: Consumer, topic: str, numbers: list[int], *, from_beginning
 
 
 def _consumer(config: WorkerConfig) -> Consumer:
-    """A consumer that the brokers let in; UnreachableError where they do not."""
+    """Returns a consumer that the brokers let in. Raises UnreachableError where they do not."""
     from confluent_kafka import Consumer
 
     from connectors.config.clients import client_config
@@ -167,7 +167,7 @@ def _consumer(config: WorkerConfig) -> Consumer:
         "auto.offset.reset": "earliest",
         "enable.partition.eof": False,
     }
-    quiet = {"log_level": 0}  # what goes wrong is told in our own words; librdkafka repeats its own ten times a second
+    quiet = {"log_level": 0}  # errors are reported in our own words; librdkafka repeats its own ten times a second
     settings = client_config("consumer", config, None, pinned, quiet)
     probe("consumer", settings, _TIMEOUT_S)
     return Consumer(settings)

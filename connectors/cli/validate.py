@@ -71,7 +71,7 @@ def _worker_file(given: Path | None, *, needed: bool) -> Path | None:
 
 
 def _verdicts(paths: Sequence[Path], worker: Path | None, broker: bool) -> list[Verdict]:
-    """One for each connector file, after one for the worker file where that, or what it needs here, is at fault."""
+    """Returns one for each connector file, after one for the worker file where it, or what it needs here, is wrong."""
     from connectors.config.errors import FaultyConfigError
     from connectors.config.files import load_worker
 
@@ -99,7 +99,7 @@ def _verdict(path: Path, before: Sequence[Path], worker: WorkerConfig | None, *,
 
 
 def _at_this_machine(worker: WorkerConfig) -> tuple[Fault, ...]:
-    """What a worker would not find here: Java, a folder for its storage."""
+    """Lists what a worker would not find here: Java, a folder for its storage."""
     from connectors.config.errors import Fault
     from connectors.config.places import storage_faults
     from connectors.jvm.java import find_java

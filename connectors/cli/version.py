@@ -22,7 +22,7 @@ def version(worker: UnusedWorkerOption = None) -> None:
 
 
 def package(name: str) -> str:
-    """The installed version of the distribution `name`, a dash where there is none."""
+    """Returns the installed version of the distribution `name`, a dash where there is none."""
     try:
         return installed(name)
     except PackageNotFoundError:
@@ -36,7 +36,7 @@ def _librdkafka() -> str:
 
 
 def _java() -> str:
-    """The version that `java -version` gives, or why there is none."""
+    """Returns the version that `java -version` gives, or why there is none."""
     from connectors.jvm.java import find_java
 
     try:

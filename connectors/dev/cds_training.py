@@ -1,4 +1,4 @@
-"""The runs whose classes go into the archives of class_archive.py: a worker's without a broker, and a broker's alone.
+"""The runs whose classes go into the archives of cds_archive.py: a worker's without a broker, and a broker's alone.
 
     python -m connectors.dev.cds_training spark|kafka ARCHIVE
 
@@ -34,19 +34,19 @@ _WAIT_S: Final = 120
 
 
 class TrainingSource(DataSource):
-    """Two partitions of a topic that nobody has."""
+    """Two partitions of a topic that does not exist."""
 
     @classmethod
     def name(cls) -> str:
-        """What `format(…)` is given."""
+        """Returns what `format(…)` is given."""
         return "training"
 
     def schema(self) -> str:
-        """Records: their types are all that the connectors' source and files have."""
+        """Returns the schema of records: all types that the connectors' source and files have."""
         return ddl(SOURCE)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802  # Spark's signature
-        """A stream with one micro-batch."""
+        """Returns a stream with one micro-batch."""
         return TrainingReader()
 
 
@@ -54,19 +54,19 @@ class TrainingReader(DataSourceStreamReader):
     """Gives every record once."""
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
-        """Before the records."""
+        """Returns the position before the records."""
         return {"end": 0}
 
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:  # noqa: ARG002, N802  # Spark's
-        """Behind them."""
+        """Returns the position after them."""
         return {"end": _RECORDS}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:  # noqa: ARG002  # Spark's
-        """One task for each partition of the topic."""
+        """Plans one task for each partition of the topic."""
         return [InputPartition(number) for number in range(2)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Its records: a few keys, some without a value."""
+        """Yields its records: a few keys, some without a value."""
         yield pa.RecordBatch.from_pylist([_record(partition.value, at) for at in range(_RECORDS)], schema=SOURCE)
 
 
@@ -77,7 +77,7 @@ def _record(partition: int, offset: int) -> dict[str, Any]:
 
 
 def fold_once(spark: SparkSession, folder: Path) -> None:
-    """One stream to its end, in `folder`."""
+    """Runs one stream to its end, in `folder`."""
     spark.dataSource.register(TrainingSource)
     frame = spark.readStream.format("training").load()
     writer = frame.writeStream.foreachBatch(lambda batch, _: _take(spark, batch, folder))
@@ -133,7 +133,7 @@ def train_spark(option: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         fold_once(spark, Path(folder))
     spark.stop()
-    gateway.proc.stdin.close()  # what tells a JVM of PySpark's to end
+    gateway.proc.stdin.close()  # which ends a JVM of PySpark's
     if gateway.proc.wait(_WAIT_S) != 0:
         sys.exit("the JVM did not end well")
 

@@ -79,7 +79,7 @@ class Layout:
 
 
 def server_properties(layout: Layout, port: int, controller_port: int, extra: Mapping[str, str]) -> dict[str, str]:
-    """The broker's properties: one KRaft node on 127.0.0.1; `extra` wins, but its listeners are added to ours."""
+    """Returns a broker's properties: one KRaft node on 127.0.0.1; `extra` wins, but its listeners are added to ours."""
     listeners = [f"PLAINTEXT://{HOST}:{port}", f"CONTROLLER://{HOST}:{controller_port}", extra.get("listeners", "")]
     own = {
         "controller.quorum.voters": f"1@{HOST}:{controller_port}",

@@ -89,7 +89,7 @@ class EmbeddedKafka:
 
     @property
     def running(self) -> bool:
-        """Whether the broker's process lives."""
+        """Whether the broker's process runs."""
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> Self:
@@ -231,7 +231,7 @@ class EmbeddedKafka:
         self._lock.release()
 
     def _claim(self) -> None:
-        """The directory, until the broker has ended: a second one would replace the first one's settings."""
+        """Claims the directory until the broker has ended: a second broker would replace the first one's settings."""
         storage = LocalStorage(str(self._layout.root))
         if not self._lock.claim(owner.this_process()):
             raise ConfigError(
@@ -241,7 +241,7 @@ class EmbeddedKafka:
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody has now, outside the range of outgoing connections."""
+    """Returns a free port of 127.0.0.1, outside the range of outgoing connections."""
     candidates = random.SystemRandom().sample(_PORTS, 200)
     return next(port for port in candidates if _is_free(port))
 
@@ -273,5 +273,5 @@ def _has_broker(admin: Admin) -> bool:
 
 
 def _new_cluster_id() -> str:
-    """16 random bytes as Kafka writes an Uuid; never with a leading dash, which StorageTool takes for an option."""
+    """Returns 16 random bytes as Kafka writes an Uuid; no leading dash, which StorageTool takes for an option."""
     return base64.urlsafe_b64encode(b"\x4d" + os.urandom(15)).rstrip(b"=").decode()

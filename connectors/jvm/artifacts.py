@@ -40,19 +40,19 @@ _IVY_MODULE: Final = f"""<ivy-module version="2.0">
 
 
 def default_cache() -> Path:
-    """`$XDG_CACHE_HOME/keyfold`, else `~/.cache/keyfold` (XDG Base Directory Specification)."""
+    """Returns `$XDG_CACHE_HOME/keyfold`, else `~/.cache/keyfold` (XDG Base Directory Specification)."""
     root = os.environ.get("XDG_CACHE_HOME")
     return Path(root or Path.home() / ".cache") / "keyfold"
 
 
 def pinned_files() -> dict[str, str]:
-    """File name → SHA-256 (hex) of every JAR that makes a complete broker."""
+    """Reads file name → SHA-256 (hex) of every JAR of a complete broker."""
     pairs = (line.split() for line in _PINS.read_text(encoding="utf-8").splitlines())
     return {name: digest for digest, name in pairs}
 
 
 def faults(directory: Path) -> list[str]:
-    """What keeps `directory` from being the pinned set: missing, changed or additional files, by name."""
+    """Lists the files, by name, in which `directory` differs from the pinned set: missing, changed or additional."""
     pins = pinned_files()
     present = {path.name for path in directory.iterdir()} if directory.is_dir() else set()
     changed = sorted(name for name in pins.keys() & present if _sha256(directory / name) != pins[name])
@@ -60,7 +60,7 @@ def faults(directory: Path) -> list[str]:
 
 
 def ensure_kafka(cache: Path | None = None) -> Path:
-    """The directory with the broker's JARs, fetched now if it is not complete already.
+    """Returns the directory with the broker's JARs, which are fetched now if it is not complete.
 
     Safe beside other processes: one fetches, the others wait for it. Says on stderr what it is doing when
     it has to fetch. Raises UnreachableError when Maven's repository cannot be reached or gives other files.

@@ -27,7 +27,7 @@ _TRAINING_S: Final = 300.0
 
 
 def archive_of(jars: Path) -> Path | None:
-    """The file that is, or would be, the archive of the folder `jars` for the Java that will run them."""
+    """Returns the file that is, or would be, the archive of the folder `jars` for the Java that will run them."""
     java = which_java()
     if java is None or not jars.is_dir():
         return None
@@ -36,12 +36,12 @@ def archive_of(jars: Path) -> Path | None:
 
 
 def _identity(*files: Path) -> list[tuple[str, int, int]]:
-    """What the JVM compares of each JAR; for Java itself, whose updates replace it, the same."""
+    """Returns what the JVM compares of each JAR; the same of Java itself, whose updates replace it."""
     return sorted((str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files)
 
 
 def sharing(jars: Path) -> list[str]:
-    """The options with which a JVM takes the archive of `jars`; none where it is not there."""
+    """Returns the options with which a JVM takes the archive of `jars`; none where it is not there."""
     archive = archive_of(jars)
     return [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds*=off"] if archive is not None and archive.is_file() else []
 
@@ -64,7 +64,7 @@ def ensure_archive(jars: Path, what: str) -> bool:
 
 
 def _train(what: str, archive: Path) -> str | None:
-    """Makes the archive under another name first: whoever finds it finds it whole. What went wrong, if it did."""
+    """Makes the archive under another name first, so that it is found whole; returns what went wrong, if anything."""
     with tempfile.TemporaryDirectory(prefix=".training-", dir=archive.parent) as scratch:
         made = Path(scratch, archive.name)
         command = [sys.executable, "-m", "connectors.dev.cds_training", what, str(made)]
@@ -75,15 +75,15 @@ def _train(what: str, archive: Path) -> str | None:
         except subprocess.TimeoutExpired:
             return f"it took longer than {_TRAINING_S:.0f} s on a machine that is busy"
         except subprocess.CalledProcessError as error:
-            told = error.stderr.decode(errors="replace").strip().splitlines()
-            return f"its training run ended with {error.returncode}: {told[-1] if told else 'it said nothing'}"
+            said = error.stderr.decode(errors="replace").strip().splitlines()
+            return f"its training run ended with {error.returncode}: {said[-1] if said else 'it said nothing'}"
         except OSError as error:
             return str(error)
     return None
 
 
 def _keep(made: Path) -> None:
-    """Has it on the disk: a JVM ends with a crash where an archive breaks off."""
+    """Writes it to the disk: a JVM crashes on an archive that is not whole."""
     with made.open("rb") as file:
         os.fsync(file)
 

@@ -18,7 +18,7 @@ _ACTION: Final = f"Install Java {OLDEST} or newer (a headless JRE is enough), or
 
 @lru_cache(maxsize=1)
 def find_java() -> str:
-    """The `java` that JAVA_HOME names, else the first on PATH, as Spark chooses it too.
+    """Returns the `java` that JAVA_HOME names, else the first on PATH, as Spark chooses it too.
 
     Raises ConfigError where there is none, or one older than Spark 4 and Kafka 4 run on.
     """
@@ -34,14 +34,14 @@ def find_java() -> str:
 
 
 def which_java() -> Path | None:
-    """The same, whatever its version; None where there is none."""
+    """Returns the same, whatever its version; None where there is none."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=str(Path(home, "bin")) if home else None)
     return Path(found) if found else None
 
 
 def major_version(text: str) -> int | None:
-    """The major version in the answer of `java -version`: 17 in `openjdk version "17.0.15"`, 8 in `"1.8.0_402"`."""
+    """Returns the major version in what `java -version` says: 17 in `openjdk version "17.0.15"`, 8 in `"1.8.0_402"`."""
     match = re.search(r'version "(?:1\.)?(\d+)', text)
     return int(match[1]) if match else None
 

@@ -27,7 +27,7 @@ _FRESH: Final = ".fresh-"
 
 
 def ensure_home(package: Path | None = None, cache: Path | None = None) -> Path | None:
-    """The home for `package`, PySpark's folder, made or mended now; None where that cannot be done.
+    """Returns the home for `package`, PySpark's folder, made or mended now; None where that cannot be done.
 
     Safe beside other processes: all want the same links, and each is put in its place whole.
     """
@@ -44,7 +44,7 @@ def ensure_home(package: Path | None = None, cache: Path | None = None) -> Path 
 
 
 def installed() -> Path | None:
-    """The folder of the installed PySpark."""
+    """Returns the folder of the installed PySpark."""
     spec = find_spec("pyspark")
     return Path(spec.origin).parent if spec is not None and spec.origin is not None else None
 

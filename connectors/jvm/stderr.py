@@ -1,4 +1,7 @@
-"""What Spark's JVM and its processes write to stderr, without the line that every start says and nobody can act on."""
+"""Passes on what a JVM writes to stderr, without the line that every start writes and that needs no action.
+
+Apart from spark/session.py, as it knows nothing of Spark.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ _STDERR: Final = 2
 
 @contextmanager
 def quietly() -> Iterator[int]:
-    """A descriptor for the stderr of a JVM that is started inside: what comes there goes on to ours, line by line.
+    """Yields a descriptor for the stderr of a JVM that is started inside; what comes there goes on to ours by line.
 
     The thread that hands it on ends with the last process that has the descriptor.
     """
@@ -34,7 +37,7 @@ def _hand_on(source: int) -> None:
 
 
 def _write(line: bytes) -> None:
-    """A stderr that went away must not end the thread: who writes would wait for ever once the pipe is full."""
+    """Writes to stderr. A stderr that went away does not end the thread: writers would wait for ever on a full pipe."""
     with suppress(OSError):
         while line:
             line = line[os.write(_STDERR, line) :]

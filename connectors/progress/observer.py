@@ -31,15 +31,15 @@ class Observer(Protocol):
     """What a connector's task reports its work to."""
 
     def stage(self, connector: str, name: str) -> None:
-        """`connector` begins something else, `reading` or `publishing`."""
+        """Reports that `connector` begins the stage `name`, for example `reading`."""
         ...
 
     def progress(self, connector: str, stage: str, done: int, total: int | None, unit: str) -> None:
-        """`done` of `total` (None: unknown) `unit`s (records, bytes, offsets) of `stage` are done."""
+        """Reports that `done` of `total` (None: unknown) `unit`s (records, bytes, offsets) of `stage` are done."""
         ...
 
     def counts(self, connector: str, counters: Mapping[str, int]) -> None:
-        """What has been counted since the connector started."""
+        """Reports what has been counted since the connector started."""
         ...
 
 
@@ -47,13 +47,13 @@ class NullObserver:
     """Shows nothing."""
 
     def stage(self, connector: str, name: str) -> None:
-        """Nothing."""
+        """Shows nothing."""
 
     def progress(self, connector: str, stage: str, done: int, total: int | None, unit: str) -> None:
-        """Nothing."""
+        """Shows nothing."""
 
     def counts(self, connector: str, counters: Mapping[str, int]) -> None:
-        """Nothing."""
+        """Shows nothing."""
 
 
 class Throttle:

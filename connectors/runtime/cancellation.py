@@ -2,7 +2,7 @@
 
 stop    nothing new begins; the step that runs now may finish
 drain   a stop that lets a running fold finish as well
-cancel  what runs now is broken off: what it has not committed never happened
+cancel  what runs now ends at once: what it has not committed never happened
 abort   a Kafka transaction that a cancelled publish left open is ended
 """
 

@@ -42,7 +42,7 @@ from connectors.runtime.components import TaskComponents
 from connectors.runtime.maintenance_thread import VACUUM_GRACE_MS, MaintenanceSchedule, MaintenanceThread
 from connectors.runtime.request_handler import RequestHandler
 from connectors.runtime.shutdown import Shutdown
-from connectors.runtime.takeover import take_over
+from connectors.runtime.takeover import OwnerClaim, take_over
 from connectors.source import stream
 from connectors.source.source_errors import check_none_closed, closing_topic
 from connectors.spark import session as sparks
@@ -96,12 +96,10 @@ class ConnectorTask:
         self._report = report
         self._storage = connector_storage(worker, connector.name)
         self._clients = ClientSettings.of(worker, connector)
-        self._own_lock = lock is None
-        self._lock = lock or owner.OwnerLock(self._storage)
+        self._claim = OwnerClaim(self._storage, lock)
         self._schedule = MaintenanceSchedule(
             initial_delay_ms=worker.log_cleaner_initial_delay_ms, backoff_ms=worker.log_cleaner_backoff_ms
         )
-        self._locked = False
         self._due: dict[str, float] = {}
         self._idle_from = clock.monotonic()
         self._failure: Exception | None = None
@@ -158,14 +156,13 @@ class ConnectorTask:
     def take_over(self, stack: ExitStack, known: str | None = None) -> TaskComponents:
         """Steps T1 to T3 on the catalog with the id `known`, and the engine on what they found."""
         self._observer.stage(self._connector.name, "taking over")
-        if self._own_lock:  # else the caller holds the lock for longer than this run
-            stack.callback(self._lock.release)
-        self._claim(0)  # first, so that a command finds a worker here, not a connector to take over
-        self._warn_of_another()
+        stack.callback(self._claim.release)
+        self._claim.claim(0)  # first, so that a command finds a worker here, not a connector to take over
+        self._claim.warn_of_another()
         now_ms = self._clock.now_ms()
         catalog, broker = take_over(self._storage, self._connector, self._clients, self._tasks_max(), now_ms, known)
         self.catalog = catalog
-        self._claim(catalog.epoch)
+        self._claim.claim(catalog.epoch)
         components = self._components(catalog, broker)
         stack.callback(broker.close)
         stack.callback(components.engine.close)
@@ -193,7 +190,7 @@ class ConnectorTask:
         return MaintenanceThread(self._spark, name, maintenance, requests, engine.running, clock, schedule)
 
     def _query(self, engine: Engine, catalog: Catalog, *, once: bool) -> StreamingQuery:
-        """Step T4: starts the query with a checkpoint of this epoch, from where the catalog ends.
+        """Starts the query (step T4) with a checkpoint of this epoch, from where the catalog ends.
 
         A checkpoint that is there already belongs to a history that a restored catalog does not know.
         """
@@ -257,10 +254,10 @@ class ConnectorTask:
             if not self._every("tick", TICK_MS):
                 continue
             if self._every("fence", FENCE_CHECK_MS):
-                self._claim(catalog.epoch)
+                self._claim.claim(catalog.epoch)
                 catalog.refresh()  # an idle owner commits nothing: only so it sees a newer owner
-            elif not self._locked:
-                self._claim(catalog.epoch)
+            elif not self._claim.held:
+                self._claim.claim(catalog.epoch)
             self._note_idle(components.engine)
             self._show(components.engine)
         if not stop.is_set():
@@ -279,21 +276,6 @@ class ConnectorTask:
             if failure is not None:
                 raise failure
 
-    def _claim(self, epoch: int) -> None:
-        """Takes owner.lock, which a command or a frozen owner may have held until now, and writes this process into it.
-
-        The lock is a courtesy: what the storage refuses here fails where it matters.
-        """
-        try:
-            self._locked = self._lock.claim(owner.this_process(epoch))
-        except StorageError as error:
-            _log.warning("owner.lock could not be taken", error=str(error))
-
-    def _warn_of_another(self) -> None:
-        other = None if self._locked else owner.live_owner(self._storage)
-        if other is not None:
-            _log.warning("taking over from a worker that lives, which ends with exit code 5", owner=str(other))
-
     def _tick(self, components: TaskComponents, stopped: threading.Event) -> None:
         """Does what is due by the clock, between micro-batches and beside them: publishing, looking for topics."""
         engine, topics_due = components.engine, False
@@ -305,7 +287,7 @@ class ConnectorTask:
                 topics_due = not engine.commit(components.broker.discover, self._clock.now_ms())
 
     def _finish(self, components: TaskComponents, shutdown: Shutdown) -> None:
-        """The end of `--once`: publishes what is still due, folds and snapshots everything published.
+        """Ends `--once`: publishes what is still due, folds and snapshots everything published.
 
         A stop ends it after the publish, and anywhere in a fold.
         """

@@ -144,7 +144,7 @@ def preview(
 
 
 def fence(storage: Storage, connector: str, by: str, now_ms: int) -> Catalog | None:
-    """T1 of step 1: takes the catalog over for `by`, so that its earlier owner commits nothing more.
+    """Takes the catalog over (T1 of step 1) for `by`, so that its earlier owner commits nothing more.
 
     Returns None where there is no catalog, or it cannot be read. Raises FencedError, StorageError.
     """
@@ -161,7 +161,7 @@ def fence(storage: Storage, connector: str, by: str, now_ms: int) -> Catalog | N
 
 
 def begin(storage: Storage, plan: DeletionPlan, catalog: Catalog | None) -> None:
-    """Step 2: writes deleting.json. Raises FencedError, without it, where a worker has taken over meanwhile.
+    """Writes deleting.json (step 2). Raises FencedError, without it, where a worker has taken over meanwhile.
 
     A worker that takes over looks for deleting.json after its T1: either it finds the file, or we find its epoch.
     """

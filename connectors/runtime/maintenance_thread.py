@@ -66,7 +66,7 @@ class MaintenanceThread(CancellableJob):
         self._next_vacuum = clock.monotonic() + FIRST_VACUUM_MS / 1000  # short runs leave files behind as well
 
     def interrupt(self) -> None:
-        """Breaks off the fold, snapshot or vacuum that runs now."""
+        """Interrupts the fold, snapshot or vacuum that runs now."""
         self._maintenance.interrupt()
         super().interrupt()
 

@@ -12,20 +12,20 @@ from connectors.sinks import output_topic
 
 
 class BrokerView(Protocol):
-    """What is asked of the brokers; connectors.kafka.admin.Admin answers it. Each call may raise UnreachableError."""
+    """Answers what preflight asks of the brokers, as connectors.kafka.admin.Admin does. May raise UnreachableError."""
 
     def list_topics(self) -> Iterable[str]:
-        """The names of all topics."""
+        """Lists the names of all topics."""
 
     def topic_config(self, name: str) -> Mapping[str, str]:
-        """The settings in force of the topic `name`."""
+        """Returns the settings in force of the topic `name`."""
 
     def brokers(self) -> int:
-        """How many brokers there are."""
+        """Returns the number of brokers."""
 
 
 def broker_faults(config: ConnectorConfig, view: BrokerView) -> tuple[Fault, ...]:
-    """What does not fit between a connector and the brokers; nothing is changed there.
+    """Lists what does not fit between a connector and the brokers; changes nothing there.
 
     A named source topic must exist, an output topic that exists must keep what keyfold sends it, and there must be
     brokers for the replicas of topics that keyfold will create. Raises UnreachableError when none answers.

@@ -75,7 +75,7 @@ class Outage:
         self._answered = False
 
     def is_over(self) -> bool:
-        """Asks; returns True once: when they were silent before, and answer now."""
+        """Asks them; returns True once: when they were silent before, and answer now."""
         if self._answered:
             return False
         self._answered = self._ask()

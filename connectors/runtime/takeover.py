@@ -38,6 +38,38 @@ class Ownership(NamedTuple):
     broker: KafkaBroker
 
 
+class OwnerClaim:
+    """Claims `owner.lock` for one run of a connector; `held` says whether this process has it.
+
+    The lock is a courtesy: what the storage refuses here fails where it matters. A `lock` that is given is held by the
+    caller for longer than this run.
+    """
+
+    def __init__(self, storage: Storage, lock: owner.OwnerLock | None) -> None:
+        self.held = False
+        self._storage = storage
+        self._given = lock is not None
+        self._lock = lock or owner.OwnerLock(storage)
+
+    def claim(self, epoch: int) -> None:
+        """Takes the lock, which a command or a frozen owner may have held, and writes this process into it."""
+        try:
+            self.held = self._lock.claim(owner.this_process(epoch))
+        except StorageError as error:
+            _log.warning("owner.lock could not be taken", error=str(error))
+
+    def warn_of_another(self) -> None:
+        """Logs the worker, if there is one, from which this process is about to take over."""
+        other = None if self.held else owner.live_owner(self._storage)
+        if other is not None:
+            _log.warning("taking over from a worker that lives, which ends with exit code 5", owner=str(other))
+
+    def release(self) -> None:
+        """Gives the lock back, unless it is the caller's."""
+        if not self._given:
+            self._lock.release()
+
+
 def take_over(
     storage: Storage,
     connector: ConnectorConfig,
@@ -111,7 +143,7 @@ def _refuse_other(catalog: Catalog, storage: Storage, known: str | None) -> None
 
 
 def _fence(catalog: Catalog, connector: ConnectorConfig, clients: ClientSettings, tasks_max: int, now_ms: int) -> None:
-    """Step T2: fences the earlier owner's transactions; only then may partitions change buckets."""
+    """Fences the earlier owner's transactions (step T2); only then may partitions change buckets."""
     stored = catalog.state.buckets
     fence_all(clients.producer(), [connector.transactional_id(bucket) for bucket in range(max(tasks_max, stored))])
     hit("takeover.fence")

@@ -41,7 +41,7 @@ LEAST_SECONDS: Final = 1.0
 
 
 class Worker:
-    """Runs connectors until all have ended or the process is told to stop.
+    """Runs connectors until all have ended or the process gets a signal to stop.
 
     `abandoned` names what did not end in its time: the process then has to end without waiting for its threads.
     """
@@ -67,11 +67,10 @@ class Worker:
         self._gone: KeyfoldError | None = None
 
     def run(self, *, once: bool) -> int:
-        """Runs until done (`once`), stopped by SIGTERM or SIGINT, or every connector has ended; the exit code.
+        """Runs until done (`once`), stopped by SIGTERM or SIGINT, or every connector has ended; returns the exit code.
 
-        It is 1 where Spark's JVM has ended: a service manager then starts the worker again.
-
-        Ctrl-C is how a running worker is ended, and 0; before `once` is done it is 130, as in any other command.
+        It is 1 where Spark's JVM has ended: a service manager then starts the worker again. Ctrl-C ends a running
+        worker with 0; before `once` is done with 130, as any other command.
         SIGHUP restarts the connectors whose files have changed, and those that are FAILED.
         """
         wanted = {signal.SIGTERM: self._on_stop, signal.SIGINT: self._on_stop, signal.SIGHUP: self._on_reload}
@@ -102,7 +101,7 @@ class Worker:
         return self._config.task_shutdown_graceful_timeout_ms / 1000
 
     def _session(self, *, once: bool) -> SparkSession | None:
-        """Spark, once it has started; None where there is nothing to do with it any more.
+        """Waits for Spark; returns None where there is nothing left to do with it.
 
         With `once`, brokers that do not answer end the worker, which then does not wait for Spark.
         """
@@ -122,7 +121,7 @@ class Worker:
         return None
 
     def _started(self) -> SparkSession | None:
-        """Spark, if it is there within a moment. A stop that reaches its JVM first is no failure to start."""
+        """Returns Spark if it is there within a moment. A stop that reaches its JVM first is no failure to start."""
         try:
             return self._spark.wait(POLL_SECONDS)
         except Exception:

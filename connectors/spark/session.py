@@ -47,7 +47,7 @@ _COMPILING: Final = (
 _METADATA: Final = "-XX:MetaspaceSize=256m"
 """A collection of everything, 0.2 s, would begin in the first micro-batch, as Spark's classes pass 21 MB."""
 _COLLECTOR: Final = "-XX:+UseParallelGC"
-"""Needs no threads beside ours; a JVM that is told of two collectors does not start."""
+"""Needs no threads beside ours; a JVM with two collectors in its options does not start."""
 _COLLECTORS: Final = re.compile(r"-XX:\+Use\w+GC\b")
 _PRIVATE: Final = 0o077
 """The umask of Spark's processes: Spark itself leaves its folders in /tmp to be read by everybody."""

@@ -1,7 +1,8 @@
 """A source without records, which is read once while connectors are taken over, to start Spark's Python processes.
 
 Spark starts a Python process of another kind for each question that it asks a source, one after the other and only
-when it asks; each imports PySpark, and those of tasks the source's reader, which takes most of a second.
+when it asks; each imports PySpark, and those of tasks the source's reader, which takes most of a second. They
+import this module as well, so it imports little.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ class WarmUp(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `format(…)` is given."""
+        """Returns what `format(…)` is given."""
         return "keyfold-warm-up"
 
     def schema(self) -> str:
-        """One column, as Spark wants some."""
+        """Returns one column, as Spark needs one."""
         return "nothing int"
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
-        """What plans and reads."""
+        """Returns what plans and reads."""
         return _Nothing(int(self.options["tasks"]))
 
 

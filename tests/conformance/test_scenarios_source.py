@@ -21,7 +21,7 @@ from connectors.config.files import load_worker
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.errors import DataLossError, SourceChangedError
 from connectors.progress.observer import NullObserver
-from connectors.runtime import connector_task as pipeline
+from connectors.runtime import connector_task
 from connectors.runtime.cancellation import StopToken
 from connectors.source.offsets import TopicOffsets
 from tests.conformance.feeder import Feeder
@@ -136,7 +136,8 @@ def once(deployment: Deployment, spark: SparkSession, ahead_ms: int = 0, **chang
     counts: dict[str, int] = {}
     report = lambda report: counts.update(report.counters)  # noqa: E731
     worker = load_worker(deployment.folder / "worker.json")
-    pipeline.ConnectorTask(spark, worker, config, Ahead(ahead_ms), NullObserver(), report).run(StopToken(), once=True)
+    task = connector_task.ConnectorTask(spark, worker, config, Ahead(ahead_ms), NullObserver(), report)
+    task.run(StopToken(), once=True)
     return counts
 
 
@@ -165,7 +166,7 @@ def ran(spark: SparkSession, broker: EmbeddedKafka, tmp_path_factory: pytest.Tem
         produce(broker.bootstrap, deployment.topic, [ToSend(p, key, b"v", (), BASE_MS) for p, key in long_ago])
         del deployment.settings["snapshot.location"]
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(pipeline, "TOPICS_CHECK_MS", 0)  # looking at the topics must not hide what failed
+            patch.setattr(connector_task, "TOPICS_CHECK_MS", 0)  # looking at the topics must not hide what failed
             with pytest.raises(RejectedRecordError) as refused:
                 once(deployment, spark, min_compaction_lag_ms=HOUR_MS)
         tolerant: dict[str, Any] = {

@@ -14,7 +14,7 @@ from typing import Final
 
 from connectors import clock
 from connectors.cli import main
-from connectors.runtime import connector_task as pipeline
+from connectors.runtime import connector_task
 from connectors.runtime import maintenance_thread as background
 
 VACUUM_EVERY_MS: Final = "FAULT_VACUUM_EVERY_MS"
@@ -30,7 +30,7 @@ def _vacuum_soon() -> None:
         _set(background, "FIRST_VACUUM_MS", every)
     if grace:
         _set(background, "VACUUM_GRACE_MS", grace)
-        _set(pipeline, "VACUUM_GRACE_MS", grace)
+        _set(connector_task, "VACUUM_GRACE_MS", grace)
 
 
 def _set(module: ModuleType, name: str, value: str) -> None:

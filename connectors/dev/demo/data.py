@@ -35,7 +35,7 @@ class Flight(NamedTuple):
 
 
 def csv_archive() -> Path:
-    """The zip with the CSV inside the installed package, found without importing it (it would load pandas).
+    """Finds the zip with the CSV inside the installed package, without importing it (it would load pandas).
 
     Raises ConfigError where it is not installed.
     """
@@ -48,7 +48,7 @@ def csv_archive() -> Path:
 
 
 def flights() -> Iterator[Flight]:
-    """All flights in order; a few seconds and 200 MB."""
+    """Reads all flights in order; takes a few seconds and 200 MB."""
     for batch in ordered(read_csv(csv_archive())).to_batches(max_chunksize=_BATCH):
         times = pc.cast(pc.strptime(batch["time_hour"], "%Y-%m-%dT%H:%M:%SZ", "ms"), pa.int64()).to_pylist()
         for row, timestamp in zip(batch.to_pylist(), times, strict=True):
@@ -56,7 +56,7 @@ def flights() -> Iterator[Flight]:
 
 
 def read_csv(archive: Path) -> pa.Table:
-    """The CSV as it is in the archive; `NA` is null, times stay text."""
+    """Reads the CSV as it is in the archive; `NA` is null, times stay text."""
     convert = csv.ConvertOptions(
         null_values=["NA"], strings_can_be_null=True, column_types={"time_hour": pa.string(), "tailnum": pa.string()}
     )
@@ -65,7 +65,7 @@ def read_csv(archive: Path) -> pa.Table:
 
 
 def ordered(table: pa.Table) -> pa.Table:
-    """`table` by `time_hour`, then by row."""
+    """Sorts `table` by `time_hour`, then by row."""
     numbered = table.append_column("row", pa.array(range(table.num_rows), pa.int64()))
     return numbered.sort_by([("time_hour", "ascending"), ("row", "ascending")]).drop_columns(["row"])
 

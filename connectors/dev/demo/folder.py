@@ -36,14 +36,14 @@ class DemoFolder:
         (self.root / _MARKER).touch()
 
     def write_files(self, bootstrap: str) -> None:
-        """The project's worker and connector file, with this folder's places and the broker's address."""
+        """Writes the project's worker and connector file, with this folder's places and the broker's address."""
         places = {"bootstrap.servers": bootstrap, "storage.location": str(self.storage)}
         _write(self.worker_file, {**_config("worker.json"), **places})
         _write(self.connector_file, {**_config("flights.json"), "snapshot.location": str(self.snapshots)})
 
 
 def shown(path: Path) -> str:
-    """`path` as a person types it: from the current folder where it is below it."""
+    """Returns `path` as a person types it: relative where it is below the current folder."""
     return os.path.relpath(path) if path.resolve().is_relative_to(Path.cwd()) else str(path)
 
 

@@ -33,7 +33,7 @@ def create_topic(bootstrap: str) -> None:
 
 
 def load(bootstrap: str, flights: Iterable[Flight], report: Callable[[int], None]) -> int:
-    """Sends `flights` in order, each key to the partition that a Java producer would choose; tells `report` how many.
+    """Sends `flights` in order, each key to the partition of a Java producer; calls `report` with their number.
 
     Flights without a key go round robin. Raises UnreachableError when one of them was not taken.
     """

@@ -1,20 +1,29 @@
-"""What is in a topic, as a `read_committed` consumer sees it."""
+"""Reads the demo's outputs as any reader does: topics as a `read_committed` consumer, the snapshot with DuckDB."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
+import msgspec
 from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 from msgspec import Struct
 
-from connectors.errors import UnreachableError
+from connectors.dev.demo.data import INSTALL
+from connectors.errors import ConfigError, UnreachableError
 from connectors.kafka.admin import new_client
 
 _TIMEOUT_S: Final = 30.0
 _BATCH: Final = 10_000
+
+_CARRIERS: Final = """\
+SELECT decode(value) ->> 'carrier' AS carrier, count(*) AS aircraft,
+       strftime(max(timestamp), '%Y-%m-%d %H:%M') AS last_seen
+FROM '{data}'
+GROUP BY carrier ORDER BY aircraft DESC, carrier LIMIT 5"""
 
 
 class TopicCount(Struct, frozen=True):
@@ -39,7 +48,7 @@ def count(bootstrap: str, topic: str) -> TopicCount:
 
 
 def read(bootstrap: str, topic: str) -> Iterator[Message]:
-    """Every record of `topic` up to its last stable offsets of now, in offset order per partition."""
+    """Yields every record of `topic` up to its last stable offsets of now, in offset order per partition."""
     ends = _ends(bootstrap, topic)
     consumer = Consumer(
         {
@@ -59,7 +68,7 @@ def read(bootstrap: str, topic: str) -> Iterator[Message]:
 
 
 def _until(consumer: Consumer, topic: str, ends: dict[int, int]) -> Iterator[Message]:
-    """The position tells the end, not silence: the last offset may be a marker, which no reader sees."""
+    """Yields records until the position is at the end: the last offset may be a marker, which no reader sees."""
     while _behind(consumer, topic, ends):
         messages = consumer.consume(_BATCH, timeout=1.0)
         for message in messages:
@@ -75,7 +84,7 @@ def _behind(consumer: Consumer, topic: str, ends: dict[int, int]) -> bool:
 
 
 def _ends(bootstrap: str, topic: str) -> dict[int, int]:
-    """Partition → last stable offset."""
+    """Returns partition → last stable offset."""
     admin = new_client({"bootstrap.servers": bootstrap, "log_level": 0})
     try:
         partitions = admin.list_topics(topic, _TIMEOUT_S).topics[topic].partitions
@@ -96,3 +105,43 @@ def _partition(message: Message) -> int:
     partition = message.partition()
     assert partition is not None, "a consumed record has a partition"
     return partition
+
+
+class Snapshot(Struct, frozen=True):
+    """A finished snapshot: its folder, and how many records its manifest promises."""
+
+    path: Path
+    records: int
+    files: int
+
+
+class Answer(Struct, frozen=True):
+    """A query and what came back."""
+
+    sql: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[object]]
+
+
+def newest_snapshot(location: Path, connector: str, topic: str) -> Snapshot:
+    """Returns the snapshot that LATEST names."""
+    folder = location / connector / topic
+    path = folder / (folder / "LATEST").read_text(encoding="utf-8").strip()
+    manifest = msgspec.json.decode((path / "_manifest.json").read_bytes())
+    return Snapshot(path, manifest["records"], len(manifest["files"]))
+
+
+def carriers(snapshot: Path, as_shown: str) -> Answer:
+    """Queries the carriers with the most aircraft, and when one of theirs last left; `as_shown` is the folder's name.
+
+    Raises ConfigError where DuckDB is not installed.
+    """
+    try:
+        import duckdb
+    except ImportError:
+        raise ConfigError("The demo's duckdb is not installed.", INSTALL) from None
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        found = connection.execute(_CARRIERS.format(data=f"{snapshot}/data/*.parquet"))
+        columns = [column[0] for column in found.description or ()]
+        return Answer(_CARRIERS.format(data=f"{as_shown}/data/*.parquet"), columns, found.fetchall())

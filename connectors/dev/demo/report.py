@@ -1,4 +1,4 @@
-"""What a person is told at the demo's end; pure text."""
+"""What a person reads at the demo's end. Pure text, apart from steps.py, which starts a broker and a worker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TITLE: Final = "Flights out of New York in 2013, folded by aircraft"
 
 
 def report(outcome: Outcome, folder: DemoFolder, command: str) -> str:
-    """What went in and came out, how long it took, where the snapshot is, and how to go on with `command`."""
+    """Says what went in and came out, how long it took, where the snapshot is, and how to go on with `command`."""
     parts = (_what(outcome), _times(outcome), _snapshot(outcome), _query(outcome), _next(outcome, folder, command))
     return "\n\n".join([_TITLE, *("\n".join(part) for part in parts)])
 

@@ -1,4 +1,4 @@
-"""The demo's steps, one after the other, each timed: broker, load, run, read back, query."""
+"""The demo's steps, one after the other, each timed: broker, load, run, read back, readback."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from connectors.clock import Clock
-from connectors.dev.demo import load, query, readback
+from connectors.dev.demo import load, readback
 from connectors.dev.demo.data import FLIGHTS, flights
 from connectors.dev.demo.folder import DemoFolder, shown
 from connectors.dev.demo.readback import TopicCount
@@ -28,7 +28,7 @@ _END_S: Final = 60.0
 
 
 class RunFailedError(ConnectorError):
-    """`keyfold run` ended with another code than 0, after telling why; the demo ends with the same.
+    """`keyfold run` ended with another code than 0, after it said why; the demo ends with the same.
 
     A negative `code` is the signal that ended it, as in subprocess.
     """
@@ -46,8 +46,8 @@ class Outcome(Struct, frozen=True):
     loaded: int
     output: TopicCount
     dead_letters: TopicCount
-    snapshot: query.Snapshot
-    answer: query.Answer
+    snapshot: readback.Snapshot
+    answer: readback.Answer
     seconds: dict[str, float]
 
 
@@ -67,7 +67,7 @@ class Timer:
 
 
 def play(folder: DemoFolder, clock: Clock) -> Outcome:
-    """The whole demo in `folder`; the broker has ended when this returns.
+    """Plays the whole demo in `folder`; the broker has ended when this returns.
 
     Raises RunFailedError, or what a step of its own fails with.
     """
@@ -91,8 +91,8 @@ def _with_broker(folder: DemoFolder, bootstrap: str, clock: Clock, timer: Timer)
     with timer.step("read the outputs back"):
         output, dead_letters = readback.count(bootstrap, OUTPUT), readback.count(bootstrap, DEAD_LETTERS)
     with timer.step("query the snapshot"):
-        snapshot = query.newest_snapshot(folder.snapshots, CONNECTOR, load.TOPIC)
-        answer = query.carriers(snapshot.path, shown(snapshot.path))
+        snapshot = readback.newest_snapshot(folder.snapshots, CONNECTOR, load.TOPIC)
+        answer = readback.carriers(snapshot.path, shown(snapshot.path))
     return Outcome(bootstrap, loaded, output, dead_letters, snapshot, answer, timer.seconds)
 
 
@@ -103,7 +103,7 @@ def _load(bootstrap: str, observer: Observer) -> int:
 
 
 def run_command(folder: DemoFolder) -> list[str]:
-    """The `--once` run as a process of its own, as anybody would start it."""
+    """Returns the command of the `--once` run, which is a process of its own."""
     files = [str(folder.connector_file), "--worker", str(folder.worker_file)]
     return [sys.executable, "-m", "connectors.cli.main", "run", *files, "--once"]
 
@@ -112,7 +112,7 @@ def _run(folder: DemoFolder) -> None:
     process = subprocess.Popen(run_command(folder), stdout=sys.stderr, cwd=Path.cwd())
     try:
         code = process.wait()
-    except BaseException:  # Ctrl-C: the worker was told too, or is told now; it ends by itself
+    except BaseException:  # Ctrl-C: the worker got it too, or gets SIGTERM now, and ends by itself
         process.send_signal(signal.SIGTERM)
         process.wait(_END_S)
         raise

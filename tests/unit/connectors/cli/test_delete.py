@@ -125,7 +125,7 @@ def test_what_is_told_names_what_stays() -> None:
     config = ConnectorConfig.model_validate(
         {"name": "c", "connector.class": "keyfold.CompactedTopic", "topics": "t", "snapshot.location": "s"}
     )
-    told = "\n".join(command._told(found, config, "folder/c"))
+    told = "\n".join(command._lines(found, config, "folder/c"))
     removed, left = told.split("It leaves")
     assert "connect-c" in removed
     assert "t.compacted" not in removed

@@ -13,8 +13,7 @@ from connectors.cli.demo import own_command
 from connectors.config.files import load_connector, load_worker
 from connectors.dev.demo import data, steps
 from connectors.dev.demo.folder import DemoFolder, shown
-from connectors.dev.demo.query import Answer, Snapshot, carriers, newest_snapshot
-from connectors.dev.demo.readback import TopicCount
+from connectors.dev.demo.readback import Answer, Snapshot, TopicCount, carriers, newest_snapshot
 from connectors.dev.demo.report import report
 from connectors.dev.demo.steps import Outcome
 from connectors.errors import ConfigError

@@ -41,7 +41,7 @@ def test_a_throttle_lets_one_of_each_kind_through_in_its_time() -> None:
 
 
 def test_progress_is_a_line_soon_and_then_one_a_minute(capsys: pytest.CaptureFixture[str]) -> None:
-    """However often a pipeline reports: a long stage does not fill the log, and a short one is seen to get on."""
+    """However often a task reports: a long stage does not fill the log, and a short one is seen to get on."""
     clock = ManualClock()
     observer = LineObserver(clock)
     for done in range(2_600):
@@ -150,7 +150,7 @@ def test_without_a_terminal_there_are_lines() -> None:
 
 
 def test_reports_from_many_threads_do_not_disturb_each_other() -> None:
-    """Pipelines report from their own threads."""
+    """Tasks report from their own threads."""
     display = Progress(console=Console(file=io.StringIO()))
     observer = LiveObserver(ManualClock(), display)
 
