@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from compactor.model.state import State
 
 
-class Line(Struct, frozen=True):
+class KeptRecord(Struct, frozen=True):
     """A kept record; bytes appear as base64, times in ms."""
 
     offset: int
@@ -96,12 +96,12 @@ def first(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.R
             return
 
 
-def lines(batch: pa.RecordBatch) -> Iterator[Line]:
+def lines(batch: pa.RecordBatch) -> Iterator[KeptRecord]:
     """Yields the records of `batch` (record.RUN) as they are printed."""
     from compactor.model.record import TIMESTAMP_TYPES
 
     for row in batch.to_pylist():
-        yield Line(
+        yield KeptRecord(
             offset=row["offset"],
             timestamp=row["timestamp"],
             timestamp_type=TIMESTAMP_TYPES[row["timestamp_type"]],

@@ -1,4 +1,6 @@
-"""How every command ends: which exit code, and what a person reads on stderr; apart from main.py, the list of commands.
+"""Ends a command: with which exit code, and what a person reads on stderr.
+
+On its own because main.py is the list of commands.
 
 0 done or clean SIGTERM · 1 a connector FAILED · 2 usage · 3 configuration · 4 broker or storage unreachable
 5 fenced by a newer owner · 130 interrupted by Ctrl-C

@@ -40,7 +40,7 @@ class Base64(Struct, frozen=True):
 Shown = str | Base64 | None
 
 
-class Line(Struct, frozen=True):
+class TopicRecord(Struct, frozen=True):
     """A record of a topic; what is text appears as text, other bytes as `{"base64": …}`; times in ms."""
 
     partition: int
@@ -91,7 +91,7 @@ def follow(consumer: Consumer, limit: int | None, key: str | None = None) -> Non
         left = None if left is None else left - len(found)
 
 
-def line(message: Message) -> Line:
+def line(message: Message) -> TopicRecord:
     """Returns `message` as it is shown; header names that are not UTF-8 as one header that says so."""
     from compactor.model.record import TIMESTAMP_TYPES
     from connectors.kafka.consumers import headers_of
@@ -99,7 +99,7 @@ def line(message: Message) -> Line:
     kind, timestamp = message.timestamp()
     found, odd = headers_of(message)
     named: Any = found if odd is None else [(f"({odd})", None)]
-    return Line(
+    return TopicRecord(
         partition=_known(message.partition()),
         offset=_known(message.offset()),
         timestamp=timestamp,

@@ -32,7 +32,7 @@ _ANSWERS: Final[tuple[tuple[str, Kind], ...]] = (
 """How librdkafka's answers to a nonsensical value begin, and what kind of setting it is then."""
 
 
-class Description(msgspec.Struct, frozen=True):
+class PropertyDescription(msgspec.Struct, frozen=True):
     """What librdkafka's setting is: its kind, and where that is `number` the least and the greatest one."""
 
     kind: Kind
@@ -43,16 +43,16 @@ class Description(msgspec.Struct, frozen=True):
 
 
 @cache
-def describe(name: str) -> Description:
+def describe(name: str) -> PropertyDescription:
     """Asks librdkafka about its setting `name`; kind `unknown` where it has none of that name."""
     answer = _answer(name, _NONSENSE)
     kind: Kind = next((kind for begin, kind in _ANSWERS if answer and answer.startswith(begin)), "text")
     if kind != "number":
-        return Description(kind)
+        return PropertyDescription(kind)
     found = _RANGE.search(_answer(name, _TOO_LITTLE) or "")
     if found is None:
         raise AssertionError(f"librdkafka {name}: no range in {_answer(name, _TOO_LITTLE)!r}")
-    return Description(kind, int(found[2]), int(found[3]), fractions=found[1] != _TOO_LITTLE)
+    return PropertyDescription(kind, int(found[2]), int(found[3]), fractions=found[1] != _TOO_LITTLE)
 
 
 def takes(name: str, value: str) -> bool:

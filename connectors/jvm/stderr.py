@@ -1,6 +1,6 @@
 """Passes on what a JVM writes to stderr, without the line that every start writes and that needs no action.
 
-Apart from spark/session.py, as it knows nothing of Spark.
+On its own because it knows nothing of Spark, whose session it serves.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Shows how far Spark is with a long job: the tasks of the stages that are running.
 
-For any command with a Spark of its own; today that is `analyze`.
+On its own because it serves any command with a Spark of its own; today that is `analyze`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A source without records, which is read once while connectors are taken over, to start Spark's Python processes.
 
 Spark starts a Python process of another kind for each question that it asks a source, one after the other and only
-when it asks; each imports PySpark, and those of tasks the source's reader, which takes most of a second. They
-import this module as well, so it imports little.
+when it asks; each imports PySpark, and those of tasks the source's reader, which takes most of a second. It
+stands on its own because they import it as well: it imports little.
 """
 
 from __future__ import annotations

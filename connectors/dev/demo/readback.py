@@ -115,7 +115,7 @@ class Snapshot(Struct, frozen=True):
     files: int
 
 
-class Answer(Struct, frozen=True):
+class QueryAnswer(Struct, frozen=True):
     """A query and what came back."""
 
     sql: str
@@ -131,7 +131,7 @@ def newest_snapshot(location: Path, connector: str, topic: str) -> Snapshot:
     return Snapshot(path, manifest["records"], len(manifest["files"]))
 
 
-def carriers(snapshot: Path, as_shown: str) -> Answer:
+def carriers(snapshot: Path, as_shown: str) -> QueryAnswer:
     """Queries the carriers with the most aircraft, and when one of theirs last left; `as_shown` is the folder's name.
 
     Raises ConfigError where DuckDB is not installed.
@@ -144,4 +144,4 @@ def carriers(snapshot: Path, as_shown: str) -> Answer:
         connection.execute("SET TimeZone = 'UTC'")
         found = connection.execute(_CARRIERS.format(data=f"{snapshot}/data/*.parquet"))
         columns = [column[0] for column in found.description or ()]
-        return Answer(_CARRIERS.format(data=f"{as_shown}/data/*.parquet"), columns, found.fetchall())
+        return QueryAnswer(_CARRIERS.format(data=f"{as_shown}/data/*.parquet"), columns, found.fetchall())

@@ -1,4 +1,4 @@
-"""What a person reads at the demo's end. Pure text, apart from steps.py, which starts a broker and a worker."""
+"""Tells a person what the demo did, at its end; on its own because steps.py starts processes and this is pure text."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Final
 
 from connectors.dev.demo import load, steps
 from connectors.dev.demo.folder import DemoFolder, shown
-from connectors.dev.demo.steps import Outcome
+from connectors.dev.demo.steps import DemoRun
 from connectors.progress.terminal import table
 
 _TITLE: Final = "Flights out of New York in 2013, folded by aircraft"
 
 
-def report(outcome: Outcome, folder: DemoFolder, command: str) -> str:
+def report(outcome: DemoRun, folder: DemoFolder, command: str) -> str:
     """Says what went in and came out, how long it took, where the snapshot is, and how to go on with `command`."""
     parts = (_what(outcome), _times(outcome), _snapshot(outcome), _query(outcome), _next(outcome, folder, command))
     return "\n\n".join([_TITLE, *("\n".join(part) for part in parts)])
 
 
-def _what(outcome: Outcome) -> Iterator[str]:
+def _what(outcome: DemoRun) -> Iterator[str]:
     output, letters = outcome.output, outcome.dead_letters
     rows = [
         ("in", "flights read", f"topic {load.TOPIC}", outcome.loaded),
@@ -32,23 +32,23 @@ def _what(outcome: Outcome) -> Iterator[str]:
     yield table(("", "WHAT", "WHERE", "COUNT"), rows)
 
 
-def _times(outcome: Outcome) -> Iterator[str]:
+def _times(outcome: DemoRun) -> Iterator[str]:
     rows = [(name, round(seconds, 2)) for name, seconds in outcome.seconds.items()]
     yield table(("STEP", "SECONDS"), [*rows, ("together", round(sum(outcome.seconds.values()), 2))])
 
 
-def _snapshot(outcome: Outcome) -> Iterator[str]:
+def _snapshot(outcome: DemoRun) -> Iterator[str]:
     yield f"Snapshot: {shown(outcome.snapshot.path)}"
 
 
-def _query(outcome: Outcome) -> Iterator[str]:
+def _query(outcome: DemoRun) -> Iterator[str]:
     yield "Asked of it with DuckDB:"
     yield from (f"  {line}" for line in outcome.answer.sql.splitlines())
     yield ""
     yield table([name.upper() for name in outcome.answer.columns], outcome.answer.rows)
 
 
-def _next(outcome: Outcome, folder: DemoFolder, command: str) -> Iterator[str]:
+def _next(outcome: DemoRun, folder: DemoFolder, command: str) -> Iterator[str]:
     port = outcome.bootstrap.rpartition(":")[2]
     yield "Start that broker again, and in another terminal read the compacted topic:"
     yield f"  {command} kafka --port {port} --data-dir {shown(folder.kafka)}"

@@ -39,7 +39,7 @@ class RunFailedError(ConnectorError):
         self.code = code if code > 0 else EXIT_FAILED
 
 
-class Outcome(Struct, frozen=True):
+class DemoRun(Struct, frozen=True):
     """What the demo found at its end. `seconds`: how long each step took, in their order."""
 
     bootstrap: str
@@ -47,7 +47,7 @@ class Outcome(Struct, frozen=True):
     output: TopicCount
     dead_letters: TopicCount
     snapshot: readback.Snapshot
-    answer: readback.Answer
+    answer: readback.QueryAnswer
     seconds: dict[str, float]
 
 
@@ -66,7 +66,7 @@ class Timer:
         self.seconds[name] = self._clock.monotonic() - begin
 
 
-def play(folder: DemoFolder, clock: Clock) -> Outcome:
+def play(folder: DemoFolder, clock: Clock) -> DemoRun:
     """Plays the whole demo in `folder`; the broker has ended when this returns.
 
     Raises RunFailedError, or what a step of its own fails with.
@@ -83,7 +83,7 @@ def play(folder: DemoFolder, clock: Clock) -> Outcome:
         broker.stop()
 
 
-def _with_broker(folder: DemoFolder, bootstrap: str, clock: Clock, timer: Timer) -> Outcome:
+def _with_broker(folder: DemoFolder, bootstrap: str, clock: Clock, timer: Timer) -> DemoRun:
     with timer.step("load the flights into the topic"), observing(clock) as observer:
         loaded = _load(bootstrap, observer)
     with timer.step("keyfold run --once"):
@@ -93,7 +93,7 @@ def _with_broker(folder: DemoFolder, bootstrap: str, clock: Clock, timer: Timer)
     with timer.step("query the snapshot"):
         snapshot = readback.newest_snapshot(folder.snapshots, CONNECTOR, load.TOPIC)
         answer = readback.carriers(snapshot.path, shown(snapshot.path))
-    return Outcome(bootstrap, loaded, output, dead_letters, snapshot, answer, timer.seconds)
+    return DemoRun(bootstrap, loaded, output, dead_letters, snapshot, answer, timer.seconds)
 
 
 def _load(bootstrap: str, observer: Observer) -> int:

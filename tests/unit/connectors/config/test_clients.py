@@ -250,15 +250,15 @@ def test_the_words_that_a_refusal_lists_are_librdkafkas(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "setting"),
     [
-        ("fetch.min.bytes", librdkafka.Description("number", 0, 2147483647)),
-        ("linger.ms", librdkafka.Description("number", 0, 900000, fractions=True)),
-        ("check.crcs", librdkafka.Description("flag")),
-        ("debug", librdkafka.Description("words")),
-        ("client.id", librdkafka.Description("text")),
-        ("fetch.mn.bytes", librdkafka.Description("unknown")),
+        ("fetch.min.bytes", librdkafka.PropertyDescription("number", 0, 2147483647)),
+        ("linger.ms", librdkafka.PropertyDescription("number", 0, 900000, fractions=True)),
+        ("check.crcs", librdkafka.PropertyDescription("flag")),
+        ("debug", librdkafka.PropertyDescription("words")),
+        ("client.id", librdkafka.PropertyDescription("text")),
+        ("fetch.mn.bytes", librdkafka.PropertyDescription("unknown")),
     ],
 )
-def test_librdkafka_says_what_a_setting_takes(name: str, setting: librdkafka.Description) -> None:
+def test_librdkafka_says_what_a_setting_takes(name: str, setting: librdkafka.PropertyDescription) -> None:
     """Kind and range come from the library that is installed."""
     assert librdkafka.describe(name) == setting
 

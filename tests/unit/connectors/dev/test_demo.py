@@ -13,9 +13,9 @@ from connectors.cli.demo import own_command
 from connectors.config.files import load_connector, load_worker
 from connectors.dev.demo import data, steps
 from connectors.dev.demo.folder import DemoFolder, shown
-from connectors.dev.demo.readback import Answer, Snapshot, TopicCount, carriers, newest_snapshot
+from connectors.dev.demo.readback import QueryAnswer, Snapshot, TopicCount, carriers, newest_snapshot
 from connectors.dev.demo.report import report
-from connectors.dev.demo.steps import Outcome
+from connectors.dev.demo.steps import DemoRun
 from connectors.errors import ConfigError
 from tests.support.cli import invoke
 
@@ -120,13 +120,13 @@ def test_the_report_tells_everything(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """What went in and out, the times, the snapshot, the query, and the two commands."""
     monkeypatch.chdir(tmp_path)
     folder = DemoFolder(Path(".demo"))
-    outcome = Outcome(
+    outcome = DemoRun(
         bootstrap="127.0.0.1:29092",
         loaded=336_776,
         output=TopicCount(4_050, 7, 4_043),
         dead_letters=TopicCount(2_512, 0, 0),
         snapshot=Snapshot(tmp_path / ".demo/snapshots/flights/flights/x", 4_043, 4),
-        answer=Answer("SELECT 1", ["carrier"], [("UA",)]),
+        answer=QueryAnswer("SELECT 1", ["carrier"], [("UA",)]),
         seconds={"start the broker": 5.0, "keyfold run --once": 20.25},
     )
     told = report(outcome, folder, ".venv/bin/keyfold")
