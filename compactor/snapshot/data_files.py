@@ -18,7 +18,7 @@ from compactor.runs.reader import read_file_range
 from compactor.runs.scan import FileRange, between
 from compactor.runs.writer import ParquetFile
 from compactor.snapshot.manifest import DataFile
-from compactor.spark import tasks as sparktasks
+from compactor.spark import tasks
 from compactor.storage.base import Storage
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def write_data(
     def task(number: int) -> Iterator[pa.RecordBatch]:
         return _Copy(storage, folder, schema).run(work[number])
 
-    found = sparktasks.run(spark, len(work), task, _FILES)
+    found = tasks.run(spark, len(work), task, _FILES)
     tombstones = sum(row.pop("tombstones") for row in found)
     files = [DataFile(**row) for row in found if row["path"]] or [_empty(folder, schema)]
     return tuple(sorted(files, key=lambda file: file.path)), tombstones
