@@ -14,7 +14,7 @@ from compactor.model.publish_plan import PublishResult, PublishTarget
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
 from compactor.ports import Broker
-from compactor.publish.executors import Sending
+from compactor.publish.executors import PublishExecutor
 from compactor.publish.plan import bucket_plans, fold_plans, published_logs, publishes, target_of
 from compactor.publish.positions import Positions
 from compactor.publish.publishable import next_fold_end
@@ -39,7 +39,7 @@ class Changelog:
         self,
         catalog: Catalog,
         broker: Broker,
-        sending: Sending,
+        sending: PublishExecutor,
         quarantine: QuarantineManager,
         clock_ms: Callable[[], int] | None = None,
     ) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from compactor.storage.base import Storage
 
 
-class Sending:
+class PublishExecutor:
     """Carries plans out; `way` names the implementation of the fold that was used last, for the log.
 
     Once `stopping` says so, a publish in this process gives up soon, and nothing is tried again.

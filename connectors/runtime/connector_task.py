@@ -24,7 +24,7 @@ from compactor.errors import CatalogError, FencedError, PublishInterruptedError,
 from compactor.failpoints import hit
 from compactor.maintenance import Maintenance
 from compactor.publish.changelog import Changelog
-from compactor.publish.executors import Sending
+from compactor.publish.executors import PublishExecutor
 from compactor.quarantine.quarantine import QuarantineManager
 from compactor.snapshot.snapshots import Snapshots
 from compactor.storage.base import Storage
@@ -172,7 +172,7 @@ class ConnectorTask:
         settings = engine_settings(self._connector)
         now_ms, snapshot_storage, stopping = self._clock.now_ms, _snapshot_storage(self._connector), threading.Event()
         quarantine = QuarantineManager(catalog, stopping)
-        sending = Sending(self._spark, self._storage, broker, stopping.is_set)
+        sending = PublishExecutor(self._spark, self._storage, broker, stopping.is_set)
         engine = Engine(catalog, broker, settings, Changelog(catalog, broker, sending, quarantine, now_ms))
         snapshots = Snapshots(self._spark, catalog, quarantine, broker, settings, snapshot_storage, engine.uncertain)
         rewriter = Rewriter(self._spark, self._storage, stopping.is_set)

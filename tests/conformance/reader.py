@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from compactor.model.actions import AddSnapshot
 from compactor.model.publish_plan import PublishPlan, PublishTarget
 from compactor.model.record import TopicPartition
-from compactor.publish.executors import Sending
+from compactor.publish.executors import PublishExecutor
 from compactor.snapshot import manifest
 from compactor.snapshot.listing import LATEST
 from compactor.snapshot.snapshots import Snapshots
@@ -58,7 +58,7 @@ class Follower:
         )
         plan = PublishPlan(bucket=0, epoch=kept.catalog.epoch, catalog_id="c", targets=(target,))
         state = kept.catalog.state
-        sending = Sending(kept.spark, kept.storage, self._outside, lambda: False)
+        sending = PublishExecutor(kept.spark, kept.storage, self._outside, lambda: False)
         sending.send(state, [plan], replace(kept.settings, publish_local_max_records=1_000_000))
         assert self._outside.output.records.keys() <= {self._tp}
         kept.publish({self._tp.partition: stop}, now_ms)

@@ -28,7 +28,7 @@ from compactor.model.log import PartitionLog
 from compactor.model.position import Position
 from compactor.model.record import TopicPartition
 from compactor.publish.changelog import Changelog
-from compactor.publish.executors import Sending
+from compactor.publish.executors import PublishExecutor
 from compactor.quarantine.quarantine import QuarantineManager
 from compactor.settings import EngineSettings
 from compactor.snapshot.snapshots import Snapshots
@@ -212,7 +212,7 @@ class Simulation:
         )
         stopping = threading.Event()
         quarantine = _Strict(catalog, stopping)
-        sending = Sending(self._spark, self.storage, self.broker, stopping.is_set)
+        sending = PublishExecutor(self._spark, self.storage, self.broker, stopping.is_set)
         engine = Engine(catalog, self.broker, engine_settings, Changelog(catalog, self.broker, sending, quarantine))
         snapshots = Snapshots(
             self._spark, catalog, quarantine, self.broker, engine_settings, self.shelf, engine.uncertain

@@ -21,7 +21,7 @@ from compactor.model.publish_plan import PublishPlan, PublishResult
 from compactor.model.record import TopicPartition
 from compactor.publish import executors
 from compactor.publish.changelog import MAX_LOGS_BESIDE_DAMAGE, Changelog
-from compactor.publish.executors import Sending
+from compactor.publish.executors import PublishExecutor
 from compactor.publish.plan import SENT, sent_rows
 from compactor.quarantine import verify
 from compactor.quarantine.quarantine import QuarantineManager, quarantine_of
@@ -51,7 +51,7 @@ class World:
         manager = QuarantineManager(self.catalog, self.stopping)
         self.outside = MemoryBroker(storage)
         self.clock = ManualClock(1_000)
-        sending = Sending(cast("Any", None), storage, self.outside, self.stopping.is_set)
+        sending = PublishExecutor(cast("Any", None), storage, self.outside, self.stopping.is_set)
         self.changelog = Changelog(self.catalog, self.outside, sending, manager, lambda: self.clock.advance(7))
         self.fails: Exception | None = None
         self.ways: list[str] = []
