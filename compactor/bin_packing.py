@@ -28,7 +28,7 @@ class AtMost(NamedTuple):
     weight: Callable[[Any], int]
 
     def takes(self, total: int, weight: int) -> bool:
-        """As `Limit.takes` says."""
+        """See `Limit.takes`."""
         return total + weight <= self.limit
 
 
@@ -39,11 +39,11 @@ class Until(NamedTuple):
     weight: Callable[[Any], int]
 
     def takes(self, total: int, weight: int) -> bool:  # noqa: ARG002  # the last item's weight does not matter
-        """As `Limit.takes` says."""
+        """See `Limit.takes`."""
         return total < self.target
 
 
-def one(_: object) -> int:
+def unit_weight(_: object) -> int:
     """Returns 1, the weight by which items are counted."""
     return 1
 

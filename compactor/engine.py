@@ -81,7 +81,7 @@ class Engine:
     @property
     def intake(self) -> ingest.Intake:
         """What reading tasks need to write level-0 files; their names hold the epoch and this engine's own name."""
-        policy, named = self._settings.policy, prefix(self._catalog.epoch, self._running.life)
+        policy, named = self._settings.policy, prefix(self._catalog.epoch, self._running.engine_id)
         target = RunTarget(storage=self._catalog.storage, prefix=named, max_bytes=policy.segment_bytes)
         return ingest.Intake(target=target, keyed=policy.compacts, folds=policy.folds_at_once)
 

@@ -40,18 +40,18 @@ class ArrowCounts:
         )
 
     def range_counts(self, bounds: Sequence[tuple[int, ...]]) -> list[RangeCounts]:
-        """As `Counting.range_counts` says."""
+        """See `Counting.range_counts`."""
         return [
             RangeCounts(own, tuple(_count(_between(table, start, end)) for start, end in pairwise(own)))
             for own, table in zip(bounds, self._tables, strict=True)
         ]
 
     def survivors(self, folds: Sequence[Fold], now_ms: int) -> dict[Fold, list[Survivors]]:
-        """As `Counting.survivors` says."""
+        """See `Counting.survivors`."""
         return {fold: [_survivors(last, now_ms) for last in self._last(fold)] for fold in folds}
 
     def split_keys(self, ranges: Fold) -> dict[str, SplitKeys]:
-        """As `Counting.split_keys` says."""
+        """See `Counting.split_keys`."""
         live = [last.filter(pc.is_valid(last["value"])).select(["key"]) for last in self._last(ranges)]
         placed = [(log, keys) for log, keys in zip(self._logs, live, strict=True) if keys.num_rows]
         topics = sorted({log.topic for log, _ in placed})

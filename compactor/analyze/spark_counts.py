@@ -40,7 +40,7 @@ class SparkCounts:
         self.frame = sized(spark, storage, [whole(log) for log in logs])
 
     def range_counts(self, bounds: Sequence[tuple[int, ...]]) -> list[RangeCounts]:
-        """As `Counting.range_counts` says, in one job."""
+        """See `Counting.range_counts`; in one job."""
         found = _counts(self.frame, bounds)
         return [
             RangeCounts(own, tuple(found.get((log, cell), Count()) for cell in range(len(own) - 1)))
@@ -48,12 +48,12 @@ class SparkCounts:
         ]
 
     def survivors(self, folds: Sequence[Fold], now_ms: int) -> dict[Fold, list[Survivors]]:
-        """As `Counting.survivors` says, in one job, whatever the number of folds."""
+        """See `Counting.survivors`; in one job, whatever the number of folds."""
         found = _fates(last(self.frame, folds), now_ms)
         return {one: [_survivors(found, at, log) for log in range(len(one))] for at, one in enumerate(folds)}
 
     def split_keys(self, ranges: Fold) -> dict[str, SplitKeys]:
-        """As `Counting.split_keys` says, in one job where there are no such keys, else three."""
+        """See `Counting.split_keys`; in one job where there are no such keys, else three."""
         return split_keys(self.frame.where(inside(ranges)), self._tps)
 
 

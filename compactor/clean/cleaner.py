@@ -148,9 +148,10 @@ class Cleaner:
         return len(actions)
 
     def _measure(self, now_ms: int) -> None:
-        """Counts runs across published anew where a decision hangs on them, so that each log's is known."""
+        """Counts runs across published anew where a decision depends on them, so that each can be made."""
         state = self._catalog.state
-        unmeasured = [found.tp for found in self._decisions(state, now_ms) if found.reason is Reason.UNMEASURED]
+        decisions = self._decisions(state, now_ms)
+        unmeasured = [decision.tp for decision in decisions if decision.reason is Reason.UNMEASURED]
         self._quarantine.run([state.log(tp) for tp in unmeasured], lambda logs: self._recount(logs, now_ms), now_ms)
 
     def _choose(self, now_ms: int) -> list[PartitionLog]:
@@ -198,10 +199,10 @@ class Cleaner:
         That is where a run has records without a key, as each of them is counted as rejected once; and where a command
         `asked` for the clean, as its result says to the byte how much there was below its end.
         """
-        unsure = [log for log in logs if any(asked or run.keyless for run in straddling_runs(log))]
-        if not unsure:
+        inexact = [log for log in logs if any(asked or run.keyless for run in straddling_runs(log))]
+        if not inexact:
             return list(logs)
-        self._quarantine.run(unsure, lambda logs: self._recount(logs, now_ms), now_ms, asked=asked)
+        self._quarantine.run(inexact, lambda logs: self._recount(logs, now_ms), now_ms, asked=asked)
         now = self._catalog.state.by_partition()
         return [now[log.tp] for log in logs if now[log.tp].quarantine is None]
 
@@ -216,7 +217,7 @@ class Cleaner:
         self._commit(cleans, now_ms)
         hit("clean.after-commit")
         for log in logs:
-            self._left_out(log.tp, compaction.keyless_of_clean(log))
+            self._count_left_out(log.tp, compaction.keyless_of_clean(log))
         return tuple(CleanedLog.of(log, done) for log, done in zip(logs, cleans, strict=True))
 
     def _merge_picks(self, picks: Sequence[tiers.MergePick], now_ms: int) -> int:
@@ -225,7 +226,7 @@ class Cleaner:
         hit("merge.before-commit")
         self._commit(merges, now_ms)
         for pick in picks:
-            self._left_out(pick.tp, compaction.keyless_of_merge(pick, policy))
+            self._count_left_out(pick.tp, compaction.keyless_of_merge(pick, policy))
         return len(merges)
 
     def _commit(self, actions: Sequence[AnyAction], now_ms: int) -> None:
@@ -233,7 +234,7 @@ class Cleaner:
         at_ms = now_ms if self._clock is None else max(now_ms, self._clock())
         self._catalog.commit(lambda _: actions, at_ms)
 
-    def _left_out(self, tp: TopicPartition, records: int) -> None:
+    def _count_left_out(self, tp: TopicPartition, records: int) -> None:
         """Logs and counts records that a log kept while it was not folded by key, and that are gone now."""
         if not records:
             return

@@ -1,4 +1,4 @@
-"""Rewrites the runs of logs, many logs in one job: cleaned logs get a new base run, merge picks one run each.
+"""Rewrites the runs of many logs in one job: a clean gives each log a new base run, a merge each pick one run.
 
 A clean leaves one record per key of the base run and of all that is published above it; tombstones go in two cleans
 (`compactor.clean.tombstones`), each log's by a horizon of its own. A merge leaves one record per key of its own offsets
@@ -31,21 +31,21 @@ def clean(
     now_ms: int,
     limit: int | None = None,
 ) -> tuple[Clean, ...]:
-    """Cleans all `logs` in one job (step 13b): what replaces everything below each one's published offset, in order.
+    """Cleans all `logs` in one job (step 13b). Returns their new base runs, in order.
 
     Files are rolled at policy.segment_bytes. Rejected records, which are published by then, are not kept. `limit`:
     bytes per second. Raises StorageError, FoldError.
     """
     ranges = [between(log, log.start, log.published) for log in logs]
-    what = CompactionTask(
+    task = CompactionTask(
         ranges=ranges,
         target=replace(target, max_bytes=policy.segment_bytes),
         keep=RecordFilter(horizons=tuple(tombstones.horizon(log, policy, now_ms) for log in logs), now_ms=now_ms),
         failpoint="clean.write",
         limit=limit,
     )
-    cleaned = zip(logs, ranges, rewriter.rewrite(what), strict=True)
-    return tuple(_clean(log, part, found, now_ms) for log, part, found in cleaned)
+    cleaned = zip(logs, ranges, rewriter.rewrite(task), strict=True)
+    return tuple(_clean(log, offsets, written, now_ms) for log, offsets, written in cleaned)
 
 
 def merge(
@@ -55,18 +55,18 @@ def merge(
     policy: CompactionPolicy,
     limit: int | None = None,
 ) -> tuple[Merge, ...]:
-    """Merges all `picks` in one job (step 13a): each one's run, in order, by key where the policy compacts.
+    """Merges all `picks` in one job (step 13a), by key where the policy compacts. Returns the new runs, in their order.
 
     `limit`: bytes per second. Raises StorageError, FoldError.
     """
-    what = CompactionTask(
+    task = CompactionTask(
         ranges=[OffsetRange(tp=pick.tp, start=pick.start, end=pick.end, runs=pick.runs) for pick in picks],
         target=replace(target, max_bytes=policy.segment_bytes),
         keep=RecordFilter(by_key=policy.compacts),
         failpoint="merge.write",
         limit=limit,
     )
-    return tuple(_merge(pick, found) for pick, found in zip(picks, rewriter.rewrite(what), strict=True))
+    return tuple(_merge(pick, written) for pick, written in zip(picks, rewriter.rewrite(task), strict=True))
 
 
 def keyless_of_clean(log: PartitionLog) -> int:
@@ -82,13 +82,13 @@ def keyless_of_merge(pick: MergePick, policy: CompactionPolicy) -> int:
     return sum(run.keyless for run in pick.runs) if policy.compacts else 0
 
 
-def _clean(log: PartitionLog, part: OffsetRange, written: Sequence[FileStats], now_ms: int) -> Clean:
-    arrived_ms = max((run.arrived_ms for run in part.runs), default=0)
+def _clean(log: PartitionLog, offsets: OffsetRange, written: Sequence[FileStats], now_ms: int) -> Clean:
+    arrived_ms = max((run.arrived_ms for run in offsets.runs), default=0)
     return Clean(
         topic=log.topic,
         partition=log.partition,
         end=log.published,
-        base=run_of(part.start, part.end, written, level=BASE, arrived_ms=arrived_ms),
+        base=run_of(offsets.start, offsets.end, written, level=BASE, arrived_ms=arrived_ms),
         at_ms=now_ms,
         output=log.output if log.output and log.output.source_offset == log.published else None,
         behind_ms=now_ms if log.ahead_ms is None else min(log.ahead_ms, now_ms),

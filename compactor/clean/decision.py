@@ -1,7 +1,7 @@
-"""Whether a log is due for cleaning, and why: by its oldest dirty record, by time, or by its dirty ratio.
+"""Decides whether a log is due for cleaning, and why: by its oldest dirty record, by time, or by its dirty ratio.
 
 Kafka considers a log only when new data come (`LogCleanerManager.grabFilthiestCompactedLog`); here every rule
-is asked of idle logs too. max.compaction.lag.ms overrides the ratio, never min.compaction.lag.ms nor published.
+applies to idle logs too. max.compaction.lag.ms overrides the ratio, never min.compaction.lag.ms nor published.
 """
 
 from __future__ import annotations
@@ -206,16 +206,17 @@ def _by_interval(case: _Case) -> Reason | None:
 
 
 def _by_ratio(case: _Case) -> Reason | None:
-    """Compares strictly: 1.0 never fires, 0.0 needs a byte. What hangs on straddling bytes has to be counted first."""
+    """Compares strictly: 1.0 never fires, 0.0 needs a byte. Straddling bytes that decide are counted first."""
     limit, found = case.policy.min_cleanable_dirty_ratio, case.measured
     if found.ratio > limit:
         return Reason.DIRTY
     by_time = case.late(found.straddling_oldest_ms) or (case.interval_passed and found.straddling_records)
-    hangs = found.max_ratio > limit or by_time
-    return Reason.UNMEASURED if hangs else None
+    depends = found.max_ratio > limit or by_time
+    return Reason.UNMEASURED if depends else None
 
 
 def _idle(case: _Case) -> Reason:
+    """Returns why the log is not due."""
     if case.measured.cleanable_records or case.measured.straddling_records:
         return Reason.CLEAN_ENOUGH
     if case.measured.uncleanable_bytes:

@@ -1,4 +1,4 @@
-"""Filters what a rewrite of runs keeps of them: Arrow batches, which tasks fold, and frames of Spark's."""
+"""Filters the records that a rewrite of runs keeps: in Arrow batches, which tasks fold, and in Spark's frames."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class RecordFilter(Struct, frozen=True, kw_only=True):
-    """`latest_per_key.Keep` of a rewrite. `by_key`: only the latest record of every key; otherwise every record.
+    """`FoldFilter` of a rewrite. `by_key`: only the latest record of every key; otherwise every record.
 
-    `horizons`, by number of the range: each tombstone has the fate that `tombstones` tells at `now_ms`, and gets its
-    range's horizon where that is to be stamped. None: tombstones stay as they are.
+    `horizons`, by number of the range: each tombstone has the fate that `tombstones.fates` gives it at `now_ms`, and
+    gets its range's horizon where that is to be stamped. None: tombstones stay as they are.
     """
 
     by_key: bool = True
@@ -31,18 +31,18 @@ class RecordFilter(Struct, frozen=True, kw_only=True):
     now_ms: int = 0
 
     def of(self, logs: Sequence[int]) -> RecordFilter:
-        """As `Keep.of` says."""
+        """See `FoldFilter.of`."""
         return self if self.horizons is None else replace(self, horizons=tuple(self.horizons[log] for log in logs))
 
     def on_spark(self, frame: DataFrame) -> DataFrame:
-        """As `Keep.on_spark` says."""
+        """See `FoldFilter.on_spark`."""
         if not self.by_key:
             return frame
         kept = survivors(frame)
         return kept if self.horizons is None else _stamped_on_spark(kept, self.horizons, self.now_ms)
 
     def of_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """As `Keep.of_batch` says."""
+        """See `FoldFilter.of_batch`."""
         if not self.by_key:
             return batch
         folds = is_foldable(batch)

@@ -1,4 +1,4 @@
-"""Counts a level-0 run anew within bounds, where a lag ends inside a micro-batch, so that it is decided by exact bytes.
+"""Counts a level-0 run anew within bounds, where a lag ends inside a micro-batch: decisions need exact bytes.
 
 Stands alone because it reads files: what is decided from metadata, also by `keyfold describe`, imports no Arrow.
 """
@@ -49,7 +49,7 @@ def _stats_within(storage: Storage, one: FileRange) -> Iterator[FileStats]:
 
 
 def _rest(run: Run, below: Run, start: int) -> Run | None:
-    """Returns what of `run` is not in `below`, with the times of the whole run: it may seem older than it is."""
+    """Returns what `run` holds and `below` does not, with the times of the whole run: it may seem older than it is."""
     if start >= run.end:
         return None
     counted = {file.path: file for file in below.files}

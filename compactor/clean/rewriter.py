@@ -33,9 +33,9 @@ READ: Final = ANY
 
 
 class CompactionTask(Struct, frozen=True, kw_only=True):
-    """What `keep` leaves of each of `ranges` goes by offset into new files of `target`, rolled at its max_bytes.
+    """A rewrite: what `keep` leaves of each of `ranges` goes by offset into files of `target`, closed at its max_bytes.
 
-    `failpoint` is hit as each is closed. `limit` is what all of it reads and writes at most, in bytes per second.
+    `failpoint` is hit as each is closed. `limit` is what the rewrite reads and writes at most, in bytes per second.
     """
 
     ranges: Sequence[OffsetRange]
@@ -46,16 +46,17 @@ class CompactionTask(Struct, frozen=True, kw_only=True):
 
 
 class Rewriter:
-    """Carries rewriting out, for one thread. Once `stopping` says so, nothing is tried again."""
+    """Carries out compaction tasks, for one thread. Once `stopping` returns True, nothing is tried again."""
 
     def __init__(self, spark: SparkSession, storage: Storage, stopping: Callable[[], bool] = lambda: False) -> None:
         self._spark = spark
         self._fold = CheapestFold(spark, storage, "rewriting", stopping)
 
     def rewrite(self, task: CompactionTask) -> tuple[tuple[FileStats, ...], ...]:
-        """Returns what was written of each range, by offset. Raises StorageError, FoldError.
+        """Rewrites the ranges of `task`. Returns the statistics of the files of each, by offset.
 
-        Files of what failed belong to nobody, and a vacuum takes them: so a job is done again.
+        No commit names the files of a failed job, and a vacuum removes them: so a job may be done again. Raises
+        StorageError, FoldError.
         """
         job = fold_job(task, self._spark.sparkContext.defaultParallelism)
         return file_stats.by_range(task.ranges, map(file_stats.from_row, self._fold.run(job).rows))

@@ -1,4 +1,4 @@
-"""Which logs the next job cleans: filthiest and overdue alternate. Pure, from metadata alone."""
+"""Chooses which logs the next job cleans: the filthiest and the overdue alternate. Pure, from metadata alone."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def evaluate_all(
 
 
 def choose(decisions: Iterable[CleaningDecision], last: Queue | None, budget: int) -> Choice:
-    """Chooses those of the due logs that one job of `budget` bytes to read takes; a first one may be larger.
+    """Chooses from the due logs those that one job of `budget` bytes to read takes; the first may be larger.
 
     Overdue ones (longest due first) and filthy ones (highest ratio first) alternate, beginning with the queue
     that was not served last, so that neither starves; ties go by topic and partition. The first that does
@@ -48,11 +48,11 @@ def choose(decisions: Iterable[CleaningDecision], last: Queue | None, budget: in
     }
     picked: list[CleaningDecision] = []
     while turn := _turn(queues, last):
-        found = queues[turn].popleft()
-        if picked and found.measured.total_bytes > budget:
+        decision = queues[turn].popleft()
+        if picked and decision.measured.total_bytes > budget:
             break
-        picked.append(found)
-        budget -= found.measured.total_bytes
+        picked.append(decision)
+        budget -= decision.measured.total_bytes
         last = turn
     return Choice(picked=tuple(picked), last=last)
 

@@ -1,4 +1,4 @@
-"""Which neighbouring runs of a log are merged into one of the next level, so that their number stays small: pure.
+"""Picks the neighbouring runs of a log that are merged into one of the next level, so that few remain. Pure.
 
 A merge folds its own offsets and nothing else: it keeps the tombstones, stamps no horizon, drops none. It only takes
 runs wholly below published: an offset inside a merge can never again be the end of a fold. The base run
@@ -57,7 +57,7 @@ def pick_merge(log: PartitionLog, fold: FoldPolicy) -> MergePick | None:
     """Picks the merge that `log` is due for, the lowest level first; None where it is due for none.
 
     Level 0: all neighbours, once fold.level0.files of them wait. Higher: fold.tier.runs neighbours of one
-    level and similar size. Runs over fold.run.max.bytes are left, and end a row of neighbours.
+    level and similar size. Runs over fold.run.max.bytes are not merged, and end a row of neighbours.
     """
     rows = sorted(_rows(log, fold), key=lambda row: (row[0].level, row[0].start))
     found = (_of_level0(row, fold) if row[0].level == 0 else _of_tier(row, fold) for row in rows)

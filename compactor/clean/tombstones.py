@@ -1,8 +1,9 @@
-"""When a tombstone goes: in two cleans, never in one (KIP-534; `MemoryRecords.filterTo`, `shouldRetainRecord`).
+"""Decides when a tombstone is dropped: by the second clean at the earliest.
 
-The first clean that keeps a tombstone has removed the values before it, and stamps the delete horizon: its own time +
-delete.retention.ms, whatever the record's timestamp. A later clean drops it once that has passed. A consumer that
-follows the log has the time between for reading it. Merges of tiers keep tombstones and stamp nothing.
+The rule is KIP-534's (`MemoryRecords.filterTo`, `shouldRetainRecord`). The first clean that keeps a tombstone has
+removed the values before it, and stamps the delete horizon: its own time + delete.retention.ms, whatever the record's
+timestamp. A later clean drops it once that has passed. A consumer that follows the log has the time between for reading
+it. Merges of tiers keep tombstones and stamp nothing.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def horizon(log: PartitionLog, policy: CompactionPolicy, now_ms: int) -> int:
     """Returns the delete horizon that a clean of `log` at `now_ms` stamps, in ms; FOREVER where the sum goes beyond.
 
     A clock that was set back since the last clean makes it no earlier than that one's: else the tombstone
-    would lose of its time as soon as the clock is right again.
+    would be kept for a shorter time once the clock is right again.
     """
     return min(max(now_ms, log.last_full_fold_ms or now_ms) + policy.delete_retention_ms, FOREVER)
 

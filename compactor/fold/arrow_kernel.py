@@ -17,7 +17,7 @@ _COMPARED: Final = 262_144
 
 
 def last_rows(table: pa.Table, by: Sequence[str]) -> NDArray[np.int64]:
-    """Returns the rows of `table` that no later one with the same key, and the same columns `by`, follows; rising.
+    """Returns the indexes, rising, of the rows of `table` that no later row with the same key and columns `by` follows.
 
     A rejected record is the latest of nothing: its row is always among them.
     """
@@ -28,7 +28,7 @@ def last_rows(table: pa.Table, by: Sequence[str]) -> NDArray[np.int64]:
 
 
 def last_of_each(table: pa.Table, by: Sequence[str]) -> NDArray[np.int64]:
-    """Returns the last row of `table` of each key, told apart by the columns `by` as well; in no order."""
+    """Returns the index of the last row of `table` for each key and columns `by`, in no order."""
     names = [*(name for name in by if not _is_constant(table[name])), "key"]
     rows = pa.table({**{name: table[name] for name in names}, "row": np.arange(table.num_rows)})
     # One thread: several do not make it sooner, and beside other tasks they take the processor from them.
@@ -36,7 +36,7 @@ def last_of_each(table: pa.Table, by: Sequence[str]) -> NDArray[np.int64]:
 
 
 def last_of_hashed(table: pa.Table, by: Sequence[str], hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Returns what `last_of_each` does, found by sorting `hashes`: each row's, made of its key and the columns `by`.
+    """Returns what `last_of_each` does, by sorting `hashes`, which are of each row's key and columns `by`.
 
     It takes a third of the time where most keys of a million rows differ, and twice the time where few do. Rows with
     one hash are compared byte by byte; where they differ, `last_of_each` answers.
@@ -54,7 +54,7 @@ def last_of_hashed(table: pa.Table, by: Sequence[str], hashes: NDArray[np.uint64
 
 
 def _are_equal(column: pa.ChunkedArray, rows: NDArray[np.int64], others: NDArray[np.int64]) -> bool:
-    """Whether each of `rows` of `column` has the value that the one of `others` in its place has."""
+    """Returns whether `column` has the same value in each of `rows` and in the row of `others` at the same place."""
     if _is_constant(column):
         return True
     values = column.combine_chunks()  # else each `take` would do it
@@ -63,5 +63,5 @@ def _are_equal(column: pa.ChunkedArray, rows: NDArray[np.int64], others: NDArray
 
 
 def _is_constant(column: pa.ChunkedArray) -> bool:
-    """Whether a column without nulls has one value only: to group by it would cost as much as by the key."""
+    """Returns whether a column without nulls has one value only: to group by it would cost as much as by the key."""
     return len(column) > 0 and bool(pc.all(pc.equal(column, column[0])).as_py())

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class CheapestFold:
-    """`LatestPerKey` by the implementation that the budget of a job allows; what one leaves goes to Spark.
+    """Folds (`LatestPerKey`) by the cheapest implementation that a job's budget allows; what it leaves goes to Spark.
 
-    `work` is what its jobs do, for the log. Once `stopping` says so, nothing is tried again. For one thread.
-    `way` is the implementation that was used last: `local`, `tasks` or `spark`.
+    `work` names what its jobs do in log lines. Once `stopping` returns True, nothing is tried again. For one thread.
+    `implementation` names the one that was used last: `local`, `tasks` or `spark`.
     """
 
     def __init__(self, spark: SparkSession, storage: Storage, work: str, stopping: Callable[[], bool]) -> None:
@@ -28,29 +28,29 @@ class CheapestFold:
         self._in_tasks = InTasks(spark, storage)
         self._on_spark = OnSpark(spark, storage)
         self._fallback = TaskFallback(work, stopping)
-        self.way = ""
+        self.implementation = ""
 
     def run(self, job: FoldJob) -> Folded:
-        """As `LatestPerKey.run` says; nothing is left."""
+        """See `LatestPerKey.run`; no part of the job is left."""
         if job.budget.here.fits(job.ranges):
-            self.way = "local"
+            self.implementation = "local"
             done = self._in_memory.run(job)
         elif self._fallback.tasks:
-            self.way = "tasks"
+            self.implementation = "tasks"
             done = self._by_tasks(job)
         else:
             done = Folded([], job)
         if done.left is None:
             return done
-        self.way = "spark"
+        self.implementation = "spark"
         return Folded([*done.rows, *self._on_spark.run(done.left).rows])
 
     def gives_up_tasks(self, error: Exception) -> bool:
-        """Whether `error` was the end of a task's process: from now on Spark folds (`TaskFallback`). True once."""
+        """Returns, once, whether `error` is the end of a task's process: from now on Spark folds (`TaskFallback`)."""
         return self._fallback.give_up(error)
 
     def _by_tasks(self, job: FoldJob) -> Folded:
-        """Folds in tasks; all is left where a task's process ends, if the job may be done again."""
+        """Folds in tasks. All of the job is left where a task's process ends, if it may be done again."""
         try:
             return self._in_tasks.run(job)
         except Exception as error:

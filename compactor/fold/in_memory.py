@@ -1,6 +1,6 @@
 """Folds what one process can hold with Arrow: gives what `on_spark.latest(on_spark.scan(…))` does, without a Spark job.
 
-All files are in memory at once; the chooser has looked how much that is. Only files that are, byte for byte,
+All files are in memory at once; `cheapest` has checked that they fit. Only files that are, byte for byte,
 what was written are decoded here: a damaged page can end the process that reads it (`quarantine.verify`).
 """
 
@@ -41,10 +41,10 @@ class InMemory:
         self._storage = storage
 
     def run(self, job: FoldJob) -> Folded:
-        """As `LatestPerKey.run` says; tasks go beside one another, as they wait for brokers.
+        """See `LatestPerKey.run`. Tasks run beside one another, as they wait for brokers.
 
-        All of it is left where a file is not, byte for byte, what was written. Where several tasks fail, that a
-        newer owner is there counts first, then the first task; the others are logged.
+        All of the job is left where a file is not, byte for byte, what was written. Where several tasks fail, a
+        FencedError is raised before all others, then the error of the first task; the others are logged.
         """
         files = load(self._storage, job.ranges)
         if files is None or job.work_here is None or job.tasks is None:

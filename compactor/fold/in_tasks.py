@@ -1,7 +1,7 @@
 """Folds in Spark tasks: each reads its files and folds them with Arrow, and nothing crosses into Spark's JVM.
 
-What a task's memory holds it folds there; of more it reads the keys first (`two_pass`), and the rest while it works.
-Nothing is shuffled. On Spark, which can fold any amount, the same takes several times as long.
+A task folds in memory what fits there; otherwise it reads the keys first (`two_pass`), and the rest while it works.
+Nothing is shuffled. Spark's fold, which takes any amount, needs several times as long for the same.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from compactor.errors import DEFECT, FoldError
 from compactor.fold import in_memory, two_pass
-from compactor.fold.latest_per_key import Folded, FoldJob, Keep
+from compactor.fold.latest_per_key import Folded, FoldFilter, FoldJob
 from compactor.fold.memory_budget import FoldBudget
 from compactor.fold.task_split import split_by_log
 from compactor.fold.throttler import Throttler
@@ -36,16 +36,16 @@ _DAMAGED: Final = pa.schema([pa.field("path", pa.string())])
 
 
 class _Split(Struct, frozen=True):
-    """What one task folds; `number` is what its work is told."""
+    """What one task folds; `number` is passed to its work."""
 
     number: int
     logs: tuple[int, ...]
     ranges: tuple[OffsetRange, ...]
-    keep: Keep
+    keep: FoldFilter
 
 
 _Fold = Callable[[_Split], Iterator[pa.RecordBatch] | None]
-"""In a task: what is left of a split (record.RUN); None where this task cannot tell, or should not."""
+"""Folds a split in a task: yields the records that are kept (record.RUN); None where the split is left."""
 
 
 class InTasks:
@@ -56,15 +56,15 @@ class InTasks:
         self._storage = storage
 
     def run(self, job: FoldJob) -> Folded:
-        """As `LatestPerKey.run` says.
+        """See `LatestPerKey.run`.
 
-        Left are ranges that are too much for a task, with more keys than it has room for, in memory and on disk, and
-        ranges of which a file is not, byte for byte, what was written: what is damaged in it may be no concern of
-        theirs, and only Spark reads around it.
+        These ranges are left: those too large for a task; those with more keys than its memory and disk hold; those
+        with a file that is not, byte for byte, what was written. The damage may lie in records of other ranges, and
+        only Spark reads around it.
         """
-        return self._cut(job) if job.tasks is None else self._given(job)
+        return self._run_cut_tasks(job) if job.tasks is None else self._run_given_tasks(job)
 
-    def _given(self, job: FoldJob) -> Folded:
+    def _run_given_tasks(self, job: FoldJob) -> Folded:
         """Folds in one Spark task for each of the job's tasks, whose ranges come one after the other."""
         tasks = job.tasks or {}
         budget = job.budget.shared(max(1, min(len(tasks), self._cores)))
@@ -75,7 +75,7 @@ class InTasks:
         left = [number for number in tasks if number not in done]
         return Folded(answers.rows, job.of_tasks(left) if left else None)
 
-    def _cut(self, job: FoldJob) -> Folded:
+    def _run_cut_tasks(self, job: FoldJob) -> Folded:
         """Folds in tasks of whole ranges, each read together as they lie in files."""
         damaged = self._damaged(job)
         sound = [log for log, one in enumerate(job.ranges) if damaged.isdisjoint(files_of([one]))]
@@ -115,8 +115,8 @@ class InTasks:
         def task(at: int) -> list[pa.RecordBatch]:
             records = fold(splits[at])
             done = [] if records is None or work is None else list(work(splits[at].number, records))
-            told = pa.RecordBatch.from_pylist([{_TASK.name: at, _LEFT.name: int(records is None)}], schema)
-            return [*(_numbered(batch, at, schema) for batch in done), told]
+            mark = pa.RecordBatch.from_pylist([{_TASK.name: at, _LEFT.name: int(records is None)}], schema)
+            return [*(_numbered(batch, at, schema) for batch in done), mark]
 
         rows = tasks.run(self._spark, len(splits), task, schema)
         left = {row[_TASK.name]: bool(row[_LEFT.name]) for row in rows if row[_LEFT.name] is not None}

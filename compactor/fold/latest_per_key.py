@@ -49,15 +49,15 @@ def foldable_column() -> Column:
     return col("rejected").isNull() & col("key").isNotNull()
 
 
-class Keep(Protocol):
-    """What of the records of a scan is kept, said for Arrow and for Spark."""
+class FoldFilter(Protocol):
+    """Selects which records of a scan are kept, for Arrow and for Spark."""
 
     @property
     def by_key(self) -> bool:
         """Whether only the latest record of every key is kept; otherwise nothing is folded."""
         ...
 
-    def of(self, logs: Sequence[int]) -> Keep:
+    def of(self, logs: Sequence[int]) -> FoldFilter:
         """Returns the same for the ranges numbered `logs` alone, which are numbered anew."""
         ...
 
@@ -75,18 +75,18 @@ Work = Callable[[int, Iterator[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 
 
 class FoldJob(Struct, frozen=True, kw_only=True):
-    """What is left of `ranges` after `keep`, and the `work` that is done with it, which answers with rows of `answers`.
+    """A fold of `ranges`: `work` is done with the records that `keep` leaves, and answers with rows of `answers`.
 
     `tasks`, by number, say which ranges belong together, numbered as in `ranges`: all of them go to one call of `work`,
-    range by range; it is called without ranges and records as well. None: tasks are cut to about `target_bytes`, and
-    ranges of one may come mixed, as they lie in files; what is in a file that several tasks need is verified once.
+    range by range, also where there are no ranges or records. None: tasks are cut to about `target_bytes`, and ranges
+    of one may come mixed, as they lie in files; what is in a file that several tasks need is verified once.
 
     `work` makes what is pickled into Spark's tasks, `work_here` what runs in this process. `limit` is what all of it
-    reads and writes at most, in bytes per second. `is_repeatable`: done by half it has no effect.
+    reads and writes at most, in bytes per second. `is_repeatable`: done in part it has no effect.
     """
 
     ranges: Sequence[OffsetRange]
-    keep: Keep
+    keep: FoldFilter
     work: Callable[[], Work]
     answers: pa.Schema
     budget: FoldBudget

@@ -1,4 +1,4 @@
-"""Says how much one process folds: what it may read, and what it may hold in its memory."""
+"""Budgets of folds: how many records, bytes and keys one process may read, and hold in its memory."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _ROW_BYTES: Final = 64
 
 
 class MemoryBudget(Struct, frozen=True):
-    """So many records, bytes of records or of files, and `parts` of files, as they are read one after the other."""
+    """Limits of one process: `records`, `bytes` of records or of files, and `parts`, the file ranges that it reads."""
 
     records: int
     bytes: int
     parts: int = 4_000
 
     def shared(self, tasks: int) -> MemoryBudget:
-        """Returns what each of `tasks` beside one another has of it; parts cost time, not memory."""
+        """Returns the share of each of `tasks` that run at once; parts cost time, not memory, and are not shared."""
         return replace(self, records=self.records // tasks, bytes=self.bytes // tasks)
 
     def fits(self, ranges: Sequence[OffsetRange]) -> bool:
-        """Whether a process that has it can fold all of `ranges`."""
+        """Returns whether a process with this budget can fold all of `ranges`."""
         found = [one for part in ranges for one in part.file_ranges]
         files = {one.file.path: one.file.file_bytes for one in found}
         records = sum(one.file.records for one in found)
@@ -39,7 +39,7 @@ class MemoryBudget(Struct, frozen=True):
 class OffsetMapBudget(Struct, frozen=True):
     """How many keys are held at once, and how many bytes of them; rows that wait to be folded may be as much again.
 
-    `hash_partitions`, a power of `offset_map.HASH_PARTITIONS`, is into how many keys may be split.
+    `hash_partitions`, a power of `offset_map.HASH_PARTITIONS`, is into how many hash partitions keys may be split.
     """
 
     keys: int
@@ -47,7 +47,7 @@ class OffsetMapBudget(Struct, frozen=True):
     hash_partitions: int = 1 << 16
 
     def shared(self, tasks: int) -> OffsetMapBudget:
-        """Returns what each of `tasks` beside one another has of it."""
+        """Returns the share of each of `tasks` that run at once."""
         return replace(self, keys=max(1, self.keys // tasks), bytes=max(1, self.bytes // tasks))
 
 
@@ -60,7 +60,7 @@ READ: Final = MemoryBudget(records=sys.maxsize, bytes=sys.maxsize)
 many."""
 
 TASKS: Final = MemoryBudget(records=4_000_000, bytes=512 << 20)
-"""What all publish tasks of a machine hold together: each has it as files, as rows, and as the rows that are left."""
+"""What all publish tasks of a machine hold together: each its share as files, as rows, and as the rows it keeps."""
 
 KEYS: Final = OffsetMapBudget(keys=4_000_000, bytes=256 << 20)
 """What all tasks of a machine that read in two passes hold together: of each key some hundred bytes beside its own."""
@@ -71,7 +71,7 @@ COUNTED: Final = MemoryBudget(records=1_000_000, bytes=160 << 20, parts=sys.maxs
 
 
 def local(most_records: int) -> MemoryBudget:
-    """Returns the driver's budget, which may have little memory."""
+    """Returns the budget of the driver, whose memory may be small, for `most_records` records at most."""
     return MemoryBudget(records=most_records, bytes=64 << 20)
 
 
@@ -79,7 +79,7 @@ class FoldBudget(Struct, frozen=True, kw_only=True):
     """What decides how a job is folded.
 
     `here`: what this process folds in memory. `memory`: what all tasks together fold in memory; more than that they
-    read in two passes, up to `read`, with `keys` in their offset maps. What fits none of it Spark folds.
+    read in two passes, up to `read`, with `keys` in their offset maps. What fits none of these is folded by Spark.
     `records`: how many the tasks of a job that cuts them have together; a range with more has a task of its own.
     """
 
@@ -90,7 +90,7 @@ class FoldBudget(Struct, frozen=True, kw_only=True):
     records: int = sys.maxsize
 
     def shared(self, tasks: int) -> FoldBudget:
-        """Returns what each of `tasks` beside one another has of it."""
+        """Returns the share of each of `tasks` that run at once."""
         return replace(
             self,
             memory=self.memory.shared(tasks),

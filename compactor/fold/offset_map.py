@@ -26,7 +26,7 @@ from compactor.fold.memory_budget import OffsetMapBudget
 from compactor.runs.scan import LOG
 
 COLUMNS: Final = ("key", "rejected")
-"""What has to be known of a row beside the number of its range (`scan.LOG`)."""
+"""The columns that are read of a row beside the number of its range (`scan.LOG`)."""
 
 _ROWS: Final = 1_000_000
 """So many rows wait before they are folded into the keys that are known; fewer where fewer keys may be held.
@@ -133,14 +133,14 @@ class OffsetMap:
         self._budget = budget
         self._left = left
         self._own = HASH_PARTITIONS
-        self._away: dict[int, SpillFile] = {}
+        self._spilled: dict[int, SpillFile] = {}
         self._held: list[pa.RecordBatch] = []
         self._rows = min(_ROWS, budget.keys)
         self._known = self._known_bytes = 0
         self._waiting = self._waiting_bytes = 0
 
     def put(self, rows: pa.RecordBatch) -> bool:
-        """Puts in the next `rows` (_HELD) of its hash partition; False where that cannot be split any more."""
+        """Puts the next `rows` (_HELD) of its hash partition; returns False where that cannot be split any more."""
         self._add(self._kept(rows) if self._own < HASH_PARTITIONS else rows)
         self._fold_if_due()
         while self._known > self._budget.keys or self._known_bytes > self._budget.bytes:
@@ -172,10 +172,10 @@ class OffsetMap:
         return rows.take(pa.array(order[:own]))
 
     def _file_of(self, number: int) -> SpillFile:
-        if number not in self._away:
-            self._away[number] = SpillFile(_HELD)
-            self._left.append(_Waiting(self._level + 1, self._away[number]))
-        return self._away[number]
+        if number not in self._spilled:
+            self._spilled[number] = SpillFile(_HELD)
+            self._left.append(_Waiting(self._level + 1, self._spilled[number]))
+        return self._spilled[number]
 
     def _add(self, rows: pa.RecordBatch) -> None:
         self._held.append(rows)
@@ -220,8 +220,8 @@ def _only(rows: pa.RecordBatch, which: NDArray[np.bool_]) -> pa.RecordBatch:
 def hashes_of(keys: pa.Array | pa.ChunkedArray, logs: pa.Array | pa.ChunkedArray) -> NDArray[np.uint64]:
     """Returns 64 bits for each key and its log's number (int32): the same for equal ones, in every process.
 
-    By pandas (SipHash, its secret known): Arrow hashes nothing for others. Unequal ones may have the same, and can be
-    chosen so: what is equal is for the caller to find out.
+    By pandas (SipHash, its secret known): Arrow does not expose its hashes. Unequal ones may have the same, and can
+    be chosen so: the caller compares the keys.
     """
     from pandas.util import hash_array  # it takes half a second, and most folds need no hash
 
@@ -249,11 +249,11 @@ class SpillFile:
         self._bytes = 0
 
     def close(self) -> None:
-        """Gives the disk's room back."""
+        """Closes the file, which frees its space on disk."""
         self._file.close()
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Takes `rows`, which may be none."""
+        """Adds `rows`, which may be none."""
         self._held.extend([rows] if rows.num_rows else [])
         self._bytes += rows.nbytes
         if self._bytes >= _GATHERED:

@@ -2,7 +2,7 @@
 
 Offset map first, values second: group by (log, key) to the largest offset, fixed-width so that Spark
 hash-aggregates and spills, then semi-join on (log, offset). Keys are compared byte by byte, and any number of
-them fits: what does not fit into memory spills. The join is told to sort and merge: by its own estimate, which goes
+them fits: what does not fit into memory spills. The join has a hint to sort and merge: by its own estimate, which goes
 by the bytes of files, Spark would broadcast an offset map of any size, and a broadcast does not spill.
 """
 
@@ -70,8 +70,8 @@ def scan(spark: SparkSession, storage: Storage, ranges: Sequence[OffsetRange]) -
     """Reads the records of all `ranges`: the columns of SCAN, `log` being the number of a row's range.
 
     A file may hold more than is asked for, even records of the same partition that a clean has replaced:
-    every row is held against what is read of its own file. No schema is looked for; an empty frame where
-    no file is needed. Raises MissingFileError, DamagedFileError.
+    every row is checked against the bounds of its own file. The schema is given, not inferred; the frame is
+    empty where no file is needed. Raises MissingFileError, DamagedFileError.
     """
     for file in files_of(ranges).values():
         checksums.verify_footer(storage, file)
@@ -110,7 +110,7 @@ class OnSpark:
         self._storage = storage
 
     def run(self, job: FoldJob) -> Folded:
-        """As `LatestPerKey.run` says; nothing is left."""
+        """See `LatestPerKey.run`; no part of the job is left."""
         cores = self._spark.sparkContext.defaultParallelism
         throttler, work, answers = Throttler.shared(job.limit, cores), job.work(), record.ddl(job.answers)
 

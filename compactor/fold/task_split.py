@@ -14,13 +14,13 @@ from compactor.bin_packing import AtMost, Until, pack
 from compactor.runs.scan import FileRange, OffsetRange, files_in_order
 
 _LEAST_BYTES: Final = 8 << 20
-"""Less than this is not worth a task of its own."""
+"""Fewer bytes are not worth a task of their own."""
 
 _TASKS_PER_CORE: Final = 4
 
 
 class TaskSplit(Struct, frozen=True):
-    """What one task folds: the ranges numbered `logs`, and all their files, ordered so that each range's rise."""
+    """What one task folds: the ranges numbered `logs`, and all their files, each range's by offset."""
 
     logs: tuple[int, ...]
     paths: tuple[str, ...]

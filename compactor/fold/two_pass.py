@@ -1,7 +1,7 @@
 """Folds offset ranges in one process in two passes, as Kafka's cleaner does (`buildOffsetMap`, `cleanInto`).
 
-The keys first, which say what the last record of each is; then everything, of which those records go on. Of records
-only keys are held, however large values are.
+The first pass reads the keys and finds the last record of each; the second reads everything and yields those records.
+Only keys are held in memory, however large values are.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from compactor.storage.base import Storage
 
 
 class FileScan(Struct, frozen=True, kw_only=True):
-    """`ranges` of what `storage` has, and all their files, in an order in which every range's come by offset."""
+    """Offset `ranges` in `storage`, and all their files (`paths`) in an order in which each range's come by offset."""
 
     storage: Storage
     ranges: Sequence[OffsetRange]
@@ -41,7 +41,7 @@ def scan_of(storage: Storage, ranges: Sequence[OffsetRange], throttler: Throttle
 
 
 def are_intact(storage: Storage, files: Iterable[RunFile], throttler: Throttler) -> bool:
-    """Whether all `files` are, byte for byte, what was written: to decode a damaged page can end this process.
+    """Returns whether all `files` are, byte for byte, what was written: to decode a damaged page may end a process.
 
     Raises StorageError.
     """
@@ -53,7 +53,7 @@ def are_intact(storage: Storage, files: Iterable[RunFile], throttler: Throttler)
 
 
 def latest(storage: Storage, ranges: Sequence[OffsetRange], budget: OffsetMapBudget) -> Iterator[pa.RecordBatch] | None:
-    """Yields what `in_memory.latest` gives (SCAN), but one range after the other, as they are asked for.
+    """Yields what `in_memory.latest` gives (SCAN), one range after the other, as the caller asks for them.
 
     The first pass of all of them is over before the first record is given. None where a file is not what was written,
     or there are too many keys. Raises StorageError, FoldError.
@@ -71,9 +71,9 @@ def latest(storage: Storage, ranges: Sequence[OffsetRange], budget: OffsetMapBud
 
 
 def build_offset_map(scan: FileScan, budget: OffsetMapBudget) -> pa.BooleanArray | None:
-    """Reads the keys, in the first pass: of every record whether it is left (the latest of its key, or rejected).
+    """Reads the keys in the first pass; returns for each record whether it is the latest of its key, or rejected.
 
-    None where neither memory nor the disk for what is spilled has room for the keys. Raises StorageError, FoldError.
+    None where the keys fit neither into memory nor onto the disk for what is spilled. Raises StorageError, FoldError.
     """
     try:
         found = last_of_keys(_keys(scan), budget)
@@ -85,7 +85,7 @@ def build_offset_map(scan: FileScan, budget: OffsetMapBudget) -> pa.BooleanArray
 
 
 def clean_into(scan: FileScan, which: pa.BooleanArray) -> Iterator[pa.RecordBatch]:
-    """Yields, in the second pass, the records (SCAN) that the first has left, in its order.
+    """Yields, in the second pass, the records (SCAN) that the first has kept, in its order.
 
     Raises StorageError; FoldError where they are not as many as at first.
     """

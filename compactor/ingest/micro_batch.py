@@ -1,4 +1,4 @@
-"""How a micro-batch continues the logs, by offset: a Batch becomes Append actions. Pure."""
+"""Continues the logs with a micro-batch, by offset: a Batch becomes Append actions. Pure."""
 
 from __future__ import annotations
 
@@ -138,7 +138,10 @@ def _join(found: list[_Piece], piece: _Piece) -> None:
 
 
 def _check_read(read: RangeRead, parts: Sequence[FileStats], end: int) -> None:
-    """Raises where `read` does not continue the one before it, which ends at `end`, or `parts` are not its records."""
+    """Checks that `read` continues the one before it, which ends at `end`, and that `parts` are its records.
+
+    Raises GapError, IngestError.
+    """
     if read.lo > end:
         raise GapError(f"{read.tp}: the offsets [{end}, {read.lo}) are missing inside a batch.", DEFECT)
     if read.lo < end:

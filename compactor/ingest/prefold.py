@@ -32,7 +32,7 @@ class Prefold:
 
     def __init__(self, held_bytes: int = HELD_BYTES) -> None:
         self.superseded: Counter[TopicPartition] = Counter()
-        self._most = held_bytes
+        self._max_bytes = held_bytes
         self._held: list[pa.RecordBatch] = []
         self._bytes = 0
 
@@ -48,11 +48,11 @@ class Prefold:
                 continue
             self._held.append(batch)
             self._bytes += batch.nbytes
-            if self._bytes > self._most:
-                yield from self._make_room()
+            if self._bytes > self._max_bytes:
+                yield from self._shrink()
         yield from self._flush()
 
-    def _make_room(self) -> Iterator[pa.RecordBatch]:
+    def _shrink(self) -> Iterator[pa.RecordBatch]:
         """Folds what is held; yields it where that does not halve it."""
         before = self._bytes
         self._fold()

@@ -1,4 +1,4 @@
-"""What a reading task reports of the ranges that it reads: range reports, which come between its records."""
+"""Separates the range reports of a reading task from the records between which they come."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ SUPERSEDED: Final = pa.field("superseded", pa.int64())
 
 
 class RangeReports:
-    """The range reports of one task. `bytes_read`: key, value and headers of all records that have come, in bytes.
+    """Collects the range reports of one task.
+
+    `bytes_read`: key, value and headers of all records that have come, in bytes.
 
     `superseded`: by partition how many of its records were left out, counted by what folds them (`Prefold`); it is
     taken from there as reports are closed.

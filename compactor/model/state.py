@@ -99,7 +99,7 @@ class _Draft:
             case Create() | TakeOver():
                 self.state = _apply_owner(self.state, action)
             case SetBuckets():
-                self._deal(action.count)
+                self._set_buckets(action.count)
             case AddTopic() | CloseTopic() | ReopenTopic():
                 self.topics[action.topic] = _apply_topic(self.topics.get(action.topic), action)
             case AddSnapshot():
@@ -117,7 +117,7 @@ class _Draft:
             raise CatalogError(f"{tp} is not in the catalog.", DEFECT)
         return self.logs[tp]
 
-    def _deal(self, count: int) -> None:
+    def _set_buckets(self, count: int) -> None:
         self.state = replace(self.state, buckets=count)
         for position, tp in enumerate(sorted(self.logs)):
             self.logs[tp] = replace(self.logs[tp], bucket=position % count)

@@ -23,14 +23,14 @@ from compactor.quarantine.quarantine import QuarantineManager
 from compactor.settings import EngineSettings
 
 MAX_LOGS_BESIDE_DAMAGE: Final = 32
-"""Logs that are sent at once while anything is damaged: no more than a scan reads by their own row groups, as the
-damaged page of one must not be read for the others. Logs that share a row group cannot be read apart."""
+"""How many logs one publish sends at most while any log is damaged: for no more a scan passes over the row groups that
+they do not need, and so over damaged pages of other logs. Logs that share a row group cannot be read apart."""
 
 _log = structlog.get_logger()
 
 
 class Changelog:
-    """The published side of one connector: decides what is due, has it sent, and commits that to the catalog.
+    """Publishes the logs of one connector: decides what is due, has it sent, and commits that to the catalog.
 
     `clock_ms` is for the log only: how long a publish took.
     """
@@ -39,13 +39,13 @@ class Changelog:
         self,
         catalog: Catalog,
         broker: Broker,
-        sending: PublishExecutor,
+        executor: PublishExecutor,
         quarantine: QuarantineManager,
         clock_ms: Callable[[], int] | None = None,
     ) -> None:
         self._catalog = catalog
         self._broker = broker
-        self._sending = sending
+        self._executor = executor
         self._quarantine = quarantine
         self._clock_ms = clock_ms
         self._positions = Positions(catalog, broker)
@@ -104,7 +104,7 @@ class Changelog:
         hit("publish.plan")
         began_ms = self._clock_ms() if self._clock_ms else None
         state = self._catalog.commit(lambda state: fold_plans(state, targets, now_ms), now_ms)
-        sent = self._sending.send(state, bucket_plans(state, targets), settings)  # 6 to 11
+        sent = self._executor.send(state, bucket_plans(state, targets), settings)  # 6 to 11
         hit("publish.before-commit")
         self._catalog.commit(lambda _: publishes(sent), now_ms)  # 12
         hit("publish.after-commit")
@@ -115,11 +115,11 @@ class Changelog:
     def _targets(self, settings: EngineSettings, now_ms: int) -> list[PublishTarget]:
         """Returns what is due: folds to send, and positions to commit again before they expire."""
         state = self._catalog.state
-        found = (self._target(state, log, settings, now_ms) for log in published_logs(state))
-        targets = [target for target in found if target is not None]
+        candidates = (self._target(state, log, settings, now_ms) for log in published_logs(state))
+        targets = [target for target in candidates if target is not None]
         if not any(log.quarantine and state.topics[log.topic].closed is None for log in state.logs):
             return targets
-        # The longest waiting first: otherwise the same ones would be sent every time.
+        # Those that have waited longest come first: otherwise the same ones would be sent every time.
         return sorted(targets, key=lambda target: self._last_turn.get(target.tp, 0))[:MAX_LOGS_BESIDE_DAMAGE]
 
     def _target(
@@ -136,7 +136,7 @@ class Changelog:
     def _remember(self, sent: Sequence[PublishResult], now_ms: int) -> None:
         """Keeps the committed positions, and by a count when each log was sent, as a clock may be set back."""
         self._turn += 1
-        self._last_turn.update((one.tp, self._turn) for one in sent)
+        self._last_turn.update((result.tp, self._turn) for result in sent)
         self._positions.committed(sent, now_ms)
 
     def _quarantine_damaged(self, error: Exception, now_ms: int) -> bool:
@@ -147,28 +147,28 @@ class Changelog:
         return bool(self._quarantine.quarantine_damaged(logs, verify.unpublished_range, now_ms, publishing=True))
 
     def _give_up_tasks(self, error: Exception) -> bool:
-        """Returns whether to try again with Spark's fold, as a task's process has ended; fences its producers first.
+        """Fences the producers of a task whose process has ended; returns whether to try again with Spark's fold.
 
         Positions cannot be read before its transaction is aborted. Raises FencedError where a newer owner is there,
-        whose producers that would fence.
+        whose producers would be fenced.
         """
-        if not self._sending.gives_up_tasks(error):
+        if not self._executor.gives_up_tasks(error):
             return False
         self._broker.fence(range(self._catalog.refresh().buckets))
         return True
 
     def _log_published(self, sent: Sequence[PublishResult], began_ms: int | None) -> None:
         """Logs a line for a publish that sent records; none for one that only committed positions again."""
-        moved = [one for one in sent if one.records or one.dead_letters]
+        moved = [result for result in sent if result.records or result.dead_letters]
         if not moved:
             return
         _log.debug(
             "published",
-            way=self._sending.way,
+            implementation=self._executor.implementation,
             partitions=len(moved),
-            records=sum(one.records for one in moved),
-            bytes=sum(one.bytes for one in moved),
-            dead_letters=sum(one.dead_letters for one in moved),
-            transactions=sum(one.transactions for one in moved),
+            records=sum(result.records for result in moved),
+            bytes=sum(result.bytes for result in moved),
+            dead_letters=sum(result.dead_letters for result in moved),
+            transactions=sum(result.transactions for result in moved),
             ms=self._clock_ms() - began_ms if self._clock_ms and began_ms is not None else None,
         )

@@ -1,4 +1,4 @@
-"""Does steps 6 to 11 where they cost least: here for a few records, in a task a bucket, or with Spark's fold.
+"""Carries out steps 6 to 11 where they cost least: in this process, in a Spark task per bucket, or with Spark's fold.
 
 A bucket is one task of the fold, whatever it holds: its publisher also has positions to commit where no record is due.
 """
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 
 class PublishExecutor:
-    """Carries plans out; `way` names the implementation of the fold that was used last, for the log.
+    """Carries out publish plans; `implementation` names how the last fold was done, for the log.
 
-    Once `stopping` says so, a publish in this process gives up soon, and nothing is tried again.
+    Once `stopping` returns True, a publish in this process ends soon, and nothing is tried again.
     """
 
     def __init__(self, spark: SparkSession, storage: Storage, broker: Broker, stopping: Callable[[], bool]) -> None:
@@ -39,14 +39,14 @@ class PublishExecutor:
         self._fold = CheapestFold(spark, storage, "publishing", stopping)
 
     @property
-    def way(self) -> str:
-        """As of `CheapestFold.way`."""
-        return self._fold.way
+    def implementation(self) -> str:
+        """See `CheapestFold`."""
+        return self._fold.implementation
 
     def send(
         self, state: CatalogState, plans: Sequence[PublishPlan], settings: EngineSettings
     ) -> tuple[PublishResult, ...]:
-        """Returns what was sent for all of `plans`.
+        """Sends what is due by `plans`; returns one result for each of their targets.
 
         Raises what the publisher raises, as it was raised; FoldError where an answer is missing.
         """
@@ -60,7 +60,7 @@ class PublishExecutor:
         return complete(plans, results_of(self._fold.run(job).rows))
 
     def gives_up_tasks(self, error: Exception) -> bool:
-        """Whether `error` was the end of a task's process: from now on Spark folds (`TaskFallback`). True once."""
+        """Returns, once, whether `error` is the end of a task's process: from now on Spark folds (`TaskFallback`)."""
         return self._fold.gives_up_tasks(error)
 
 
@@ -72,7 +72,7 @@ def fold_job(
     local_publisher: Callable[[], Publisher],
     local_records: int,
 ) -> FoldJob:
-    """Returns the fold of what `plans` send: a task for each bucket, numbered as it, which gives it to a publisher.
+    """Returns the fold that carries out `plans`: a task per bucket, with its number, gives records to a publisher.
 
     Up to `local_records` are sent by `local_publisher` in this process, more by `publisher` in Spark's tasks.
     """
@@ -80,7 +80,7 @@ def fold_job(
     due = due_of(state, plans)
     return FoldJob(
         ranges=[one.range for one in due],
-        keep=DeadLettersToo(),
+        keep=LatestAndRejected(),
         work=lambda: _publishing(by_bucket, publisher()),
         work_here=lambda: _publishing(by_bucket, local_publisher()),
         answers=SENT,
@@ -89,21 +89,21 @@ def fold_job(
     )
 
 
-class DeadLettersToo(Struct, frozen=True):
-    """`latest_per_key.Keep` of publishing: the latest record of every key, and rejected ones, which are sent too."""
+class LatestAndRejected(Struct, frozen=True):
+    """`FoldFilter` of publishing: the latest record of every key, and rejected ones, which are sent too."""
 
     by_key: bool = True
 
-    def of(self, logs: Sequence[int]) -> DeadLettersToo:  # noqa: ARG002  # it is the same for all
-        """As `Keep.of` says."""
+    def of(self, logs: Sequence[int]) -> LatestAndRejected:  # noqa: ARG002  # it is the same for all
+        """See `FoldFilter.of`."""
         return self
 
     def of_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """As `Keep.of_batch` says."""
+        """See `FoldFilter.of_batch`."""
         return batch
 
     def on_spark(self, frame: DataFrame) -> DataFrame:
-        """As `Keep.on_spark` says."""
+        """See `FoldFilter.on_spark`."""
         return on_spark.latest(frame)
 
 

@@ -1,4 +1,4 @@
-"""What is sent: targets, plans by bucket, the actions of steps 5 and 12, completeness of the answers; pure."""
+"""Plans what is published: targets, plans by bucket, actions of steps 5 and 12, and the check of the answers. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ READ_BACK: Final = "This is a defect of keyfold; what is in doubt is read back b
 SENT: Final = pa.schema(
     [pa.field(name, pa.string() if name == "topic" else pa.int64()) for name in PublishResult.__struct_fields__]
 )
-"""The answer of a task: one row for each `PublishResult`, with its fields."""
+"""Rows of a task's answer: one for each `PublishResult`, with its fields."""
 
 
 def published_logs(state: CatalogState) -> tuple[PartitionLog, ...]:
@@ -72,18 +72,18 @@ def publishes(sent: Iterable[PublishResult]) -> Sequence[AnyAction]:
     """Returns the actions of step 12: the new published offsets."""
     return [
         Publish(
-            topic=one.topic,
-            partition=one.partition,
-            end=one.end,
-            output=OutputPoint(one.end, one.output_offset) if one.output_offset is not None else None,
+            topic=result.topic,
+            partition=result.partition,
+            end=result.end,
+            output=OutputPoint(result.end, result.output_offset) if result.output_offset is not None else None,
         )
-        for one in sent
+        for result in sent
     ]
 
 
 def sent_rows(sent: Sequence[PublishResult]) -> list[dict[str, Any]]:
     """Returns `sent` as rows of SENT."""
-    return [asdict(one) for one in sent]
+    return [asdict(result) for result in sent]
 
 
 def results_of(rows: Iterable[dict[str, Any]]) -> list[PublishResult]:
@@ -92,7 +92,7 @@ def results_of(rows: Iterable[dict[str, Any]]) -> list[PublishResult]:
 
 
 class Due(NamedTuple):
-    """A range of a log of which records are sent, and the bucket that sends them."""
+    """An offset range whose records are sent, and the bucket that sends them."""
 
     range: OffsetRange
     bucket: int
@@ -110,9 +110,9 @@ def due_of(state: CatalogState, plans: Sequence[PublishPlan]) -> list[Due]:
 
 
 def complete(plans: Sequence[PublishPlan], sent: Sequence[PublishResult]) -> tuple[PublishResult, ...]:
-    """Returns `sent`, if it answers every target once and to its end; raises FoldError otherwise."""
+    """Returns `sent` once it is checked: it answers every target once and to its end. Raises FoldError otherwise."""
     asked = sorted((*target.tp, target.end) for plan in plans for target in plan.targets)
-    answered = sorted((one.topic, one.partition, one.end) for one in sent)
+    answered = sorted((result.topic, result.partition, result.end) for result in sent)
     if asked != answered:
         wrong = sorted(set(asked) ^ set(answered))
         raise FoldError(f"The publishing tasks did not answer for what they were asked: {wrong[:3]}.", READ_BACK)

@@ -1,4 +1,4 @@
-"""What is known of the committed positions of one connector's partitions while it publishes.
+"""Keeps what is known of the committed positions of one connector's partitions while it publishes.
 
 They are read once after a take-over and again after any failure. In between this worker is the only one that moves
 them, and every publish checks that before it sends.
@@ -26,7 +26,7 @@ _log = structlog.get_logger()
 
 
 class Positions:
-    """From where publishing of each partition goes on, and how old its committed position is."""
+    """Keeps from where publishing of each partition goes on, and when its position was committed or read."""
 
     def __init__(self, catalog: Catalog, broker: Broker) -> None:
         self._catalog = catalog
@@ -45,8 +45,8 @@ class Positions:
     def uncertain(self) -> frozenset[TopicPartition]:
         """Returns the logs of which it is not known, or not decided yet, how far they are published.
 
-        A log is among them also where its `published` lies inside a closed run, until the next fold passes that run. So
-        it is where a catalog was set back and what had been published was ingested again.
+        A log is among them also where its `published` lies inside a closed run, until the next fold passes that run.
+        This happens where a catalog was set back and what had been published was ingested again.
         """
         resume, state = dict(self._resume), self._catalog.state
         unknown = (log.tp for log in published_logs(state) if log.tp not in resume or resume[log.tp].hold)
@@ -86,9 +86,10 @@ class Positions:
 
     def committed(self, sent: Iterable[PublishResult], now_ms: int) -> None:
         """Takes over the positions that the transactions of `sent` have committed."""
-        for one in sent:
-            self._committed_ms[one.tp] = now_ms
-            self._resume[one.tp] = ResumePoint(start=one.end, found=one.end, output_offset=one.output_offset)
+        for result in sent:
+            self._committed_ms[result.tp] = now_ms
+            resume = ResumePoint(start=result.end, found=result.end, output_offset=result.output_offset)
+            self._resume[result.tp] = resume
 
     def _is_unknown(self, log: PartitionLog) -> bool:
         resume = self._resume.get(log.tp)

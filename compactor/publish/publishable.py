@@ -61,14 +61,14 @@ def next_fold_end(
 
 
 def first_young(storage: Storage, log: PartitionLog, from_offset: int, newest_ms: int) -> int | None:
-    """Reads the first offset from `from_offset` on whose record is younger than `newest_ms`; None where none is.
+    """Finds the first offset from `from_offset` on whose record is younger than `newest_ms`; None where none is.
 
     A record is never younger than its arrival: one that is stamped in the future would hold its partition up for ever.
     Runs that cannot hold a young record are not opened. Raises StorageError.
     """
-    part = between(log, from_offset, log.end)
-    young = tuple(run for run in part.runs if min(run.max_timestamp, run.arrived_ms) > newest_ms)
-    return next(_young_offsets(read(storage, replace(part, runs=young), ("offset", "timestamp")), newest_ms), None)
+    offsets = between(log, from_offset, log.end)
+    young = tuple(run for run in offsets.runs if min(run.max_timestamp, run.arrived_ms) > newest_ms)
+    return next(_young_offsets(read(storage, replace(offsets, runs=young), ("offset", "timestamp")), newest_ms), None)
 
 
 def _young_offsets(batches: Iterable[pa.RecordBatch], newest_ms: int) -> Iterator[int]:

@@ -28,7 +28,7 @@ from compactor.model.log import PartitionLog, Quarantined
 from compactor.model.record import TopicPartition
 from compactor.quarantine import verify
 from compactor.runs.scan import OffsetRange, whole
-from compactor.spark.errors import briefly, broken_off, of_its_process
+from compactor.spark.errors import briefly, is_cancelled, is_process_failure
 
 T = TypeVar("T")
 
@@ -241,11 +241,11 @@ def may_be_damage(error: BaseException) -> bool:
     """Returns whether a damaged or missing file can cause `error`: one of the storage's errors, or of Spark's own."""
     if isinstance(error, KeyfoldError):
         return isinstance(error, StorageError)
-    return not broken_off(error) and not of_its_process(error)
+    return not is_cancelled(error) and not is_process_failure(error)
 
 
 def _concerns_logs(error: BaseException) -> bool:
     """Returns whether a single log can cause `error` of a fold."""
     if isinstance(error, KeyfoldError):
         return isinstance(error, StorageError | FoldError | CatalogError) and not isinstance(error, DamagedError)
-    return not broken_off(error)
+    return not is_cancelled(error)

@@ -1,6 +1,6 @@
-"""Verifies files of runs: all of one, or its Parquet footer, which page checksums do not cover.
+"""Verifies files of runs: a whole file, or its Parquet footer, which page checksums do not cover.
 
-A footer whose statistics are wrong would make a reader leave out records without an error. So it is held against its
+A footer whose statistics are wrong would make a reader leave out records without an error. So it is compared with its
 own checksum before anything is planned with it: one small read a file.
 """
 
@@ -27,7 +27,7 @@ def fingerprint(footer: bytes) -> str:
 
 
 def verify_footer(storage: Storage, file: RunFile) -> None:
-    """Reads the end of `file` and holds it against the footer that was written; nothing is read where none was kept.
+    """Reads the end of `file` and compares it with the footer that was written; nothing is read where none was kept.
 
     Raises MissingFileError, DamagedFileError; StorageError where the store does not answer.
     """
@@ -54,12 +54,12 @@ def readable(storage: Storage, path: str) -> Iterator[None]:
 
 
 def is_damage(error: BaseException | None) -> bool:
-    """Whether `error` says that a file is missing or damaged, rather than that a store does not answer."""
+    """Returns whether `error` says that a file is missing or damaged, rather than that a store does not answer."""
     return isinstance(error, MissingFileError | DamagedFileError)
 
 
 def verify_file(storage: Storage, file: RunFile) -> bool:
-    """Reads all of `file`: whether it is, byte for byte, what was written. Raises StorageError."""
+    """Reads all of `file`; returns whether it is, byte for byte, what was written. Raises StorageError."""
     digest = hashlib.sha256()
     with readable(storage, file.path), storage.open_input(file.path) as source:
         while data := source.read(_PIECE):

@@ -44,7 +44,7 @@ FUTURE_MS: Final = 60_000
 """A record that is stamped so much later than it arrived is stamped in the future."""
 
 _MOST: Final = np.iinfo(np.int64).max
-"""No smaller than any value."""
+"""No value is larger."""
 
 _TEXT: Final = ("topic", "path", "sha256", "footer", "first_rejected_reason")
 _FILE: Final = tuple(name for name in RunFile.__struct_fields__ if name != "entire")

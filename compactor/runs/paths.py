@@ -2,7 +2,7 @@
 
     runs/<epoch>-<job>-<random>.parquet
 
-A job is a fold's, or a micro-batch's: `<life>.<number>`, numbers rising within a life of the engine.
+A job is a fold's, or a micro-batch's: `<engine>.<number>`, numbers rising within one run of the engine.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ def file_name(begins: str) -> str:
 
 
 def numbered(begins: str, number: int) -> str:
-    """Returns the prefix of the files of micro-batch `number`, where those of its life begin with `<epoch>-<life>`."""
+    """Returns the prefix of the files of micro-batch `number`; `begins` is `<epoch>-<engine>`, of one engine's run."""
     return f"{begins}.{number}"
 
 
 class RunningBatches(Struct, frozen=True):
-    """The micro-batches of `life` whose files may still be named: those numbered above `done`."""
+    """The micro-batches of the engine `engine_id` whose files may still be named: those numbered above `done`."""
 
-    life: str
+    engine_id: str
     done: int = 0
 
     def __contains__(self, job: object) -> bool:
-        return _number(self.life, str(job)) > self.done
+        return _number(self.engine_id, str(job)) > self.done
 
     def after(self, paths: Iterable[str]) -> RunningBatches:
         """Returns what is under way once the micro-batch with files at `paths` is in the catalog."""
-        numbers = (_number(self.life, found[1]) for path in paths if (found := job_of(path)))
-        return RunningBatches(self.life, max((self.done, *numbers)))
+        numbers = (_number(self.engine_id, found[1]) for path in paths if (found := job_of(path)))
+        return RunningBatches(self.engine_id, max((self.done, *numbers)))
 
 
-def _number(life: str, job: str) -> int:
-    """Returns the number of a micro-batch's job of `life`; -1 for every other job."""
+def _number(engine_id: str, job: str) -> int:
+    """Returns the number of a micro-batch's job of the engine `engine_id`; -1 for every other job."""
     of, _, number = job.partition(".")
-    return int(number) if of == life and number.isdigit() else -1
+    return int(number) if of == engine_id and number.isdigit() else -1

@@ -20,33 +20,33 @@ _MOST_PARTITION: Final = (1 << 31) - 1
 """The largest number that a partition can have."""
 
 _ROWS: Final = 8192
-"""A batch has as many records at most."""
+"""How many records a batch has at most."""
 
 
-def read(storage: Storage, part: OffsetRange, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """Reads the records of `part` by offset; `columns` of record.RUN, all by default. Raises StorageError."""
-    for one in part.file_ranges:
-        yield from read_file_range(storage, one, columns)
+def read(storage: Storage, offset_range: OffsetRange, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """Reads the records of `offset_range` by offset; `columns` of record.RUN, all by default. Raises StorageError."""
+    for file_range in offset_range.file_ranges:
+        yield from read_file_range(storage, file_range, columns)
 
 
 def read_file_range(
-    storage: Storage, part: FileRange, columns: Sequence[str] | None = None
+    storage: Storage, file_range: FileRange, columns: Sequence[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Reads the records of `part` by offset. Raises StorageError where its file cannot be opened."""
+    """Reads the records of `file_range` by offset. Raises StorageError where its file cannot be opened."""
     names = list(columns or record.RUN.names)
-    checksums.verify_footer(storage, part.file)
+    checksums.verify_footer(storage, file_range.file)
     with (
-        storage.open_input(part.file.path) as source,
+        storage.open_input(file_range.file.path) as source,
         pq.ParquetFile(source, page_checksum_verification=True) as file,
     ):
         bounds = map(bounds_of, map(file.metadata.row_group, range(file.num_row_groups)))
-        asked = part.tp, part.start, part.end
+        asked = file_range.tp, file_range.start, file_range.end
         groups = [(group, one.tp is not None) for group, one in enumerate(bounds) if one.overlap(*asked)]
         for group, alone in groups:
             needed = {*names, "offset", *(() if alone else ("topic", "partition"))}
             # One by one: a batch would otherwise gather the rows of several.
             for batch in file.iter_batches(_ROWS, row_groups=[group], columns=[*needed]):
-                rows = trimmed(batch if alone else _of(batch, part.tp), part.start, part.end)
+                rows = trimmed(batch if alone else _of(batch, file_range.tp), file_range.start, file_range.end)
                 if rows.num_rows:
                     yield rows.select(names)
 
@@ -74,7 +74,7 @@ def bounds_of(group: pq.RowGroupMetaData) -> Bounds:
     topic, partition, offset = (group.column(column).statistics for column in range(3))
     if topic.min == topic.max:
         least, most = ((topic.min, number) for number in (partition.min, partition.max))
-    else:  # of which topic the smallest partition is nobody knows
+    else:  # the statistics do not say which topic has the smallest partition
         least, most = (topic.min, 0), (topic.max, _MOST_PARTITION)
     return Bounds(TopicPartition(*least), TopicPartition(*most), offset.min, offset.max)
 
@@ -120,7 +120,7 @@ def _of_shared(
         yield pa.concat_batches(found)
 
 
-def _numbered(batch: pa.RecordBatch, part: FileRange) -> pa.RecordBatch:
-    """Takes the rows of `batch` that lie in `part`, with the number of its offset range."""
-    rows = trimmed(batch, part.start, part.end)
-    return rows.append_column(SCAN.field(LOG), pa.repeat(pa.scalar(part.log, pa.int32()), rows.num_rows))
+def _numbered(batch: pa.RecordBatch, file_range: FileRange) -> pa.RecordBatch:
+    """Takes the rows of `batch` that lie in `file_range`, with the number of its offset range."""
+    rows = trimmed(batch, file_range.start, file_range.end)
+    return rows.append_column(SCAN.field(LOG), pa.repeat(pa.scalar(file_range.log, pa.int32()), rows.num_rows))

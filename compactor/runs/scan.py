@@ -1,4 +1,4 @@
-"""What is read of which file: offset ranges of logs, and the bounds that they have in each file; pure."""
+"""Plans what is read of which file: offset ranges of logs, and the bounds that they have in each file. Pure."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class OffsetRange(Struct, frozen=True, kw_only=True):
 
 
 class FileRange(Struct, frozen=True, kw_only=True):
-    """Of `file`, the records of `tp` with offsets [start, end); `log` numbers the range of a scan that they belong to.
+    """The records of `tp` in `file` with offsets [start, end); `log` numbers the range of a scan that they belong to.
 
     A file can hold more: other partitions, what a clean has replaced since, and what is above a lag.
     """
@@ -98,9 +98,10 @@ def plan_reads(ranges: Sequence[OffsetRange]) -> dict[str, list[FileRange]]:
 
 
 def plan_wide_reads(ranges: Sequence[OffsetRange]) -> dict[str, list[FileRange]]:
-    """Returns the same in the bounds of the offset range where they mean the same: then many files are read alike.
+    """Returns what `plan_reads` does, in the bounds of the whole offset range where those mean the same.
 
-    They mean the same for a file that is counted in full (`entire`). The rest of any other may belong to another run.
+    Then one query reads many files. They mean the same for a file that is counted in full (`entire`). The rest of any
+    other may belong to another run.
     """
     return _by_file(ranges, _widened)
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import Struct
 
-from compactor.bin_packing import AtMost, one, pack
+from compactor.bin_packing import AtMost, pack, unit_weight
 from compactor.failpoints import hit
 from compactor.model import record
 from compactor.model.record import TopicPartition, split_by_partition
@@ -31,7 +31,7 @@ ROW_GROUP_BYTES: Final = 16 << 20
 """Arrow bytes at which a partition's buffer becomes a row group."""
 
 SHARED_BYTES: Final = 64 << 10
-"""A partition's buffer of less shares a row group with its neighbours."""
+"""A partition's buffer of fewer bytes shares a row group with its neighbours."""
 
 SHARED_GROUP_BYTES: Final = 1 << 20
 """How many bytes a shared row group has at most."""
@@ -99,6 +99,8 @@ class _Buffer:
 
 
 class _Writer:
+    """Writes the files of one job, one after the other; each partition's rows wait in a buffer for their row group."""
+
     def __init__(self, target: RunTarget, failpoint: str) -> None:
         self._target = target
         self._failpoint = failpoint
@@ -141,7 +143,7 @@ class _Writer:
 
         Between those that share a row group lies no other partition that has come so far.
         """
-        limits = AtMost(SHARED_GROUP_BYTES, lambda tp: self._buffers[tp].bytes), AtMost(SHARING, one)
+        limits = AtMost(SHARED_GROUP_BYTES, lambda tp: self._buffers[tp].bytes), AtMost(SHARING, unit_weight)
         groups: list[list[TopicPartition]] = []
         for (_, is_small), tps in groupby(sorted({*self._buffers, *self._parts}), self._sharing):
             waiting = [tp for tp in tps if tp in self._buffers]

@@ -64,7 +64,7 @@ class Snapshots:
         self._settings = settings
         self._place = None if place is None else SnapshotStorage(place)
         self._backoff = SnapshotBackoff()
-        self._named: set[tuple[str, str]] = set()
+        self._warned: set[tuple[str, str]] = set()
         self._quarantine = quarantine
         self._uncertain = uncertain
 
@@ -217,8 +217,8 @@ class Snapshots:
         for name, why in found.removable.items():
             self._delete(place, state, topic, name, why)
         for name in found.others:
-            if (topic, name) not in self._named:
-                self._named.add((topic, name))
+            if (topic, name) not in self._warned:
+                self._warned.add((topic, name))
                 _log.warning("snapshot of another catalog is left as it is", topic=topic, id=name)
 
     def _delete(self, place: SnapshotStorage, state: CatalogState, topic: str, name: str, why: str) -> None:

@@ -30,7 +30,9 @@ _CANCELLED: Final = re.compile(
 _NETWORK: Final = "Py4JNetworkError"
 """By its name, so that nothing of Spark is loaded to look at an error."""
 
-_NO_FILES: Final = re.compile(r"Python worker exited unexpectedly|java\.lang\.OutOfMemoryError|No space left on device")
+_PROCESS_ENDED: Final = re.compile(
+    r"Python worker exited unexpectedly|java\.lang\.OutOfMemoryError|No space left on device"
+)
 
 _LONGEST: Final = 500
 _TRACEBACK: Final = "Traceback (most recent call last):"
@@ -135,17 +137,17 @@ def _known() -> dict[str, type[KeyfoldError]]:
     return found
 
 
-def broken_off(error: BaseException) -> bool:
-    """Whether the job was cancelled, or Spark's JVM is gone: then it failed for no reason of its own."""
+def is_cancelled(error: BaseException) -> bool:
+    """Returns whether `error` says that the job was cancelled, or that Spark's JVM is gone: the job is no cause."""
     return any(_is_network(link) or _CANCELLED.search(str(link)) for link in chain(error))
 
 
-def of_its_process(error: BaseException) -> bool:
-    """Whether a process of the job died or had no room left: no damaged file does that.
+def is_process_failure(error: BaseException) -> bool:
+    """Returns whether `error` says that a process of the job died, or memory or disk was full: never a damaged file.
 
     Spark's JVM reads the runs and names what it cannot read; other tasks read only what its checksum has proved.
     """
-    return any(_NO_FILES.search(str(link)) for link in chain(error))
+    return any(_PROCESS_ENDED.search(str(link)) for link in chain(error))
 
 
 def _is_network(error: BaseException) -> bool:

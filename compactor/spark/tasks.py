@@ -1,4 +1,4 @@
-"""Runs Python in numbered Spark tasks that answer with rows, and tells when Spark's own plan takes their place."""
+"""Runs Python in numbered Spark tasks that answer with rows, and decides when Spark's fold takes their place."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import structlog
 
 from compactor.errors import KeyfoldError
 from compactor.model import record
-from compactor.spark.errors import briefly, of_its_process, tagging, unwrapping
+from compactor.spark.errors import briefly, is_process_failure, tagging, unwrapping
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,9 +22,9 @@ _log = structlog.get_logger()
 def run(
     spark: SparkSession, count: int, task: Callable[[int], Iterable[pa.RecordBatch]], answers: pa.Schema
 ) -> list[dict[str, Any]]:
-    """Returns the rows (`answers`) of `task(number)` for each number below `count`, which is a Spark task for each.
+    """Runs `task(number)` in a Spark task for each number below `count`; returns the rows of all (`answers`).
 
-    `task` is pickled with all that it holds. What it raises of KeyfoldError is raised as it was.
+    `task` is pickled with all that it holds. A KeyfoldError that it raises is raised here as it was.
     """
 
     def of_numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -41,10 +41,10 @@ def run(
 
 
 class TaskFallback:
-    """Tasks are used until a process of theirs has ended, perhaps for want of memory: Spark's fold spills.
+    """Decides whether tasks are used: until a process of one has ended, perhaps for want of memory. Spark's spills.
 
-    `work` is what they do, for the log. Once `stopping` says so, nothing is given up, as nothing is tried again. For
-    one thread.
+    `work` names what they do in log lines. Once `stopping` returns True, nothing is given up, as nothing is tried
+    again. For one thread.
     """
 
     def __init__(self, work: str, stopping: Callable[[], bool]) -> None:
@@ -58,9 +58,9 @@ class TaskFallback:
         return not self._given_up
 
     def give_up(self, error: Exception) -> bool:
-        """Gives tasks up if `error` of a job says that a process has ended: true once, as it would end the next too."""
+        """Gives tasks up where `error` says that a process has ended, as the next would too; returns True once."""
         own = isinstance(error, KeyfoldError)  # a full disk of the store is no process's end
-        if own or self._given_up or self._stopping() or not of_its_process(error):
+        if own or self._given_up or self._stopping() or not is_process_failure(error):
             return False
         _log.warning(
             "tasks given up for Spark's fold, which is slower, until the next start",

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from compactor.quarantine.quarantine import may_be_damage
-from compactor.spark.errors import broken_off, of_its_process
+from compactor.spark.errors import is_cancelled, is_process_failure
 from tests.support.kafka import wait_until
 
 GROUP = "test-broken-off"
@@ -44,7 +44,7 @@ def test_a_cancelled_job_says_so(spark: SparkSession, tmp_path: Path) -> None:
     spark.sparkContext.cancelJobGroup(GROUP)
     thread.join(60)
     (error,) = found
-    assert broken_off(error)
+    assert is_cancelled(error)
     assert not may_be_damage(error)
 
 
@@ -57,6 +57,6 @@ def test_a_python_worker_that_died_says_so(spark: SparkSession) -> None:
 
     with pytest.raises(Exception, match="worker") as found:
         spark.range(1).mapInArrow(work, "id long").collect()
-    assert of_its_process(found.value)
-    assert not broken_off(found.value)
+    assert is_process_failure(found.value)
+    assert not is_cancelled(found.value)
     assert not may_be_damage(found.value)

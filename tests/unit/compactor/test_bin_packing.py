@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from compactor.bin_packing import AtMost, Limit, Until, one, pack
+from compactor.bin_packing import AtMost, Limit, Until, pack, unit_weight
 
 
 def own(item: int) -> int:
@@ -20,8 +20,8 @@ def own(item: int) -> int:
         ([0, 0, 5, 0], [AtMost(5, own)], [[0, 0, 5, 0]]),
         ([1, 4, 1, 9, 1], [Until(5, own)], [[1, 4], [1, 9], [1]]),
         ([9, 0, 0], [Until(5, own)], [[9], [0, 0]]),
-        ([1, 1, 1], [AtMost(2, one)], [[1, 1], [1]]),
-        ([1, 1, 1, 5, 1], [AtMost(2, one), Until(5, own)], [[1, 1], [1, 5], [1]]),
+        ([1, 1, 1], [AtMost(2, unit_weight)], [[1, 1], [1]]),
+        ([1, 1, 1, 5, 1], [AtMost(2, unit_weight), Until(5, own)], [[1, 1], [1, 5], [1]]),
         ([1, 2], [], [[1, 2]]),
     ],
 )
@@ -41,5 +41,5 @@ def test_a_bin_is_there_before_the_items_after_the_next_are_made() -> None:
             made.append(item)
             yield item
 
-    assert next(pack(items(), AtMost(2, one))) == [0, 1]
+    assert next(pack(items(), AtMost(2, unit_weight))) == [0, 1]
     assert made == [0, 1, 2]

@@ -11,7 +11,7 @@ from compactor.errors import FencedError, KeyfoldError, PublishInterruptedError
 from compactor.fold.in_memory import InMemory
 from compactor.fold.latest_per_key import FoldJob
 from compactor.fold.memory_budget import FoldBudget
-from compactor.publish.executors import DeadLettersToo
+from compactor.publish.executors import LatestAndRejected
 from tests.support.memory.storage import MemoryStorage
 
 ANSWERS = pa.schema([pa.field("number", pa.int64())])
@@ -34,7 +34,7 @@ class Working:
     def run(self) -> list[int]:
         job = FoldJob(
             ranges=[],
-            keep=DeadLettersToo(),
+            keep=LatestAndRejected(),
             work=lambda: self,
             work_here=lambda: self,
             answers=ANSWERS,

@@ -215,7 +215,7 @@ def test_each_publish_that_moves_records_is_a_line_of_the_log(
         {
             "event": "published",
             "log_level": "debug",
-            "way": way,
+            "implementation": way,
             "ms": 7,
             "dead_letters": 0,
             "partitions": PARTITIONS,
