@@ -1,4 +1,4 @@
-"""When what failed is tried again: partitions in quarantine, and snapshots. Pure.
+"""Decides when what failed is tried again: partitions in quarantine, and snapshots. Pure.
 
 Stands alone below quarantine and snapshot, which wait by the same rule and do not import each other.
 """

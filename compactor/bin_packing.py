@@ -17,7 +17,7 @@ class Limit(Protocol):
         ...
 
     def takes(self, total: int, weight: int) -> bool:
-        """Whether a bin of `total` takes an item of `weight`."""
+        """Returns whether a bin of `total` takes an item of `weight`."""
         ...
 
 

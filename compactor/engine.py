@@ -3,9 +3,9 @@
     take(frame, now)   a micro-batch has come   → ingest it (steps 3 and 4), then publish
     tick(now)          time has passed          → publish what min.compaction.lag.ms has let go
 
-They are called from different threads, and a lock makes them turns. A micro-batch waits for its turn; a tick does not,
-as another one follows. What comes behind publishing (`compactor.maintenance`) has a thread of its own and waits for no
-turn.
+Different threads call them, and a lock lets one at a time run: a turn. A micro-batch waits for its turn; a tick does
+not, as another one follows. What comes behind publishing (`compactor.maintenance`) has a thread of its own and waits
+for no turn.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 COMMIT_SECONDS: Final = 0.5
-"""So long `commit` waits for a turn; micro-batches may follow one another at once."""
+"""How long `commit` waits for a turn; micro-batches may follow one another at once."""
 
 
 class Engine:
@@ -80,13 +80,13 @@ class Engine:
 
     @property
     def intake(self) -> ingest.Intake:
-        """What reading tasks need to write level-0 files; their names hold the epoch and this engine's own name."""
+        """What reading tasks need to write level-0 files; file names hold the epoch and this engine's id."""
         policy, named = self._settings.policy, prefix(self._catalog.epoch, self._running.engine_id)
         target = RunTarget(storage=self._catalog.storage, prefix=named, max_bytes=policy.segment_bytes)
         return ingest.Intake(target=target, keyed=policy.compacts, folds=policy.folds_at_once)
 
     def close(self) -> None:
-        """Lets no turn begin any more, and waits for the one that is under way.
+        """Allows no further turn, and waits for the one that is under way.
 
         A failed micro-batch closes the engine as well: the connector's next run reads the catalog anew.
         """
@@ -95,7 +95,7 @@ class Engine:
             pass
 
     def begin_close(self) -> None:
-        """Lets no turn begin any more, without waiting for the one that is under way."""
+        """Allows no further turn, without waiting for the one that is under way."""
         self._closed = True
 
     def is_idle(self) -> bool:
@@ -211,11 +211,11 @@ class Engine:
     def _count_published(self, sent: Sequence[PublishResult]) -> None:
         self.counters.add_all(
             {
-                "records_published": sum(one.records for one in sent),
-                "bytes_published": sum(one.bytes for one in sent),
-                "dead_letters": sum(one.dead_letters for one in sent),
-                "records_refused": sum(one.refused for one in sent),
-                "transactions": sum(one.transactions for one in sent),
+                "records_published": sum(result.records for result in sent),
+                "bytes_published": sum(result.bytes for result in sent),
+                "dead_letters": sum(result.dead_letters for result in sent),
+                "records_refused": sum(result.refused for result in sent),
+                "transactions": sum(result.transactions for result in sent),
             }
         )
 

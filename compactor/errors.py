@@ -56,7 +56,7 @@ class KeyfoldError(Exception):
 
 
 class StorageError(KeyfoldError):
-    """The store did not answer, refused, or has no room."""
+    """The store did not answer, refused, or is full."""
 
     retriable = True
 
@@ -74,7 +74,7 @@ class UnreadableFileError(StorageError):
 
 
 class SnapshotStorageError(StorageError):
-    """The snapshot location did not answer, refused, or has no room."""
+    """The snapshot location did not answer, refused, or is full."""
 
 
 class UnsupportedStorageError(StorageError):

@@ -1,6 +1,6 @@
-"""Everything that happens to a connector's logs behind publishing: clean, snapshot, vacuum.
+"""Maintains a connector's logs behind publishing: clean, snapshot, vacuum.
 
-One thread calls it, beside those of `take` and `tick`: it never holds them up.
+Its thread runs beside those of `Engine.take` and `Engine.tick`, and never holds them up.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Maintenance:
-    """The cleaner, the snapshots and the vacuum of one connector, as one thread calls them."""
+    """Runs the cleaner, the snapshots and the vacuum of one connector; one thread calls it."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Maintenance:
     def snapshot(self, now_ms: int, *, asked: bool = True) -> tuple[AddSnapshot, ...]:
         """Cleans everything published and writes a snapshot of every topic; returns the new snapshots.
 
-        Where no command `asked` for it, a log that cannot be cleaned is as it was, and the others' snapshots are taken.
+        Where no command `asked` for it, a log that cannot be cleaned stays as it is; the others' snapshots are taken.
         """
         self._cleaner.clean(now_ms, asked=asked)
         taken = self._snapshots.take(now_ms, asked=asked)
@@ -72,7 +72,7 @@ class Maintenance:
         self._snapshots.failed(error, now_ms)
 
     def release(self, now_ms: int, wanted: Collection[TopicPartition] | None = None) -> int:
-        """Ends the quarantine of all logs, or of those `wanted`; returns how many it was. Raises StorageError."""
+        """Ends the quarantine of all logs, or of those `wanted`; returns how many logs. Raises StorageError."""
         logs = [log for log in self._catalog.state.logs if wanted is None or log.tp in wanted]
         return self._quarantine.release(logs, now_ms)
 
@@ -98,5 +98,5 @@ class Maintenance:
         self._snapshots.repair()
 
     def interrupt(self) -> None:
-        """Breaks off what runs now, for a stop: its failing says nothing about any log."""
+        """Cancels what runs now, for a stop: that it fails then says nothing about any log."""
         self._stopping.set()

@@ -1,4 +1,4 @@
-"""What one run of a connector's engine has counted, for `describe` and the line a minute; and its clock warnings.
+"""Counts what one run of a connector's engine does, for `describe` and the log; warns of clocks that cannot be right.
 
 Takes numbers only, so that every layer above can count.
 """

@@ -16,7 +16,7 @@ from compactor.model.state import CatalogState
 
 
 class Broker(Protocol):
-    """Topics, committed positions and output of one connector."""
+    """Gives access to topics, committed positions and output of one connector."""
 
     def admit(self, state: CatalogState, reads: Sequence[RangeRead]) -> tuple[AnyAction, ...]:
         """Returns actions that add the topics and partitions of `reads` that the catalog does not know.
@@ -55,7 +55,7 @@ class Broker(Protocol):
     def resume_safe_ms(self, state: CatalogState, topic: str) -> int | None:
         """Reads for how many ms a reader of a snapshot of `topic` can go on from it in the output.
 
-        None is for ever; 0 where no time can be promised.
+        None: for ever; 0 where no time can be promised.
         """
         ...
 

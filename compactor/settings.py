@@ -62,7 +62,7 @@ class FoldPolicy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class EngineSettings(Struct, frozen=True, kw_only=True):
-    """Times in ms.
+    """What one connector's engine is set to; times in ms.
 
     `fold_io_max_bytes_per_second`: bytes per second that folds read and write together at most; None is no limit.
     `publish_local_max_records`: records that the driver folds and sends at most without a Spark job; -1 is none.

@@ -57,7 +57,7 @@ class Counting(Protocol):
 
 
 def is_little(logs: Iterable[PartitionLog]) -> bool:
-    """Whether `logs` hold so little that counting it in this process takes less than Spark's start."""
+    """Returns whether `logs` hold so little that counting it in this process takes less than Spark's start."""
     return COUNTED.fits([whole(log) for log in logs])
 
 
@@ -67,13 +67,13 @@ def analyze(
     settings: Sequence[EngineSettings],
     now_ms: int,
     counts: Callable[[Sequence[PartitionLog]], Counting],
-    tell: Callable[[str], None] = lambda _: None,
+    report: Callable[[str], None] = lambda _: None,
 ) -> Analysis:
     """Returns what a clean of every log of `state` at `now_ms` would do under each of `settings`, in their order.
 
-    `counts` gives who counts some logs; `tell` hears what is being done. Raises StorageError.
+    `counts` makes what counts some logs; `report` is called with the name of each step. Raises StorageError.
     """
-    job = partial(_analyze, storage, settings=settings, now_ms=now_ms, counts=counts, tell=tell)
+    job = partial(_analyze, storage, settings=settings, now_ms=now_ms, counts=counts, report=report)
     excluded = {log.tp: log.quarantine.error for log in state.logs if log.quarantine}
     try:
         found = job(_without(state, excluded))
@@ -95,8 +95,8 @@ def _without(state: CatalogState, excluded: Collection[TopicPartition]) -> Catal
 
 def _damaged(storage: Storage, logs: Iterable[PartitionLog]) -> dict[TopicPartition, str]:
     found = tuple(logs)
-    troubles = verify.find_damage(storage, map(whole, found))
-    return {log.tp: str(trouble) for log, trouble in zip(found, troubles, strict=True) if trouble}
+    damages = verify.find_damage(storage, map(whole, found))
+    return {log.tp: str(damage) for log, damage in zip(found, damages, strict=True) if damage}
 
 
 def _left_out(log: PartitionLog, error: str) -> PartitionAnalysis:
@@ -111,20 +111,20 @@ def _analyze(
     settings: Sequence[EngineSettings],
     now_ms: int,
     counts: Callable[[Sequence[PartitionLog]], Counting],
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> Analysis:
     logs = state.logs
     if not logs:
         return Analysis(partitions=(), split={})
-    tell("finding young records")
+    report("finding young records")
     previews = [tuple(_preview(storage, state, log, one, now_ms) for log in logs) for one in settings]
     counting = counts(logs)
-    tell("counting records")
+    report("counting records")
     counts_of = counting.range_counts([boundaries(log, own) for log, *own in zip(logs, *previews, strict=True)])
-    tell("finding last records")
+    report("finding last records")
     folds = [tuple(map(_folded, own)) for own in previews]
     kept = counting.survivors(list(dict.fromkeys(folds)), now_ms)
-    tell("finding split keys")
+    report("finding split keys")
     several = _several(logs, kept[folds[0]])
     split = dict.fromkeys(several, SplitKeys()) | (counting.split_keys(folds[0]) if several else {})
     cases = tuple(zip(previews, (kept[one] for one in folds), settings, strict=True))

@@ -102,7 +102,7 @@ def _survivors(last: pa.Table, now_ms: int) -> Survivors:
 
 
 def _split(live: Sequence[tuple[int, pa.Table]]) -> SplitKeys:
-    """Returns which keys several partitions have, by their partition and their keys, each of which is there once."""
+    """Returns the keys that several partitions have; `live` are partitions with their keys, each of them once."""
     counted = pa.concat_tables([keys for _, keys in live]).group_by("key").aggregate([([], "count_all")])
     split = counted.filter(pc.greater(counted["count_all"], 1)).sort_by("key")["key"]
     named = split.slice(0, EXAMPLES).to_pylist()

@@ -1,4 +1,4 @@
-"""Tells what a clean would do to a log, in records and bytes, as values and sums: pure.
+"""Computes what a clean would do to a log, in records and bytes, as values and sums. Pure.
 
 before = retention + superseded + expired + rejected + after
 after  = live + tombstones + held + unfolded
@@ -53,11 +53,11 @@ class Survivors(Struct, frozen=True, kw_only=True):
 
 
 class Effect(Struct, frozen=True, kw_only=True):
-    """What goes and what stays, of one log or of several; times in ms.
+    """What a clean removes and keeps of one log or of several; times in ms.
 
-    What goes: `retention` by the delete policy, then of the rest `superseded` by a later record of their key,
+    Removed: `retention` by the delete policy, then of the rest `superseded` by a later record of their key,
     `expired` tombstones whose horizon has passed, `rejected` records (or such without a key) that are sent by then.
-    What stays: `live` last records of their keys, `tombstones`, of which this fold would give a horizon to `stamped`,
+    Kept: `live` last records of their keys, `tombstones`, of which this fold would give a horizon to `stamped`,
     `held` from the fold's end on, of which `waiting` are rejected, and `unfolded` where cleanup.policy has no compact.
     """
 
@@ -78,7 +78,7 @@ class Effect(Struct, frozen=True, kw_only=True):
 
     @property
     def gone(self) -> Amount:
-        """All that goes."""
+        """All that is removed."""
         return self.before - self.after
 
 
@@ -135,7 +135,7 @@ class Analysis(Struct, frozen=True, kw_only=True):
 
 
 def outcome(seen: FoldPreview, counts: RangeCounts, kept: Survivors, settings: EngineSettings, now_ms: int) -> Outcome:
-    """Returns what a clean at `now_ms` would do to a log that holds `counts`, and of whose fold `kept` survive."""
+    """Returns what a clean at `now_ms` would do to a log that holds `counts`, where `kept` survive its fold."""
     found = evaluate(with_exact_counts(seen.log, counts), settings.policy, settings.fold, now_ms)
     return Outcome(
         start=seen.start,
@@ -167,7 +167,7 @@ def _effect(seen: FoldPreview, counts: RangeCounts, kept: Survivors, stamp_ms: i
 
 
 def _amounts(count: Count) -> tuple[Amount, Amount]:
-    """Returns all of them, and those that were rejected."""
+    """Returns the amounts of all records that `count` counts, and of the rejected ones."""
     return Amount(count.records, count.bytes), Amount(count.rejected, count.rejected_bytes)
 
 
@@ -189,7 +189,7 @@ def _folded(effect: Effect, kept: Survivors, stamp_ms: int) -> Effect:
 
 
 def total(effects: Iterable[Effect]) -> Effect:
-    """Returns the sum; the earliest and the latest of the horizons."""
+    """Returns the sum of `effects`, with the earliest and the latest of their horizons."""
     return reduce(_added, effects, Effect())
 
 

@@ -1,4 +1,4 @@
-"""Tells how a log would stand when a clean of it began now, under some settings: pure.
+"""Previews a log as a clean that began now would find it, under some settings. Pure.
 
 Before the cleaner folds, the worker publishes what is publishable and retention takes the old end. So a fold looked at
 ahead of time ends at `publishable` and begins where `retention.evaluate_retention` lets the log begin.
@@ -117,7 +117,7 @@ class RangeCounts(Struct, frozen=True):
 
 
 def boundaries(log: PartitionLog, previews: Iterable[FoldPreview]) -> tuple[int, ...]:
-    """Returns the offsets at which `log` has to be counted apart, so that all `previews` on it can be told exactly."""
+    """Returns the offsets at which `log` has to be counted apart, so that all `previews` of it can be exact."""
     return tuple(sorted({log.start, log.end, *(offset for seen in previews for offset in _own_boundaries(seen))}))
 
 

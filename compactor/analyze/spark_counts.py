@@ -67,7 +67,7 @@ def sized(spark: SparkSession, storage: Storage, ranges: Sequence[OffsetRange]) 
 
 
 def _counts(frame: DataFrame, bounds: Sequence[tuple[int, ...]]) -> dict[tuple[int, int], Count]:
-    """Returns by log and cell, which is the number of the bound at which it begins."""
+    """Returns the count of each log and cell; the number of a cell is that of the bound at which it begins."""
     from pyspark.sql.functions import col, count_if, when
     from pyspark.sql.functions import count as counted
     from pyspark.sql.functions import min as least
@@ -95,7 +95,7 @@ def _cell(bounds: Sequence[tuple[int, ...]]) -> Column:
 
 
 def inside(ranges: Fold) -> Column:
-    """Whether the fold of a row's log takes the row, which may be the latest of its key."""
+    """Returns whether the fold of a row's log takes the row, which may be the latest of its key."""
     from pyspark.sql.functions import col
 
     starts, ends = zip(*ranges, strict=True)
@@ -119,7 +119,7 @@ def last(frame: DataFrame, folds: Sequence[Fold]) -> DataFrame:
 
 
 def _fates(last: DataFrame, now_ms: int) -> dict[tuple[int, int, str], Row]:
-    """Returns by fold, log and fate what comes together."""
+    """Returns one row of sums for each fold, log and fate."""
     from pyspark.sql.functions import count as counted
     from pyspark.sql.functions import max as greatest
     from pyspark.sql.functions import min as least
@@ -135,7 +135,7 @@ def _fates(last: DataFrame, now_ms: int) -> dict[tuple[int, int, str], Row]:
 
 
 def _fate(now_ms: int) -> Column:
-    """Returns the fate of a row, by name; of one with a value, that it lives."""
+    """Returns the name of a row's fate; `live` where it has a value."""
     from pyspark.sql.functions import col, when
 
     fates = fates_on_spark(col("deleted"), now_ms)
@@ -214,7 +214,7 @@ def rows(frame: DataFrame) -> list[Row]:
 
 
 def of_log(values: Iterable[int]) -> Column:
-    """Returns of `values`, by number of the log, the one of a row's log."""
+    """Returns the one of `values`, which are by number of the log, that is of a row's log."""
     from pyspark.sql.functions import expr
 
     return expr(f"array({', '.join(f'{value}L' for value in values)})[{LOG}]")

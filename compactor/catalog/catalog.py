@@ -1,4 +1,4 @@
-"""Committing to a catalog, and owning it.
+"""Commits to a catalog, and owns it.
 
 A commit of version N is one file that is created if it is absent, then the folder is listed again:
 
@@ -132,7 +132,7 @@ class Catalog:
             return state
 
     def require(self, order: str, identity: str, scope: str) -> None:
-        """Holds the catalog to these rules; one that is yet to be created gets them.
+        """Checks that the catalog has these rules; one that is yet to be created gets them.
 
         Raises CatalogError where it was created with others.
         """
@@ -183,7 +183,7 @@ class Catalog:
         return len(gone)
 
     def unreferenced_since(self, path: str) -> int:
-        """Returns when the run file `path` was dropped, in ms, or a later time; 0 where no commit ever named it."""
+        """Returns when the run file `path` was dropped, in ms, or a later time; 0 where no commit has ever named it."""
         return self._history.unreferenced_since(path)
 
     def forget(self, path: str) -> None:
@@ -191,7 +191,7 @@ class Catalog:
         self._history.forget(path)
 
     def _await(self, version: int, pause: Callable[[], object]) -> None:
-        """Returns once the list shows `version`, whose file is there; a network file system may take its time."""
+        """Waits until the list shows `version`, whose file is there; a network file system may take its time."""
         for attempt in range(ATTEMPTS):
             if attempt:
                 pause()
@@ -256,18 +256,18 @@ class Catalog:
             try:
                 return self._storage.create(path, data) or self._is_ours(commit)
             except StorageError as error:
-                trouble = error
-        return self._read_back(commit, trouble)
+                failure = error
+        return self._read_back(commit, failure)
 
-    def _read_back(self, commit: Commit, trouble: StorageError) -> bool:
+    def _read_back(self, commit: Commit, failure: StorageError) -> bool:
         try:
             if self._storage.exists(commit_path(commit.version)):
                 return self._is_ours(commit)
         except StorageError:
             raise OutcomeUnknownError(
-                f"{self._where(commit.version)}: whether it was committed is unknown. {trouble.message}", trouble.action
-            ) from trouble
-        raise trouble
+                f"{self._where(commit.version)}: whether it was committed is unknown. {failure.message}", failure.action
+            ) from failure
+        raise failure
 
     def _is_ours(self, commit: Commit) -> bool:
         try:
@@ -293,10 +293,10 @@ class Catalog:
             try:
                 return list_versions(self._storage)
             except StorageError as error:
-                trouble = error
+                failure = error
         raise OutcomeUnknownError(
-            f"{self._where(version)} was created, but its folder cannot be listed. {trouble.message}", trouble.action
-        ) from trouble
+            f"{self._where(version)} was created, but its folder cannot be listed. {failure.message}", failure.action
+        ) from failure
 
     def _checkpoint(self, now_ms: int) -> None:
         """Writes a checkpoint, which only spares readers time: the commit counts without it."""
@@ -359,8 +359,8 @@ def newest_epoch(storage: Storage) -> int:
         try:
             return _epoch(storage, found)
         except MissingFileError as error:
-            trouble = error  # overtaken by many commits between the two calls
-    raise trouble
+            failure = error  # overtaken by many commits between the two calls
+    raise failure
 
 
 def _epoch(storage: Storage, found: Listing) -> int:

@@ -1,8 +1,8 @@
-"""The catalog on the store: `catalog/<version>.json` and `catalog/<version>.checkpoint.json`, version in 20 digits.
+"""Encodes and reads the files of a catalog: `catalog/<version>.json` and `catalog/<version>.checkpoint.json`.
 
-A commit is what was decided, as actions; a checkpoint is the whole state after the commit of the same version.
-Every commit names the random id of the one before it, so that a file which is not part of the one history (one
-that a sleeping owner made under a number that had become free) can never be taken for it.
+A version has 20 digits in a name. A commit is what was decided, as actions; a checkpoint is the whole state after the
+commit of the same version. Every commit names the random id of the one before it, so that a file which is not part of
+the one history (one that a sleeping owner made under a number that had become free) can never be taken for it.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Listing(Struct, frozen=True):
         return max(self.commits[-1:] + self.checkpoints[-1:], default=0)
 
     def holds(self, version: int) -> bool:
-        """Whether a file of this version is there; version 0 is the empty state before all."""
+        """Returns whether a file of this version is there; version 0 is the empty state before all."""
         return version == 0 or version in self.commits or version in self.checkpoints
 
 

@@ -1,4 +1,4 @@
-"""Reading a catalog: from its newest checkpoint on, or from the version that is held already.
+"""Reads a catalog: from its newest checkpoint on, or from the version that is held already.
 
 A reader relies on three things.
 
@@ -8,7 +8,7 @@ A reader relies on three things.
   below the newest checkpoint therefore reads that checkpoint and none of the commits below it.
 - Above it every file is of the one history, because its number was never free twice. `previous` proves it each time.
 
-A damaged checkpoint is gone around: the one before it and the commits since say the same, and are kept for that day
+Instead of a damaged checkpoint the one before it is read, and the commits since: they say the same, and are kept
 (`compactor.catalog.catalog.trimmable`). A damaged commit has nothing in its place.
 """
 
@@ -62,8 +62,8 @@ class History:
             try:
                 return self._replay(found)
             except (MissingFileError, BrokenChainError) as error:
-                trouble = error
-        raise CatalogError(f"Catalog {self._storage.location} has a hole: {trouble.message}", RESTORE) from trouble
+                failure = error
+        raise CatalogError(f"Catalog {self._storage.location} has a hole: {failure.message}", RESTORE) from failure
 
     def take(self, commit: Commit) -> None:
         """Applies the next commit. Raises CatalogError where it does not fit."""
@@ -75,9 +75,9 @@ class History:
         self.view = after
 
     def unreferenced_since(self, path: str) -> int:
-        """Returns when `path` was dropped, in ms of the committer's clock, or a later time: never an earlier one.
+        """Returns when `path` was dropped, in ms of the committer's clock, or a later time, never an earlier one.
 
-        0 for a file that no commit has named since the catalog was made.
+        It is 0 for a file that no commit has named since the catalog was made.
         """
         return self._dropped.get(path, self._since_ms)
 

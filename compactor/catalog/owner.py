@@ -1,4 +1,4 @@
-"""`owner.lock`: shows commands whether a worker owns the connector now, and which.
+"""Shows commands, by `owner.lock`, whether a worker owns the connector now, and which.
 
 It promises nothing: which instance may commit is decided by the epoch alone (`compactor.catalog.catalog`). A worker
 that was frozen still holds the lock, and one that takes over from it does not get it until the frozen one has ended;
@@ -36,7 +36,7 @@ def this_process(epoch: int = 0) -> Owner:
 
 
 class OwnerLock:
-    """One worker's hold on the lock of one connector's folder."""
+    """Holds the lock of one connector's folder for one worker."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage

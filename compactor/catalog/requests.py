@@ -1,4 +1,4 @@
-"""Requests to a live worker, by commands that run beside it: files, because the store is all that both surely share.
+"""Leaves requests of commands for a live worker, and answers them: by files, as the store is all that both share.
 
     requests/<id>.json         what is asked; made exclusively by `leave`
     requests/<id>.begun.json   which came first: a worker that carries it out (`begin`), or the asker (`withdraw`)

@@ -175,7 +175,7 @@ class _Case(Struct, frozen=True):
     now_ms: int
 
     def late(self, oldest_ms: int | None) -> bool:
-        """Whether a dirty record that ages from `oldest_ms` is older than max.compaction.lag.ms (KIP-354)."""
+        """Returns whether a dirty record that ages from `oldest_ms` is older than max.compaction.lag.ms (KIP-354)."""
         return oldest_ms is not None and self.now_ms - oldest_ms > self.policy.max_compaction_lag_ms
 
     @property
@@ -186,7 +186,7 @@ class _Case(Struct, frozen=True):
 
     @property
     def interval_passed(self) -> bool:
-        """Whether it has passed."""
+        """Whether fold.full.interval.ms has passed."""
         return self.interval_end_ms is not None and self.now_ms >= self.interval_end_ms
 
 

@@ -2,7 +2,7 @@
 
 As in Kafka it takes whole segments, which here are the files of runs: from the old end, up to the first that
 does not qualify, never past published. It asks for the largest timestamp of a segment and for nothing else: the
-only value of a key goes too. With `delete` alone the segments are those of the raw runs.
+only value of a key expires too. With `delete` alone the segments are those of the raw runs.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Retention(Struct, frozen=True, kw_only=True):
 
     @property
     def action(self) -> Retain | None:
-        """What to commit; None where nothing goes."""
+        """What to commit; None where nothing expires."""
         if not self.segments:
             return None
         return Retain(topic=self.tp.topic, partition=self.tp.partition, start=self.start)

@@ -1,6 +1,6 @@
 """Removes files that nothing names any more: step 18 of docs/protocol.md.
 
-A file of `runs/` goes when no log names it, and
+A file of `runs/` is removed when no log names it, and
 
 - it was named once, and was dropped longer than the grace ago: what was planned with it before that is done by now;
 - or its job never committed, and the whole job has been silent for longer than the grace: the youngest of its
@@ -33,7 +33,7 @@ _log = structlog.get_logger()
 
 
 class Vacuumed(Struct, frozen=True):
-    """How many files were removed, and their bytes."""
+    """The number of files that were removed, and their bytes."""
 
     files: int
     bytes: int

@@ -29,19 +29,19 @@ COLUMNS: Final = ("key", "rejected")
 """The columns that are read of a row beside the number of its range (`scan.LOG`)."""
 
 _ROWS: Final = 1_000_000
-"""So many rows wait before they are folded into the keys that are known; fewer where fewer keys may be held.
+"""How many rows wait before they are folded into the keys that are known; fewer where fewer keys may be held.
 
 Rows that come from disk are of many keys: as many of them wait as keys may be held, and most are looked at once.
 """
 
 _SMALL: Final = 8_192
-"""Batches that have fewer rows than so many each are put together: what comes with each batch is not counted."""
+"""Batches of fewer rows on average are combined: the memory that each batch takes beside its rows is not counted."""
 
 _PIECE: Final = 8_192
 """How many keys are Python objects at a time: so few stay in the processor's cache, which takes a third off."""
 
 BITS: Final = 4
-"""A level splits keys by so many bits of their hashes, each level by bits of its own."""
+"""By how many bits of their hashes a level splits keys; each level takes bits of its own."""
 
 HASH_PARTITIONS: Final = 1 << BITS
 """Into how many hash partitions a level splits keys."""
@@ -53,7 +53,7 @@ _LOCAL_DIRS: Final = "SPARK_LOCAL_DIRS"
 """Spark names its folders (`spark.local.dir`) to its Python processes by this variable, with commas."""
 
 _GATHERED: Final = 1 << 20
-"""Rows are gathered to so many bytes before they are written: many small Arrow messages are slow."""
+"""How many bytes of rows are gathered before they are written: many small Arrow messages are slow."""
 
 _ROW: Final = "row"
 _HELD: Final = pa.schema([pa.field(LOG, pa.int32()), pa.field("key", pa.binary()), pa.field(_ROW, pa.int64())])

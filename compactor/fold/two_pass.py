@@ -131,7 +131,7 @@ def _keys(scan: FileScan) -> Iterator[pa.RecordBatch]:
 
 
 def _check(scan: FileScan, rows: int) -> None:
-    """Raises FoldError where not as many were read as the catalog counts, which it does only for whole files."""
+    """Raises FoldError where more or fewer were read than the catalog counts, which it does only for whole files."""
     file_ranges = [one for part in scan.ranges for one in part.file_ranges]
     whole = all(one.start <= one.file.first and one.file.last < one.end for one in file_ranges)
     records = sum(one.file.records for one in file_ranges)

@@ -5,7 +5,7 @@ The offsets of a log are always in this order (`log_transitions.check_invariants
     start ≤ clean_end ≤ published ≤ folded_end ≤ end
 
 `published` and `clean_end` are always ends of folds that were sent completely. Inside a fold a record may be missing
-because a later one of the fold has its key, so an offset inside it describes no state of the source.
+because a later one of the fold has its key, so an offset inside it stands for no state of the source.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a log changes: append, plan a fold, publish, clean, merge, restate, retain; and what is true after each change.
+"""Changes a log: append, plan a fold, publish, clean, merge, restate, retain; and checks it after each change.
 
 Every transition takes a log and returns the next one, or raises CatalogError where the change does not fit.
 """

@@ -44,7 +44,7 @@ Tail = int | None | Unknown
 
 
 class ResumePoint(Struct, frozen=True, kw_only=True):
-    """From where publishing of one partition goes on.
+    """The point from which publishing of one partition goes on.
 
     `start`: the next source offset to publish. `found`: the offset that the group holds, which a publish must find
     again (None: none). `fold_end`: the offset at which the next fold must end. `output_offset`: what the metadata of

@@ -74,7 +74,7 @@ def _check_catalog(topic: Topic, catalog_id: str, position: Position, where: str
 
 
 def _from_position(log: PartitionLog, position: Position) -> ResumePoint:
-    """Goes on from a position of this catalog at or above the catalog's published offset."""
+    """Returns the resume point for a position of this catalog at or above the catalog's published offset."""
     fold_end = position.fold_end if position.fold_end and position.fold_end > position.offset else None
     reached = fold_end or position.offset
     going_on = ResumePoint(
@@ -91,7 +91,7 @@ def _from_position(log: PartitionLog, position: Position) -> ResumePoint:
 def _from_output(
     log: PartitionLog, topic: Topic, position: Position | None, tail: Callable[[], Tail], where: str
 ) -> ResumePoint:
-    """Goes on from the catalog's published offset and the output's last record, where the position cannot be used."""
+    """Returns the resume point by the published offset and the output's last record, if the position is of no use."""
     last = None if topic.output is None else tail()
     held = f"{where}: {_held(position)}"
     if isinstance(last, Unknown):

@@ -33,7 +33,7 @@ from compactor.spark.errors import briefly, is_cancelled, is_process_failure
 T = TypeVar("T")
 
 MAX_FAILURES: Final = 3
-"""A log whose files are sound goes into quarantine when its fold has failed so often in a row."""
+"""How many failures of its fold in a row quarantine a log whose files are sound."""
 
 _log = structlog.get_logger()
 
@@ -193,6 +193,7 @@ class QuarantineManager:
         return list(zip(found, damages, strict=True))
 
     def _failed_alone(self, failed: Sequence[tuple[PartitionLog, Exception]], now_ms: int, *, asked: bool) -> None:
+        """Counts the failures of logs with sound files. Raises FoldFailedError where a command `asked` for the job."""
         for log, error in failed:
             self._count_failure(log, error, now_ms)
         for log, error in failed if asked else ():

@@ -26,7 +26,7 @@ T = TypeVar("T")
 Rows = dict[TopicPartition, int]
 
 MAX_ENDED_READERS: Final = 8
-"""So many processes may end while they read one file; after that, what was not read of it counts as damaged."""
+"""How many processes may end while they read one file; after that, what was not read of it counts as damaged."""
 
 ENDS: Final = "reading it ends the reader"
 
@@ -68,10 +68,10 @@ class _Verifier:
     def __exit__(self, *_: object) -> None:
         self._close()
 
-    def damages(self, part: OffsetRange) -> Iterator[StorageError]:
-        """Yields the damage of each file that `part` needs."""
-        for one in part.file_ranges:
-            self._check_not_stopping(part.tp)
+    def damages(self, offsets: OffsetRange) -> Iterator[StorageError]:
+        """Yields the damage of each file that `offsets` need."""
+        for one in offsets.file_ranges:
+            self._check_not_stopping(offsets.tp)
             found = self._whole(one.file)
             if isinstance(found, StorageError):
                 yield found

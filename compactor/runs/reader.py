@@ -65,7 +65,7 @@ class Bounds(Struct, frozen=True):
         return self.least if self.least == self.most else None
 
     def overlap(self, tp: TopicPartition, start: int, end: int) -> bool:
-        """Whether it may hold anything of the offsets [start, end) of `tp`."""
+        """Returns whether it may hold anything of the offsets [start, end) of `tp`."""
         return self.least <= tp <= self.most and self.first < end and self.last >= start
 
 

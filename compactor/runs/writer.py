@@ -40,7 +40,7 @@ SHARING: Final = 16
 """How many partitions share a row group at most: to read one of them is to read all, and damage concerns all."""
 
 _LOOSE: Final = 4 << 20
-"""A slice that keeps so many bytes of other rows alive is copied."""
+"""How many bytes of other rows a slice may keep alive; beyond that it is copied."""
 
 TASK_BYTES: Final = 128 << 20
 """Arrow bytes that a task holds at most: beyond, its largest buffer becomes a row group; where even that is small, all
@@ -166,7 +166,7 @@ class _Writer:
             yield from self._flush(tps)
 
     def _are_around(self, new: Sequence[TopicPartition]) -> bool:
-        """Whether a shared row group of the file has any of `new`, which are in order, within its bounds."""
+        """Returns whether a shared row group of the file has any of `new`, which are in order, within its bounds."""
         return any(bisect(new, first) < bisect(new, last) for first, last in self._shared)
 
     def _flush(self, tps: Sequence[TopicPartition]) -> Iterator[FileStats]:

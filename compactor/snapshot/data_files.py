@@ -1,4 +1,4 @@
-"""A snapshot's data files: the base runs' live records, copied in tasks, without a shuffle."""
+"""Writes a snapshot's data files: tasks copy the base runs' live records, without a shuffle."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TABLE: Final = pa.schema(
 """A snapshot's columns, unless key or value are to be text."""
 
 FILE_BYTES: Final = 192 << 20
-"""A data file is closed once it has as many bytes."""
+"""A data file is closed once it has so many bytes."""
 
 _TASK_BYTES: Final = 512 << 20
 _ROW_GROUP_BYTES: Final = 16 << 20
@@ -94,7 +94,7 @@ def _work(logs: Sequence[PartitionLog], cores: int) -> list[tuple[FileRange, ...
 
 
 class _Copy:
-    """One task's files, one after the other."""
+    """Writes one task's files, one after the other."""
 
     def __init__(self, storage: Storage, folder: Storage, schema: pa.Schema) -> None:
         self._storage = storage
@@ -145,8 +145,8 @@ def _row(**fields: object) -> pa.RecordBatch:
 
 def _as_table(batch: pa.RecordBatch, tp: TopicPartition, schema: pa.Schema) -> pa.RecordBatch:
     times = batch["timestamp"]
-    tellable = pc.and_(pc.less_equal(times, _LAST_MS), pc.greater_equal(times, -_LAST_MS))
-    shown = pc.if_else(tellable, times, pa.scalar(None, pa.int64())).cast(TABLE.field("timestamp").type)
+    in_bounds = pc.and_(pc.less_equal(times, _LAST_MS), pc.greater_equal(times, -_LAST_MS))
+    shown = pc.if_else(in_bounds, times, pa.scalar(None, pa.int64())).cast(TABLE.field("timestamp").type)
     text = {field.name: _text(batch, field.name, tp) for field in schema if field.type == pa.string()}
     found = {**{name: batch[name] for name in schema.names}, **text, "timestamp": shown}
     return pa.RecordBatch.from_arrays([found[name] for name in schema.names], schema=schema)

@@ -1,6 +1,6 @@
-"""The snapshots of a topic that are in the location: which readers are led to, which may go, and how one goes.
+"""Lists the snapshots of a topic in the location, deletes those that may go, and leads readers to the newest.
 
-A snapshot is removed in this order: the manifest first, the mark last. So no reader ever finds a manifest whose files
+A snapshot is deleted in this order: the manifest first, the mark last. So no reader ever finds a manifest whose files
 are not all there, nor data without the mark of its catalog.
 """
 
@@ -25,7 +25,7 @@ _ID: Final = re.compile(r"\d{8}T\d{6}Z-[0-9A-Za-z]+")
 class Unreferenced(Struct, frozen=True, kw_only=True):
     """The snapshots in a topic's folder that its catalog does not name.
 
-    `removable` are this catalog's own: why each may go, by id. `others` are the ids of all that nothing shows to be.
+    `removable` are this catalog's own: why each may go, by id. `others` are the ids of all that are not known as such.
     """
 
     removable: dict[str, str]

@@ -111,7 +111,7 @@ def read_note(storage: Storage) -> SnapshotFailure | None:
 
 
 class Mark(Struct, frozen=True, kw_only=True):
-    """Which catalog a folder belongs to; `storage` is where that catalog was when it made the mark, for people."""
+    """The catalog that a folder belongs to; `storage` is where that catalog was when it made the mark, for people."""
 
     format_version: int = 1
     catalog_id: str
@@ -146,9 +146,9 @@ def owns(place: Storage, state: CatalogState) -> bool:
 
 
 def catalog_of(place: Storage, path: str) -> str | None:
-    """Returns the id of the catalog that the folder `path` belongs to, a connector's or a snapshot's, complete or not.
+    """Reads the id of the catalog that the folder `path` belongs to, a connector's or a snapshot's, complete or not.
 
-    By its mark; where it has none, by its manifest. None where neither can be read, or names a catalog.
+    It is in the mark or, where there is none, in the manifest. None where neither can be read or names a catalog.
     """
     if (found := _read_mark(place, path)) is not None:
         return None if found.catalog_id == UNKNOWN else found.catalog_id
@@ -229,16 +229,16 @@ class SnapshotStorage:
 
     @contextmanager
     def open_output(self, path: str) -> Iterator[IO[bytes]]:
-        others: StorageError | None = None
+        foreign: StorageError | None = None
         try:
             with self._inner.open_output(path) as stream:
                 try:
                     yield stream
                 except StorageError as error:  # what is written is read from another store
-                    others = error
+                    foreign = error
                     raise
         except StorageError as error:
-            if error is others:
+            if error is foreign:
                 raise
             raise _snapshot_error(error) from error
 

@@ -1,4 +1,4 @@
-"""A snapshot's manifest: what its files hold, and where a reader resumes. docs/formats.md has every field.
+"""Builds, writes and reads a snapshot's manifest: what its files hold, and where a reader resumes (docs/formats.md).
 
 Offsets are the next to read. The text is canonical: same snapshot, same bytes.
 """
@@ -167,10 +167,10 @@ def named(policy: CompactionPolicy) -> dict[str, str | int | float]:
 
 
 def _stood_ms(log: PartitionLog, now_ms: int) -> int:
-    """Returns when, in ms, a follower of the output was where the base run of `log` ends, at the latest.
+    """Returns the time in ms at which a reader of the output had reached the end of `log`'s base run, at the latest.
 
-    From then on the time counts in which it can resume. It is not asked of `published`: what was sent beyond may be
-    more than the catalog knows.
+    The time in which it can resume counts from then on. `published` does not decide it: more may have been sent than
+    the catalog knows.
     """
     if log.folded_end == log.clean_end:
         return now_ms

@@ -1,4 +1,4 @@
-"""The snapshots of one connector: when one is due, and steps 15 to 17 of docs/protocol.md.
+"""Takes the snapshots of one connector: when one is due, and steps 15 to 17 of docs/protocol.md.
 
 A snapshot is the live records of a topic as plain Parquet, with a manifest that says where to resume. The base runs are
 the table already: their files are copied without tombstones and without a shuffle. It is made in this order: mark,
@@ -293,7 +293,7 @@ def _ids(state: CatalogState, topic: str) -> set[str]:
 
 
 def _is_old(state: CatalogState, topic: str, interval_ms: int, now_ms: int) -> bool:
-    """Returns whether a snapshot is due, by the one committed last: a clock set back neither stops nor repeats them."""
+    """Returns whether a snapshot is due, by the one committed last; a clock set back neither stops nor repeats them."""
     last = next((one.created_ms for one in reversed(state.snapshots) if one.topic == topic), None)
     return last is None or now_ms - last >= interval_ms or last > now_ms
 

@@ -1,4 +1,4 @@
-"""A folder of a file system as a `Storage`, and which storage a location names.
+"""Keeps files in a folder of a file system, as a `Storage`; opens the storage that a location names.
 
 A file is written under a temporary name in its own folder, fsynced, and then given its name: by a hard link where it
 must not exist (rename would replace, and `O_EXCL` would show a file that is still being written), by a rename
