@@ -189,7 +189,7 @@ class Engine:
         return self._running
 
     def uncertain(self) -> frozenset[TopicPartition]:
-        """Returns the logs of which it is not known how far they are published, so that maintenance skips them."""
+        """Returns the logs whose published offset is not known, so that maintenance skips them."""
         return self._changelog.uncertain()
 
     def commit(self, decide: Callable[[CatalogState], Sequence[AnyAction]], now_ms: int) -> bool:

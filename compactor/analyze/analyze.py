@@ -44,7 +44,7 @@ class Counting(Protocol):
     """
 
     def range_counts(self, bounds: Sequence[tuple[int, ...]]) -> list[RangeCounts]:
-        """Returns of each log what lies between its own `bounds`, of which there is at least one."""
+        """Returns what each log holds between its own `bounds`, which are at least one."""
         ...
 
     def survivors(self, folds: Sequence[Fold], now_ms: int) -> dict[Fold, list[Survivors]]:
@@ -52,7 +52,7 @@ class Counting(Protocol):
         ...
 
     def split_keys(self, ranges: Fold) -> dict[str, SplitKeys]:
-        """Returns by topic the keys that are live in several of its partitions; without topics of none."""
+        """Returns by topic the keys that are live in several of its partitions; topics without any are left out."""
         ...
 
 

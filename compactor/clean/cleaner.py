@@ -81,9 +81,9 @@ class CleanedLog(OfPartition, Struct, frozen=True, kw_only=True):
 class Cleaner:
     """Keeps the logs of one connector small. One thread uses it; the catalog is shared.
 
-    `uncertain` gives the logs of which it is not known how far they are published: they are left alone. `clock` gives
-    the time in ms at which a commit is made, which for a long job is not the time of its round: files that it replaced
-    have their whole grace from then on. Without one the time of the round stands for it.
+    `uncertain` returns the logs whose published offset is not known: they are left alone. `clock` returns the time
+    in ms at which a commit is made, which for a long job is not the time of its round: files that it replaced have
+    their whole grace from then on. Without a `clock` the time of the round stands for it.
     """
 
     def __init__(

@@ -73,7 +73,7 @@ class LogToClean(Struct, frozen=True, kw_only=True):
 
 
 def straddling_runs(log: PartitionLog) -> tuple[Run, ...]:
-    """Returns the runs of which a cleanable part is not counted on its own; `recount` counts it."""
+    """Returns the runs whose cleanable part is not counted by itself; `recount` counts it."""
     sides = ((run, _sides(log, run)) for run in log.runs)
     return tuple(run for run, found in sides if found - {_UNCLEANABLE} and found != {_CLEANABLE})
 

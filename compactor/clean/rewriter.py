@@ -29,7 +29,7 @@ A log that has more records is a task by itself.
 """
 
 READ: Final = ANY
-"""What all tasks read together, in two passes."""
+"""How much all tasks together read in two passes."""
 
 
 class CompactionTask(Struct, frozen=True, kw_only=True):

@@ -58,7 +58,7 @@ def choose(decisions: Iterable[CleaningDecision], last: Queue | None, budget: in
 
 
 def _of(decisions: Iterable[CleaningDecision], queue: Queue) -> Iterator[CleaningDecision]:
-    return (found for found in decisions if found.queue is queue)
+    return (decision for decision in decisions if decision.queue is queue)
 
 
 def _turn(queues: Mapping[Queue, Collection[CleaningDecision]], last: Queue | None) -> Queue | None:
@@ -67,9 +67,9 @@ def _turn(queues: Mapping[Queue, Collection[CleaningDecision]], last: Queue | No
     return next((queue for queue in order if queues[queue]), None)
 
 
-def _by_time(found: CleaningDecision) -> tuple[int, TopicPartition]:
-    return (found.due_ms or 0, found.tp)
+def _by_time(decision: CleaningDecision) -> tuple[int, TopicPartition]:
+    return (decision.due_ms or 0, decision.tp)
 
 
-def _by_ratio(found: CleaningDecision) -> tuple[float, TopicPartition]:
-    return (-found.measured.ratio, found.tp)
+def _by_ratio(decision: CleaningDecision) -> tuple[float, TopicPartition]:
+    return (-decision.measured.ratio, decision.tp)

@@ -91,7 +91,7 @@ def _of_level0(row: tuple[Run, ...], fold: FoldPolicy) -> tuple[Run, ...] | None
 
 
 def _of_tier(row: tuple[Run, ...], fold: FoldPolicy) -> tuple[Run, ...] | None:
-    """Returns the oldest fold.tier.runs of `row` of which none is larger than the others together."""
+    """Returns the oldest fold.tier.runs neighbours in `row` such that none is larger than the others together."""
     size = max(2, fold.tier_runs)
     windows = (row[first : first + size] for first in range(len(row) - size + 1))
     return next((runs for runs in windows if _similar(runs)), None)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from compactor.runs.scan import OffsetRange
 
 _ROW_BYTES: Final = 64
-"""What a row takes in memory beside key, value, headers and the topic's name."""
+"""How many bytes a row takes in memory beside key, value, headers and the topic's name."""
 
 
 class MemoryBudget(Struct, frozen=True):
@@ -56,18 +56,18 @@ NONE: Final = MemoryBudget(records=-1, bytes=-1, parts=-1)
 """Not even an empty range fits it."""
 
 READ: Final = MemoryBudget(records=sys.maxsize, bytes=sys.maxsize)
-"""What all tasks that publish read together: of each record they hold a bit, and keys spill to disk where there are too
-many."""
+"""How much all publish tasks of a machine read together: of each record they hold a bit, and keys
+spill to disk where there are too many."""
 
 TASKS: Final = MemoryBudget(records=4_000_000, bytes=512 << 20)
-"""What all publish tasks of a machine hold together: each its share as files, as rows, and as the rows it keeps."""
+"""How much all publish tasks of a machine hold together: each its share as files, as rows, and as the rows it keeps."""
 
 KEYS: Final = OffsetMapBudget(keys=4_000_000, bytes=256 << 20)
-"""What all tasks of a machine that read in two passes hold together: of each key some hundred bytes beside its own."""
+"""How much all tasks of a machine that read in two passes hold together: some hundred bytes beside each key."""
 
 
 COUNTED: Final = MemoryBudget(records=1_000_000, bytes=160 << 20, parts=sys.maxsize)
-"""What `analyze` counts in its own process: all of it is in memory at once."""
+"""How much `analyze` counts in its own process: all of it is in memory at once."""
 
 
 def local(most_records: int) -> MemoryBudget:

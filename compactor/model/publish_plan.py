@@ -25,7 +25,7 @@ class PublishTarget(OfPartition, Struct, frozen=True, kw_only=True):
 
 
 class PublishPlan(Struct, frozen=True, kw_only=True):
-    """What one transactional id sends next, for which epoch of which catalog."""
+    """The targets that one transactional id sends next, in one epoch of one catalog."""
 
     bucket: int
     epoch: int

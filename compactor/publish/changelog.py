@@ -79,7 +79,7 @@ class Changelog:
             raise
 
     def uncertain(self) -> frozenset[TopicPartition]:
-        """Returns the logs of which it is not known, or not decided yet, how far they are published."""
+        """Returns the logs whose published offset is not known, or not decided yet."""
         return self._positions.uncertain()
 
     def _publish(self, settings: EngineSettings, now_ms: int) -> tuple[PublishResult, ...]:

@@ -43,7 +43,7 @@ class Positions:
         self._resume.clear()
 
     def uncertain(self) -> frozenset[TopicPartition]:
-        """Returns the logs of which it is not known, or not decided yet, how far they are published.
+        """Returns the logs whose published offset is not known, or not decided yet.
 
         A log is among them also where its `published` lies inside a closed run, until the next fold passes that run.
         This happens where a catalog was set back and what had been published was ingested again.

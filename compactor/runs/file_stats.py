@@ -156,10 +156,10 @@ def _flags(column: pa.Array) -> NDArray[np.bool_]:
 def by_range(ranges: Iterable[OffsetRange], written: Iterable[FileStats]) -> tuple[tuple[FileStats, ...], ...]:
     """Returns for each of `ranges` those of `written` that hold records of it, by offset."""
     found: dict[TopicPartition, list[FileStats]] = {}
-    for part in sorted(written, key=lambda part: part.file.first):
-        found.setdefault(part.tp, []).append(part)
+    for stats in sorted(written, key=lambda stats: stats.file.first):
+        found.setdefault(stats.tp, []).append(stats)
     return tuple(
-        tuple(part for part in found.get(one.tp, ()) if one.start <= part.file.first < one.end) for one in ranges
+        tuple(stats for stats in found.get(one.tp, ()) if one.start <= stats.file.first < one.end) for one in ranges
     )
 
 
@@ -191,32 +191,32 @@ def level0_run(start: int, end: int, stats: Sequence[FileStats], arrived_ms: int
     return replace(built, oldest_ms=aged_from(smallest_ms, arrived_ms), folded=folded)
 
 
-def combine(part: FileStats, later: FileStats) -> FileStats:
+def combine(earlier: FileStats, later: FileStats) -> FileStats:
     """Combines the counts of two row groups of one partition in one file. FoldError where offsets do not rise."""
-    if later.file.first <= part.file.last:
+    if later.file.first <= earlier.file.last:
         raise FoldError(
-            f"{part.tp}: offset {later.file.first} comes after {part.file.last} in a run that is being written.",
+            f"{earlier.tp}: offset {later.file.first} comes after {earlier.file.last} in a run that is being written.",
             DEFECT,
         )
-    first = part if part.first_rejected_offset is not None else later
+    first = earlier if earlier.first_rejected_offset is not None else later
     return FileStats(
-        topic=part.topic,
-        partition=part.partition,
+        topic=earlier.topic,
+        partition=earlier.partition,
         file=replace(
-            part.file,
+            earlier.file,
             last=later.file.last,
-            records=part.file.records + later.file.records,
-            bytes=part.file.bytes + later.file.bytes,
-            newest_ms=_latest(part.file.newest_ms, later.file.newest_ms),
-            keyless=part.file.keyless + later.file.keyless,
+            records=earlier.file.records + later.file.records,
+            bytes=earlier.file.bytes + later.file.bytes,
+            newest_ms=_latest(earlier.file.newest_ms, later.file.newest_ms),
+            keyless=earlier.file.keyless + later.file.keyless,
         ),
-        tombstones=part.tombstones + later.tombstones,
-        rejected=part.rejected + later.rejected,
-        future=part.future + later.future,
-        max_timestamp=max(part.max_timestamp, later.max_timestamp),
-        min_timestamp=_earliest(part.min_timestamp, later.min_timestamp),
-        horizons=part.horizons + later.horizons,
-        next_horizon_ms=_earliest(part.next_horizon_ms, later.next_horizon_ms),
+        tombstones=earlier.tombstones + later.tombstones,
+        rejected=earlier.rejected + later.rejected,
+        future=earlier.future + later.future,
+        max_timestamp=max(earlier.max_timestamp, later.max_timestamp),
+        min_timestamp=_earliest(earlier.min_timestamp, later.min_timestamp),
+        horizons=earlier.horizons + later.horizons,
+        next_horizon_ms=_earliest(earlier.next_horizon_ms, later.next_horizon_ms),
         first_rejected_offset=first.first_rejected_offset,
         first_rejected_reason=first.first_rejected_reason,
     )
@@ -230,6 +230,6 @@ def _latest(*times: int | None) -> int | None:
     return max((time for time in times if time is not None), default=None)
 
 
-def with_checksum(part: FileStats, file_bytes: int, sha256: str, footer: str | None) -> FileStats:
-    """Returns `part` with the figures of its file, which is closed."""
-    return replace(part, file=replace(part.file, file_bytes=file_bytes, sha256=sha256, footer=footer))
+def with_checksum(stats: FileStats, file_bytes: int, sha256: str, footer: str | None) -> FileStats:
+    """Returns `stats` with the figures of its file, which is closed."""
+    return replace(stats, file=replace(stats.file, file_bytes=file_bytes, sha256=sha256, footer=footer))

@@ -32,7 +32,7 @@ class OffsetRange(Struct, frozen=True, kw_only=True):
 
     @property
     def file_ranges(self) -> tuple[FileRange, ...]:
-        """What of which file belongs to the range, by offset; no two overlap."""
+        """The parts of files that belong to the range, by offset; no two overlap."""
         return tuple(
             FileRange(tp=self.tp, file=file, start=max(self.start, run.start), end=min(self.end, run.end))
             for run in self.runs

@@ -1,7 +1,7 @@
 """Writes the Parquet files of runs: many partitions in a file, each in row groups of its own, by rising offset.
 
 So a thousand partitions do not make a thousand files a micro-batch, and a reader of one of them still reads
-little more than its own row groups: only partitions of which there is little share some, as each takes a reader's and
+little more than its own row groups: only partitions with few bytes share some, as each takes a reader's and
 a writer's time, however few records it has.
 """
 

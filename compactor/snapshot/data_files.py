@@ -153,7 +153,7 @@ def _as_table(batch: pa.RecordBatch, tp: TopicPartition, schema: pa.Schema) -> p
 
 
 def _text(batch: pa.RecordBatch, name: str, tp: TopicPartition) -> pa.Array:
-    """Casts the column `name` to text; SnapshotError names the first record of which it is not UTF-8."""
+    """Casts the column `name` to text; SnapshotError names the first record in which it is not UTF-8."""
     try:
         return batch[name].cast(pa.string())
     except pa.ArrowInvalid:

@@ -75,9 +75,9 @@ def list_others(place: Storage, state: CatalogState, topic: str) -> tuple[str, .
 
 
 def expired(state: CatalogState, topic: str, keep: int) -> tuple[DropSnapshot, ...]:
-    """Returns the drops of all snapshots of `topic` but the newest `keep`, of which there is at least one.
+    """Returns the drops of all snapshots of `topic` but the newest `keep`; the newest one always stays.
 
-    The newest is the one that was committed last: a clock may have been set back since.
+    It is the one that was committed last: a clock may have been set back since.
     """
     taken = [one for one in state.snapshots if one.topic == topic]
     return tuple(DropSnapshot(topic=topic, id=one.id) for one in taken[: -max(1, keep)])

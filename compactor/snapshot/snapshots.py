@@ -129,7 +129,7 @@ class Snapshots:
         return tuple(found)
 
     def _due(self, state: CatalogState, now_ms: int) -> list[str]:
-        """Returns the topics of which snapshots are due by snapshot.interval.ms."""
+        """Returns the topics whose snapshots are due by snapshot.interval.ms."""
         interval_ms, topics = self._settings.snapshot_interval_ms, self._topics(state)
         if interval_ms < 0:
             return []
@@ -137,7 +137,7 @@ class Snapshots:
         return self._backoff.due(topics, old, now_ms)
 
     def _topics(self, state: CatalogState) -> list[str]:
-        """Returns the open topics of which a snapshot would be complete and would say where to resume.
+        """Returns the open topics whose snapshot would be complete and would say where to resume.
 
         One of a topic with a partition in quarantine would lack records, or be old.
         """
