@@ -35,7 +35,7 @@ class CheapestFold:
         if job.budget.here.fits(job.ranges):
             self.implementation = "local"
             done = self._in_memory.run(job)
-        elif self._fallback.tasks:
+        elif self._fallback.uses_tasks:
             self.implementation = "tasks"
             done = self._by_tasks(job)
         else:

@@ -53,7 +53,7 @@ class TaskFallback:
         self._given_up = False
 
     @property
-    def tasks(self) -> bool:
+    def uses_tasks(self) -> bool:
         """Whether tasks are used."""
         return not self._given_up
 
