@@ -23,7 +23,7 @@ Held = tuple[int, str]
 
 _PAUSE_S: Final = 0.05
 _FIRST_S: Final = 2.0
-"""How long the first question may take; each next one twice as long."""
+"""How long (s) the first request may take; each next one may take twice as long."""
 _PENDING: Final = KafkaError.UNSTABLE_OFFSET_COMMIT
 _LATER: Final = frozenset(
     (
@@ -36,7 +36,7 @@ _LATER: Final = frozenset(
         KafkaError._TRANSPORT,
     )
 )
-"""Answers that another moment will change."""
+"""Errors after which the request is sent again."""
 
 
 def member(config: Mapping[str, Setting], group: str) -> Consumer:
@@ -55,8 +55,7 @@ def committed(
     """Reads the position that `group` has committed for each partition, None where there is none.
 
     `consumer` is a `member` of the group, made with `config`. Positions in a transaction that is not decided yet are
-    waited for, up to `pending_s` (KIP-447). Raises
-    UnreachableError, NotAllowedError.
+    waited for, up to `pending_s` (KIP-447). Raises UnreachableError, NotAllowedError.
     """
     bootstrap = str(config.get("bootstrap.servers", "the brokers"))
     until = time.monotonic() + pending_s

@@ -1,7 +1,7 @@
 """Follows topics and their ends, and decides where the next micro-batch ends.
 
-Lives in the one planner process of a query. It keeps no position: every answer follows from the position
-it is given and from what the brokers say, so a restart needs nothing of it.
+It lives in the one planner process of a query and keeps no position: every answer follows from the position that it
+is given and from what the brokers say, so a restart needs nothing of it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Pinned(msgspec.Struct, frozen=True):
 
 
 class Planner:
-    """Decides the ends of batches. `clock` gives seconds that only rise, `sleep` waits seconds."""
+    """Decides the ends of batches. `clock` returns monotonic seconds, `sleep` waits seconds."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Planner:
         self.ends: dict[str, TopicOffsets] | None = None
 
     def pin(self) -> None:
-        """Has the source end where it ends now. Raises UnreachableError after the time for retries."""
+        """Pins the source's end to its present one. Raises UnreachableError after the time for retries."""
         until = self._clock() + min(admin.GONE_AFTER_S, self._options.timeouts.timeout / 2)
         self._pinned = self._until_answered(lambda: self._pin(until))
 
@@ -101,7 +101,7 @@ class Planner:
     def _pin(self, until: float) -> _Pinned:
         topics = self._known()
         absent = self._options.starts.keys() - self._options.closed - topics.keys()
-        if absent and self._clock() < until:  # what is left out now would not be read at all
+        if absent and self._clock() < until:  # a topic that is missing now would not be read at all
             raise NoAnswerError(f"topic {min(absent)} is not known at the moment")
         every = _partitions(topics)
         log_starts = _complete(self._source.log_starts(every))
