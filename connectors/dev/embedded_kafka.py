@@ -27,6 +27,7 @@ from connectors.jvm.artifacts import ensure_kafka
 from connectors.jvm.cds_archive import sharing
 from connectors.jvm.java import find_java
 from connectors.kafka.admin import Admin
+from connectors.kafka.retry import poll_until
 
 START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 30.0
@@ -196,12 +197,13 @@ class EmbeddedKafka:
         return [find_java(), *options, "-cp", f"{jars}/*", *arguments]
 
     def _await_ready(self, port: int, deadline: float) -> None:
-        while not _accepts(port):
-            self._check_start(deadline)
-            time.sleep(0.05)
         admin = Admin({"bootstrap.servers": f"{HOST}:{port}", "log_level": 0}, deadline_s=1)
-        while not _has_broker(admin):
+
+        def is_ready() -> bool:
             self._check_start(deadline)
+            return _accepts(port) and _has_broker(admin)
+
+        poll_until(bool, is_ready, START_TIMEOUT_S + 1, 0.05)
 
     def _check_start(self, deadline: float) -> None:
         if not self.running and "Address already in use" in self._log_since_launch():

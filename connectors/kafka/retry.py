@@ -108,12 +108,15 @@ def poll_until(
     call: Callable[[], T],
     deadline_s: float,
     pause_s: float,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> T:
     """Returns the first answer of `call` for which `done` holds, or its last one after `deadline_s` seconds.
 
     It is called every `pause_s` seconds. Raises what `call` raises.
     """
-    return _until(retry_if_result(lambda found: not done(found)), deadline_s, pause_s, time.monotonic, time.sleep)(call)
+    return _until(retry_if_result(lambda found: not done(found)), deadline_s, pause_s, clock, sleep)(call)
 
 
 class _Attempts(Retrying):

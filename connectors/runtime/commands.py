@@ -24,6 +24,7 @@ from connectors.config.connector import ConnectorConfig
 from connectors.config.engine import connector_storage, kept_catalog, other_snapshots
 from connectors.config.worker import WorkerConfig
 from connectors.errors import ConfigError, UnreachableError, UsageError
+from connectors.kafka.retry import poll_until
 from connectors.progress.observer import NullObserver
 from connectors.runtime.request_handler import CLEAN, RELEASE, RESTART, SNAPSHOT, BadRequestError, requested_logs
 from connectors.runtime.request_timeout import RequestTimeout
@@ -205,11 +206,19 @@ def ask(storage: Storage, name: str, wanted: Request, timeout: RequestTimeout, c
 
 def _awaited(storage: Storage, request: Request, seconds: float, clock: Clock) -> Answer | None:
     """Waits for the answer, for at most `seconds`; None where there is none by then."""
-    deadline = clock.monotonic() + seconds
     never = threading.Event()
-    while (answer := requests.answered(storage, request.id)) is None and clock.monotonic() < deadline:
-        clock.wait(POLL_SECONDS, never)
-    return answer
+
+    def pause(pause_s: float) -> None:
+        clock.wait(pause_s, never)
+
+    return poll_until(
+        lambda answer: answer is not None,
+        lambda: requests.answered(storage, request.id),
+        seconds,
+        POLL_SECONDS,
+        clock=clock.monotonic,
+        sleep=pause,
+    )
 
 
 def _taken_back(storage: Storage, request: Request) -> str:

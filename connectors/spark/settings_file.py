@@ -1,12 +1,13 @@
 """Spark's settings for the JVM that is about to start, in a file: every user can read a command line.
 
 PySpark would give each setting to `spark-submit` as `--conf NAME=VALUE`, where `ps` shows it, secrets resolved.
+
+On its own because secrets pass through it, and nothing else of Spark is needed to test where they go.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import shutil
 import tempfile
@@ -18,7 +19,6 @@ _ARGUMENTS: Final = "PYSPARK_SUBMIT_ARGS"
 _USERS: Final = "SPARK_KEYFOLD_USERS_SUBMIT_ARGS"
 """What the user has set in the variable above, which is set again for each start of a JVM."""
 _SHELL: Final = "pyspark-shell"
-_ESCAPED: Final = re.compile(r"[^A-Za-z0-9._/-]")
 
 
 class SettingsFile:
@@ -49,13 +49,6 @@ def submit_arguments(users: str, file: Path) -> str:
 
 def properties(settings: Mapping[str, str]) -> str:
     """Returns `settings` as a properties file of Java's, in ASCII."""
-    return "".join(f"{_escaped(name)}={_escaped(value)}\n" for name, value in settings.items())
+    from javaproperties import dumps
 
-
-def _escaped(text: str) -> str:
-    return _ESCAPED.sub(_escape, text)
-
-
-def _escape(found: re.Match[str]) -> str:
-    units = found[0].encode("utf-16-be")
-    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+    return dumps(settings, timestamp=None, ensure_ascii=True)
