@@ -104,7 +104,7 @@ def _remove(
 
 
 def _lines(found: DeletionPreview, settings: ConnectorConfig, folder: str) -> Iterator[str]:
-    """Says what is removed, what is left, and what a person should know before saying yes."""
+    """Yields the lines that say what is removed, what stays, and what a person should know before the answer."""
     import humanize
 
     plan, size = found.plan, humanize.naturalsize(found.bytes, binary=True)

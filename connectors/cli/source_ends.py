@@ -1,4 +1,4 @@
-"""Where the source's partitions end now, if the broker says so at once; `describe` does not wait for a broker."""
+"""Asks where the source's partitions end now, for DEADLINE_S: `describe` does not wait for a broker."""
 
 from __future__ import annotations
 

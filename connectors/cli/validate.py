@@ -71,7 +71,7 @@ def _worker_file(given: Path | None, *, needed: bool) -> Path | None:
 
 
 def _verdicts(paths: Sequence[Path], worker: Path | None, broker: bool) -> list[Verdict]:
-    """Returns one for each connector file, after one for the worker file where it, or what it needs here, is wrong."""
+    """Returns a verdict for each connector file, after one for the worker file where that, or its machine, is wrong."""
     from connectors.config.errors import FaultyConfigError
     from connectors.config.files import load_worker
 

@@ -25,7 +25,7 @@ from connectors.errors import CHECK_BROKERS, ConnectorError, UnreachableError
 from connectors.kafka import groups
 from connectors.kafka.client_settings import Setting
 from connectors.kafka.errors import MISSING, cause, is_settling, typed
-from connectors.kafka.groups import Held
+from connectors.kafka.groups import CommittedOffset
 from connectors.kafka.retry import call_again, poll_until
 
 REQUEST_S: Final = 20.0
@@ -33,7 +33,7 @@ POSITIONS_A_CALL: Final = 1_000
 """A request with many positions that each have metadata must stay well below the broker's limit."""
 _PAUSE_S: Final = 0.05
 _PENDING_S: Final = 60.0
-"""How long positions in an undecided transaction are waited for."""
+"""How long (s) to wait for positions in an undecided transaction."""
 
 GONE_AFTER_S: Final = 10.0
 """A topic is gone when no broker has known it for so long.
@@ -235,14 +235,14 @@ class Admin:
         partitions: Sequence[TopicPartition],
         pending_s: float = _PENDING_S,
         member: Consumer | None = None,
-    ) -> dict[TopicPartition, Held | None]:
+    ) -> dict[TopicPartition, CommittedOffset | None]:
         """Reads the position that `group` has committed for each partition, None where there is none.
 
         `member`: the consumer to ask with (`groups.member`); without it one is made for this call. Positions in a
         transaction that is not decided yet are waited for, up to `pending_s`. Raises as `groups.committed`.
         """
         consumer = member or groups.member(self._config, group)
-        found: dict[TopicPartition, Held | None] = {}
+        found: dict[TopicPartition, CommittedOffset | None] = {}
         try:
             for chunk in chunks(partitions):
                 found |= groups.committed(consumer, self._config, group, chunk, pending_s)

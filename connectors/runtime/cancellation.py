@@ -1,4 +1,4 @@
-"""How a connector and its Spark jobs are stopped.
+"""Stops a connector and its Spark jobs.
 
 stop    nothing new begins; the step that runs now may finish
 drain   a stop that lets a running fold finish as well

@@ -1,4 +1,4 @@
-"""Whether and when a connector that FAILED is started again: back-off, the end of an outage, a command.
+"""Decides whether and when a connector that FAILED is started again: back-off, end of an outage, a command.
 
 A connector is started again by itself after a back-off, where waiting can help. What it lost (brokers or storage) is
 asked meanwhile, and ends the wait as soon as it answers; a `restart` request does so at any time.

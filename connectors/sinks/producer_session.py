@@ -30,7 +30,7 @@ from connectors.kafka import groups
 from connectors.kafka.admin import Admin, TopicInfo, chunks, described, group_id
 from connectors.kafka.client_settings import ClientSettings, Setting
 from connectors.kafka.errors import FENCED, NOT_ALLOWED, cause, not_allowed, typed
-from connectors.kafka.groups import Held
+from connectors.kafka.groups import CommittedOffset
 from connectors.kafka.producers import (
     LARGEST_BATCH,
     call_until_answered,
@@ -324,7 +324,7 @@ def _same(position: Position | None, offset: int | None, catalog_id: str) -> boo
     return position.offset == offset and position.catalog_id in (None, catalog_id)
 
 
-def _position(group: str, tp: TopicPartition, held: Held | None) -> Position | None:
+def _position(group: str, tp: TopicPartition, held: CommittedOffset | None) -> Position | None:
     if held is None:
         return None
     try:

@@ -289,7 +289,7 @@ class RangeCursor:
     position: int
     records: int = 0
     absent_since: float | None = None
-    """When its topic was found unknown, in monotonic seconds; None while it is known."""
+    """Since when its topic is unknown to the brokers, in monotonic seconds; None while it is known."""
 
     @property
     def finished(self) -> bool:
