@@ -1,1 +1,1 @@
-"""Whatever meets Kafka, files or a person; imports compactor, never the other way round."""
+"""The worker: all that deals with Kafka, settings files or a person; imports compactor, never the reverse."""

@@ -1,4 +1,4 @@
-"""The machine's clock, behind the seam through which a test sets its own."""
+"""Reads the machine's clock, behind a Protocol by which tests set their own."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What time it is, and waiting."""
+    """Tells the time, and waits."""
 
     def now_ms(self) -> int:
-        """Wall time in ms since the epoch, as in a record's timestamp."""
+        """Returns wall time in ms since the epoch, as in a record's timestamp."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that only ever rise: for durations and deadlines."""
+        """Returns seconds that never fall: for durations and deadlines."""
         ...
 
     def wait(self, seconds: float, event: threading.Event) -> bool:
-        """Waits until `event` is set or `seconds` have passed; True where the event was set."""
+        """Waits until `event` is set or `seconds` have passed; returns True where the event was set."""
         ...
 
 
@@ -27,13 +27,13 @@ class SystemClock:
     """The machine's own clock."""
 
     def now_ms(self) -> int:
-        """Wall time in ms since the epoch."""
+        """Returns wall time in ms since the epoch."""
         return time.time_ns() // 1_000_000
 
     def monotonic(self) -> float:
-        """Seconds of the system's monotonic clock."""
+        """Returns seconds of the system's monotonic clock."""
         return time.monotonic()
 
     def wait(self, seconds: float, event: threading.Event) -> bool:
-        """Waits really; True where `event` was set in time."""
+        """Waits in real time; returns True where `event` was set in time."""
         return event.wait(max(seconds, 0.0))

@@ -1,4 +1,4 @@
-"""Errors that a person meets, and the exit code that each ends a command with.
+"""Defines the worker's errors, and the exit code that each ends a command with.
 
 KeyfoldError (compactor.errors)
 ├── UsageError                    2  the command line makes no sense
@@ -110,5 +110,5 @@ _EXIT_CODES: tuple[tuple[type[KeyfoldError], int], ...] = (
 
 
 def exit_code(error: BaseException) -> int:
-    """The exit code that a command ends with when `error` reaches it."""
+    """Returns the exit code of a command that ends with `error`."""
     return next((code for kind, code in _EXIT_CODES if isinstance(error, kind)), EXIT_FAILED)

@@ -1,4 +1,4 @@
-"""Logging of a process: structlog for our own events, and the same lines for what libraries log.
+"""Configures the logging of a process: structlog for our own events, and the same lines for what libraries log.
 
 Everything goes to stderr; stdout carries results only. `style`: `console` for people (coloured only on a
 terminal), `json` for one object a line, `auto` is `console`. Secrets are masked here, in every event.
@@ -70,12 +70,12 @@ def configure(level: str = "info", style: str = "auto") -> None:
 
 
 def hand_on(level: str, style: str) -> None:
-    """Lets processes that this one starts, and theirs, log as it does: `configure_as_parent` reads it there."""
+    """Passes `level` and `style` to the processes that this one starts, and to theirs; see `configure_as_parent`."""
     os.environ[_HANDED_ON] = f"{level},{style}"
 
 
 def configure_as_parent() -> None:
-    """Sets logging of a process of Spark's up as the worker's own; does nothing where it is set up already."""
+    """Configures logging of Spark's Python processes as the worker's; does nothing where it is configured already."""
     if not structlog.is_configured():
         configure(*os.environ.get(_HANDED_ON, "info,auto").split(","))
 

@@ -1,4 +1,4 @@
-"""The one kind of thread of this package that can be stopped and cancelled.
+"""Runs threads that can be stopped and cancelled; this package has no other kind of them.
 
 Threads that only copy a pipe until it ends (`jvm/stderr.py`, `progress/live.py`) are plain daemon threads.
 """

@@ -73,12 +73,12 @@ def topic_name(new_topic_name: Callable[[str], str]) -> str:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The one Spark of the session: two threads, 1 GiB, UTC; its Python workers find the project and its tests."""
-    from connectors.spark.session import session
+    from connectors.spark.session import get_session
 
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     folder = tmp_path_factory.mktemp("warehouse")
     own = {"spark.sql.shuffle.partitions": "2", "spark.sql.warehouse.dir": str(folder)}
-    shared = session("local[2]", {**own, **FAST_START})
+    shared = get_session("local[2]", {**own, **FAST_START})
     shared.sparkContext.setLogLevel("ERROR")
     yield shared
     shared.stop()

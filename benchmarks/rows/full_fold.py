@@ -71,10 +71,10 @@ def fold_storage(folder: Path, name: str, records: int) -> dict[str, float]:
 
     It runs in a child process, whose Spark has ended when the cleaner is measured.
     """
-    from connectors.spark.session import session
+    from connectors.spark.session import get_session
 
     with tempfile.TemporaryDirectory() as scratch:
-        spark = session("local[*]", {})
+        spark = get_session("local[*]", {})
         _warm_up(spark, Path(scratch), round(records * _WARM_UP))
         found = measure(spark, LocalStorage(str(folder)), name)
         spark.stop()

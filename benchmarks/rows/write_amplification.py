@@ -30,10 +30,10 @@ LOAD: Final = SteadyLoad(records=2_000, keys=100_000)
 
 def write_amplification(_bootstrap: str = "", minutes: int = MINUTES) -> dict[str, float]:
     """Measures bytes of all run files ever written over those of level 0, and their parts."""
-    from connectors.spark.session import session
+    from connectors.spark.session import get_session
 
     with tempfile.TemporaryDirectory() as folder:
-        spark = session("local[*]", {})
+        spark = get_session("local[*]", {})
         found = measure(spark, Path(folder), minutes)
         spark.stop()
         return found

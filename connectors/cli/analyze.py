@@ -117,7 +117,7 @@ def _analysis(
     from compactor.analyze.analyze import is_little
     from compactor.analyze.arrow_counts import ArrowCounts
     from compactor.analyze.spark_counts import SparkCounts
-    from connectors.spark import session as sparks
+    from connectors.spark import session
     from connectors.spark.job_progress import task_progress
 
     clock = SystemClock()
@@ -127,7 +127,7 @@ def _analysis(
     name = settings[0].connector
     with observing(clock) as observer:
         observer.stage(name, "starting Spark")
-        spark = sparks.session(worker.spark_master, worker.spark_settings)
+        spark = session.get_session(worker.spark_master, worker.spark_settings)
         try:
             state, now_ms = catalog.refresh(), clock.now_ms()
             with task_progress(spark, observer, name, clock) as begin_stage:

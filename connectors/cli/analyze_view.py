@@ -275,7 +275,7 @@ def _share(effect: Effect) -> str:
 
 
 def _horizons(effect: Effect) -> Iterator[str]:
-    """Says when the tombstones that stay may go."""
+    """Yields the line that says when the tombstones that stay may go."""
     if not effect.tombstones.records:
         return
     stamped = f" {effect.stamped:,} of them get their delete horizon by this fold." if effect.stamped else ""
@@ -290,7 +290,7 @@ def _dropped(effect: Effect) -> str:
 
 
 def _split_lines(topic: TopicReport) -> Iterator[str]:
-    """Keys that compaction cannot fold."""
+    """Yields the lines about keys that no fold joins, as they are in several partitions."""
     found = topic.split_keys
     if found is None:
         return
@@ -384,7 +384,7 @@ def _decision_row(found: Outcome) -> tuple[object, ...]:
 
 
 def _retained(rows: Sequence[Row]) -> Iterator[str]:
-    """Says where retention would remove something."""
+    """Yields the lines that say where retention would remove something."""
     lines = [f"{_name(one)}: {found.retained}" for one, found, _ in rows if found.effect.retention != Amount()]
     yield from ("", *lines) if lines else ()
 

@@ -37,13 +37,13 @@ def delete(
     from connectors.kafka.client_settings import ClientSettings
     from connectors.kafka.probe import probe_all
     from connectors.runtime.deletion import preview
-    from connectors.runtime.takeover import REACH_S
+    from connectors.runtime.takeover import PROBE_S
 
     settings = load_connector(connector, config).config
     storage = connector_storage(config, settings.name)
     _refuse_living(storage, settings.name)
     clients = ClientSettings.of(config, settings)
-    probe_all(settings.name, clients, REACH_S)
+    probe_all(settings.name, clients, PROBE_S)
     location = None if settings.snapshot_path is None else open_storage(str(settings.snapshot_path))
     found = preview(storage, settings, Admin(clients.admin()), location, with_outputs=outputs)
     if found.nothing:
@@ -104,7 +104,7 @@ def _remove(
 
 
 def _lines(found: DeletionPreview, settings: ConnectorConfig, folder: str) -> Iterator[str]:
-    """Says what is removed, what is left, and what a person should know before saying yes."""
+    """Yields the lines that say what is removed, what stays, and what a person should know before the answer."""
     import humanize
 
     plan, size = found.plan, humanize.naturalsize(found.bytes, binary=True)

@@ -51,7 +51,7 @@ def dump(
     config = worker_of(worker)
     from compactor.catalog.catalog import Catalog
     from compactor.model.record import TopicPartition
-    from compactor.runs import reader as reading
+    from compactor.runs import reader
     from compactor.runs.scan import whole
     from connectors.config.engine import connector_storage
     from connectors.config.files import load_connector
@@ -60,7 +60,7 @@ def dump(
     storage = connector_storage(config, name)
     log = found(Catalog.open(storage, name).state, name, TopicPartition(topic, partition))
     out = JsonLines()
-    for batch in first(shown(reading.read(storage, whole(log)), key), limit):
+    for batch in first(shown(reader.read(storage, whole(log)), key), limit):
         out.write(lines(batch))
     out.flush()
 

@@ -33,7 +33,7 @@ from connectors.cli.version import package, version
 
 
 def _flags_alone(params: list[Any]) -> list[Any]:
-    """`params`, changed so that help shows no type beside flags: they take no value."""
+    """Changes `params` so that help shows no type beside flags, which take no value; returns them."""
     for param in params:
         if getattr(param, "is_flag", False) and param.metavar is None:
             param.metavar = ""
@@ -41,7 +41,7 @@ def _flags_alone(params: list[Any]) -> list[Any]:
 
 
 class _Command(TyperCommand):
-    """One command."""
+    """A command whose help shows no type beside flags."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Returns its arguments and options."""

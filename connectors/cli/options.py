@@ -1,4 +1,4 @@
-"""Options that every command takes, and the worker file that is meant when none is named."""
+"""Defines the options of commands, and finds the worker file where none is named."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def request_timeout(seconds: int) -> RequestTimeout:
 def worker_path(given: Path | None) -> Path | None:
     """Returns `given`, or the first of DEFAULT_WORKER_FILES that exists; None where the environment names the brokers.
 
-    Raises ConfigError where there is nothing of these.
+    Raises ConfigError where there is none of these.
     """
     if given is not None:
         return given
@@ -69,7 +69,7 @@ def worker_path(given: Path | None) -> Path | None:
 
 
 def worker_of(given: Path | None) -> WorkerConfig:
-    """Reads the worker file that is meant, and sets logging up as it says. Raises ConfigError."""
+    """Reads the worker file of `worker_path`, and configures logging as it says. Raises ConfigError."""
     from connectors.config.files import load_worker
 
     config = load_worker(worker_path(given))
@@ -80,7 +80,7 @@ def worker_of(given: Path | None) -> WorkerConfig:
 
 
 def warn_of_variables() -> None:
-    """Says of each variable `KEYFOLD_…` that is nothing of keyfold's that it sets nothing."""
+    """Logs a warning for each variable `KEYFOLD_…` that keyfold does not know and that sets nothing."""
     from connectors.config.worker import strange
 
     for sentence in strange(os.environ):

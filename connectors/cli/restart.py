@@ -1,4 +1,4 @@
-"""`keyfold restart`: has a live worker start a connector again."""
+"""`keyfold restart`: asks a live worker to start a connector again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the source's partitions end now, if the broker says so at once; `describe` does not wait for a broker."""
+"""Asks where the source's partitions end now, for DEADLINE_S: `describe` does not wait for a broker."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def source_ends(worker: WorkerConfig, connector: ConnectorConfig, tps: Sequence[
 
     if not tps:
         return Ends({}, None)
-    admin, heard = listening(client_config("admin", worker, connector, {}))
+    admin, listener = listening(client_config("admin", worker, connector, {}))
     try:
-        first_answer(admin, heard, DEADLINE_S)  # a client that knows no broker yet may miss the answer to list_offsets
+        first_answer(admin, listener, DEADLINE_S)  # a client that knows no broker yet may miss list_offsets' answer
     except KafkaException as error:
         return Ends({}, str(error.args[0].str()))
     found = _ask(admin, tps)

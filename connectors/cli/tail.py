@@ -174,7 +174,7 @@ def _consumer(config: WorkerConfig) -> Consumer:
 
 
 def _good(messages: list[Message]) -> Iterator[Message]:
-    """`messages` without librdkafka's remarks about what it mends by itself; ConnectorError for what it cannot."""
+    """Yields `messages` without the errors from which librdkafka recovers; raises ConnectorError for another one."""
     for message in messages:
         error = message.error()
         if error is None:

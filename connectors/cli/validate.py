@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from connectors.config.errors import Fault, FaultyConfigError
     from connectors.config.worker import WorkerConfig
 
-_REACH_S: Final = 10.0
+_PROBE_S: Final = 10.0
 
 ConnectorsArgument = Annotated[list[Path], typer.Argument(help="The connector files.", metavar="CONNECTOR.json…")]
 BrokerOption = Annotated[
@@ -71,7 +71,7 @@ def _worker_file(given: Path | None, *, needed: bool) -> Path | None:
 
 
 def _verdicts(paths: Sequence[Path], worker: Path | None, broker: bool) -> list[Verdict]:
-    """Returns one for each connector file, after one for the worker file where it, or what it needs here, is wrong."""
+    """Returns a verdict for each connector file, after one for the worker file where that, or its machine, is wrong."""
     from connectors.config.errors import FaultyConfigError
     from connectors.config.files import load_worker
 
@@ -124,7 +124,7 @@ def _at_the_broker(config: ConnectorConfig, worker: WorkerConfig) -> tuple[Fault
     from connectors.kafka.probe import probe_all
     from connectors.runtime.preflight import broker_faults
 
-    probe_all(config.name, ClientSettings.of(worker, config), _REACH_S)
+    probe_all(config.name, ClientSettings.of(worker, config), _PROBE_S)
     return broker_faults(config, Admin(client_config("admin", worker, config, {})))
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import platform
 import re
 import subprocess
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as installed
+from importlib import metadata
 
 from compactor.errors import KeyfoldError
 from connectors.cli.options import UnusedWorkerOption
@@ -24,8 +23,8 @@ def version(worker: UnusedWorkerOption = None) -> None:
 def package(name: str) -> str:
     """Returns the installed version of the distribution `name`, a dash where there is none."""
     try:
-        return installed(name)
-    except PackageNotFoundError:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
         return NOTHING
 
 

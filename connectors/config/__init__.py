@@ -1,1 +1,1 @@
-"""Worker and connector files: what may stand in them, and what it means to clients, engine and people."""
+"""Reads and checks worker and connector files, and translates them for clients, engine and people."""

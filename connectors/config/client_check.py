@@ -1,4 +1,4 @@
-"""Whether librdkafka takes the settings of every client: it is asked, without a broker."""
+"""Checks whether librdkafka takes the settings of every client, by asking it, without a broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One client setting, under Java's or librdkafka's name, as librdkafka's settings.
+"""Translates one client setting, under Java's or librdkafka's name, to librdkafka's settings.
 
 Most names are the same in both. The tables hold those that are not, and values that need converting.
 """

@@ -1,4 +1,4 @@
-"""The settings of librdkafka's clients: what keyfold pins, over the connector's overrides, over the worker's.
+"""Merges the settings of librdkafka's clients: what keyfold pins, over the connector's overrides, over the worker's.
 
 Names are Java's or librdkafka's (`client_translate`). What keyfold needs for its promises is pinned by the caller as
 `base` and cannot be overridden: those names are refused in files (`client_settings`).

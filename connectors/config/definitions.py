@@ -1,4 +1,4 @@
-"""How a setting is declared: once, in the field of its model, with all that is known of it.
+"""Declares settings: each once, in the field of its model, with all that is known of it.
 
 `setting` declares a key and `family` all keys that begin with a prefix; the docstring below the field is its
 documentation. Checks, messages, docs/configuration.md and Connect's definitions of a connector are read from there.

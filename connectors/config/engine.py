@@ -1,4 +1,4 @@
-"""What a connector's configuration means to the engine: its settings, and the storage that it works in."""
+"""Makes the engine's settings and the storage that it works in from a connector's configuration."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _log = structlog.get_logger()
 def engine_settings(connector: ConnectorConfig) -> EngineSettings:
     """Returns what `connector` sets of the engine: the fields of EngineSettings and its policies that settings name.
 
-    A setting that the engine is to know of needs no line here; it becomes a field there.
+    A further setting for the engine needs no line here, only a field there.
     """
     cleanup_policy = tuple(sorted(connector.cleanup_policy))
     return EngineSettings(
@@ -73,10 +73,10 @@ def other_snapshots(connector: ConnectorConfig, state: CatalogState) -> dict[str
         return {}
     from compactor.snapshot import listing
 
-    shelf, found = open_storage(str(connector.snapshot_path)), dict[str, tuple[str, ...]]()
+    storage, found = open_storage(str(connector.snapshot_path)), dict[str, tuple[str, ...]]()
     with suppress(StorageError):
         for topic in sorted(state.topics):
-            found[topic] = listing.list_others(shelf, state, topic)
+            found[topic] = listing.list_others(storage, state, topic)
     return found
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration: faults, collected and raised together, each with its key."""
+"""Collects the faults of a configuration, each with its key, and raises them together."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CONNECT_LATER: Final[dict[str, str]] = {
 }
 """Kafka Connect's keys (patterns) that keyfold knows of but does not have yet, and what they belong to.
 
-When the work behind a key is done its line here goes.
+A key that keyfold takes from some release on is removed here.
 """
 _CUTOFF: Final = 0.6
 

@@ -1,4 +1,4 @@
-"""Types of settings: how the text of a file becomes a value, and what is allowed.
+"""Defines the types of settings: how the text of a file becomes a value, and what is allowed.
 
 Every value of a file is text first, as in Kafka Connect (1 and "1", true and "true" are the same), and blanks around it
 do not count (Kafka's ConfigDef). A validator raises ValueError for a text that is not allowed; a message of its own
@@ -224,7 +224,7 @@ ANY_CASE: Final = _of_text(str.lower)
 WORDS: Final = _of_text(_words)
 """For a frozenset of a Literal: its words in any order and case, with commas between them."""
 WORDS_OR_NONE: Final = _of_text(_words_or_none)
-"""The same, or `none` for none of them."""
+"""For a frozenset of a Literal: as WORDS, or `none` for the empty set."""
 
 Short = Annotated[int, Le(SHORT_MAX), _of_text(_whole)]
 Int = Annotated[int, Le(INT_MAX), _of_text(_whole)]

@@ -1,4 +1,4 @@
-"""The flat mapping of a worker or connector file as a model: names become fields, and all faults come at once."""
+"""Validates the flat mapping of a worker or connector file as a model: names become fields, all faults come at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Java's `sasl.jaas.config` as librdkafka's settings."""
+"""Translates Java's `sasl.jaas.config` to librdkafka's settings."""
 
 from __future__ import annotations
 

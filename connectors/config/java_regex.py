@@ -1,4 +1,4 @@
-"""Java regular expressions for topic names, as the `regex` module understands them.
+"""Translates Java regular expressions for topic names to those of the `regex` module.
 
 Kafka Connect's `topics.regex` is a java.util.regex pattern that must match the whole name. `regex` (its version 1
 behaviour) means by nearly all of it what Java means: classes within classes and their intersections, possessive
@@ -67,7 +67,7 @@ def translate(pattern: str) -> regex.Pattern[str]:
 
 
 class _Translation:
-    """One pass over a pattern: `at` is the position.
+    """Translates a pattern in one pass: `at` is the position.
 
     `classes` are the classes of characters that are open, True for those that begin with `[^`, `members` the escapes in
     the outermost of them. `groups` are the positions of the open groups, `names` those that were given.

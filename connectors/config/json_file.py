@@ -1,4 +1,4 @@
-"""A JSON object from a file, with the place of what is wrong in it."""
+"""Reads a JSON object from a file, and names the place of what is wrong in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What librdkafka says of its settings: it is asked, without a broker, so that its ranges are nowhere copied.
+"""Asks librdkafka about its settings, without a broker, so that its ranges are copied nowhere.
 
 A client is made of the setting in question, and of a name that librdkafka cannot know behind it. Settings are checked
 in that order, so the answer is always an error about the one or the other, and no client comes to be.

@@ -1,4 +1,4 @@
-"""Whether the folders that the files name can be made and written to on this machine: it is tried, not guessed."""
+"""Tries whether the folders that the files name can be made and written to on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of docs/configuration.md, made from the fields of the models.
+"""Makes the tables of docs/configuration.md from the fields of the models.
 
 `python -m connectors.config.reference docs/configuration.md` writes them anew between their marks; a test fails
 while the page says something else than the models.

@@ -1,4 +1,4 @@
-"""Relative paths in a file count from the folder that the file is in: they are made absolute when it is read."""
+"""Makes relative paths in a file absolute when it is read: they count from the folder that the file is in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules of the connector file that take more than one setting, and those of `output.topic.config.*`.
+"""Checks the rules of the connector file that take more than one setting, and those of `output.topic.config.*`.
 
 Each rule stands in `RULES` with the fields of ConnectorConfig that it gets; it is left out while one of them has a
 fault of its own.

@@ -1,4 +1,4 @@
-"""Secrets: `${env:NAME}`, `${file:PATH:KEY}` and `${directory:PATH:KEY}`, and what may be printed.
+"""Resolves secrets (`${env:NAME}`, `${file:PATH:KEY}`, `${directory:PATH:KEY}`), and masks them where text is printed.
 
 Placeholders have Kafka Connect's form (ConfigTransformer). They are resolved where a value is used; what is kept and
 printed is the placeholder. A message never holds what a placeholder stands for.
@@ -30,7 +30,7 @@ _IN_TEXT: Final = re.compile(
     r"(?!\[hidden\])(?P<value>\$\{[^}]*\}|\\\"(?:(?!\\\").)*\\\"|'[^']*'|\"[^\"]*\"|[^\s;}]+)",
     re.IGNORECASE,
 )
-"""The same names before a value in a text, but for words that sentences hold too (token, credential, jaas)."""
+"""Names of secrets before a value in a text, without words that sentences hold too (token, credential, jaas)."""
 _PEM: Final = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)
 _USERINFO: Final = re.compile(r"(://)(?:[^/@\s\"']+|[^/@:\s\"']*:(?!\d{1,5}/)[^@\s\"']*)@")
 _QUERY: Final = re.compile(r"(?P<url>[a-z][a-z0-9+.-]*://[^\s\"'<>?#]*)(?P<query>[?#][^\s\"'<>]*)", re.IGNORECASE)

@@ -1,4 +1,4 @@
-"""Which topics a connector reads: one rule for configuration, source and broker. Pure."""
+"""Decides which topics a connector reads: one rule for configuration, source and broker. Pure."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 
 from compactor.model.record import RUN, SOURCE, ddl
 from connectors.jvm.cds_archive import KAFKA
-from connectors.spark import session as sparks
+from connectors.spark import session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -126,8 +126,8 @@ def _count(batches: Batches) -> Iterator[pa.RecordBatch]:
 
 def train_spark(option: str) -> None:
     """Runs a JVM of Spark with `option` to its end: that is when it writes its archive."""
-    options = f"{sparks.DEFAULTS[sparks.JAVA_OPTIONS]} {option}"
-    spark = sparks.session("local[2]", {sparks.JAVA_OPTIONS: options, "spark.sql.shuffle.partitions": "2"})
+    options = f"{session.DEFAULTS[session.JAVA_OPTIONS]} {option}"
+    spark = session.get_session("local[2]", {session.JAVA_OPTIONS: options, "spark.sql.shuffle.partitions": "2"})
     gateway = spark.sparkContext._gateway  # PySpark has no other way to its JVM's process
     assert gateway is not None
     with tempfile.TemporaryDirectory() as folder:

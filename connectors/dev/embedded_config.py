@@ -1,4 +1,4 @@
-"""What the embedded broker is started with: its server properties and its log, as plain text."""
+"""Writes what the embedded broker is started with: its server properties and the settings of its log."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Layout:
 
     @property
     def formatted(self) -> bool:
-        """Whether Kafka's StorageTool has been here (it writes meta.properties)."""
+        """Whether the data directory is formatted: Kafka's StorageTool has written meta.properties."""
         return (self.data / "meta.properties").exists()
 
 

@@ -1,7 +1,7 @@
-"""A real Kafka broker in one call: for `keyfold kafka`, the demo and the tests.
+"""Runs a real Kafka broker: for `keyfold kafka`, the demo and the tests.
 
 One KRaft node in a process of its own, on 127.0.0.1 only, that never outlives the Python process which
-started it. Everything it keeps is below one data directory; started there again, it has its data again.
+started it. Everything it keeps is below one data directory; a broker that is started there again has that data.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The embedded broker's JAR files: fetched once from Maven into the user's cache, checked before each use.
+"""Fetches the embedded broker's JAR files once, from Maven into the user's cache, and checks them before each use.
 
 `kafka-<version>.sha256` beside this file pins every file, so a directory is complete and genuine or not used.
 The Ivy inside PySpark's own JARs does the fetching: nothing has to be installed for it.

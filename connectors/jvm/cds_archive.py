@@ -1,4 +1,4 @@
-"""Java's classes ready-made: an archive that a JVM maps, instead of reading and checking thousands of classes anew.
+"""Makes archives of Java's classes, which a JVM maps instead of reading and checking thousands of classes anew.
 
     python -m connectors.jvm.cds_archive   makes those for Spark and the embedded broker, once, in the user's cache
 
@@ -47,7 +47,7 @@ def sharing(jars: Path) -> list[str]:
 
 
 def ensure_archive(jars: Path, what: str) -> bool:
-    """Makes the archive of `jars` by a training run of `what` if it is not there; whether it is there then.
+    """Makes the archive of `jars` by a training run of `what` if it is not there; returns whether it is there then.
 
     Says on stderr what it is doing when it has to be made. Older ones are removed then.
     """

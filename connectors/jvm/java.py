@@ -34,7 +34,7 @@ def find_java() -> str:
 
 
 def which_java() -> Path | None:
-    """Returns the same, whatever its version; None where there is none."""
+    """Returns the `java` that JAVA_HOME names, else the first on PATH, of any version; None where there is none."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=str(Path(home, "bin")) if home else None)
     return Path(found) if found else None

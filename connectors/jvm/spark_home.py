@@ -1,4 +1,4 @@
-"""A Spark home that has no Python in it: links to everything else of the PySpark that is installed.
+"""Makes a Spark home that has no Python in it: links to everything else of the PySpark that is installed.
 
 Spark's JVM puts `$SPARK_HOME/python/lib/*.zip` first on the path of every Python process that it starts, and what is
 imported from a zip is compiled anew each time: a second of processor time where the installed package takes a

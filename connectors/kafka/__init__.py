@@ -1,1 +1,1 @@
-"""Kafka: clients and their settings, and a broker to try things on."""
+"""Kafka clients, their settings, and their errors as keyfold's."""

@@ -25,7 +25,7 @@ from connectors.errors import CHECK_BROKERS, ConnectorError, UnreachableError
 from connectors.kafka import groups
 from connectors.kafka.client_settings import Setting
 from connectors.kafka.errors import MISSING, cause, is_settling, typed
-from connectors.kafka.groups import Held
+from connectors.kafka.groups import CommittedOffset
 from connectors.kafka.retry import call_again, poll_until
 
 REQUEST_S: Final = 20.0
@@ -33,7 +33,7 @@ POSITIONS_A_CALL: Final = 1_000
 """A request with many positions that each have metadata must stay well below the broker's limit."""
 _PAUSE_S: Final = 0.05
 _PENDING_S: Final = 60.0
-"""How long positions in an undecided transaction are waited for."""
+"""How long (s) to wait for positions in an undecided transaction."""
 
 GONE_AFTER_S: Final = 10.0
 """A topic is gone when no broker has known it for so long.
@@ -66,12 +66,12 @@ def group_id(connector: str) -> str:
 
 
 def new_client(config: Mapping[str, Any]) -> AdminClient:
-    """Makes confluent-kafka's client: the one place where the product does."""
+    """Makes confluent-kafka's admin client; nothing else in the package makes one."""
     return AdminClient(dict(config))
 
 
 class Admin:
-    """An admin client that returns values or raises UnreachableError, NotAllowedError, OutputError.
+    """Asks the brokers with an admin client; returns values or raises UnreachableError, NotAllowedError, OutputError.
 
     `deadline_s` is how long one request may take. The brokers are first asked by the first request. Not to be shared
     with a forked process.
@@ -102,7 +102,7 @@ class Admin:
         return found
 
     def describe_each(self, topics: Iterable[str]) -> dict[str, TopicInfo | KafkaError]:
-        """Describes those of `topics` that exist, by name; the error in place of one that is not answered for."""
+        """Describes those of `topics` that exist, by name; has the error in place of a topic without an answer."""
         names = sorted(set(topics))
         if not names:
             return {}
@@ -131,7 +131,7 @@ class Admin:
     ) -> dict[TopicPartition, int | KafkaError]:
         """Returns the offset of each partition that `spec` asks for as a read_committed reader sees it, or the error.
 
-        Negative where the leader did not answer. Nothing is asked again.
+        An offset is negative where the leader did not answer. Nothing is asked again.
         """
         wanted = {Partition(tp.topic, tp.partition): spec for tp in partitions}
         found: dict[TopicPartition, int | KafkaError] = {}
@@ -142,7 +142,7 @@ class Admin:
         return found
 
     def create_topic(self, name: str, partitions: int, replication: int, config: Mapping[str, str]) -> bool:
-        """Makes a topic; returns False where it exists already. `replication` -1 is the broker's default."""
+        """Creates a topic; returns False where it exists already. `replication` -1 is the broker's default."""
         topic = NewTopic(name, num_partitions=partitions, replication_factor=replication, config=dict(config))
         future = self._client.create_topics([topic], request_timeout=self._deadline_s)[name]
         try:
@@ -215,7 +215,7 @@ class Admin:
         return self.topic_configs([name])[name]
 
     def topic_configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Returns the same of several topics, by name, with one request."""
+        """Returns the settings in effect of several topics, by topic name, with one request."""
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in sorted(set(names))]
         if not resources:
             return {}
@@ -235,14 +235,14 @@ class Admin:
         partitions: Sequence[TopicPartition],
         pending_s: float = _PENDING_S,
         member: Consumer | None = None,
-    ) -> dict[TopicPartition, Held | None]:
+    ) -> dict[TopicPartition, CommittedOffset | None]:
         """Reads the position that `group` has committed for each partition, None where there is none.
 
-        `member`: the consumer of the group to ask with; without it one is made for this call. Positions in a
+        `member`: the consumer to ask with (`groups.member`); without it one is made for this call. Positions in a
         transaction that is not decided yet are waited for, up to `pending_s`. Raises as `groups.committed`.
         """
         consumer = member or groups.member(self._config, group)
-        found: dict[TopicPartition, Held | None] = {}
+        found: dict[TopicPartition, CommittedOffset | None] = {}
         try:
             for chunk in chunks(partitions):
                 found |= groups.committed(consumer, self._config, group, chunk, pending_s)
@@ -295,7 +295,7 @@ class Admin:
             return cause(error)
 
     def _answers(self, ask: Callable[[], Mapping[K, Future[T]]], doing: str, right: Callable[[K], str]) -> dict[K, T]:
-        """Returns all answers to a request, sent again while brokers are settling; `right` names what one takes."""
+        """Returns all answers to a request, sent again while brokers are settling; `right` names the ACL for a key."""
 
         def answers() -> dict[K, T]:
             found: dict[K, T] = {}
@@ -325,9 +325,9 @@ def described(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> dict[str, T]:
-    """Returns what `describe` returns of those of `names` that exist.
+    """Returns what `describe` returns for those of `names` that exist.
 
-    Those of them that were there before (`known`) are asked for again until they are there or GONE_AFTER_S is over.
+    Missing ones that were there before (`known`) are asked for again until they are there or GONE_AFTER_S is over.
     Raises what `describe` raises.
     """
     found = dict(describe(set(names)))

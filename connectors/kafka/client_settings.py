@@ -76,7 +76,7 @@ class ClientSettings(Struct, frozen=True):
 
     @classmethod
     def of(cls, worker: WorkerConfig, connector: ConnectorConfig) -> ClientSettings:
-        """Merges what both files say with what keyfold pins and prefers. Raises ConfigError."""
+        """Merges the settings of both files with those that keyfold pins and its defaults. Raises ConfigError."""
         from connectors.config.clients import client_config  # not in Spark's tasks, which never merge anything
 
         name = connector.name
@@ -96,5 +96,5 @@ class ClientSettings(Struct, frozen=True):
         return dict(self._consumer)
 
     def producer(self) -> dict[str, Setting]:
-        """Returns the settings of a producer, which still needs its transactional id."""
+        """Returns the settings of a producer, to which `producers.settings` adds the transactional id."""
         return dict(self._producer)

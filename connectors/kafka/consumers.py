@@ -1,4 +1,4 @@
-"""Consumers that read given offsets of given partitions, kept between uses; and the headers of what they consume.
+"""Makes consumers that read given offsets of given partitions, keeps them between uses, and reads messages' headers.
 
 They never join a group: librdkafka asks for a `group.id` before it lets a consumer assign. A Python worker of Spark may
 live through many micro-batches, so a finished consumer is kept for the next task with the same settings; where none is
@@ -47,7 +47,7 @@ class AssignedConsumer:
         self.consumer = Consumer(clients.consumer())
 
     def assign(self, partitions: list[TopicPartition]) -> None:
-        """Reads from these offsets on, and nothing else; a pause would outlive the assignment that it was made in.
+        """Assigns only `partitions`, from their offsets on; resumes the old ones, as a pause outlives its assignment.
 
         librdkafka stops the old assignment on a thread of its own: until then its messages are still taken for
         the new one's, and its positions answered. `unassign` first puts that stop ahead of the new start, and no
@@ -67,7 +67,7 @@ class AssignedConsumer:
 
     @cached_property
     def admin(self) -> Admin:
-        """Asks for what a consumer cannot: topic ids and many offsets at once."""
+        """The admin client, for what a consumer cannot ask: topic ids, and many offsets at once."""
         return Admin(self._clients.admin(), self._request_s)
 
     def close(self) -> None:
@@ -81,7 +81,7 @@ _lock: Final = threading.Lock()
 
 @contextmanager
 def borrowed(clients: ClientSettings, request_s: float) -> Iterator[AssignedConsumer]:
-    """Gives the block a consumer of its own; keeps it for the next task, or closes it where the block raises."""
+    """Yields a kept or new consumer; keeps it for the next task, or closes it where the block raises."""
     key = _key(clients, request_s)
     consumer = _take(key) or AssignedConsumer(clients, request_s)
     try:
@@ -120,7 +120,7 @@ def _stopped(positions: list[TopicPartition]) -> bool:
 
 
 def headers_of_all(messages: Iterable[Message]) -> tuple[list[Any], dict[int, str]]:
-    """Returns the headers of each message, None where it has none, and by number why a message's are unreadable."""
+    """Returns the headers of each message, None where it has none, and by index why a message's are unreadable."""
     found: list[Any] = []
     odd: dict[int, str] = {}
     asked = map(_ask_headers, messages)
@@ -135,7 +135,7 @@ def headers_of_all(messages: Iterable[Message]) -> tuple[list[Any], dict[int, st
 
 
 def headers_of(message: Message) -> tuple[Headers, str | None]:
-    """Returns one message's headers, none where they are unreadable, and then why."""
+    """Returns one message's headers, an empty list where they are unreadable, and why they are."""
     (found,), odd = headers_of_all([message])
     return found or [], odd.get(0)
 

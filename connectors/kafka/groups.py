@@ -18,12 +18,12 @@ from connectors.errors import UnreachableError
 from connectors.kafka.client_settings import Setting
 from connectors.kafka.errors import NOT_ALLOWED, cause, typed
 
-Held = tuple[int, str]
+CommittedOffset = tuple[int, str]
 """A committed offset and its metadata."""
 
 _PAUSE_S: Final = 0.05
 _FIRST_S: Final = 2.0
-"""How long the first question may take; each next one twice as long."""
+"""How long (s) the first request may take; each next one may take twice as long."""
 _PENDING: Final = KafkaError.UNSTABLE_OFFSET_COMMIT
 _LATER: Final = frozenset(
     (
@@ -36,7 +36,7 @@ _LATER: Final = frozenset(
         KafkaError._TRANSPORT,
     )
 )
-"""Answers that another moment will change."""
+"""Errors after which the request is sent again."""
 
 
 def member(config: Mapping[str, Setting], group: str) -> Consumer:
@@ -51,16 +51,15 @@ def committed(
     group: str,
     partitions: Sequence[TopicPartition],
     pending_s: float,
-) -> dict[TopicPartition, Held | None]:
+) -> dict[TopicPartition, CommittedOffset | None]:
     """Reads the position that `group` has committed for each partition, None where there is none.
 
     `consumer` is a `member` of the group, made with `config`. Positions in a transaction that is not decided yet are
-    waited for, up to `pending_s` (KIP-447). Raises
-    UnreachableError, NotAllowedError.
+    waited for, up to `pending_s` (KIP-447). Raises UnreachableError, NotAllowedError.
     """
     bootstrap = str(config.get("bootstrap.servers", "the brokers"))
     until = time.monotonic() + pending_s
-    found: dict[TopicPartition, Held | None] = {}
+    found: dict[TopicPartition, CommittedOffset | None] = {}
     timeout_s = _FIRST_S
     while waiting := [tp for tp in partitions if tp not in found]:
         answers, trouble = _ask(consumer, waiting, min(timeout_s, max(0.1, until - time.monotonic())))
@@ -104,5 +103,5 @@ def _tp(answer: Partition) -> TopicPartition:
     return TopicPartition(answer.topic, answer.partition)
 
 
-def _held(answer: Partition) -> Held | None:
+def _held(answer: Partition) -> CommittedOffset | None:
     return (int(answer.offset), answer.metadata or "") if answer.offset >= 0 else None

@@ -1,13 +1,12 @@
-"""Whether the brokers let a client in, asked before anything is done with it.
+"""Checks whether the brokers let a client in, before anything is done with it.
 
 librdkafka tries again for ever where a password or a certificate is wrong, and gives the reason to a callback only: the
-caller who waits sees a time-out.
+caller that waits sees a time-out.
 """
 
 from __future__ import annotations
 
 import re
-import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -16,13 +15,14 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
 from connectors.config.librdkafka import ClientKind
-from connectors.errors import NoConnectionError, UnreachableError
+from connectors.errors import NoConnectionError
 from connectors.kafka.admin import new_client
 from connectors.kafka.client_settings import ClientSettings, Setting
 from connectors.kafka.errors import cause
+from connectors.threads import CancellableThread
 
 SURE_S: Final = 1.0
-"""A refusal counts after this: meanwhile another of several brokers may let us in."""
+"""A refusal counts after this time (s): until then another of several brokers may let us in."""
 _FIRST_WAIT_S: Final = 0.4
 _POLL_S: Final = 0.05
 SECURITY_PREFIXES: Final = ("security.", "ssl.", "sasl.", "enable.ssl.", "enable.sasl.")
@@ -37,7 +37,7 @@ _CHECKS: Final[Mapping[int, str]] = {
 
 
 class ErrorListener:
-    """Keeps the errors that librdkafka reports: the last refusal, and the last other one."""
+    """Keeps the errors that librdkafka reports: the last `refusal`, and as `complaint` the last other one."""
 
     def __init__(self) -> None:
         self.refusal: KafkaError | None = None
@@ -53,7 +53,7 @@ class ErrorListener:
         return KafkaError(KafkaError._ALL_BROKERS_DOWN, self.complaint.str())
 
     def __call__(self, error: KafkaError) -> None:
-        """Keeps `error`; of the one that only sums up others, that all brokers are down."""
+        """Keeps `error`; of `_ALL_BROKERS_DOWN`, which only sums up others, that it came."""
         if error.code() in _CHECKS or (error.code() == KafkaError._TRANSPORT and "SSL" in error.str()):
             code = error.code() if error.code() in _CHECKS else KafkaError._SSL
             self.refusal = KafkaError(code, error.str())
@@ -87,23 +87,23 @@ def probe(kind: ClientKind, config: Mapping[str, Setting], deadline_s: float, wh
 
     Raises NoConnectionError, whose message begins with `where`.
     """
-    client, heard = listening(config)
+    client, listener = listening(config)
     try:
-        first_answer(client, heard, deadline_s)
+        first_answer(client, listener, deadline_s)
     except KafkaException as error:
         raise refused(cause(error), kind, str(config.get("bootstrap.servers")), where) from None
 
 
 def listening(config: Mapping[str, Any]) -> tuple[AdminClient, ErrorListener]:
-    """Makes an admin client with `config`, and the listener for the errors that it reports."""
-    heard = ErrorListener()
-    return new_client({**config, "log_level": 0, "error_cb": heard}), heard
+    """Makes an admin client with `config`, and the listener to the errors that it reports."""
+    listener = ErrorListener()
+    return new_client({**config, "log_level": 0, "error_cb": listener}), listener
 
 
-def first_answer(client: AdminClient, heard: ErrorListener, deadline_s: float) -> ClusterMetadata:
+def first_answer(client: AdminClient, listener: ErrorListener, deadline_s: float) -> ClusterMetadata:
     """Returns the cluster's metadata as soon as a broker answers.
 
-    Raises KafkaException: after SURE_S a refusal, or that nothing listens; after `deadline_s` what was heard last.
+    Raises KafkaException: after SURE_S a refusal, or that nothing listens; after `deadline_s` the last error.
     """
     began = time.monotonic()
     wait = _FIRST_WAIT_S
@@ -113,9 +113,9 @@ def first_answer(client: AdminClient, heard: ErrorListener, deadline_s: float) -
         except KafkaException as error:
             client.poll(_POLL_S)
             waited = time.monotonic() - began
-            certain = heard.refusal or heard.not_listening
+            certain = listener.refusal or listener.not_listening
             if waited >= deadline_s or (certain is not None and waited >= SURE_S):
-                raise KafkaException(certain or heard.complaint or cause(error)) from error
+                raise KafkaException(certain or listener.complaint or cause(error)) from error
         wait *= 2
 
 
@@ -146,29 +146,20 @@ class BrokerProbe:
     """
 
     def __init__(self, probes: Mapping[str, Callable[[], None]]) -> None:
-        self._silent: dict[str, UnreachableError] = {}
-        self._answered = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._probe, args=each, name=f"reach-{each[0]}", daemon=True)
-            for each in probes.items()
-        ]
-        for thread in self._threads:
+        self._threads = {name: _thread(name, probe) for name, probe in probes.items()}
+        for thread in self._threads.values():
             thread.start()
 
     @property
     def found(self) -> bool:
-        """Whether the brokers of one connector have answered."""
-        return self._answered.is_set()
+        """Whether the brokers of at least one connector have answered."""
+        return any(thread.failure is None and not thread.is_alive() for thread in self._threads.values())
 
-    def silent(self) -> dict[str, UnreachableError]:
-        """Returns each connector's error once all have failed; nothing before that, nor where one has not."""
-        over = not any(thread.is_alive() for thread in self._threads)
-        return self._silent if over and not self.found else {}
+    def silent(self) -> dict[str, BaseException]:
+        """Returns the error of each connector once all probes have failed; nothing before, nor where one succeeded."""
+        errors = {name: thread.failure for name, thread in self._threads.items() if thread.failure is not None}
+        return errors if len(errors) == len(self._threads) else {}
 
-    def _probe(self, name: str, probe: Callable[[], None]) -> None:
-        try:
-            probe()
-        except UnreachableError as error:
-            self._silent[name] = error
-        else:
-            self._answered.set()
+
+def _thread(connector: str, probe: Callable[[], None]) -> CancellableThread:
+    return CancellableThread(f"probe-{connector}", lambda _: probe())

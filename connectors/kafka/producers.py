@@ -1,4 +1,4 @@
-"""Transactional producers: one per bucket and publish task, kept only in the driver, where there is one of a bucket.
+"""Makes transactional producers: one per bucket and publish task, kept only in the driver, which has one per bucket.
 
 Two producers with one transactional id fence each other, so a producer that outlived its task in a reused Python worker
 would stop the next one. A producer is ended by dropping the last reference to it: its close() would complain about a
@@ -39,9 +39,9 @@ def transactional_id(connector: str, bucket: int) -> str:
 
 
 def takes(config: Mapping[str, Setting], largest_record: int, size: int) -> bool:
-    """Returns whether a producer made for `largest_record` (bytes) can stay for a record of `size` bytes.
+    """Returns whether a producer made for `largest_record` (bytes) can be used for a record of `size` bytes.
 
-    Its queue has room for that; or `config` says how large the queue is, and no other producer would have more.
+    It can where its queue has room, or where `config` sets the queue's size: a new producer would have no more.
     """
     return QUEUE in config or size <= max(QUEUE_BYTES, largest_record)
 
@@ -63,7 +63,7 @@ def settings(
 
 
 def fence_all(config: Mapping[str, Setting], ids: Iterable[str], deadline_s: float = DEADLINE_S) -> None:
-    """Shuts out every producer with one of the transactional `ids` and aborts its open transaction (step T2).
+    """Fences every producer with one of the transactional `ids` and aborts its open transaction (step T2).
 
     `config`: a connector's producer settings. Raises UnreachableError after `deadline_s`, NotAllowedError where the ids
     may not be used.
@@ -76,16 +76,16 @@ def fence_all(config: Mapping[str, Setting], ids: Iterable[str], deadline_s: flo
 
 
 def initialised(
-    config: Mapping[str, Setting], deadline_s: float = DEADLINE_S, broken_off: Callable[[], bool] = lambda: False
+    config: Mapping[str, Setting], deadline_s: float = DEADLINE_S, cancelled: Callable[[], bool] = lambda: False
 ) -> Producer:
-    """Makes a producer, which shuts out all earlier ones with its transactional id.
+    """Makes a producer, which fences all earlier ones with its transactional id.
 
     Their open transactions are aborted, those being committed are waited for. Raises UnreachableError after
-    `deadline_s` or once `broken_off`, NotAllowedError where the id may not be used.
+    `deadline_s` or once `cancelled`, NotAllowedError where the id may not be used.
     """
     producer = Producer(dict(config))
     try:
-        call_until_answered(producer.init_transactions, deadline_s, broken_off)
+        call_until_answered(producer.init_transactions, deadline_s, cancelled)
     except KafkaException as error:
         name = config["transactional.id"]
         doing, right = (
@@ -96,10 +96,10 @@ def initialised(
     return producer
 
 
-def call_until_answered(call: Callable[[float], T], deadline_s: float, broken_off: Callable[[], bool]) -> T:
+def call_until_answered(call: Callable[[float], T], deadline_s: float, cancelled: Callable[[], bool]) -> T:
     """Returns what `call` returns, a transactional function of a time-out in seconds; retriable errors call it again.
 
-    Raises its KafkaException after `deadline_s` or once `broken_off`, and at once where the transaction can only be
+    Raises its KafkaException after `deadline_s` or once `cancelled`, and at once where the transaction can only be
     aborted or calling again does not help.
     """
     until = time.monotonic() + deadline_s
@@ -108,6 +108,6 @@ def call_until_answered(call: Callable[[float], T], deadline_s: float, broken_of
             return call(min(_SLICE_S, max(0.1, until - time.monotonic())))
         except KafkaException as error:
             found = cause(error)
-            over = broken_off() or time.monotonic() >= until
+            over = cancelled() or time.monotonic() >= until
             if over or not found.retriable() or found.txn_requires_abort():
                 raise

@@ -1,4 +1,4 @@
-"""Calling again what the brokers did not answer: errors.retry.* as in Kafka Connect (KIP-298), and short waits.
+"""Calls again what the brokers did not answer: errors.retry.* as in Kafka Connect (KIP-298), and short waits.
 
 errors.retry.*: the first wait is 300 ms, each next one twice as long; one above errors.retry.delay.max.ms is drawn
 below it, so that many connectors do not come back together; errors.retry.timeout counts from the first try.
@@ -28,7 +28,10 @@ _log = structlog.get_logger()
 
 
 class Retry(Struct, frozen=True):
-    """`timeout_ms`: errors.retry.timeout, 0 never tries again, -1 always. `delay_max_ms`: errors.retry.delay.max.ms."""
+    """Repeats a call that brokers did not answer.
+
+    `timeout_ms`: errors.retry.timeout, 0 is no retry, -1 no limit. `delay_max_ms`: errors.retry.delay.max.ms.
+    """
 
     timeout_ms: int = 0
     delay_max_ms: int = 60_000
@@ -53,7 +56,7 @@ class Retry(Struct, frozen=True):
             wait = self.wait_ms(state.attempt_number, round((clock() - began) * 1000))
             return _NO_MORE if wait is None else wait / 1000
 
-        def rest(seconds: float) -> None:
+        def sleep_until_stopped(seconds: float) -> None:
             until = clock() + seconds
             while (left := until - clock()) > 0 and not stopped():
                 sleep(min(_SLICE_S, left))
@@ -62,8 +65,8 @@ class Retry(Struct, frozen=True):
             retry=retry_if_exception_type(UnreachableError),
             wait=wait_s,
             stop=lambda state: state.upcoming_sleep < 0 or stopped(),
-            before_sleep=lambda state: _tell(what, state),
-            sleep=rest,
+            before_sleep=lambda state: _log_retry(what, state),
+            sleep=sleep_until_stopped,
             retry_error_callback=_last,
         )
         return attempts(work)
@@ -117,10 +120,10 @@ def poll_until(
 
 
 class _Attempts(Retrying):
-    """tenacity's loop, except that an error which comes out of it is in no cycle of references.
+    """Runs tenacity's loop; an error that comes out of it is in no cycle of references.
 
-    Its traceback would hold the loop's state, and that the error: clients in the traceback's frames would live until
-    Python collects garbage, and end in whatever thread does that.
+    Otherwise its traceback would hold the loop's state, and that the error: clients in the traceback's frames would
+    live until Python collects garbage, and end in whatever thread does that.
     """
 
     def iter(self, retry_state: RetryCallState) -> Any:
@@ -150,7 +153,7 @@ def _last(state: RetryCallState) -> Any:
     return state.outcome.result()
 
 
-def _tell(what: str, state: RetryCallState) -> None:
+def _log_retry(what: str, state: RetryCallState) -> None:
     assert state.outcome is not None
     _log.warning(
         "brokers are asked again",

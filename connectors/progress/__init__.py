@@ -1,1 +1,1 @@
-"""What a person sees of long work: log lines, or a live display."""
+"""Shows a person the progress of long work: log lines, or a live display."""

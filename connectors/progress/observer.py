@@ -28,7 +28,7 @@ log = structlog.get_logger(__name__)
 
 
 class Observer(Protocol):
-    """What a connector's task reports its work to."""
+    """Receives how far the tasks of connectors are."""
 
     def stage(self, connector: str, name: str) -> None:
         """Reports that `connector` begins the stage `name`, for example `reading`."""
@@ -79,7 +79,7 @@ class Throttle:
             return True
 
     def begin(self, kind: Hashable) -> None:
-        """Forgets `kind`: its next one is a first one."""
+        """Forgets `kind`, whose next one is let through."""
         with self._lock:
             self._next.pop(kind, None)
 
@@ -101,7 +101,7 @@ class Counts:
             self._log(connector)
 
     def close(self) -> None:
-        """Logs what was kept, where it is not what was logged last."""
+        """Logs the counts that were kept, where they differ from the last logged ones."""
         for connector, counters in sorted(self._waiting.items()):
             if counters != self._logged.get(connector):
                 self._log(connector)
@@ -121,7 +121,7 @@ class LineObserver:
         self._shown: dict[str, tuple[str, int]] = {}
 
     def stage(self, connector: str, name: str) -> None:
-        """Logs `name`, unless it is what the connector was at already."""
+        """Logs `name`, unless the connector is in that stage already."""
         if self._stages.get(connector) != name:
             self._stages[connector] = name
             self._lines.begin((connector, name))

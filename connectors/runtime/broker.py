@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 
 def _retried(what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Has a method of KafkaBroker called again as errors.retry.* says; calling it twice must do no harm."""
+    """Decorates a method of KafkaBroker: it is called again as errors.retry.* says, so twice must do no harm."""
 
     def around(method: Callable[P, T]) -> Callable[P, T]:
         @wraps(method)
@@ -62,7 +62,7 @@ def _retried(what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
 
 class KafkaBroker:
-    """One connector's Kafka."""
+    """Answers the engine with the Kafka clients of one connector."""
 
     def __init__(self, connector: ConnectorConfig, clients: ClientSettings, admin: Admin, storage: Storage) -> None:
         self._connector = connector
@@ -76,16 +76,16 @@ class KafkaBroker:
         self._stopped: Callable[[], bool] = lambda: False
 
     def retry_until(self, stopped: Callable[[], bool]) -> None:
-        """Has requests that are not answered repeated from now on, as errors.retry.* says, until `stopped`.
+        """Repeats requests that are not answered from now on, as errors.retry.* says, until `stopped` returns True.
 
-        In a take-over they are not: it is begun anew with the back-off of the connector.
+        A take-over repeats none: it is begun anew after the back-off of the connector.
         """
         self._retry = Retry(self._connector.errors_retry_timeout_ms, self._connector.errors_retry_delay_max_ms)
         self._stopped = stopped
 
     @_retried("topics")
     def discover(self, state: CatalogState) -> tuple[AnyAction, ...]:
-        """Takes step T3: returns what the topics that are named now, as the brokers have them, change in the catalog.
+        """Takes step T3: returns the actions that bring the catalog up to the topics that are named and exist now.
 
         Raises SourceMissingError, SourceChangedError, OutputError, NotAllowedError, UnreachableError.
         """
@@ -119,7 +119,7 @@ class KafkaBroker:
 
     @_retried("topics of a batch")
     def admit(self, state: CatalogState, reads: Sequence[RangeRead]) -> tuple[AnyAction, ...]:
-        """See Broker: topics and partitions that a batch brought first."""
+        """See Broker: returns the actions for topics and partitions that a batch brought first."""
         known = state.by_partition()
         names = sorted(
             {read.tp.topic for read in reads if read.tp not in known and matches(self._connector, read.tp.topic)}
@@ -158,16 +158,16 @@ class KafkaBroker:
         return Unknown.UNKNOWN if held else None
 
     def publisher(self, state: CatalogState) -> Publisher:
-        """See Broker. Drops what this process kept open: its tasks shut that out."""
+        """See Broker. Drops the sessions that this process has kept: the publish tasks fence their producers."""
         self._sessions.close()
         return self._publisher(state)
 
-    def local_publisher(self, state: CatalogState, broken_off: Callable[[], bool]) -> Publisher:
+    def local_publisher(self, state: CatalogState, cancelled: Callable[[], bool]) -> Publisher:
         """See Broker."""
-        return LocalPublisher(self._publisher(state), self._sessions, broken_off)
+        return LocalPublisher(self._publisher(state), self._sessions, cancelled)
 
     def close(self) -> None:
-        """Drops what publishing has kept open."""
+        """Drops the sessions that publishing has kept."""
         self._sessions.close()
 
     @_retried("starts of an output")
@@ -191,7 +191,7 @@ class KafkaBroker:
         return ChangelogPublisher.of(self._connector, self._clients, self._storage, state)
 
     def _ensure_dead_letters(self) -> None:
-        """Makes the dead letter topic; warns once of one that exists and may lose its records at once."""
+        """Creates the dead letter topic; warns once of an existing one that may lose its records at once."""
         name = self._connector.dead_letter_topic
         if name is None:
             return
@@ -204,7 +204,7 @@ class KafkaBroker:
         self._warned.add(name)
 
     def _described(self, state: CatalogState) -> dict[str, TopicInfo]:
-        """The topics that the connector names and that exist."""
+        """Describes the topics that the connector names and that exist. Raises SourceMissingError."""
         known = self._awaited(state)
         named = self._connector.topics or select(self._connector, self._admin.list_topics())
         found = described(self._admin.describe, known.union(named), known=known)
@@ -217,12 +217,12 @@ class KafkaBroker:
         return found
 
     def _awaited(self, state: CatalogState) -> set[str]:
-        """The topics of which one answer that they are not there is not enough."""
+        """Returns the known topics that count as deleted only when no broker has known them for a while."""
         open_ = (topic.topic for topic in state.topics.values() if topic.closed is None or is_faulty(topic))
         return {name for name in open_ if matches(self._connector, name)}
 
     def _gone(self, topic: Topic, found: Mapping[str, TopicInfo]) -> str | None:
-        """Why `topic` is to be closed now: it was deleted, or is no longer named. None where it stays as it is."""
+        """Returns why `topic` is to be closed: it was deleted, or is no longer named. None where it stays as it is."""
         if topic.topic in found or topic.closed in (DELETED, CUT_DELETED, UNNAMED):
             return None
         if matches(self._connector, topic.topic):
@@ -230,7 +230,7 @@ class KafkaBroker:
         return None if is_faulty(topic) else UNNAMED
 
     def _closed_by_id(self, known: Mapping[str, Topic], found: Mapping[str, TopicInfo]) -> dict[str, ClosedTopic]:
-        """The topics of `found` that are closed by a fault, or have to be, by name; see `closed_by_id`."""
+        """Returns the topics of `found` that are closed by a fault, or have to be, by name; see `closed_by_id`."""
         there = (
             closed_by_id(self._connector.name, known[name], info.id, skip_lost=self._skips)
             for name, info in found.items()
@@ -243,7 +243,7 @@ class KafkaBroker:
         return self._connector.on_data_loss == "skip"
 
     def _close(self, state: CatalogState, faulty: Mapping[str, ClosedTopic]) -> list[AnyAction]:
-        """Closes the topics of `faulty` that are not yet; logs each once."""
+        """Returns the actions that close those topics of `faulty` that are not closed yet; logs each once."""
         for name in sorted(faulty.keys() - self._logged):
             one = faulty[name]
             _log.error(
@@ -259,14 +259,14 @@ class KafkaBroker:
     def _bounds(
         self, partitions: Sequence[TopicPartition]
     ) -> tuple[Mapping[TopicPartition, int], Mapping[TopicPartition, int]]:
-        """Log starts and last stable offsets; none where the brokers do not answer."""
+        """Returns log starts and last stable offsets; none where the brokers do not answer."""
         try:
             return self._admin.starts(partitions), self._admin.ends(partitions)
         except (UnreachableError, PublishInterruptedError):
             return {}, {}
 
     def _check(self, topics: Sequence[Topic]) -> None:
-        """The outputs of `topics` must be those that the catalog knows, by id, and still fit to be one."""
+        """Checks that the outputs of `topics` are those that the catalog knows, by id, and fit. Raises OutputError."""
         for topic in topics:
             self._check_name(topic)
         outputs = {topic.output: topic for topic in topics if topic.output is not None}
@@ -307,7 +307,7 @@ class KafkaBroker:
     def _grow(
         self, state: CatalogState, found: Iterable[TopicInfo], starts: Mapping[TopicPartition, int] | None = None
     ) -> tuple[AnyAction, ...]:
-        """Actions for topics and partitions that are not in the catalog; output topics are made or grown first."""
+        """Returns the actions that add topics and partitions to the catalog; creates or grows their outputs first."""
         grown = [info for info in found if len(_partitions(state, info.name)) < info.partitions]
         actions: list[AnyAction] = []
         for info in grown:

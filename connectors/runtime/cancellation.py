@@ -1,4 +1,4 @@
-"""How a connector and its Spark jobs are stopped.
+"""Stops a connector and its Spark jobs.
 
 stop    nothing new begins; the step that runs now may finish
 drain   a stop that lets a running fold finish as well
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 class StopToken(threading.Event):
-    """Is set when a connector is to stop. `drain`: a running fold may finish as well.
+    """Event that is set when a connector is to stop. `drain`: a running fold may finish as well.
 
-    `cancel_at`, in monotonic seconds, is when the step that runs now is cancelled; None lets it take its time.
+    `cancel_at`, in monotonic seconds, is when the step that runs now is cancelled; None: it is not.
     """
 
     drain: bool = False
@@ -36,12 +36,12 @@ class StopToken(threading.Event):
         self.set()
 
     def is_cancelled(self, monotonic: float) -> bool:
-        """Returns whether the step that still runs at `monotonic` (seconds) is to be cancelled."""
+        """Returns whether a step that still runs at `monotonic` (seconds) is to be cancelled."""
         return self.is_set() and self.cancel_at is not None and monotonic >= self.cancel_at
 
 
 class RunStops:
-    """The stops of one connector: `stop` ends it for good, `restart` ends only the run, which another one follows.
+    """Stops one connector: `stop` ends it for good, `restart` ends only its run, which another one follows.
 
     `run` is the token of the run that is under way, or of the wait after it; `again`: that run was restarted. Safe to
     call from any thread.
@@ -81,7 +81,7 @@ class RunStops:
 
 
 class CancellableJob(CancellableThread):
-    """A thread whose Spark jobs form a group, in the scheduler pool `pool`; to interrupt it cancels that group."""
+    """A thread whose Spark jobs form a group, in the scheduler pool `pool`; an interrupt cancels that group."""
 
     def __init__(
         self, spark: SparkSession, name: str, work: Callable[[threading.Event], object], pool: str | None = None

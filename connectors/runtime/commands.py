@@ -1,4 +1,4 @@
-"""What commands do to a connector: by a request to its live worker where there is one, else by a take-over."""
+"""Carries out commands on a connector: by a request to its live worker where there is one, else by a take-over."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def release_log(
     partition: int,
     timeout: RequestTimeout = DEFAULT_TIMEOUT,
 ) -> bool:
-    """Ends the quarantine of a partition whose files are back; False where it was in none.
+    """Ends the quarantine of a partition whose files are back; returns False where it was in none.
 
     Raises StorageError where a file is still missing or damaged, UsageError where there is no such log,
     UnreachableError.
@@ -105,7 +105,7 @@ def release_log(
 def restart_connector(
     worker: WorkerConfig, connector: ConnectorConfig, timeout: RequestTimeout = DEFAULT_TIMEOUT
 ) -> None:
-    """Has the worker of `connector` start it again, with the settings that the worker has read; returns once it runs.
+    """Asks the worker of `connector` to start it again with the settings that it has read; returns once it runs.
 
     Raises UsageError where no worker runs it, KeyfoldError where it FAILED again, UnreachableError.
     """
@@ -139,7 +139,7 @@ def _perform(
 def _check(storage: Storage, name: str, request: Request) -> None:
     """Raises UsageError where the connector keeps nothing yet, or has no such topic or partition.
 
-    That is before anything is started, created or taken over.
+    Called before anything is started, created or taken over.
     """
     try:
         requested_logs(request, kept_catalog(storage, name).state)
@@ -150,14 +150,14 @@ def _check(storage: Storage, name: str, request: Request) -> None:
 def _take_over(
     worker: WorkerConfig, connector: ConnectorConfig, lock: owner.OwnerLock, request: Request
 ) -> dict[str, Any]:
-    """Carries `request` out in this process.
+    """Takes the connector over and carries `request` out in this process.
 
     The lock is held from before Spark starts: a worker that starts meanwhile fences this process, never the reverse.
     """
     from connectors.runtime.connector_task import ConnectorTask
-    from connectors.spark import session as sparks
+    from connectors.spark import session
 
-    spark = sparks.session(worker.spark_master, worker.spark_settings)
+    spark = session.get_session(worker.spark_master, worker.spark_settings)
     try:
         return ConnectorTask(spark, worker, connector, SystemClock(), NullObserver(), lambda _: None, lock).perform(
             request
@@ -222,7 +222,7 @@ def _awaited(storage: Storage, request: Request, seconds: float, clock: Clock) -
 
 
 def _taken_back(storage: Storage, request: Request) -> str:
-    """Takes `request` back; returns a sentence that says whether that was in time."""
+    """Withdraws `request`; returns a sentence that says whether that was in time."""
     with suppress(StorageError):
         if requests.withdraw(storage, request.id):
             return "The request was taken back: no worker will carry it out."
@@ -231,5 +231,5 @@ def _taken_back(storage: Storage, request: Request) -> str:
 
 
 def _exit(number: int, _frame: FrameType | None) -> None:
-    """Ends a wait with an exception, as Ctrl-C does: for SIGTERM and the end of the terminal."""
+    """Ends a wait with SystemExit at SIGTERM and SIGHUP, as Ctrl-C ends it with KeyboardInterrupt."""
     raise SystemExit(128 + number)

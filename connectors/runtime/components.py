@@ -1,4 +1,4 @@
-"""What one run of a connector holds, from its take-over to its stop."""
+"""Holds what one run of a connector works with, from its take-over to its stop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One run of one connector: take-over, streaming query, what is due by the clock, and the end.
+"""Runs one connector once: take-over, streaming query, work that is due by the clock, shutdown.
 
 The way of a record: source/ → source/stream.py → compactor.engine (ingest, publish) → sinks/publisher.py →
 maintenance_thread.py → compactor.maintenance (clean, snapshot).
@@ -45,7 +45,7 @@ from connectors.runtime.shutdown import Shutdown
 from connectors.runtime.takeover import OwnerClaim, take_over
 from connectors.source import stream
 from connectors.source.source_errors import check_none_closed, closing_topic
-from connectors.spark import session as sparks
+from connectors.spark import session
 from connectors.threads import CancellableThread
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ class ConnectorTask:
             return components.requests.carry_out(request)
 
     def take_over(self, stack: ExitStack, known: str | None = None) -> TaskComponents:
-        """Steps T1 to T3 on the catalog with the id `known`, and the engine on what they found."""
+        """Takes steps T1 to T3 on the catalog with the id `known`, and makes the components of this run."""
         self._observer.stage(self._connector.name, "taking over")
         stack.callback(self._claim.release)
         self._claim.claim(0)  # first, so that a command finds a worker here, not a connector to take over
@@ -172,8 +172,8 @@ class ConnectorTask:
         settings = engine_settings(self._connector)
         now_ms, snapshot_storage, stopping = self._clock.now_ms, _snapshot_storage(self._connector), threading.Event()
         quarantine = QuarantineManager(catalog, stopping)
-        sending = PublishExecutor(self._spark, self._storage, broker, stopping.is_set)
-        engine = Engine(catalog, broker, settings, Changelog(catalog, broker, sending, quarantine, now_ms))
+        publish = PublishExecutor(self._spark, self._storage, broker, stopping.is_set)
+        engine = Engine(catalog, broker, settings, Changelog(catalog, broker, publish, quarantine, now_ms))
         snapshots = Snapshots(self._spark, catalog, quarantine, broker, settings, snapshot_storage, engine.uncertain)
         rewriter = Rewriter(self._spark, self._storage, stopping.is_set)
         cleaner = Cleaner(rewriter, catalog, quarantine, settings, engine.counters, engine.uncertain, now_ms)
@@ -183,7 +183,7 @@ class ConnectorTask:
         return TaskComponents(catalog, broker, engine, maintenance, requests)
 
     def _maintenance_thread(self, components: TaskComponents, *, once: bool) -> MaintenanceThread:
-        """Returns the thread after publishing, not started; `--once` takes its one snapshot at its end."""
+        """Makes the maintenance thread, not started; `--once` takes its one snapshot in `_finish`."""
         _, _, engine, maintenance, requests = components
         schedule = replace(self._schedule, snapshots=not once)
         name, clock = self._connector.name, self._clock
@@ -215,7 +215,7 @@ class ConnectorTask:
             self._total = sum(max(0, end - logs[tp].end) for tp, end in ends.items())
 
     def _take(self, engine: Engine, frame: DataFrame) -> None:
-        """Takes one micro-batch in, on a thread of Spark's; keeps its error, of which Spark passes on only the text."""
+        """Gives one micro-batch to the engine, on Spark's thread; keeps its error, as Spark passes on only the text."""
         with structlog.contextvars.bound_contextvars(connector=self._connector.name):
             try:
                 engine.take(frame, self._clock.now_ms())
@@ -277,7 +277,7 @@ class ConnectorTask:
                 raise failure
 
     def _tick(self, components: TaskComponents, stopped: threading.Event) -> None:
-        """Does what is due by the clock, between micro-batches and beside them: publishing, looking for topics."""
+        """Publishes and looks for topics when they are due by the clock, between micro-batches and beside them."""
         engine, topics_due = components.engine, False
         while not self._clock.wait(POLL_SECONDS, stopped):
             if self._every("publish", TICK_MS):
@@ -312,7 +312,7 @@ class ConnectorTask:
         return CancellableJob(self._spark, f"{what}-{self._connector.name}", lambda _: step())
 
     def _tasks_max(self) -> int:
-        return self._connector.tasks_max or sparks.cores(self._spark)
+        return self._connector.tasks_max or session.cores(self._spark)
 
     def _every(self, what: str, period_ms: int) -> bool:
         """Returns True once in each period, the first time after one has passed; by the monotonic clock."""
@@ -326,7 +326,7 @@ class ConnectorTask:
 
 @contextmanager
 def _fenced_first(catalog: Catalog, stop: StopToken) -> Iterator[None]:
-    """Raises FencedError instead of what the block failed with, where there is a newer owner.
+    """Raises FencedError in place of the block's error, where there is a newer owner.
 
     The newer owner may be the reason: its vacuum removes our checkpoint, for one. After any other error the connector
     is started again and takes over, which would fence that owner.

@@ -1,4 +1,4 @@
-"""What `keyfold delete` removes of a connector: found and shown first, then removed in an order that survives a crash.
+"""Deletes a connector: finds what there is of it, then removes that in an order that survives a crash.
 
     1  every older owner is fenced (T1 and T2 of docs/protocol.md), where there is a catalog
     2  deleting.json says what is being removed: from here on no worker takes the connector over
@@ -179,7 +179,7 @@ def begin(storage: Storage, plan: DeletionPlan, catalog: Catalog | None) -> None
 
 
 def carry_out(storage: Storage, plan: DeletionPlan, group: str, admin: Admin, location: Storage | None) -> None:
-    """Steps 3 to 5; what is gone already is fine. `location` is where snapshots are kept.
+    """Takes steps 3 to 5; what is gone already is skipped. `location` is where snapshots are kept.
 
     Raises UnreachableError, NotAllowedError, ConnectorError, StorageError: then the next delete goes on.
     """

@@ -1,4 +1,4 @@
-"""Whether a connector fits what the brokers have: source topics, output topics. Pure over a view of the brokers."""
+"""Checks whether a connector fits the brokers' source and output topics. Pure over a view of the brokers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def broker_faults(config: ConnectorConfig, view: BrokerView) -> tuple[Fault, ...
 def _too_few(
     config: ConnectorConfig, existing: Collection[str], outputs: Iterable[str], view: BrokerView
 ) -> Iterator[Fault]:
-    """Topics are created with as many replicas as are set, -1 as many as the brokers say themselves."""
+    """Yields a fault for each topic to be created with more replicas than brokers; -1 is the brokers' default."""
     new: dict[str, tuple[int, str]] = {}
     for output in outputs:
         if output not in existing:

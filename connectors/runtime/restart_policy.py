@@ -1,4 +1,4 @@
-"""Whether and when a connector that FAILED is started again: back-off, the end of an outage, a command.
+"""Decides whether and when a connector that FAILED is started again: back-off, end of an outage, a command.
 
 A connector is started again by itself after a back-off, where waiting can help. What it lost (brokers or storage) is
 asked meanwhile, and ends the wait as soon as it answers; a `restart` request does so at any time.
@@ -30,9 +30,9 @@ from connectors.runtime.request_handler import RESTART
 POLL_S: Final = 1.0
 """How often a connector that waits for its restart looks at requests and at the storage."""
 ASK_EVERY_S: Final = 2.0
-"""How often brokers that do not answer are asked again; with a take-over within the 5 s of docs/reliability.md."""
+"""How often brokers that do not answer are asked again; this and a take-over fit into 5 s (docs/reliability.md)."""
 ASK_S: Final = 2.0
-"""For how long one question to the brokers waits; those that need longer count as silent."""
+"""How long (s) one probe of the brokers may take; those that need longer count as silent."""
 
 _log = structlog.get_logger()
 
@@ -63,10 +63,10 @@ def is_retriable(error: BaseException) -> bool:
 
 
 class Outage:
-    """Notices the end of a silence of brokers or storage: `ask` asks once whether they answer.
+    """Notices that brokers or storage answer again; `ask` asks them once and returns whether they do.
 
-    `silent` says that they did not answer before. They are asked until they have answered. Those that answer the first
-    question were never silent: the connector failed for another reason.
+    `silent`: they did not answer before. They are asked until they have answered. Where they answer the first time and
+    were not `silent`, there was no outage: the connector failed for another reason.
     """
 
     def __init__(self, ask: Callable[[], bool], *, silent: bool) -> None:
@@ -75,7 +75,7 @@ class Outage:
         self._answered = False
 
     def is_over(self) -> bool:
-        """Asks them; returns True once: when they were silent before, and answer now."""
+        """Asks; returns True once, when they did not answer before and do now."""
         if self._answered:
             return False
         self._answered = self._ask()
@@ -99,7 +99,7 @@ class Outages:
 
 
 def brokers_answer(worker: WorkerConfig, connector: ConnectorConfig) -> bool:
-    """Returns whether the brokers let every client of `connector` in, which its next run asks first."""
+    """Returns whether the brokers let every client of `connector` in; otherwise its next run would fail at once."""
     try:
         probe_all(connector.name, ClientSettings.of(worker, connector), ASK_S)
     except NoConnectionError:

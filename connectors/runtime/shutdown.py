@@ -1,4 +1,4 @@
-"""How one run of a connector ends when it is stopped: steps may finish within their time, then they are cancelled.
+"""Ends one run of a connector that is stopped: steps may finish within their time, then they are cancelled.
 
 What is cancelled never happened: the catalog says where the next run goes on. What it may leave behind is an open
 transaction; readers of the output wait for it, so it is aborted here and not only by its time-out.
@@ -23,7 +23,7 @@ from connectors.threads import CancellableThread
 
 POLL_SECONDS: Final = 0.1
 ABORT_S: Final = 3.0
-"""For how long the brokers are asked at most to abort what a cancelled publish has left open."""
+"""How long (s) the abort of a cancelled publish's transactions may take."""
 
 _log = structlog.get_logger()
 
@@ -82,9 +82,9 @@ class Shutdown:
         return not self._stop.is_set()
 
     def interrupt_maintenance(self) -> None:
-        """Tells maintenance that what fails from here on was cancelled, and says nothing about a log.
+        """Interrupts maintenance: an error from here on was caused by the stop and puts no log in quarantine.
 
-        Not where the stop drains: a fold may still finish then.
+        Does nothing where the stop drains: a fold may still finish then.
         """
         if not (self._stop.is_set() and self._stop.drain):
             self._components.maintenance.interrupt()
@@ -92,7 +92,7 @@ class Shutdown:
     def abort_transactions(self) -> None:
         """Aborts the transactions of a publish that a stop has cancelled, so that no reader waits for them.
 
-        Only while this process is the owner: after a take-over the new owner has aborted them (step T2).
+        Does so only while this process is the owner: after a take-over the new owner has aborted them (step T2).
         """
         if not (self._stop.is_set() and self._components.engine.transaction_may_be_open):
             return

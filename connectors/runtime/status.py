@@ -43,7 +43,7 @@ class Status(Struct, frozen=True):
 
 
 def running(status: Status, *, worked: bool) -> Status:
-    """Returns the status of a connector that runs; once it has `worked`, its next failure counts as the first again."""
+    """Returns the status of a connector that runs; once it has `worked`, its failures are counted from 0 again."""
     failures = 0 if worked else status.failures
     return replace(status, state=ConnectorState.RUNNING, error=None, failures=failures, next_restart_ms=None)
 
@@ -61,7 +61,7 @@ def stopped(status: Status) -> Status:
 
 
 def failed(status: Status, error: BaseException, next_restart_ms: int | None) -> Status:
-    """Returns the status of a connector that FAILED once more, with `error`; None: an operator must restart it."""
+    """Returns the status of a connector that FAILED once more; without `next_restart_ms` an operator restarts it."""
     text = printable_text(briefly(error))
     failures = status.failures + 1
     return Status(state=ConnectorState.FAILED, error=text, failures=failures, next_restart_ms=next_restart_ms)

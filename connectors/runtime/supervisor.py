@@ -29,7 +29,7 @@ from connectors.runtime.connector_task import FENCE_CHECK_MS, ConnectorTask, Tas
 from connectors.runtime.restart_policy import POLL_S, Outage, Outages, RestartBackoff, RestartRequests
 from connectors.runtime.status import ConnectorState, StatusFile
 from connectors.runtime.takeover import newer_owner
-from connectors.spark import session as sparks
+from connectors.spark import session
 from connectors.threads import CancellableThread
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ _log = structlog.get_logger()
 
 
 class Supervisor:
-    """Keeps one connector running. `error` is what ended it, None while it runs or when it ended well."""
+    """Keeps one connector running. `error` is what ended it, None while it runs or when it ended without an error."""
 
     def __init__(self, worker: WorkerConfig, connector: ConnectorConfig, clock: Clock, observer: Observer) -> None:
         self.error: BaseException | None = None
@@ -72,7 +72,7 @@ class Supervisor:
     def hold(self) -> None:
         """Takes the connector's lock, so that commands find a worker here from before Spark has started.
 
-        The lock is a courtesy: what the storage refuses here fails where it matters.
+        The lock only informs others: a StorageError here is ignored, the task raises its own.
         """
         with suppress(StorageError):
             self._lock.claim(owner.this_process(self._catalog.epoch if self._catalog else 0))
@@ -95,7 +95,7 @@ class Supervisor:
     def stop(self, *, drain: bool = False, cancel_at: float | None = None) -> None:
         """Lets the step that runs now end, and then the connector; with `drain` a running fold as well.
 
-        At `cancel_at`, in monotonic seconds, that step is cancelled; where it is None the step may take its time.
+        At `cancel_at`, in monotonic seconds, that step is cancelled; where it is None, never.
         """
         self._stops.stop(drain=drain, cancel_at=cancel_at)
 
@@ -149,7 +149,7 @@ class Supervisor:
         except Exception as error:  # noqa: BLE001  # whatever it was, it ends this connector only
             found = unwrap(error) or error
             if not stop.is_set() or isinstance(found, FencedError):
-                self._fail(sparks.gone(spark) or found)
+                self._fail(session.gone(spark) or found)
                 return True
             # The same signal may have stopped Spark's JVM first; what that breaks is no failure.
             _log.debug("failed after it was stopped", exc_info=found)
@@ -173,7 +173,7 @@ class Supervisor:
         self._requests.answer_restarts(self._failure())
 
     def _take_report(self, report: TaskReport) -> None:
-        """Is called by the task again and again while it runs."""
+        """Takes what the running task has counted: writes the status, answers restarts and looks for new ones."""
         self._status.report(report.counters, worked=report.worked)
         self._requests.answer_restarts(RUNNING)
         if self._requests_due.ready(self._name):
@@ -215,9 +215,9 @@ class Supervisor:
         return fenced or outages.any_over()  # where it is fenced the caller asks again, and ends with the error
 
     def _outages(self) -> Outages:
-        """Returns brokers and storage, to be asked while it waits; none where it waits for an operator.
+        """Returns the outages of brokers and storage that may end the wait; none where it waits for an operator.
 
-        Brokers that the connector failed for count as silent already: they may be back before the first question.
+        Brokers that the connector failed for count as silent already: they may be back before they are first asked.
         """
         if self._needs_operator:
             return Outages(self._clock)

@@ -1,4 +1,4 @@
-"""Taking a connector over: steps T1 to T3 of docs/protocol.md."""
+"""Takes a connector over: steps T1 to T3 of docs/protocol.md."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from connectors.runtime.broker import KafkaBroker
 
 _log = structlog.get_logger()
 
-REACH_S: Final = 10.0
-"""For how long the brokers are asked at most before a connector is taken over."""
+PROBE_S: Final = 10.0
+"""How long (s) the brokers may take to answer before a connector is taken over."""
 
 LIST_PAUSE_S: Final = 4.0
-"""Between two listings of a folder: a network file system may show an old listing for half a minute."""
+"""The pause between two listings of a folder: a network file system may show an old listing for half a minute."""
 
 
 class Ownership(NamedTuple):
@@ -41,8 +41,8 @@ class Ownership(NamedTuple):
 class OwnerClaim:
     """Claims `owner.lock` for one run of a connector; `held` says whether this process has it.
 
-    The lock is a courtesy: what the storage refuses here fails where it matters. A `lock` that is given is held by the
-    caller for longer than this run.
+    The lock only informs others: a StorageError is logged, the take-over raises its own. A `lock` that is given is held
+    by the caller for longer than this run.
     """
 
     def __init__(self, storage: Storage, lock: owner.OwnerLock | None) -> None:
@@ -80,12 +80,12 @@ def take_over(
 ) -> Ownership:
     """Takes `connector` over, whose folder is `storage`, and adds its topics as they are now.
 
-    Where `known` is the id of the catalog that was there before, no other catalog is taken or made: its disk may be
-    away. Raises FencedError where another process took over at the same time, OutputError, SourceChangedError and
-    DataLossError where topics are not what the catalog knows, SourceMissingError, UnreachableError, StorageError,
-    CatalogError.
+    Where `known` is the id of the catalog that was there before, no other catalog is taken or made: its disk may
+    not be mounted. Raises FencedError where another process took over at the same time, OutputError,
+    SourceChangedError and DataLossError where topics are not what the catalog knows, SourceMissingError,
+    UnreachableError, StorageError, CatalogError.
     """
-    probe_all(connector.name, clients, REACH_S)  # no owner is fenced for a broker that is away
+    probe_all(connector.name, clients, PROBE_S)  # no owner is fenced while its brokers do not answer
     deletion.refuse_begun(storage, connector.name)
     catalog = Catalog.open(storage, connector.name)
     _refuse_other(catalog, storage, known)

@@ -22,8 +22,8 @@ from connectors.kafka.probe import BrokerProbe, probe_all
 from connectors.progress.observer import Observer
 from connectors.runtime.signals import handled
 from connectors.runtime.supervisor import Supervisor
-from connectors.runtime.takeover import REACH_S
-from connectors.spark import session as sparks
+from connectors.runtime.takeover import PROBE_S
+from connectors.spark import session
 from connectors.spark.session import SparkStart
 from connectors.threads import CancellableThread
 
@@ -121,7 +121,7 @@ class Worker:
         return None
 
     def _started(self) -> SparkSession | None:
-        """Returns Spark if it is there within a moment. A stop that reaches its JVM first is no failure to start."""
+        """Returns the session if it starts within POLL_SECONDS, else None; a stop that ends the JVM is no failure."""
         try:
             return self._spark.wait(POLL_SECONDS)
         except Exception:
@@ -130,9 +130,9 @@ class Worker:
             raise
 
     def _broker_probe(self) -> BrokerProbe:
-        """Starts to ask the brokers of all connectors at once."""
-        asked = {name: ClientSettings.of(self._config, file.config) for name, file in self._files.items()}
-        return BrokerProbe({name: partial(probe_all, name, clients, REACH_S) for name, clients in asked.items()})
+        """Starts a probe of the brokers of all connectors at once."""
+        settings = {name: ClientSettings.of(self._config, file.config) for name, file in self._files.items()}
+        return BrokerProbe({name: partial(probe_all, name, clients, PROBE_S) for name, clients in settings.items()})
 
     def _no_broker_answers(self, probe: BrokerProbe) -> bool:
         """Returns whether it is known by now that no broker answers: then every connector has FAILED."""
@@ -162,7 +162,7 @@ class Worker:
 
     def _lost(self, spark: SparkSession) -> bool:
         """Returns whether Spark's JVM has ended by itself; a signal to the process group ends it as well."""
-        gone = sparks.gone(spark)
+        gone = session.gone(spark)
         if gone is None or self._clock.wait(POLL_SECONDS, self._stop):
             return False
         self._gone = gone
@@ -187,7 +187,7 @@ class Worker:
         closing.start()
         if not closing.join(max(LEAST_SECONDS, until - self._clock.monotonic())):
             self._abandon("Spark")
-            sparks.kill(spark)
+            session.kill(spark)
 
     def _abandon(self, what: str) -> None:
         self.abandoned.append(what)
@@ -222,7 +222,7 @@ class Worker:
             self._supervisor(found).start(spark, once=once)
 
     def _restart_failed(self, name: str, *, once: bool) -> None:
-        """Reloads a connector whose file is unchanged, or that another worker has: restarts it only if it is FAILED."""
+        """Restarts a connector only if it is FAILED: its file is unchanged, or another worker has taken it over."""
         supervisor = self._supervisors[name]
         if supervisor.has_failed() and not once:
             _log.info("connector file unchanged, FAILED: started again", connector=name)
@@ -234,7 +234,7 @@ class Worker:
 
 
 def _read_again(file: ConnectorFile, others: Sequence[ConnectorFile], worker: WorkerConfig) -> ConnectorFile | None:
-    """Reads the file again; None where it is no longer valid, also beside the files and names of `others`."""
+    """Reads the file again; returns None where it is not valid any more, alone or beside `others`."""
     try:
         found = load_connector(file.path, worker)
         if found.config != file.config:

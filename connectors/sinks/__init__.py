@@ -1,1 +1,1 @@
-"""Where folded records go: the changelog topic and the dead letter topic."""
+"""Writes folded records to the changelog topic and the dead letter topic."""

@@ -17,7 +17,7 @@ from connectors.sinks.settings import TransactionLimits
 
 
 class PartitionBatch(Struct, frozen=True, kw_only=True):
-    """Records of one partition by offset; `last` where no record of the partition follows in this plan.
+    """Records of one partition by offset; `last`: no record of the partition follows in this plan.
 
     `bytes` is by `record.measure`. A partition without records is one empty batch that is its last.
     """
@@ -70,13 +70,13 @@ def partition_batches(
 
 
 def produce_groups(found: Iterable[PartitionBatch], most_records: int) -> Iterator[list[PartitionBatch]]:
-    """Packs consecutive batches of one topic with up to `most_records` together; a larger one is alone."""
+    """Packs consecutive batches of one topic into groups of at most `most_records` records; a larger one is alone."""
     for _, of_topic in groupby(found, key=lambda batch: batch.tp.topic):
         yield from pack(of_topic, AtMost(most_records, lambda batch: batch.records))
 
 
 def transactions(found: Iterable[PartitionBatch], most_bytes: int) -> Iterator[list[PartitionBatch]]:
-    """Packs consecutive batches of up to `most_bytes` together; a larger one is alone."""
+    """Packs consecutive batches into transactions of at most `most_bytes` bytes; a larger one is alone."""
     return pack(found, AtMost(most_bytes, lambda batch: batch.bytes))
 
 
@@ -94,7 +94,7 @@ def _cut(batches: Iterable[pa.RecordBatch], limits: TransactionLimits) -> Iterat
 
 
 def _by_size(sums: Any, limits: TransactionLimits) -> Iterator[tuple[int, int]]:
-    """Yields row ranges that keep both limits; a row that is larger than the limit is alone."""
+    """Yields row ranges [start, stop) that keep both limits; a row that is larger than the limit is alone."""
     start = 0
     while start < len(sums):
         below = sums[start - 1] if start else 0

@@ -1,6 +1,6 @@
-"""Dead letters: records that cannot be folded or that the broker refuses, as Kafka Connect reports them.
+"""Makes dead letters, as Kafka Connect does, of records that cannot be folded or that the broker refuses.
 
-Original key, value, headers and timestamp, unless the topic has times of its own, as one that keyfold makes; with
+They keep key, value, headers and timestamp, which a topic with LogAppendTime, as keyfold makes it, replaces; with
 context headers enabled, the original timestamp and Connect's `__connect.errors.*` headers follow the record's own
 (`org.apache.kafka.connect.runtime.errors.DeadLetterQueueReporter`).
 """

@@ -1,4 +1,4 @@
-"""A record of the log as a record of the output: what librdkafka's produce() is called with.
+"""Encodes records of the log for the output: as arguments of librdkafka's produce().
 
 Timestamp, key, value and headers stay as they are in the source, but for `keyfold.*` headers: those of an
 upstream keyfold go, ours follow. CreateTime 0 is `now` to librdkafka, so it goes as 1 with a header that says so.
@@ -25,8 +25,8 @@ Row = tuple[bytes | None, bytes | None, int, list[Header]]
 """Value, key, timestamp in ms, headers."""
 
 
-def records(batch: pa.RecordBatch, *, source_headers: bool) -> Iterator[Row]:
-    """Makes the rows of `batch`, which are by topic and partition, as they are published."""
+def output_rows(batch: pa.RecordBatch, *, source_headers: bool) -> Iterator[Row]:
+    """Makes the rows of `batch`, which is sorted by topic and partition, as they are published."""
     kept = original_headers(batch, without=PREFIX)
     own = _own_headers(batch) if source_headers else None
     if kept is None or own is None:
@@ -47,7 +47,7 @@ def _sendable(row: Row) -> Row:
 
 
 def _own_headers(batch: pa.RecordBatch) -> Iterator[list[Header]]:
-    """Makes them lazily, as all that is per record here: thousands of lists at once keep the garbage collector busy."""
+    """Makes the `keyfold.source.*` headers of each row, lazily: thousands of lists burden the garbage collector."""
     topics, partitions = _one_or_each(TOPIC, batch["topic"]), _one_or_each(PARTITION, batch["partition"])
     offsets = zip(repeat(OFFSET), _texts(batch["offset"]), strict=False)
     return map(list, zip(topics, partitions, offsets, strict=False))

@@ -1,4 +1,4 @@
-"""Reads output partitions back: the last record of ours, and records of other writers.
+"""Reads output partitions back: keyfold's last record, and records of other writers.
 
 The last one shows how far a lost position had come. Other writers are found before the next transaction adds to their
 records: a position of ours holds the output offset up to which everything of ours lies (`Position.output_offset`); with
@@ -98,7 +98,7 @@ class OutputPartitionReader:
         self._target = target
 
     def bounds(self) -> tuple[int, int]:
-        """Returns first offset and last stable offset; asks again while the leader of a new topic does not know it."""
+        """Returns log start and last stable offset; asks again while the leader of a new topic does not know it."""
         with closing(Consumer(self._config)) as consumer:
             low, end = call_again(
                 lambda: consumer.get_watermark_offsets(self._target, DEADLINE_S), is_settling, SETTLED_S, PAUSE_S
@@ -139,7 +139,7 @@ def offset_of(message: Message, tp: TopicPartition) -> int | None:
 
 
 def header_pairs(message: Message) -> Headers:
-    """Returns a message's headers, to be asked once; none where a name is not UTF-8, as none of keyfold's is."""
+    """Returns a message's headers, to be called once per message; none where a name is not UTF-8."""
     return headers_of(message)[0]
 
 
@@ -159,24 +159,24 @@ def check_writers(where: str, admin: Admin, config: Mapping[str, Setting], targe
     """Looks for records of other writers in the output partitions of `targets`; `config` is a client's.
 
     Raises OutputError where another connector of keyfold publishes there too, UnreachableError. Other records are only
-    warned of, as they may be an operator's mistake that is over.
+    logged as a warning: they may be an operator's mistake that is over.
     """
     places = {TopicPartition(one.output, one.partition): one for one in targets if one.output is not None}
     marks = admin.high_watermarks(places)
     for place, target in places.items():
         reached = target.output_offset
         if marks[place] > (0 if reached is None else reached + _MARKER):
-            _look(where, config, place, target)
+            _check_partition(where, config, place, target)
 
 
-def _look(where: str, config: Mapping[str, Setting], place: TopicPartition, target: PublishTarget) -> None:
+def _check_partition(where: str, config: Mapping[str, Setting], place: TopicPartition, target: PublishTarget) -> None:
     strays: list[int] = []
     try:
         reader = OutputPartitionReader(config, Partition(place.topic, place.partition))
         low, end = reader.bounds()
         for message in reader.read(max(low, target.output_offset or 0), end):
             headers = header_pairs(message)
-            source = connectors_source(headers)
+            source = keyfold_source(headers)
             if source is not None and not is_ours(source, target):
                 raise _shared(where, place, message.offset() or 0, source)
             if source is None:
@@ -194,7 +194,7 @@ def _look(where: str, config: Mapping[str, Setting], place: TopicPartition, targ
         )
 
 
-def connectors_source(headers: Headers) -> tuple[str, int, int] | None:
+def keyfold_source(headers: Headers) -> tuple[str, int, int] | None:
     """Returns topic, partition and offset that keyfold's headers name; None where they are not there."""
     found = {name: value for name, value in headers if isinstance(value, bytes)}
     topic, partition, offset = (found.get(name) for name in (TOPIC, PARTITION, OFFSET))
@@ -222,7 +222,7 @@ def _shared(where: str, place: TopicPartition, offset: int, source: tuple[str, i
 
 
 def _unread(where: str, config: Mapping[str, Setting], place: TopicPartition, error: KafkaError) -> None:
-    """Raises, but for a missing right: publishing needs none to read the output, other writers are not looked for."""
+    """Raises the typed `error`; logs a missing right instead, as publishing needs no right to read the output."""
     if error.code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
         raise typed(error, f"{where}: {place} cannot be read", str(config.get("bootstrap.servers")))
     _log.warning("output may not be read, other writers are not looked for", topic=place.topic, reason=error.str())

@@ -1,4 +1,4 @@
-"""The topics that keyfold writes to: made with what publishing needs, checked where they exist already."""
+"""Creates the topics that keyfold writes to with the settings that publishing needs, and checks existing ones."""
 
 from __future__ import annotations
 
@@ -85,17 +85,17 @@ def new_config(connector: ConnectorConfig, source: Config) -> dict[str, str]:
         **(kept if "delete" in connector.cleanup_policy else {}),
         "message.timestamp.type": "CreateTime",
         **_any_time(),
-        "max.message.bytes": str(_room(source)),
+        "max.message.bytes": str(_largest_message(source)),
         **connector.output_topic_config,
     }
 
 
 def _any_time() -> dict[str, str]:
-    """Records keep the times of their source, however far they are from now (KIP-937)."""
+    """Returns the settings that let records keep their source's times, however far these are from now (KIP-937)."""
     return {f"message.timestamp.{side}.max.ms": str(FOREVER) for side in ("before", "after")}
 
 
-def _room(source: Config) -> int:
+def _largest_message(source: Config) -> int:
     return max(int(source.get("max.message.bytes", KAFKAS_LARGEST)), KAFKAS_LARGEST) + HEADER_ROOM
 
 
@@ -113,7 +113,7 @@ def faults(connector: ConnectorConfig, config: Config) -> list[str]:
 
 
 def _expires(config: Config) -> bool:
-    """Returns whether a topic that may delete ever does: unlimited in time and size, it keeps everything."""
+    """Returns whether a topic with cleanup.policy=delete ever deletes: with no limit of time and size it does not."""
     return (config.get("retention.ms"), config.get("retention.bytes")) != ("-1", "-1")
 
 
@@ -143,7 +143,7 @@ def resume_safe_ms(config: Config) -> int | None:
 
 
 def check(connector: ConnectorConfig, name: str, config: Config) -> None:
-    """Raises OutputError where the settings `config` of the output topic `name` break a promise: all that do."""
+    """Raises OutputError with all faults where the settings `config` of output topic `name` break a promise."""
     wrong = faults(connector, config)
     if wrong:
         raise OutputError(

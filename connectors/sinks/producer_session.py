@@ -1,4 +1,4 @@
-"""A producer that is the only one of its bucket, and the proof that it may send: steps 6 and 7 of docs/protocol.md."""
+"""Opens the one producer of a bucket and proves that it may send: steps 6 and 7 of docs/protocol.md."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from connectors.kafka import groups
 from connectors.kafka.admin import Admin, TopicInfo, chunks, described, group_id
 from connectors.kafka.client_settings import ClientSettings, Setting
 from connectors.kafka.errors import FENCED, NOT_ALLOWED, cause, not_allowed, typed
-from connectors.kafka.groups import Held
+from connectors.kafka.groups import CommittedOffset
 from connectors.kafka.producers import (
     LARGEST_BATCH,
     call_until_answered,
@@ -47,7 +47,7 @@ _ABORT_S: Final = 2.0
 
 
 class Bucket(Struct, frozen=True, kw_only=True):
-    """A connector's bucket, the plan to publish, and the storage that holds the newest epoch."""
+    """A bucket of a connector: the plan to publish in it, and the storage that holds the newest epoch."""
 
     connector: str
     plan: PublishPlan
@@ -59,7 +59,7 @@ class Bucket(Struct, frozen=True, kw_only=True):
 
 
 class QueryClients:
-    """The clients that only ask: one of each is enough for all buckets of one process."""
+    """Clients that only query; all buckets of one process share them: an admin client, and a `groups.member`."""
 
     def __init__(self, connector: str, clients: ClientSettings) -> None:
         self.admin = Admin(clients.admin())
@@ -71,13 +71,13 @@ class QueryClients:
 
 
 class ProducerSession:
-    """The producer of one bucket, for one publish task or, in the driver, from one publish to the next.
+    """Holds the producer of one bucket, for one publish task or, in the driver, from one publish to the next.
 
-    It is opened again after a refused batch: librdkafka's sequence numbers go on behind it, and the broker would take
-    nothing more of that producer.
+    A refused batch needs a new producer (`open`): librdkafka's sequence numbers go on behind that batch, and the broker
+    would take nothing more of the old one.
 
-    `kept`: the producer is of an earlier plan and has not committed anything of this one; whether another has shut it
-    out since only its next transaction shows. Once `broken_off` returns True, nothing is waited for any more. `failed`
+    `kept`: the producer is of an earlier plan and has not committed anything of this one; only its next transaction
+    shows whether another has fenced it since. Once `cancelled` returns True, nothing is waited for any more. `failed`
     is given to librdkafka with every record, which keeps it for ever where a producer is dropped with records under
     way: it holds no client.
     """
@@ -88,11 +88,11 @@ class ProducerSession:
         clients: ClientSettings,
         limits: TransactionLimits,
         queries: QueryClients,
-        broken_off: Callable[[], bool] = lambda: False,
+        cancelled: Callable[[], bool] = lambda: False,
     ) -> None:
         self.bucket = bucket
         self.limits = limits
-        self.broken_off = broken_off
+        self.cancelled = cancelled
         self.failures: list[KafkaError] = []
         self.failed = partial(_note, self.failures)
         self.admin = queries.admin
@@ -111,7 +111,7 @@ class ProducerSession:
         return self._producer
 
     def open(self, expected: Mapping[TopicPartition, int | None]) -> None:
-        """Takes steps 6 and 7: shuts out every other producer of the bucket, then proves that it may go on.
+        """Takes steps 6 and 7: fences every other producer of the bucket, then proves that this one may send.
 
         `expected` is the committed offset of each partition, None where there is none. Raises FencedError
         (a newer owner), PositionMovedError, OutputError, UnreachableError.
@@ -120,7 +120,7 @@ class ProducerSession:
         self._outputs = {**self._outputs, **self._checked_outputs()}
         sizes = self._largest_message(), self._largest_record
         config = settings(self._clients.producer(), self._transactional_id, *sizes)
-        self._producer = initialised(config, self.limits.deadline_s, self.broken_off)
+        self._producer = initialised(config, self.limits.deadline_s, self.cancelled)
         try:
             self._prove(expected)
         except BaseException:
@@ -128,10 +128,10 @@ class ProducerSession:
             raise
 
     def go_on(self, bucket: Bucket, expected: Mapping[TopicPartition, int | None]) -> None:
-        """Takes steps 6 and 7 for the next plan, with the producer that there is.
+        """Takes steps 6 and 7 for the next plan, with the present producer.
 
-        If another has shut it out, its next transaction fails. A new one where an output is not as the producer knows
-        it: it has grown, or nothing was sent to it before.
+        If another has fenced it, its next transaction fails. Makes a new one where an output is not as the producer
+        knows it: it has grown, or nothing was sent to it before.
         """
         self.bucket, self._looked = bucket, False
         if self._producer is None or self._checked_outputs().items() - self._outputs.items():
@@ -164,12 +164,12 @@ class ProducerSession:
                 "Another worker took the connector over; leave it to that one.",
             )
 
-    def offsets(self, positions: Sequence[Partition]) -> None:
+    def send_offsets(self, positions: Sequence[Partition]) -> None:
         """Takes step 10: puts `positions` into the open transaction."""
         metadata = self._member.consumer_group_metadata()
         for part in chunks(positions):
             add = partial(self.producer.send_offsets_to_transaction, list(part), metadata)
-            call_until_answered(add, self.limits.deadline_s, self.broken_off)
+            call_until_answered(add, self.limits.deadline_s, self.cancelled)
 
     def typed(self, error: KafkaError, doing: str) -> KeyfoldError:
         """Returns the typed error for `error` of the producer; raises FencedError where a newer owner caused it."""
@@ -195,10 +195,10 @@ class ProducerSession:
         rights = "Read and Describe" if code == KafkaError.GROUP_AUTHORIZATION_FAILED else "Write and Describe"
         return f"{rights} on {names[code]}" if code in names else None
 
-    def trouble(self) -> KafkaError | None:
+    def abort_reason(self) -> KafkaError | None:
         """Returns why the open transaction can only be aborted; None where it need not be.
 
-        Librdkafka drops the records of such a transaction and gives the reason to the next call about it only. This
+        librdkafka drops the records of such a transaction and gives the reason to the next call about it only. This
         one has no effect, as what it adds is aborted.
         """
         one = self.bucket.plan.targets[0]
@@ -210,7 +210,7 @@ class ProducerSession:
         return None
 
     def abort(self) -> None:
-        """Aborts the open transaction, if that is quickly done.
+        """Aborts the open transaction, if that takes at most _ABORT_S.
 
         librdkafka may wait here for requests that it will never send; the next producer with the same id, or
         the coordinator after transaction.timeout.ms, ends the transaction all the same.
@@ -221,7 +221,7 @@ class ProducerSession:
             return  # the next producer with the same id aborts it
 
     def committed(self) -> None:
-        """Notes that a transaction of this plan was committed: the producer was not shut out before."""
+        """Notes that a transaction of this plan was committed: the producer had not been fenced."""
         self.kept = False
 
     def has_room(self, size: int) -> bool:
@@ -301,7 +301,7 @@ def moved(
 
 
 def moved_by(position: Position | None, catalog_id: str, members: Sequence[str]) -> tuple[str, str]:
-    """Returns who moved a position to `position`, as far as it shows, and what to do; `members` are the group's."""
+    """Returns why a position moved to `position`, as far as it shows, and what to do; `members` are the group's."""
     if position is None:
         return "it is gone: it expired, or somebody deleted it", AGAIN
     if position.catalog_id is None:
@@ -324,7 +324,7 @@ def _same(position: Position | None, offset: int | None, catalog_id: str) -> boo
     return position.offset == offset and position.catalog_id in (None, catalog_id)
 
 
-def _position(group: str, tp: TopicPartition, held: Held | None) -> Position | None:
+def _position(group: str, tp: TopicPartition, held: CommittedOffset | None) -> Position | None:
     if held is None:
         return None
     try:
@@ -334,6 +334,6 @@ def _position(group: str, tp: TopicPartition, held: Held | None) -> Position | N
 
 
 def _note(failures: list[KafkaError], error: KafkaError | None, _message: object) -> None:
-    """Takes the delivery report of a record: only failures are reported."""
+    """Takes the delivery report of a record: librdkafka reports failures only."""
     if error is not None:
         failures.append(error)

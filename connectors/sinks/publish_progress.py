@@ -1,4 +1,4 @@
-"""How far one plan has come: the position that each partition has committed, and what was sent for it."""
+"""Counts how far one plan has come: each partition's committed position, and what was sent for it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from connectors.sinks.batching import PartitionBatch
 
 
 class TransactionCounts(Struct, frozen=True):
-    """What one transaction has of one partition; bytes by `record.measure`."""
+    """Counts of one partition in one transaction; bytes by `record.measure`."""
 
     records: int = 0
     bytes: int = 0

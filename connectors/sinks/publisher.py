@@ -1,6 +1,6 @@
 """Publishes folded records, from publish tasks and from the driver: steps 6 to 11 of docs/protocol.md.
 
- 6  fence      a new producer shuts out every older one of its bucket, unless one is kept (LocalPublisher); the plan's
+ 6  fence      a new producer fences every older one of its bucket, unless one is kept (LocalPublisher); the plan's
                epoch is still the newest
  7  positions  the group holds exactly what was planned from
  8  begin      a transaction
@@ -9,8 +9,8 @@
 11  commit
 8 to 11 again while there is more: a transaction holds so many bytes and lasts so long at most.
 
-In the worker's own process there is one producer of a bucket at most, so none that is kept can shut out another; a new
-one takes longer than a transaction. Spark's publish tasks shut these out: they are dropped before.
+In the worker's own process there is one producer of a bucket at most, so none that is kept can fence another; a new one
+takes longer than a transaction. Spark's publish tasks fence the kept ones, which are dropped before.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from connectors.config.connector import ConnectorConfig
 
 KEPT_S: Final = 60.0
-"""A producer that was not used for so long is not kept: the brokers may have moved since."""
+"""A producer that was not used for so long (s) is not kept: the brokers may have moved since."""
 
 T = TypeVar("T")
 
@@ -95,15 +95,15 @@ class ChangelogPublisher(Struct, frozen=True, kw_only=True):
             return self.send(self.session(plan, queries), plan, records)
 
     def session(
-        self, plan: PublishPlan, queries: QueryClients, broken_off: Callable[[], bool] = lambda: False
+        self, plan: PublishPlan, queries: QueryClients, cancelled: Callable[[], bool] = lambda: False
     ) -> ProducerSession:
         """Makes a session for a plan, not open yet."""
-        return ProducerSession(self._bucket(plan), self.clients, self.limits, queries, broken_off)
+        return ProducerSession(self._bucket(plan), self.clients, self.limits, queries, cancelled)
 
     def send(
         self, session: ProducerSession, plan: PublishPlan, records: Iterator[pa.RecordBatch]
     ) -> Sequence[PublishResult]:
-        """Does as `publish`, with a session of the plan's bucket that may have been open before."""
+        """Publishes as `publish` does, with a session of the plan's bucket that may have been open before."""
         progress = PublishProgress(plan, self.output_ids)
         steps = _PlanTransactions(self, session, progress)
         steps.begin(self._bucket(plan))
@@ -117,7 +117,7 @@ class ChangelogPublisher(Struct, frozen=True, kw_only=True):
 
 
 class _PlanTransactions:
-    """The transactions of one plan, in one session."""
+    """Sends the transactions of one plan, in one session."""
 
     def __init__(self, publisher: ChangelogPublisher, session: ProducerSession, progress: PublishProgress) -> None:
         self._session = session
@@ -150,27 +150,27 @@ class _PlanTransactions:
     def _sent(self, group: Sequence[PartitionBatch]) -> int:
         """Sends `group` in one transaction; in another one where no broker answered before its commit (errors.retry.*).
 
-        Steps 6 and 7 come first: they abort what is left of it, and prove that nothing of it took effect. So they
-        do where a kept producer turns out to be shut out, or forgotten by the brokers.
+        Before another try steps 6 and 7 abort the failed transaction and prove that nothing of it took effect. The same
+        follows where a kept producer turns out to be fenced, or forgotten by the brokers.
         """
-        session, broken = self._session, False
+        session, tried = self._session, False
 
         def once() -> int:
-            nonlocal broken
-            if broken:
+            nonlocal tried
+            if tried:
                 session.open(self._progress.expected)
-            broken = True
+            tried = True
             return self._transaction.send(group)
 
         try:
             return self._again(once, "a transaction")
         except (PublishInterruptedError, UnreachableError):  # neither comes once a commit may have taken effect
-            if not session.kept or session.broken_off():
+            if not session.kept or session.cancelled():
                 raise
             return self._again(once, "a transaction")
 
     def _again(self, steps: Callable[[], T], what: str) -> T:
-        return self._retry.run(steps, f"{self._session.bucket}: {what}", stopped=self._session.broken_off)
+        return self._retry.run(steps, f"{self._session.bucket}: {what}", stopped=self._session.cancelled)
 
 
 def _output_ids(state: CatalogState) -> dict[str, str]:
@@ -178,7 +178,7 @@ def _output_ids(state: CatalogState) -> dict[str, str]:
 
 
 class KeptSessions:
-    """The open session of each bucket, and the clients that all share, kept from one publish to the next.
+    """Keeps the open session of each bucket, and the clients that all share, from one publish to the next.
 
     A publish begins and ends in the engine's turn; only `take` and `put` are called by the threads of its buckets.
     """
@@ -190,7 +190,7 @@ class KeptSessions:
         self._used = clock()
 
     def begin(self, publisher: ChangelogPublisher) -> QueryClients:
-        """Returns the clients to ask with; to be called before the first bucket of a publish begins."""
+        """Returns the query clients; to be called before the first bucket of a publish begins."""
         if self._clock() - self._used > KEPT_S:
             self.close()
         self._used = self._clock()
@@ -218,17 +218,17 @@ class KeptSessions:
 class LocalPublisher:
     """Publishes as `publisher` does, in the worker's own process, with the sessions that `sessions` keeps."""
 
-    def __init__(self, publisher: ChangelogPublisher, sessions: KeptSessions, broken_off: Callable[[], bool]) -> None:
+    def __init__(self, publisher: ChangelogPublisher, sessions: KeptSessions, cancelled: Callable[[], bool]) -> None:
         self._publisher = publisher
         self._sessions = sessions
         self._queries = sessions.begin(publisher)
-        self._broken_off = broken_off
+        self._cancelled = cancelled
 
     def publish(self, plan: PublishPlan, records: Iterator[pa.RecordBatch]) -> Sequence[PublishResult]:
-        """See ChangelogPublisher. A session that anything went wrong with is not kept."""
+        """See ChangelogPublisher. A session is kept only where this raises nothing."""
         if not plan.targets:
             return ()
-        session = self._sessions.take(plan.bucket) or self._publisher.session(plan, self._queries, self._broken_off)
+        session = self._sessions.take(plan.bucket) or self._publisher.session(plan, self._queries, self._cancelled)
         try:
             sent = self._publisher.send(session, plan, records)
         except BaseException:

@@ -1,8 +1,8 @@
 """Finds the one record that the broker refuses, by bisection.
 
 A refused record takes its whole produce batch along, and the broker does not say which one it was. So what was to go in
-one transaction goes in several: one per partition, then halves, until a transaction holds a single record. What is
-before it has been sent by then, what is behind it follows.
+one transaction goes in several: one per partition, then halves, until a transaction holds a single record. The
+records before it have been sent by then, those behind it follow.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _smaller(group: Group, refusal: Refused, single: Callable[[PartitionBatch, R
 
 
 def smaller(group: Group) -> list[Group]:
-    """Cuts `group` into partitions, else halves; returns it as the one part where it is a single record."""
+    """Cuts `group` into one part per partition, else into halves; a single record stays the one part."""
     partitions: dict[TopicPartition, Group] = {}
     for batch in group:
         if batch.records:
@@ -111,7 +111,7 @@ class ErrorTolerance:
 
 
 def _to_raise(refusal: Refused) -> str | None:
-    """Returns what to do where the client refuses, not the broker."""
+    """Returns what to do where librdkafka refuses; None where the broker does."""
     if refusal.setting is None:
         return None
     return f"Raise or unset producer.override.{refusal.setting} (librdkafka sends records of up to 1,000,000,000 bytes)"
@@ -125,7 +125,7 @@ def _to_change(output: str | None) -> str:
 
 
 def explained(error: UnreachableError, group: Sequence[PartitionBatch]) -> UnreachableError:
-    """Returns `error`, which sending `group` ended with, with the record beyond REQUEST_BYTES that may be why.
+    """Returns `error` of sending `group`, with the record of more than REQUEST_BYTES that may have caused it.
 
     A broker hangs up on a request that is too large, without an answer.
     """

@@ -1,4 +1,4 @@
-"""How records are written and what a transaction holds: plain values, which Spark pickles into every task."""
+"""Settings of writing records and of transactions: plain values, which Spark pickles into every task."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ class WriteRules(Struct, frozen=True, kw_only=True):
 
 
 class TransactionLimits(Struct, frozen=True, kw_only=True):
-    """What a transaction holds at most, and how long the broker is waited for.
+    """Upper bounds of a transaction, and of waiting for the broker (s).
 
     `transaction_bytes`: by `record.measure`. `transaction_s`: how long records are added. `batch_records`: records that
-    go to librdkafka at once. `deadline_s`: of each step. `retry`: what follows a step that was not answered.
+    go to librdkafka at once. `deadline_s`: how long each step may take. `retry`: for how long a step without an answer
+    is tried again.
     """
 
     transaction_bytes: int = 64 << 20

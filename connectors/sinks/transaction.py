@@ -1,4 +1,4 @@
-"""One transaction: records, dead letters and positions, all or nothing (steps 8 to 11 of docs/protocol.md)."""
+"""Sends one transaction: records, dead letters and positions, all or nothing (steps 8 to 11 of docs/protocol.md)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from compactor.model.record import TopicPartition, measure
 from connectors.kafka.errors import MISSING, REFUSED, cause, not_allowed
 from connectors.kafka.producers import QUEUE, call_until_answered
 from connectors.sinks import dead_letter
-from connectors.sinks import encode as encoding
 from connectors.sinks.batching import PartitionBatch, produce_groups
+from connectors.sinks.encode import Row, output_rows
 from connectors.sinks.producer_session import ProducerSession
 from connectors.sinks.publish_progress import NOTHING, PublishProgress, TransactionCounts
 from connectors.sinks.settings import WriteRules
@@ -31,8 +31,8 @@ _PURGED: Final = frozenset((KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 class Refused(Exception):  # noqa: N818 - never leaves the sink, which finds the record and decides about it
     """The broker refused a produce batch of the transaction; `reason` is the broker's.
 
-    Its producer is of no more use, and the transaction may even be open still: a new producer ends it. `setting`: by
-    which setting of the producer librdkafka refused a record itself.
+    Its producer cannot be used any more, and the transaction may still be open: a new producer aborts it. `setting`:
+    the producer's setting by which librdkafka itself refused a record.
     """
 
     def __init__(self, reason: str, setting: str | None = None) -> None:
@@ -76,7 +76,7 @@ class Transaction:
         count = self._produce(batches)
         self._flush()
         hit("publish.sent")
-        positions = self._progress.positions(batches[:count], self._marks())
+        positions = self._progress.positions(batches[:count], self._high_watermarks())
         self._send_positions(positions)
         hit("publish.offsets")
         self._commit()
@@ -99,14 +99,14 @@ class Transaction:
         return count
 
     def _produce_group(self, batches: Sequence[PartitionBatch]) -> None:
-        """Produces many small batches at once where all go to one output: each alone would take as long as hundreds."""
+        """Produces small batches as one where all go to one output: one alone would take as long as hundreds."""
         output = self._progress.output(batches[0].tp) if len(batches) > 1 else None
         if output is None or any(map(self._has_letters, batches)):
             for batch in batches:
                 self._produce_batch(batch)
             return
         joined = pa.concat_batches([batch.rows for batch in batches])
-        rows = encoding.records(joined, source_headers=self._rules.source_headers)
+        rows = output_rows(joined, source_headers=self._rules.source_headers)
         self._produce_rows(output, joined["partition"].to_pylist(), rows)
         for batch in batches:
             self._count(batch.tp, TransactionCounts(batch.records, batch.bytes))
@@ -119,7 +119,7 @@ class Transaction:
         output = self._progress.output(batch.tp)
         counts = NOTHING
         if output is not None and plain.num_rows:
-            rows = encoding.records(plain, source_headers=self._rules.source_headers)
+            rows = output_rows(plain, source_headers=self._rules.source_headers)
             self._produce_rows(output, repeat(batch.tp.partition, plain.num_rows), rows)
             counts = TransactionCounts(plain.num_rows, batch.bytes if letters is None else measure(plain))
         if letters is not None:
@@ -140,8 +140,8 @@ class Transaction:
         self._produce_rows(rules.dead_letters, repeat(-1, letters.num_rows), rows)
         return TransactionCounts(dead_letters=letters.num_rows, refused=refused)
 
-    def _produce_rows(self, topic: str, partitions: Iterable[int], rows: Iterator[encoding.Row]) -> None:
-        """Produces records in the one Python loop over them: librdkafka takes them one by one. Partition -1: by key."""
+    def _produce_rows(self, topic: str, partitions: Iterable[int], rows: Iterator[Row]) -> None:
+        """Produces `rows` in a Python loop: librdkafka takes them one by one. Partition -1: it chooses by key."""
         produce, failed = self._session.producer.produce, self._session.failed
         for partition, (value, key, timestamp, headers) in zip(partitions, rows, strict=True):
             try:
@@ -156,7 +156,7 @@ class Transaction:
     def _too_large(self, setting: str) -> Refused:
         return Refused(f"the producer takes no record beyond its {setting} {self._session.setting(setting)}", setting)
 
-    def _produce_later(self, topic: str, partition: int, row: encoding.Row) -> None:
+    def _produce_later(self, topic: str, partition: int, row: Row) -> None:
         """Produces one record as soon as librdkafka's queue has room for it."""
         session = self._session
         value, key, timestamp, headers = row
@@ -185,7 +185,7 @@ class Transaction:
         if self._session.failures:
             raise self._aborted(_timed_out(), "records were not delivered")
 
-    def _marks(self) -> dict[TopicPartition, int]:
+    def _high_watermarks(self) -> dict[TopicPartition, int]:
         """Returns the high watermark of each output partition that has records in this transaction."""
         written = {tp for tp, counts in self._counts.items() if counts.records}
         outputs = {tp: TopicPartition(self._progress.output(tp) or "", tp.partition) for tp in written}
@@ -196,7 +196,7 @@ class Transaction:
         """Takes step 10."""
         found = [Partition(tp.topic, tp.partition, one.offset, encode(one)) for tp, one in positions.items()]
         try:
-            self._session.offsets(found)
+            self._session.send_offsets(found)
         except KafkaException as error:
             if cause(error).code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 sources = ", ".join(sorted({one.topic for one in found}))
@@ -211,10 +211,10 @@ class Transaction:
             ) from error
 
     def _commit(self) -> None:
-        """Takes step 11: asks until there is an answer; without one in time the outcome is unknown."""
+        """Takes step 11: repeats the commit until it is answered. Raises OutcomeUnknownError where it is not."""
         session = self._session
         try:
-            call_until_answered(session.producer.commit_transaction, session.limits.deadline_s, session.broken_off)
+            call_until_answered(session.producer.commit_transaction, session.limits.deadline_s, session.cancelled)
         except KafkaException as error:
             found = cause(error)
             if found.txn_requires_abort() or found.fatal():
@@ -225,13 +225,13 @@ class Transaction:
             ) from error
 
     def _is_over(self, until: float) -> bool:
-        """Returns whether nothing more is waited for: the time is up, or the publish was broken off."""
-        return time.monotonic() >= until or self._session.broken_off()
+        """Returns whether nothing more is waited for: the time is up, or the publish was cancelled."""
+        return time.monotonic() >= until or self._session.cancelled()
 
     def _aborted(self, error: KafkaError, doing: str) -> Exception:
         """Aborts; returns the exception that the failed deliveries, or else `error`, come down to."""
         dropped = any(one.code() in _PURGED for one in self._session.failures)
-        trouble = self._session.trouble() if dropped else None
+        trouble = self._session.abort_reason() if dropped else None
         self._session.abort()  # this also brings the delivery reports that are still missing
         found = [one for one in self._session.failures if one.code() not in _PURGED] + [trouble or error]
         refusal = next((one for one in found if one.code() in REFUSED), None)

@@ -1,4 +1,4 @@
-"""librdkafka's messages → Arrow: the one place of the source that touches records one at a time in Python.
+"""Makes Arrow batches of librdkafka's messages; only this module of the source handles single records in Python.
 
 Each field is read by `map` over the method itself, so that no bytecode runs for a record.
 """
@@ -24,7 +24,7 @@ READ: Final = SOURCE.remove(SOURCE.get_field_index("range"))
 
 
 class PartitionSlots:
-    """The partitions of one split by number, so that what concerns a partition is an array lookup."""
+    """Numbers the partitions of one split: a message's slot indexes arrays with one element per partition."""
 
     def __init__(self, partitions: Sequence[TopicPartition]) -> None:
         self._index = {tuple(key): number for number, key in enumerate(partitions)}
@@ -69,14 +69,14 @@ class PartitionSlots:
 
 
 def _by_number(partitions: Sequence[TopicPartition]) -> Longs:
-    """Returns the slot of each partition of one topic, by number; -1 where it has none, as behind the last."""
+    """Returns the slot of each partition of one topic, by number; -1 where there is none, and as last element."""
     found = np.full(2 + max(key.partition for key in partitions), -1, np.int64)
     found[[key.partition for key in partitions]] = np.arange(len(partitions))
     return found
 
 
 def faulty(messages: Sequence[Message]) -> list[int]:
-    """Returns the numbers of those `messages` that are errors in place of records.
+    """Returns the indexes of those `messages` that are errors in place of records.
 
     Compared by identity, as an error takes no comparison with None.
     """
@@ -124,7 +124,7 @@ def _rejected(size: int, odd: Mapping[int, str]) -> pa.Array:
 
 
 def _headers(found: Sequence[Any]) -> pa.Array:
-    """Headers in their order, duplicates and null values kept; an empty list where a record has none."""
+    """Makes the headers column: in their order, with duplicates and null values; empty where a record has none."""
     if not any(found):
         return pa.ListArray.from_arrays(pa.array(np.zeros(len(found) + 1, np.int32)), _pairs([]), type=HEADERS)
     each = [one or () for one in found]

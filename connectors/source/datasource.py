@@ -1,11 +1,11 @@
-"""The source as Spark sees it: the Python Data Source `keyfold`, for streams.
+"""Gives Spark the source as a Python Data Source, `keyfold`, for streams.
 
     spark.dataSource.register(KafkaSource)
     spark.readStream.format("keyfold").options(**{"consumer.config": …, "admin.config": …, "topics": …}).load()
 
 Spark makes these objects anew in planner and worker processes, so they hold nothing but the options, and
-everything that is not text is made when first used; only how many micro-batches were planned is counted, by the one
-planner that lives as long as its query. Errors leave tagged for `errors.unwrap` of compactor/spark.
+everything that is not text is made when first used; only the planner, which lives as long as its query, counts its
+micro-batches. Errors leave tagged for `errors.unwrap` of compactor/spark.
 
 What plans and what reads is imported where it is first used: most of the processes that a worker's start waits for
 do neither.
@@ -39,7 +39,7 @@ NAME = "keyfold"
 
 
 class SplitPartition(InputPartition):
-    """One task's split of a micro-batch, and how it is taken in; None: its records are yielded."""
+    """One task's split of a micro-batch; `intake` says how its records are written, None yields them to Spark."""
 
     def __init__(self, split: ReadSplit, intake: Intake | None) -> None:
         super().__init__(split)
@@ -65,12 +65,12 @@ class KafkaSource(DataSource):
         return ddl(SOURCE if self._parsed.intake is None else WRITTEN)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802  # Spark's
-        """Returns the reader of micro-batches from the starts, or the log starts, on."""
+        """Returns the reader of micro-batches; it begins at the option `starts`, other topics at their log starts."""
         return StreamReader(self._parsed)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Micro-batches with admission by `max.offsets.per.trigger`; offsets.py has the form of a position."""
+    """Plans and reads micro-batches of `max.offsets.per.trigger` offsets; offsets.py has the form of a position."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -108,11 +108,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return encode(end)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802  # Spark's name
-        """Returns the ends as last asked for, whatever the limit; for the query's progress."""
+        """Returns the last known ends, whatever the limit; for the query's progress."""
         return None if self._planner.ends is None else encode(self._planner.ends)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  # Spark's name
-        """Has the stream end at the last stable offsets of this moment."""
+        """Pins the stream's end to the present last stable offsets."""
         with tagging():
             self._planner.pin()
 

@@ -65,7 +65,7 @@ class Selection(msgspec.Struct, frozen=True):
 
 
 class ReadLimits(msgspec.Struct, frozen=True):
-    """How much at once: offsets a micro-batch, tasks a batch, bytes an Arrow batch."""
+    """Upper bounds: offsets of a micro-batch, tasks of a micro-batch, bytes of an Arrow batch."""
 
     max_offsets: int | None = None
     tasks_max: int = 2
@@ -81,7 +81,7 @@ class Timeouts(msgspec.Struct, frozen=True):
 
     @property
     def request(self) -> float:
-        """How long one request to the brokers may take."""
+        """How long (s) one request to the brokers may take."""
         return min(_REQUEST_S, self.timeout)
 
 

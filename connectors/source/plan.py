@@ -1,4 +1,4 @@
-"""Which offsets a micro-batch takes, and which task reads them: pure.
+"""Plans which offsets a micro-batch takes, and which task reads them: pure.
 
 A topic is first introduced: the batch that meets it ends at its log start and reads nothing of it, so every
 range begins at an offset that stands in the start position. A partition that a known topic has gained begins
@@ -35,7 +35,7 @@ class SourceRange(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """Offsets in the range; records may be fewer."""
+        """The number of offsets in the range; records may be fewer."""
         return self.hi - self.lo
 
     @property
@@ -93,7 +93,7 @@ def advance(
     positions = known(start, topics)
     for key in positions.keys() & ends.keys():
         if ends[key] < positions[key]:
-            raise source_errors.below(connector, key, positions[key], ends[key])
+            raise source_errors.truncated(connector, key, positions[key], ends[key])
     taken = admit({key: ends.get(key, position) - position for key, position in positions.items()}, limit)
     moved: dict[str, dict[int, int]] = {name: dict(topic.partitions) for name, topic in start.items()}
     for key, count in taken.items():
@@ -129,7 +129,7 @@ def ranges(connector: str, start: Offsets, end: Offsets) -> list[SourceRange]:
         for number, hi in sorted(after.partitions.items()):
             lo = before.partitions.get(number, 0)
             if hi < lo:
-                raise source_errors.below(connector, TopicPartition(name, number), lo, hi)
+                raise source_errors.truncated(connector, TopicPartition(name, number), lo, hi)
             if hi > lo:
                 found.append(SourceRange(name, after.id, number, lo, hi))
     return found
@@ -139,7 +139,7 @@ def splits(found: Iterable[SourceRange], tasks_max: int, smallest: int = 20_000)
     """Cuts ranges into at most `tasks_max` splits of about as many offsets each, none planned under `smallest` offsets.
 
     The ranges are laid end to end and that line is cut: so a split has at most one piece of a partition, if `found` has
-    one range for each. A cut that would leave a sliver moves to the edge of its range.
+    one range for each. A cut near the edge of its range, by a tenth of a split, moves to that edge.
     """
     queue = list(reversed(list(found)))
     left = sum(item.size for item in queue)

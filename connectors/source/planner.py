@@ -1,7 +1,7 @@
 """Follows topics and their ends, and decides where the next micro-batch ends.
 
-Lives in the one planner process of a query. It keeps no position: every answer follows from the position
-it is given and from what the brokers say, so a restart needs nothing of it.
+It lives in the one planner process of a query and keeps no position: every answer follows from the position that it
+is given and from what the brokers say, so a restart needs nothing of it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _log = structlog.get_logger()
 
 
 class _Pinned(msgspec.Struct, frozen=True):
-    """What the brokers said when the ends were pinned."""
+    """The brokers' answers at the time when the ends were pinned."""
 
     topics: dict[str, SourceTopic]
     log_starts: dict[TopicPartition, int]
@@ -37,7 +37,7 @@ class _Pinned(msgspec.Struct, frozen=True):
 
 
 class Planner:
-    """Decides the ends of batches. `clock` gives seconds that only rise, `sleep` waits seconds."""
+    """Decides the ends of batches. `clock` returns monotonic seconds, `sleep` waits seconds."""
 
     def __init__(
         self,
@@ -52,15 +52,15 @@ class Planner:
         self._sleep = sleep
         self._topics: dict[str, SourceTopic] | None = None
         self._topics_at = float("-inf")
-        self._trouble: float | None = None
+        self._failing_since: float | None = None
         self._idle_at = float("-inf")
         self._pinned: _Pinned | None = None
         self._missing: frozenset[str] = frozenset()
-        self._others: frozenset[str] = frozenset()
+        self._recreated: frozenset[str] = frozenset()
         self.ends: dict[str, TopicOffsets] | None = None
 
     def pin(self) -> None:
-        """Has the source end where it ends now. Raises UnreachableError after the time for retries."""
+        """Pins the source's end to its present one. Raises UnreachableError after the time for retries."""
         until = self._clock() + min(admin.GONE_AFTER_S, self._options.timeouts.timeout / 2)
         self._pinned = self._until_answered(lambda: self._pin(until))
 
@@ -82,7 +82,7 @@ class Planner:
         try:
             end = self._latest(start, limit)
         except NoAnswerError as error:
-            self._troubled(str(error))
+            self._note_failure(str(error))
             return start
         if end != start:
             return end
@@ -92,7 +92,7 @@ class Planner:
     def _initial(self) -> dict[str, TopicOffsets]:
         topics, log_starts = (self._pinned.topics, self._pinned.log_starts) if self._pinned else (self._known(), None)
         starts = self._options.starts
-        topics = self._sound(starts, topics)
+        topics = self._not_recreated(starts, topics)
         new = {name: topics[name] for name in topics.keys() - starts.keys()}
         if log_starts is None:
             log_starts = _complete(self._source.log_starts(_partitions(new)))
@@ -101,7 +101,7 @@ class Planner:
     def _pin(self, until: float) -> _Pinned:
         topics = self._known()
         absent = self._options.starts.keys() - self._options.closed - topics.keys()
-        if absent and self._clock() < until:  # what is left out now would not be read at all
+        if absent and self._clock() < until:  # a topic that is missing now would not be read at all
             raise NoAnswerError(f"topic {min(absent)} is not known at the moment")
         every = _partitions(topics)
         log_starts = _complete(self._source.log_starts(every))
@@ -109,25 +109,25 @@ class Planner:
 
     def _latest(self, start: Offsets, limit: int | None) -> dict[str, TopicOffsets]:
         topics = self._pinned.topics if self._pinned else self._known()
-        topics = self._sound(start, topics)
+        topics = self._not_recreated(start, topics)
         ends = self._pinned.ends if self._pinned else self._ask_ends(start, topics)
         self.ends = plan.advance(self._options.connector, start, topics, ends, None)
         moved = plan.advance(self._options.connector, start, topics, ends, limit)
         new = topics.keys() - start.keys()
         return {**moved, **self._introduce(new, topics)} if new else moved
 
-    def _sound(self, start: Offsets, topics: dict[str, SourceTopic]) -> dict[str, SourceTopic]:
+    def _not_recreated(self, start: Offsets, topics: dict[str, SourceTopic]) -> dict[str, SourceTopic]:
         """Removes the topics that have another id than in `start`: they stay where they were, as deleted ones do.
 
         Step T3 and its repetitions put them into the catalog. Raises SourceChangedError where no topic is left.
         """
         others = plan.recreated(start, topics)
-        for name in sorted(others - self._others):
+        for name in sorted(others - self._recreated):
             error = source_errors.recreated(self._options.connector, name, start[name].id, topics[name].id)
             if len(others) == len(topics):
                 raise error
             _log.warning("source topic is read no more, the others go on", topic=name, reason=error.message)
-        self._others = others
+        self._recreated = others
         return {name: topic for name, topic in topics.items() if name not in others}
 
     def _introduce(self, new: set[str], topics: dict[str, SourceTopic]) -> dict[str, TopicOffsets]:
@@ -144,9 +144,9 @@ class Planner:
         if answers.failures:
             # A topic may just have been deleted: the next look at the topics shows it.
             self._topics = None
-            self._troubled(_first(answers))
+            self._note_failure(_first(answers))
         else:
-            self._trouble = None
+            self._failing_since = None
         return answers.offsets
 
     def _known(self) -> dict[str, SourceTopic]:
@@ -172,10 +172,10 @@ class Planner:
         if left > 0:
             self._sleep(left)
 
-    def _troubled(self, why: str) -> None:
+    def _note_failure(self, why: str) -> None:
         now = self._clock()
-        self._trouble = now if self._trouble is None else self._trouble
-        waited = now - self._trouble
+        self._failing_since = now if self._failing_since is None else self._failing_since
+        waited = now - self._failing_since
         _log.warning("source is not answered", connector=self._options.connector, reason=why, seconds=round(waited))
         if waited >= self._options.timeouts.timeout:
             raise self._unreachable(why, waited)

@@ -5,7 +5,7 @@ holes, where a last record, an empty poll or an end-of-partition event say nothi
 right below a transaction that is still open: librdkafka drops records of an aborted transaction, and its position
 passes them only with the next marker or record behind them. That nothing else is left there is shown by a consumer that
 was just made, with no other assignment: its end-of-partition event comes behind all that it delivers (`nothing_left`).
-A range that does not move is looked into by what the broker states (source_errors.py); it ends in a gap that is stated,
+A range that makes no progress is judged by what the broker states (source_errors.py); it ends in a gap that is stated,
 or in an error, never in fewer records.
 """
 
@@ -38,7 +38,7 @@ from connectors.source.source_errors import FetchError, PartitionState, RangeOut
 from connectors.source.source_topics import AdminTopics, NoAnswerError
 
 LOOK_S: Final = 1.0
-"""After so long without progress the brokers are asked why."""
+"""After so long (s) without progress the brokers are asked why."""
 _POLL_S: Final = 0.05
 _AGAIN_S: Final = 0.2
 _FIRST: Final = 1_000
@@ -77,7 +77,7 @@ def _uncollected() -> Iterator[None]:
 
 
 class _SplitReader:
-    """One read of one split."""
+    """Reads one split, once."""
 
     def __init__(self, split: ReadSplit, options: SourceOptions, consumer: AssignedConsumer) -> None:
         self._options = options
@@ -137,7 +137,7 @@ class _SplitReader:
             yield with_range(part)
 
     def _advance(self, waited: float) -> list[pa.RecordBatch]:
-        """Takes the consumer's positions over; pauses the ranges that are finished by it and returns their rows."""
+        """Updates the cursors by the consumer's positions; pauses the ranges that are finished, returns their rows."""
         active = self._active()
         positions = self._consumer.consumer.position([cursor.partition for cursor in active])
         moved = False
@@ -156,7 +156,7 @@ class _SplitReader:
         return [range_rows(cursor.read for cursor in finished)] if finished else []
 
     def _fault(self, message: Message) -> None:
-        """Takes an error in place of a record: it ends the read, asks for a look, or is kept for a message."""
+        """Handles an error in place of a record: raises it, asks for a look, or keeps its text for a later error."""
         error = message.error()
         assert error is not None
         key = TopicPartition(message.topic() or "", message.partition() or 0)
@@ -170,7 +170,7 @@ class _SplitReader:
         self._idle.doubt |= fault is FetchError.LOOK
 
     def _look(self) -> list[pa.RecordBatch]:
-        """Asks what became of the ranges that do not move; returns the rows of those that end in a gap."""
+        """Asks the brokers about the ranges that make no progress; returns the rows of those that end in a gap."""
         began = time.monotonic()
         doubt = self._idle.look()
         stopped = self._active()
@@ -209,13 +209,13 @@ class _SplitReader:
         if outcome is RangeOutcome.RECREATED:
             raise source_errors.recreated(name, part.topic, part.topic_id, state.topic_id or "")
         if outcome is RangeOutcome.TRUNCATED:
-            raise source_errors.below(name, cursor.key, part.hi, state.log_end or 0)
+            raise source_errors.truncated(name, cursor.key, part.hi, state.log_end or 0)
         if not self._options.skip_lost:
             raise source_errors.missing(name, cursor.key, cursor.position, part.hi, state)
         return self._skip(cursor, part.hi if state.log_start is None else state.log_start)
 
     def _pass(self, stopped: list[RangeCursor], states: dict[TopicPartition, PartitionState]) -> list[pa.RecordBatch]:
-        """Finishes the ranges whose rest is there and holds nothing that is ever delivered; returns their rows."""
+        """Finishes the ranges whose remaining offsets exist but hold no record to deliver; returns their rows."""
         if self._idle.seconds < 2 * LOOK_S:
             return []
         there = [cursor for cursor in stopped if not cursor.finished and _is_there(cursor, states.get(cursor.key))]
@@ -246,7 +246,7 @@ class _SplitReader:
             raise source_errors.unreachable(name, cursor.key, cursor.position, self._idle.seconds, reason)
 
     def _verify(self) -> None:
-        """Checks that no topic's name has passed to another topic while it was read: ids never come back."""
+        """Raises SourceChangedError where a topic was recreated while it was read: an id is never used again."""
         topics = self._topics_now()
         for cursor in self._cursors:
             found = _id(topics, cursor)
@@ -274,7 +274,7 @@ def _id(topics: dict[str, SourceTopic], cursor: RangeCursor) -> str | None:
 
 
 def _is_there(cursor: RangeCursor, state: PartitionState | None) -> bool:
-    """Returns whether the broker states that the rest of the range can be read."""
+    """Returns whether the broker states that the remaining offsets of the range can be read."""
     if state is None or state.log_start is None or state.log_end is None:
         return False
     return outcome_of(cursor.part.topic_id, cursor.position, cursor.part.hi, state) is RangeOutcome.WAIT
@@ -289,7 +289,7 @@ class RangeCursor:
     position: int
     records: int = 0
     absent_since: float | None = None
-    """When its topic was found unknown, in monotonic seconds; None while it is known."""
+    """Since when its topic is unknown to the brokers, in monotonic seconds; None while it is known."""
 
     @property
     def finished(self) -> bool:
@@ -312,7 +312,7 @@ class RangeCursor:
         return self.part, self.start, self.records
 
     def skip_to(self, offset: int) -> list[pa.RecordBatch]:
-        """Goes on at `offset`, or at the end; what lies between is a gap that the next row begins with.
+        """Moves the cursor to `offset`, at most to the end; the offsets between are a gap at the start of the next row.
 
         Returns the row of what was read before the gap, if anything was.
         """
@@ -327,7 +327,7 @@ class RangeCursor:
 
 @dataclass
 class IdleTime:
-    """Seconds of waiting without progress; time that whatever takes the records needs does not count."""
+    """Counts the seconds of waiting without progress; the time that records take to be processed does not count."""
 
     seconds: float = 0.0
     looked: float = 0.0
@@ -354,9 +354,9 @@ class IdleTime:
 
 
 def nothing_left(clients: ClientSettings, cursors: Iterable[RangeCursor]) -> frozenset[TopicPartition]:
-    """Returns the partitions of `cursors` between whose position and end a read_committed consumer is given nothing.
+    """Returns the partitions of `cursors` that have no committed record between position and end.
 
-    Only those for which that is shown within _EMPTY_S; of the others nothing is known.
+    Only those for which a read_committed consumer shows that within _EMPTY_S; of the others nothing is known.
     """
     waiting = {cursor.key: cursor for cursor in cursors}
     found: set[TopicPartition] = set()
@@ -377,7 +377,7 @@ def nothing_left(clients: ClientSettings, cursors: Iterable[RangeCursor]) -> fro
 def _is_behind(message: Message, end: int) -> bool:
     """Returns whether the first thing delivered is the end of the partition, or a record, at `end` or above.
 
-    After any other error nothing is: librdkafka goes on behind a batch that it cannot read.
+    After any other error nothing is shown: librdkafka goes on behind a batch that it cannot read.
     """
     error, offset = message.error(), message.offset()
     return (error is None or error.code() == KafkaError._PARTITION_EOF) and offset is not None and offset >= end

@@ -1,4 +1,4 @@
-"""Source topics that cannot be read on: lost, recreated, truncated; and which are closed while the others go on.
+"""Decides which source topics cannot be read on (lost, recreated, truncated) and closes those; the others go on.
 
 Everything is decided from what the broker states (topic id, log start, last stable offset), never from the error code
 of a fetch alone: a code may be old, or come from a replica that lags.
@@ -54,7 +54,7 @@ class PartitionState(msgspec.Struct, frozen=True):
 
 
 class RangeOutcome(Enum):
-    """What became of a range that does not move."""
+    """States of a range that makes no progress."""
 
     WAIT = auto()
     DELETED = auto()
@@ -80,7 +80,7 @@ _About = TypeVar("_About", bound=ConnectorError)
 
 
 class FetchError(Enum):
-    """Kinds of errors that librdkafka delivers in place of a record, by what they ask for."""
+    """Kinds of errors that librdkafka delivers in place of a record, by what has to follow."""
 
     WAIT = auto()
     LOOK = auto()
@@ -122,17 +122,17 @@ def recreated(connector: str, topic: str, ours: str, theirs: str) -> SourceChang
         f"Connector {connector}: source topic {topic} was recreated: its id is {theirs}, our offsets count in {ours}.",
         START_OVER,
     )
-    return _of(error, topic)
+    return _about(error, topic)
 
 
-def below(connector: str, partition: TopicPartition, ours: int, log_end: int) -> SourceChangedError:
+def truncated(connector: str, partition: TopicPartition, ours: int, log_end: int) -> SourceChangedError:
     """Returns the error for a log that ends below a position that was read up to."""
     error = SourceChangedError(
         f"Connector {connector}: the log of {partition} ends at offset {log_end}, below our position {ours}: "
         "records were taken back.",
         START_OVER,
     )
-    return _of(error, partition.topic)
+    return _about(error, partition.topic)
 
 
 def lost(connector: str, partition: TopicPartition, ours: int, log_start: int) -> DataLossError:
@@ -142,7 +142,7 @@ def lost(connector: str, partition: TopicPartition, ours: int, log_start: int) -
         f"{ours}, the log starts at {log_start}.",
         "Set on.data.loss=skip to go on with an explicit gap, or go on under a new connector name.",
     )
-    return _of(error, partition.topic)
+    return _about(error, partition.topic)
 
 
 def deleted(connector: str, partition: TopicPartition, ours: int, hi: int) -> DataLossError:
@@ -160,7 +160,7 @@ def missing(connector: str, partition: TopicPartition, ours: int, hi: int, state
     return lost(connector, partition, ours, state.log_start or 0)
 
 
-def _of(error: _About, topic: str) -> _About:
+def _about(error: _About, topic: str) -> _About:
     error.topic = topic
     return error
 
@@ -173,7 +173,7 @@ def refused(connector: str, partition: TopicPartition, ours: int, reason: str) -
     )
 
 
-def untold(connector: str, topic: str, reason: str) -> NotAllowedError:
+def describe_refused(connector: str, topic: str, reason: str) -> NotAllowedError:
     """Returns the error for a topic that the brokers do not let us ask about."""
     return NotAllowedError(
         f"Connector {connector}: may not ask where topic {topic} ends: {reason}.",
@@ -206,9 +206,9 @@ FAULTS: Final[Mapping[str, str]] = {
     TRUNCATED: "its log ended below our position",
     LOST: "records were gone before they were read",
 }
-"""Why a topic that exists is closed, as `Topic.closed` says it, and what that means."""
+"""The faults for which a topic that exists is closed, as `Topic.closed` has them, and what each means."""
 CUT_DELETED: Final = "deleted, truncated before"
-"""One that was closed as TRUNCATED and then unknown for a while: should it be back, it is closed as TRUNCATED again."""
+"""Of a topic that was closed as TRUNCATED and then deleted: where it is back, it is closed as TRUNCATED again."""
 ADVICE: Final = (
     "Their records so far are kept and stay published. To fold what such a topic has now, give it a connector of its "
     "own, with a new name and a new output.topic; leave it out of this one's topics to be told of it no more."
@@ -254,7 +254,7 @@ def closed_by_log(
 ) -> ClosedTopic | None:
     """Decides by log start and last stable offset, as far as they are known, whether `log`'s topic has to be closed."""
     if log_end is not None and log_end < log.end:
-        return ClosedTopic(log.topic, TRUNCATED, below(connector, log.tp, log.end, log_end))
+        return ClosedTopic(log.topic, TRUNCATED, truncated(connector, log.tp, log.end, log_end))
     if log_start is not None and log_start > log.end and not skip_lost:
         return ClosedTopic(log.topic, LOST, lost(connector, log.tp, log.end, log_start))
     return None
@@ -291,7 +291,7 @@ def check_none_closed(connector: str, state: CatalogState, named: Callable[[str]
 def closing_topic(
     catalog: Catalog, look_into: Callable[[CatalogState], Sequence[AnyAction]], now_ms: Callable[[], int]
 ) -> Iterator[None]:
-    """Closes the source topic because of which the block fails, if the connector has others.
+    """Closes the source topic that makes the block fail, if the connector has others.
 
     `look_into` looks at all topics and returns the actions that close those which cannot be read on. Where the topic of
     the error is closed then, raises SourceClosedError: the connector begins again without it. Where the look finds

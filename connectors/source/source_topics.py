@@ -1,4 +1,4 @@
-"""What the planner and the reading tasks ask of the brokers: topics, log starts, last stable offsets."""
+"""Asks the brokers for planner and reading tasks: topics, log starts, last stable offsets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from connectors.source.plan import SourceTopic
 
 
 class NoAnswerError(Exception):
-    """The brokers did not answer a request; str() is why. Never leaves the package: it is retried, then named."""
+    """The brokers did not answer a request; str() is why. Never leaves the package: it is retried, then made typed."""
 
 
 class PartitionOffsets(msgspec.Struct, frozen=True):
@@ -100,4 +100,4 @@ class AdminTopics:
     def _check_allowed(self, error: KafkaError, topic: str) -> None:
         """Raises NotAllowedError where ACLs do not let us ask about `topic`."""
         if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-            raise source_errors.untold(self._connector, topic, error.str())
+            raise source_errors.describe_refused(self._connector, topic, error.str())

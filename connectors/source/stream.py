@@ -1,4 +1,4 @@
-"""One connector's streaming query: source options from its configuration, micro-batches to its engine."""
+"""Starts one connector's streaming query: options from its configuration, micro-batches to its engine."""
 
 from __future__ import annotations
 

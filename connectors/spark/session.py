@@ -78,7 +78,7 @@ _NO_SHARING: Final = ("SharedArchiveFile", "ArchiveClassesAtExit", "-Xshare", "-
 """Options of the JVM that choose an archive, or with which it would complain of ours."""
 
 
-def session(master: str, overrides: Mapping[str, str]) -> SparkSession:
+def get_session(master: str, overrides: Mapping[str, str]) -> SparkSession:
     """Returns the running session, or a new one on `master`; `overrides` are the worker file's spark.* keys."""
     settings = prepare(master, overrides, os.environ)
     settings_file = write_settings(master, settings, os.environ)
@@ -147,7 +147,7 @@ def _sharing(options: str, home: str | None) -> str:
 
 
 class SparkStart:
-    """Starts a session on a thread, from the moment on when this object is made.
+    """Starts a session on a thread as soon as this object is made.
 
     A process that ends meanwhile does not wait for it: the JVM follows its process. And as the thread is not the main
     thread, PySpark leaves the handler of SIGINT alone (`SparkContext._do_init`).
@@ -163,14 +163,14 @@ class SparkStart:
         self._thread.start()
 
     def wait(self, seconds: float) -> SparkSession | None:
-        """Returns the session, None where it is not there after `seconds`. Raises what starting it raised."""
+        """Returns the session, None where it has not started after `seconds`. Raises what its start raised."""
         self._thread.join(seconds)
         if self._thread.failure is not None:
             raise self._thread.failure
         return self._session
 
     def leave(self, seconds: float) -> None:
-        """Waits for its end, for at most `seconds`: then what is kept in /tmp for the start of the JVM is removed."""
+        """Waits at most `seconds` until the start has ended and has removed its settings file from /tmp."""
         self._thread.join(seconds)
 
     def _start(self, master: str, settings: Mapping[str, str]) -> None:
@@ -182,7 +182,7 @@ class SparkStart:
 
 
 def _warm_up(session: SparkSession) -> None:
-    """Has Spark look through Python for sources and start its Python processes, beside the take-overs."""
+    """Makes Spark look through Python for sources and start its Python processes, beside the take-overs."""
     from connectors.source import stream
     from connectors.spark import warmup
 
@@ -195,12 +195,12 @@ def _warm_up(session: SparkSession) -> None:
 
 
 def cores(spark: SparkSession) -> int:
-    """Returns how many tasks run at once: the default of `tasks.max`."""
+    """Returns the number of tasks that run at once: the default of `tasks.max`."""
     return max(1, spark.sparkContext.defaultParallelism)
 
 
 def gone(spark: SparkSession) -> SparkGoneError | None:
-    """Returns the error to end with where the JVM that this process started has ended; None while it lives."""
+    """Returns the error of a worker where the JVM that it started has ended; None while the JVM runs."""
     process = _process(spark)
     code = None if process is None else process.poll()
     if code is None:

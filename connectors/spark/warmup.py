@@ -1,4 +1,4 @@
-"""A source without records, which is read once while connectors are taken over, to start Spark's Python processes.
+"""Starts Spark's Python processes while connectors are taken over, by reading a source without records once.
 
 Spark starts a Python process of another kind for each question that it asks a source, one after the other and only
 when it asks; each imports PySpark, and those of tasks the source's reader, which takes most of a second. It
@@ -29,7 +29,7 @@ def read(spark: SparkSession) -> None:
 
 
 class WarmUp(DataSource):
-    """As many partitions as its option `tasks` says, without records."""
+    """Source of no records, in as many partitions as its option `tasks` says."""
 
     @classmethod
     def name(cls) -> str:

@@ -31,11 +31,11 @@ class Local:
         self.sessions = KeptSessions()
         self.reached: dict[int, int | None] = {}
 
-    def publish(self, offset: int, partition: int = 0, *, broken_off: bool = False, value: bytes = b"v") -> None:
+    def publish(self, offset: int, partition: int = 0, *, cancelled: bool = False, value: bytes = b"v") -> None:
         """Sends the record at `offset` as the fold up to behind it."""
         one, found = self.changelog, self.reached.get(partition)
         target = one.target(found or 0, offset + 1, partition, found=found)
-        publisher = LocalPublisher(one.publisher(), self.sessions, lambda: broken_off)
+        publisher = LocalPublisher(one.publisher(), self.sessions, lambda: cancelled)
         records = batch(one.topic, [RunRecord(offset, value=value, partition=partition)])
         publisher.publish(one.plan(target), iter([records]))
         self.reached[partition] = offset + 1

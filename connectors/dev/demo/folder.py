@@ -1,4 +1,4 @@
-"""The demo's folder: everything that it leaves is here, and it is made anew each time."""
+"""Makes the demo's folder, which holds everything that the demo leaves, anew each time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MARKER: Final = ".keyfold-demo"
 
 
 class DemoFolder:
-    """Where what is, below `root`."""
+    """Names the demo's files and folders below `root`."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.resolve()

@@ -183,7 +183,7 @@ def _headers(simulation: Simulation) -> Iterator[Any]:
         log = simulation.components.catalog.state.log(tp)
         rows = [row for batch in read(simulation.storage, whole(log)) for row in batch.to_pylist()]
         batch = pa.RecordBatch.from_pylist(rows[:3], schema=record.RUN)
-        yield from ([_bytes(pair) for pair in row[3]] for row in sink.records(batch, source_headers=own))
+        yield from ([_bytes(pair) for pair in row[3]] for row in sink.output_rows(batch, source_headers=own))
 
 
 def _bytes(pair: sink.Header) -> tuple[str, bytes | None]:

@@ -28,7 +28,7 @@ from compactor.snapshot import listing, location, manifest
 from connectors.cli import describe_view
 from connectors.runtime import status
 from connectors.runtime.deletion import DeletionPlan
-from connectors.sinks.output_reader import connectors_source, source_offset
+from connectors.sinks.output_reader import keyfold_source, source_offset
 from connectors.source import offsets
 from tests.support.oracle.simulation import CONNECTOR
 from tests.support.written.folder import Copy
@@ -113,7 +113,7 @@ def deleting(copy: Copy) -> Any:
 def headers(copy: Copy) -> Any:
     """Which source offset each record of an output names, and as whose record it is known, by its headers."""
     found = msgspec.json.decode(copy.other("headers.json"), type=list[list[tuple[str, bytes | None]]])
-    return [{"offset": source_offset(one, TopicPartition("t", 0)), "of": connectors_source(one)} for one in found]
+    return [{"offset": source_offset(one, TopicPartition("t", 0)), "of": keyfold_source(one)} for one in found]
 
 
 def source(copy: Copy) -> Any:

@@ -109,7 +109,7 @@ def test_nothing_is_removed_without_the_lock(deployment: Path, brokers: None, mo
 
 def test_brokers_that_do_not_answer_keep_everything(deployment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Exit code 4, and not a file is gone."""
-    monkeypatch.setattr(takeover, "REACH_S", 0.3)
+    monkeypatch.setattr(takeover, "PROBE_S", 0.3)
     before = storage_of(deployment).walk("")
     shown = delete(deployment, "--yes", "--outputs")
     assert shown.exit_code == 4

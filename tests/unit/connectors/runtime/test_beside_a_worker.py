@@ -19,7 +19,7 @@ from connectors.runtime import status, supervisor
 from connectors.runtime.cancellation import StopToken
 from connectors.runtime.connector_task import TaskReport
 from connectors.runtime.supervisor import Supervisor
-from connectors.spark import session as sparks
+from connectors.spark import session
 from tests.support.cli import connector_file, invoke, keep, row, storage_of, worker_file
 from tests.support.kafka import wait_until
 from tests.unit.test_docker import _health
@@ -73,8 +73,8 @@ def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Beside]:
         raise AssertionError("a command started a Spark of its own beside a worker")
 
     made = Beside(tmp_path)
-    monkeypatch.setattr(sparks, "session", rival)
-    monkeypatch.setattr(sparks, "gone", lambda _: None)
+    monkeypatch.setattr(session, "get_session", rival)
+    monkeypatch.setattr(session, "gone", lambda _: None)
     monkeypatch.setattr(supervisor, "ConnectorTask", made.task)
     with structlog.testing.capture_logs():
         yield made

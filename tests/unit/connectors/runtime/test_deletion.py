@@ -20,7 +20,7 @@ from compactor.storage.local import LocalStorage
 from connectors.config.connector import ConnectorConfig
 from connectors.errors import ConnectorError, UnreachableError
 from connectors.kafka.admin import TopicInfo
-from connectors.kafka.groups import Held
+from connectors.kafka.groups import CommittedOffset
 from connectors.runtime import deletion
 from connectors.runtime.deletion import NAME, DeletionPreview, OutputTopic
 from tests.support.memory.storage import FailingStorage, MemoryStorage
@@ -37,13 +37,15 @@ CONFIG = ConnectorConfig.model_validate(
 class Brokers:
     """An Admin with topics and one group, which refuses the request that is named in `refuses`, once."""
 
-    def __init__(self, **held: Held) -> None:
+    def __init__(self, **held: CommittedOffset) -> None:
         self.topics = {
             "t": TopicInfo("t", "id-t", 1),
             OUT: TopicInfo(OUT, "id-o", 1),
             "dead": TopicInfo("dead", "d", 1),
         }
-        self.group: dict[TopicPartition, Held] | None = {TopicPartition(name, 0): one for name, one in held.items()}
+        self.group: dict[TopicPartition, CommittedOffset] | None = {
+            TopicPartition(name, 0): one for name, one in held.items()
+        }
         self.refuses = ""
 
     def list_topics(self) -> list[str]:
@@ -54,7 +56,7 @@ class Brokers:
 
     def committed(
         self, group: str, partitions: Sequence[TopicPartition], **_: object
-    ) -> Mapping[TopicPartition, Held | None]:
+    ) -> Mapping[TopicPartition, CommittedOffset | None]:
         assert group == "connect-c"
         return {tp: (self.group or {}).get(tp) for tp in partitions}
 
@@ -75,7 +77,7 @@ class Brokers:
             raise UnreachableError("away")
 
 
-def position(catalog_id: str, output_id: str = "id-o") -> Held:
+def position(catalog_id: str, output_id: str = "id-o") -> CommittedOffset:
     """A position that a connector's publish has committed."""
     return 7, encode(Position(offset=7, catalog_id=catalog_id, output_id=output_id))
 

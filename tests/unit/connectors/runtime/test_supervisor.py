@@ -27,7 +27,7 @@ from connectors.runtime.cancellation import StopToken
 from connectors.runtime.connector_task import TaskReport
 from connectors.runtime.status import StatusFile
 from connectors.runtime.supervisor import Supervisor
-from connectors.spark import session as sparks
+from connectors.spark import session
 from tests.support.cli import NAME, connector_file, worker_file
 from tests.support.clocks import ManualClock
 
@@ -329,6 +329,6 @@ def test_the_catalog_of_the_last_run_is_expected_by_the_next(start: Callable[...
 def test_without_spark_nothing_is_started_again(start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """What a dead JVM breaks fails with what happened, and for good: exit code 1."""
     gone = SparkGoneError("Spark's JVM has ended (signal 9).")
-    monkeypatch.setattr(sparks, "gone", lambda _: gone)
+    monkeypatch.setattr(session, "gone", lambda _: gone)
     one, runs = start((0, ConnectionRefusedError("py4j")))
     assert (one.error, exit_code(gone), len(runs.began)) == (gone, EXIT_FAILED, 1)

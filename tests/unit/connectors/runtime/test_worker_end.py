@@ -19,7 +19,7 @@ from connectors.progress.observer import NullObserver
 from connectors.runtime import status, supervisor
 from connectors.runtime import worker as workers
 from connectors.runtime.worker import Worker
-from connectors.spark import session as sparks
+from connectors.spark import session
 from connectors.spark.session import SparkStart
 from tests.support.cli import connector_file, worker_file
 
@@ -67,7 +67,7 @@ def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Runs a worker over one stand-in for a connector and one for Spark; the worker, its code, what it logged."""
 
     def run(*, hangs: bool, spark: Session, stopped: bool = True) -> tuple[Worker, int, Supervisor, list[Any]]:
-        monkeypatch.setattr(sparks, "create", lambda *_: spark)
+        monkeypatch.setattr(session, "create", lambda *_: spark)
         starting = SparkStart("local[1]", {})
         config = load_worker(worker_file(tmp_path, **{"task.shutdown.graceful.timeout.ms": "100"}))
         made, one = Worker(config, [], SystemClock(), NullObserver(), starting), Supervisor(hangs=hangs)
@@ -130,7 +130,7 @@ def test_brokers_that_do_not_answer_end_once_before_spark_is_there(
             raise UnreachableError("away")
 
     monkeypatch.setattr(workers, "probe_all", reach)
-    monkeypatch.setattr(sparks, "create", lambda *_: Session())
+    monkeypatch.setattr(session, "create", lambda *_: Session())
     monkeypatch.setattr(supervisor.Supervisor, "_run", lambda *_, **__: None)
     config = load_worker(worker_file(tmp_path))
     files = [load_connector(connector_file(tmp_path, name=name), config) for name in ("a", "b")]
@@ -152,7 +152,7 @@ def test_spark_that_does_not_start_ends_the_worker_with_its_error(
     def refuse(*_: object) -> None:
         raise SparkGoneError("no Java")
 
-    monkeypatch.setattr(sparks, "create", refuse)
+    monkeypatch.setattr(session, "create", refuse)
     made = Worker(load_worker(worker_file(tmp_path)), [], SystemClock(), NullObserver(), SparkStart("local[1]", {}))
     with pytest.raises(SparkGoneError, match="no Java"):
         made.run(once=False)
@@ -168,7 +168,7 @@ def test_a_stop_that_ends_sparks_jvm_while_it_starts_is_no_failure(
         threading.Timer(0.1, lambda: made._stop.set()).start()  # noqa: PLW0108  # it is made a moment later
         raise SparkGoneError("the JVM has ended")
 
-    monkeypatch.setattr(sparks, "create", end)
+    monkeypatch.setattr(session, "create", end)
     made = Worker(config, [], SystemClock(), NullObserver(), SparkStart("local[1]", {}))
     assert made.run(once=False) == EXIT_OK
 
@@ -177,7 +177,7 @@ def test_a_stop_while_brokers_are_looked_for_is_no_failure(tmp_path: Path, monke
     """Nobody waits for their silence: the exit code is that of a stop, and no connector FAILED."""
     never = threading.Event()
     monkeypatch.setattr(workers, "probe_all", lambda *_: never.wait())
-    monkeypatch.setattr(sparks, "create", lambda *_: Session())
+    monkeypatch.setattr(session, "create", lambda *_: Session())
     config = load_worker(worker_file(tmp_path))
     files = [load_connector(connector_file(tmp_path), config)]
     made = Worker(config, files, SystemClock(), NullObserver(), SparkStart("local[1]", {}))

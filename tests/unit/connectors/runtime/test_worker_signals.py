@@ -17,7 +17,7 @@ from connectors.config.files import load_connector, load_worker
 from connectors.progress.observer import NullObserver
 from connectors.runtime import worker as workers
 from connectors.runtime.worker import Worker
-from connectors.spark import session as sparks
+from connectors.spark import session
 from connectors.spark.session import SparkStart
 from tests.support.cli import NAME, connector_file, worker_file
 
@@ -43,7 +43,7 @@ def test_ctrl_c_ends_a_worker_as_sigterm_does(
     """The step that runs is ended first, and Spark's start is not waited for; only --once was not done then."""
     never = threading.Event()
     monkeypatch.setattr(workers, "LEAVE_SECONDS", 0.0)
-    monkeypatch.setattr(sparks, "create", lambda *_: never.wait() if moment == "while Spark starts" else _Session())
+    monkeypatch.setattr(session, "create", lambda *_: never.wait() if moment == "while Spark starts" else _Session())
     monkeypatch.setattr(Worker, "_watch", lambda *_, **__: signal.raise_signal(number))
     before = signal.getsignal(signal.SIGINT)
     starting = SparkStart("local[1]", {})

@@ -57,13 +57,13 @@ class FakeSession(ProducerSession):
     def __init__(self, producer: Producer, deadline_s: float) -> None:
         self.bucket = Bucket(connector="c", plan=PLAN, storage=MemoryStorage(), output_ids={})
         self.limits = TransactionLimits(deadline_s=deadline_s)
-        self.broken_off = lambda: False
+        self.cancelled = lambda: False
         self.failures = []
         self.admin: Any = SimpleNamespace(high_watermarks=lambda _places: {})
         self._clients = ClientSettings({})
         self._producer: Any = producer
 
-    def offsets(self, positions: Any) -> None: ...
+    def send_offsets(self, positions: Any) -> None: ...
 
 
 def send(producer: Producer, deadline_s: float = 5.0) -> PublishProgress:

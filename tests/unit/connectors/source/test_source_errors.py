@@ -81,7 +81,7 @@ def test_where_nothing_can_be_found_an_operator_decides(catalog: Catalog) -> Non
 
 def test_an_operator_decides_also_while_another_topic_is_closed(catalog: Catalog) -> None:
     """What is found of another topic, in this look or while the life ran, says nothing of the one that was cut."""
-    cut = source_errors.below("c", TopicPartition("t", 0), 7, 3)
+    cut = source_errors.truncated("c", TopicPartition("t", 0), 7, 3)
     assert fail(catalog, cut, CloseTopic(topic="u", reason=LOST)) is cut
     assert fail(catalog, cut) is cut
 

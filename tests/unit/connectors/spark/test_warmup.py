@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from connectors.source import stream
-from connectors.spark import session as sparks
-from connectors.spark import warmup
+from connectors.spark import session, warmup
 from connectors.spark.session import SparkStart
 from tests.support.cli import ROOT, environment
 
@@ -51,17 +50,17 @@ def test_to_make_a_source_imports_neither_what_reads_nor_what_logs() -> None:
 @pytest.mark.parametrize("failure", [None, RuntimeError("no")])
 def test_a_start_warms_up_and_lives_without_it(monkeypatch: pytest.MonkeyPatch, failure: Exception | None) -> None:
     """The session is there for the take-overs before that, and whatever comes of it."""
-    session, warmed = object(), []
+    made, warmed = object(), []
 
     def read(found: Any) -> None:
         warmed.append(found)
         if failure:
             raise failure
 
-    monkeypatch.setattr(sparks, "create", lambda *_: session)
+    monkeypatch.setattr(session, "create", lambda *_: made)
     monkeypatch.setattr(stream, "register", lambda _: None)
     monkeypatch.setattr(warmup, "read", read)
     start = SparkStart("local[1]", {})
-    assert start.wait(30) is session
+    assert start.wait(30) is made
     start._thread.join(30)
-    assert warmed == [session]
+    assert warmed == [made]
