@@ -22,7 +22,7 @@ from compactor.catalog.catalog import Catalog
 from compactor.errors import PublishInterruptedError, RejectedRecordError, TopicGoneError
 from compactor.failpoints import hit
 from compactor.ingest import ingest
-from compactor.ingest.micro_batch import Batch, appends, first_rejected
+from compactor.ingest.appends import Batch, appends, first_rejected
 from compactor.metrics import ClockWarnings, Counters
 from compactor.model.actions import AnyAction
 from compactor.model.publish_plan import PublishResult

@@ -1,4 +1,4 @@
-"""What the engine needs from Kafka; connectors/runtime/broker.py and connectors/sinks/publisher.py implement it."""
+"""What the engine needs from Kafka; `connectors.runtime.kafka_broker` and `connectors.sinks.publisher` implement it."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import Final
 import pyarrow as pa
 
 from compactor.catalog.catalog import Catalog
-from compactor.ingest.micro_batch import Batch, appends
+from compactor.ingest.appends import Batch, appends
 from compactor.model.actions import AddPartition, AddTopic, AnyAction, PlanFold, Publish, SetBuckets
 from compactor.model.log import OutputPoint
 from compactor.model.record import RUN, RangeRead, TopicPartition

@@ -11,7 +11,7 @@ from typing import Final
 
 from compactor.catalog.catalog import Catalog
 from compactor.clean import schedule, tiers
-from compactor.clean.decision import Queue
+from compactor.clean.due import Queue
 from compactor.clean.tiers import MergePick
 from compactor.model.actions import AnyAction, Clean, Merge
 from compactor.model.log import BASE, PartitionLog, Run, RunFile

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from compactor.analyze.preview import Count, FoldPreview, RangeCounts, with_exact_counts
 from compactor.clean import tombstones
-from compactor.clean.decision import evaluate
+from compactor.clean.due import evaluate
 from compactor.model.record import OfPartition
 from compactor.settings import EngineSettings
 

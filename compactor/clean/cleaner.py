@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from compactor.catalog.catalog import Catalog
 from compactor.clean import compaction, retention, schedule, tiers
-from compactor.clean.decision import CleaningDecision, Queue, Reason, quarantined, would_change
+from compactor.clean.due import CleaningDecision, Queue, Reason, quarantined, would_change
 from compactor.clean.log_to_clean import LogToClean, straddling_runs
 from compactor.clean.recount import recount
 from compactor.clean.rewriter import Rewriter

@@ -9,7 +9,7 @@ import pyarrow as pa
 from msgspec import Struct
 
 from compactor.clean.record_filter import RecordFilter
-from compactor.fold.cheapest import CheapestFold
+from compactor.fold.chooser import CheapestFold
 from compactor.fold.latest_per_key import FoldJob, Work
 from compactor.fold.memory_budget import ANY, KEYS, FoldBudget
 from compactor.fold.throttler import Throttler

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
-from compactor.clean.decision import CleaningDecision, Queue, Reason, evaluate
+from compactor.clean.due import CleaningDecision, Queue, Reason, evaluate
 from compactor.model.log import PartitionLog
 from compactor.model.record import TopicPartition
 from compactor.settings import CompactionPolicy, FoldPolicy

@@ -13,7 +13,7 @@ import pyarrow as pa
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compactor.ingest.micro_batch import Batch
+from compactor.ingest.appends import Batch
 from compactor.ingest.prefold import Prefold
 from compactor.ingest.range_reports import SUPERSEDED, RangeReports
 from compactor.model import record

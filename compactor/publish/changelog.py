@@ -14,9 +14,9 @@ from compactor.model.publish_plan import PublishResult, PublishTarget
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
 from compactor.ports import Broker
+from compactor.publish.committed_positions import Positions
 from compactor.publish.executors import PublishExecutor
 from compactor.publish.plan import bucket_plans, fold_plans, published_logs, publishes, target_of
-from compactor.publish.positions import Positions
 from compactor.publish.publishable import next_fold_end
 from compactor.quarantine import verify
 from compactor.quarantine.quarantine import QuarantineManager

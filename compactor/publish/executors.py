@@ -12,7 +12,7 @@ import pyarrow as pa
 from msgspec import Struct
 
 from compactor.fold import on_spark
-from compactor.fold.cheapest import CheapestFold
+from compactor.fold.chooser import CheapestFold
 from compactor.fold.latest_per_key import FoldJob, Work
 from compactor.fold.memory_budget import KEYS, READ, TASKS, FoldBudget, local
 from compactor.model.publish_plan import PublishPlan, PublishResult

@@ -98,15 +98,15 @@ def _listed(changes: Mapping[str, str]) -> str:
 def _report(
     worker: WorkerConfig, present: ConnectorConfig, changed: ConnectorConfig | None, changes: Mapping[str, str]
 ) -> AnalyzeReport:
-    from compactor.catalog import owner
+    from compactor.catalog import owner_lock
     from connectors.cli.analyze_view import report
-    from connectors.config.engine import connector_storage, engine_settings, kept_catalog
+    from connectors.config.engine_settings import connector_storage, engine_settings, kept_catalog
 
     storage = connector_storage(worker, present.name)
     catalog = kept_catalog(storage, present.name)
     settings = [engine_settings(config) for config in (present, changed) if config]
     found, now_ms = _analysis(worker, storage, catalog, settings)
-    return report(found, catalog.state, catalog.version, now_ms, changes, worker_alive=owner.is_alive(storage))
+    return report(found, catalog.state, catalog.version, now_ms, changes, worker_alive=owner_lock.is_alive(storage))
 
 
 def _analysis(

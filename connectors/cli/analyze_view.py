@@ -13,7 +13,7 @@ import typer
 from msgspec import Struct
 
 from compactor.analyze.effect import Amount, Analysis, Effect, Outcome, PartitionAnalysis, SplitKeys, by_topic, total
-from compactor.clean.decision import moment
+from compactor.clean.due import moment
 from compactor.model.state import CatalogState
 from connectors.progress.terminal import table
 

@@ -31,7 +31,7 @@ def delete(
     """Removes a connector's storage folder and consumer group; says what, and asks. Source topics are never touched."""
     config = worker_of(worker)
     from compactor.storage.local import open_storage
-    from connectors.config.engine import connector_storage
+    from connectors.config.engine_settings import connector_storage
     from connectors.config.files import load_connector
     from connectors.kafka.admin import Admin
     from connectors.kafka.client_settings import ClientSettings
@@ -57,9 +57,9 @@ def delete(
 
 
 def _refuse_living(storage: Storage, name: str) -> None:
-    from compactor.catalog import owner
+    from compactor.catalog import owner_lock
 
-    living = owner.live_owner(storage)
+    living = owner_lock.live_owner(storage)
     if living is not None:
         raise _is_run_error(name, str(living))
 
@@ -86,16 +86,16 @@ def _remove(
     clients: ClientSettings,
     found: DeletionPreview,
 ) -> None:
-    from compactor.catalog import owner
+    from compactor.catalog import owner_lock
     from connectors.kafka.admin import Admin
     from connectors.kafka.producers import fence_all
     from connectors.runtime import deletion
 
-    lock = owner.OwnerLock(storage)
-    if not lock.claim(owner.this_process()):  # without the lock nothing is removed
-        raise _is_run_error(settings.name, str(owner.live_owner(storage) or "another process"))
+    lock = owner_lock.OwnerLock(storage)
+    if not lock.claim(owner_lock.this_process()):  # without the lock nothing is removed
+        raise _is_run_error(settings.name, str(owner_lock.live_owner(storage) or "another process"))
     try:
-        catalog = deletion.fence(storage, settings.name, str(owner.this_process()), SystemClock().now_ms())
+        catalog = deletion.fence(storage, settings.name, str(owner_lock.this_process()), SystemClock().now_ms())
         fence_all(clients.producer(), [settings.transactional_id(bucket) for bucket in range(found.plan.buckets)])
         deletion.begin(storage, found.plan, catalog)
         deletion.carry_out(storage, found.plan, settings.group_id, Admin(clients.admin()), location)

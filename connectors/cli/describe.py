@@ -22,7 +22,7 @@ def describe(connector: ConnectorArgument, as_json: JsonOption = False, worker: 
     from compactor.catalog.catalog import Catalog
     from connectors.cli.describe_view import text
     from connectors.cli.source_ends import source_ends
-    from connectors.config.engine import connector_storage
+    from connectors.config.engine_settings import connector_storage
     from connectors.config.files import load_connector
     from connectors.source.source_errors import left_out
 
@@ -43,7 +43,7 @@ def describing(catalog: Catalog, storage: Storage, connector: ConnectorConfig, e
     """Describes `connector` from its catalog, its folder and the broker's answer."""
     from compactor.snapshot import location
     from connectors.cli import describe_view
-    from connectors.config.engine import engine_settings, other_snapshots
+    from connectors.config.engine_settings import engine_settings, other_snapshots
     from connectors.config.secrets import printable_text
     from connectors.runtime import status
 
@@ -62,7 +62,7 @@ def describing(catalog: Catalog, storage: Storage, connector: ConnectorConfig, e
 
 
 def _owner(catalog: Catalog, storage: Storage) -> OwnerDescription:
-    from compactor.catalog import owner
+    from compactor.catalog import owner_lock
     from connectors.cli.describe_view import OwnerDescription
 
-    return OwnerDescription(alive=owner.is_alive(storage), name=catalog.state.owner, epoch=catalog.state.epoch)
+    return OwnerDescription(alive=owner_lock.is_alive(storage), name=catalog.state.owner, epoch=catalog.state.epoch)

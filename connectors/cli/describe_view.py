@@ -13,7 +13,7 @@ import humanize
 from msgspec import Struct
 
 from compactor.clean import schedule
-from compactor.clean.decision import CleaningDecision, Reason, quarantined
+from compactor.clean.due import CleaningDecision, Reason, quarantined
 from compactor.clean.log_to_clean import LogToClean
 from compactor.model.actions import AddSnapshot
 from compactor.model.log import PartitionLog, Quarantined

@@ -53,7 +53,7 @@ def dump(
     from compactor.model.record import TopicPartition
     from compactor.runs import reader
     from compactor.runs.scan import whole
-    from connectors.config.engine import connector_storage
+    from connectors.config.engine_settings import connector_storage
     from connectors.config.files import load_connector
 
     name = load_connector(connector, config).config.name

@@ -28,7 +28,7 @@ def run(connectors: FilesArgument, once: OnceOption = False, worker: WorkerOptio
     """
     config = worker_of(worker)
     from connectors.config.files import load_connectors
-    from connectors.config.places import check_storage
+    from connectors.config.folder_checks import check_storage
     from connectors.spark.session import SparkStart
 
     files = load_connectors(connectors, config)

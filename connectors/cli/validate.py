@@ -101,7 +101,7 @@ def _verdict(path: Path, before: Sequence[Path], worker: WorkerConfig | None, *,
 def _at_this_machine(worker: WorkerConfig) -> tuple[Fault, ...]:
     """Lists what a worker would not find here: Java, a folder for its storage."""
     from connectors.config.errors import Fault
-    from connectors.config.places import storage_faults
+    from connectors.config.folder_checks import storage_faults
     from connectors.jvm.java import find_java
 
     try:
@@ -112,7 +112,7 @@ def _at_this_machine(worker: WorkerConfig) -> tuple[Fault, ...]:
 
 
 def _around(config: ConnectorConfig, worker: WorkerConfig, *, broker: bool) -> tuple[Fault, ...]:
-    from connectors.config.places import snapshot_faults
+    from connectors.config.folder_checks import snapshot_faults
 
     return (*snapshot_faults(config), *(_at_the_broker(config, worker) if broker else ()))
 

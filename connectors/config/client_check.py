@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from connectors.config import librdkafka
-from connectors.config.client_settings import CLIENT_SETTINGS
+from connectors.config.client_names import CLIENT_SETTINGS
 from connectors.config.client_translate import JAVA
 from connectors.config.clients import client_config
 from connectors.config.connector import ConnectorConfig

@@ -10,8 +10,8 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-from connectors.config import client_settings, errors, librdkafka
-from connectors.config.client_settings import ALIASES, CLIENT_SETTINGS, TRANSACTIONAL, WORDS
+from connectors.config import client_names, errors, librdkafka
+from connectors.config.client_names import ALIASES, CLIENT_SETTINGS, TRANSACTIONAL, WORDS
 from connectors.config.errors import Fault, shown
 from connectors.config.jaas import parse_jaas
 from connectors.config.librdkafka import ClientKind
@@ -96,7 +96,7 @@ _KNOWN: Final = frozenset((*CLIENT_SETTINGS, *ALIASES, *JAVA, *STORE_TYPES, _JAA
 
 def is_known(name: str) -> bool:
     """Returns whether some Kafka client has a setting `name`, be it passed on or refused."""
-    return name in _KNOWN or client_settings.reason(name) is not None
+    return name in _KNOWN or client_names.reason(name) is not None
 
 
 def target(kind: ClientKind, name: str) -> str:
@@ -107,7 +107,7 @@ def target(kind: ClientKind, name: str) -> str:
     if name == "request.timeout.ms" and kind != "producer":
         return "socket.timeout.ms"
     found = JAVA.get(name) or ALIASES.get(name, name)
-    why = client_settings.reason(found) or client_settings.reason(name)
+    why = client_names.reason(found) or client_names.reason(name)
     if why:
         raise ValueError(f"cannot be set: {why}.")
     if found in (*STORE_TYPES, _JAAS, _LOGIN):

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from connectors.config import client_translate
-from connectors.config.client_settings import ALIASES
+from connectors.config.client_names import ALIASES
 from connectors.config.client_translate import EXPORT_KEYS, EXPORT_TRUST, STORE_TYPES
 from connectors.config.connector import ConnectorConfig
 from connectors.config.errors import Fault, FaultyConfigError, shown

@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from connectors.config import client_settings, client_translate, flat_file, rules
+from connectors.config import client_names, client_translate, flat_file, rules
 from connectors.config.client_translate import name_faults
 from connectors.config.definitions import family, setting
 from connectors.config.errors import SeveralFaultsError
@@ -254,7 +254,7 @@ class ConnectorConfig(BaseModel):
 
 
 def _hint(name: str) -> str | None:
-    if (why := client_settings.reason(name)) is not None:
+    if (why := client_names.reason(name)) is not None:
         return f"cannot be set: {why}."
     if client_translate.is_known(name):
         return f"a client's setting; write consumer.override.{name}, producer.override.{name} or admin.override.{name}."

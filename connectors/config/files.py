@@ -14,7 +14,7 @@ from connectors.config.connector import ConnectorConfig
 from connectors.config.definitions import definitions
 from connectors.config.errors import Fault, FaultyConfigError, raise_all
 from connectors.config.json_file import read_object
-from connectors.config.relative import anchored, folder_of
+from connectors.config.relative_paths import anchored, folder_of
 from connectors.config.topics import matches
 from connectors.config.worker import WorkerConfig
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from pydantic import BaseModel
 
-from connectors.config.client_settings import REFUSED
+from connectors.config.client_names import REFUSED
 from connectors.config.client_translate import JAVA
 from connectors.config.connector import ConnectorConfig
 from connectors.config.definitions import FIRST_RELEASE, Definition, definitions, documentation, families

@@ -13,7 +13,7 @@ from pydantic import Field, ModelWrapValidatorHandler, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from connectors.config import client_settings, client_translate, errors, flat_file
+from connectors.config import client_names, client_translate, errors, flat_file
 from connectors.config.client_translate import name_faults
 from connectors.config.connector import ConnectorConfig
 from connectors.config.definitions import definitions, families, family, setting
@@ -145,7 +145,7 @@ class WorkerConfig(BaseSettings):
 def _hint(name: str) -> str | None:
     if name in definitions(ConnectorConfig):
         return "is a key of the connector file, not of the worker file; move it there."
-    if (why := client_settings.reason(name)) is not None:
+    if (why := client_names.reason(name)) is not None:
         return f"cannot be set: {why}."
     if client_translate.is_known(name):
         return f"a client's setting; write consumer.{name}, producer.{name} and admin.{name}."

@@ -17,8 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from compactor.catalog import owner
-from compactor.catalog.owner import OwnerLock
+from compactor.catalog import owner_lock
+from compactor.catalog.owner_lock import OwnerLock
 from compactor.errors import KeyfoldError
 from compactor.storage.local import LocalStorage
 from connectors.dev.embedded_config import HOST, Layout, server_properties, write_files
@@ -235,9 +235,9 @@ class EmbeddedKafka:
     def _claim(self) -> None:
         """Claims the directory until the broker has ended: a second broker would replace the first one's settings."""
         storage = LocalStorage(str(self._layout.root))
-        if not self._lock.claim(owner.this_process()):
+        if not self._lock.claim(owner_lock.this_process()):
             raise ConfigError(
-                f"A broker runs in {self._layout.root} already: that of process {owner.live_owner(storage)}.",
+                f"A broker runs in {self._layout.root} already: that of process {owner_lock.live_owner(storage)}.",
                 "Stop it, or give another --data-dir.",
             )
 

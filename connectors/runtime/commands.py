@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from compactor.catalog import owner, requests
+from compactor.catalog import owner_lock, requests
 from compactor.catalog.requests import Answer, Request
 from compactor.clean.cleaner import CleanedLog
 from compactor.errors import KeyfoldError, StorageError
@@ -21,7 +21,7 @@ from compactor.model.actions import AddSnapshot
 from compactor.storage.base import Storage
 from connectors.clock import Clock, SystemClock
 from connectors.config.connector import ConnectorConfig
-from connectors.config.engine import connector_storage, kept_catalog, other_snapshots
+from connectors.config.engine_settings import connector_storage, kept_catalog, other_snapshots
 from connectors.config.worker import WorkerConfig
 from connectors.errors import ConfigError, UnreachableError, UsageError
 from connectors.kafka.retry import poll_until
@@ -110,7 +110,7 @@ def restart_connector(
     Raises UsageError where no worker runs it, KeyfoldError where it FAILED again, UnreachableError.
     """
     storage = connector_storage(worker, connector.name)
-    if not owner.is_alive(storage):
+    if not owner_lock.is_alive(storage):
         raise UsageError(
             f"No worker runs connector {connector.name}: there is nothing to restart.",
             "Start one: keyfold run CONNECTOR.json.",
@@ -127,8 +127,8 @@ def _perform(
 ) -> dict[str, Any]:
     storage = connector_storage(worker, connector.name)
     _check(storage, connector.name, request)
-    lock = owner.OwnerLock(storage)
-    if not lock.claim(owner.this_process()):
+    lock = owner_lock.OwnerLock(storage)
+    if not lock.claim(owner_lock.this_process()):
         return ask(storage, connector.name, request, timeout, SystemClock())
     try:
         return _take_over(worker, connector, lock, request)
@@ -148,7 +148,7 @@ def _check(storage: Storage, name: str, request: Request) -> None:
 
 
 def _take_over(
-    worker: WorkerConfig, connector: ConnectorConfig, lock: owner.OwnerLock, request: Request
+    worker: WorkerConfig, connector: ConnectorConfig, lock: owner_lock.OwnerLock, request: Request
 ) -> dict[str, Any]:
     """Takes the connector over and carries `request` out in this process.
 
@@ -182,7 +182,7 @@ def ask(storage: Storage, name: str, wanted: Request, timeout: RequestTimeout, c
     """
     limit = f"{timeout.seconds:g} s"
     timeout.say(
-        f"Waiting for the worker of connector {name} ({owner.live_owner(storage) or 'unknown'}) to {wanted.kind}, "
+        f"Waiting for the worker of connector {name} ({owner_lock.live_owner(storage) or 'unknown'}) to {wanted.kind}, "
         f"{limit} at most (--timeout); Ctrl-C takes the request back."
     )
     until_ms = clock.now_ms() + round(timeout.seconds * 1000)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from compactor.catalog.catalog import Catalog
 from compactor.engine import Engine
 from compactor.maintenance import Maintenance
-from connectors.runtime.broker import KafkaBroker
+from connectors.runtime.kafka_broker import KafkaBroker
 from connectors.runtime.request_handler import RequestHandler
 
 

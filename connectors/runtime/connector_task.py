@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import structlog
 from msgspec.structs import replace
 
-from compactor.catalog import owner
+from compactor.catalog import owner_lock
 from compactor.catalog.catalog import Catalog
 from compactor.clean.cleaner import Cleaner
 from compactor.clean.rewriter import Rewriter
@@ -31,14 +31,14 @@ from compactor.storage.base import Storage
 from compactor.storage.local import open_storage
 from connectors.clock import Clock
 from connectors.config.connector import ConnectorConfig
-from connectors.config.engine import connector_storage, engine_settings
+from connectors.config.engine_settings import connector_storage, engine_settings
 from connectors.config.topics import matches
 from connectors.config.worker import WorkerConfig
 from connectors.kafka.client_settings import ClientSettings
 from connectors.progress.observer import Observer
-from connectors.runtime.broker import KafkaBroker
 from connectors.runtime.cancellation import CancellableJob, StopToken
 from connectors.runtime.components import TaskComponents
+from connectors.runtime.kafka_broker import KafkaBroker
 from connectors.runtime.maintenance_thread import VACUUM_GRACE_MS, MaintenanceSchedule, MaintenanceThread
 from connectors.runtime.request_handler import RequestHandler
 from connectors.runtime.shutdown import Shutdown
@@ -85,7 +85,7 @@ class ConnectorTask:
         clock: Clock,
         observer: Observer,
         report: Callable[[TaskReport], None],
-        lock: owner.OwnerLock | None = None,
+        lock: owner_lock.OwnerLock | None = None,
     ) -> None:
         self.catalog: Catalog | None = None
         self.worked = False

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from compactor.catalog import commits, owner, requests
+from compactor.catalog import commits, owner_lock, requests
 from compactor.catalog.catalog import Catalog
 from compactor.clean.vacuum import CHECKPOINTS
 from compactor.errors import CatalogError, FencedError, MissingFileError
@@ -39,7 +39,7 @@ from connectors.sinks.producer_session import read_positions
 
 NAME: Final = "deleting.json"
 FOLDERS: Final = (commits.FOLDER, RUNS, CHECKPOINTS, requests.FOLDER)
-_FILES: Final = (status.NAME, snapshot_location.NOTE, owner.NAME)
+_FILES: Final = (status.NAME, snapshot_location.NOTE, owner_lock.NAME)
 _SNAPSHOT_FILES: Final = (snapshot_location.MARK, *manifest.NAMES)
 """The files that say which catalog a snapshot is of."""
 
@@ -128,7 +128,7 @@ def preview(
         snapshots=tuple(sorted({*snapshots, *find_snapshots(location, connector.name, catalogs)})),
         with_outputs=with_outputs or before.with_outputs,
     )
-    files = [info for info in _files(storage) if info.path != owner.NAME]
+    files = [info for info in _files(storage) if info.path != owner_lock.NAME]
     return DeletionPreview(
         plan=plan,
         files=len(files),
@@ -192,10 +192,10 @@ def carry_out(storage: Storage, plan: DeletionPlan, group: str, admin: Admin, lo
     for folder in FOLDERS:
         storage.delete_folder(folder)
     for name in _FILES:
-        if name != owner.NAME:  # it is held
+        if name != owner_lock.NAME:  # it is held
             storage.delete(name)
     storage.delete(NAME)
-    if {info.path for info in storage.walk("")} <= {owner.NAME}:  # what keyfold did not make stays
+    if {info.path for info in storage.walk("")} <= {owner_lock.NAME}:  # what keyfold did not make stays
         storage.delete_folder("")
 
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from compactor.catalog import owner
+from compactor.catalog import owner_lock
 from compactor.catalog.requests import Answer
-from compactor.clean.decision import moment
+from compactor.clean.due import moment
 from compactor.errors import FencedError, StorageError
 from compactor.spark.errors import unwrap
 from connectors.clock import Clock
 from connectors.config.connector import ConnectorConfig
-from connectors.config.engine import connector_storage, warn_of_readers
+from connectors.config.engine_settings import connector_storage, warn_of_readers
 from connectors.config.worker import WorkerConfig
 from connectors.errors import NoConnectionError, SparkGoneError
 from connectors.progress.observer import Observer, Throttle
@@ -52,7 +52,7 @@ class Supervisor:
     def __init__(self, worker: WorkerConfig, connector: ConnectorConfig, clock: Clock, observer: Observer) -> None:
         self.error: BaseException | None = None
         storage = connector_storage(worker, connector.name)
-        self._lock = owner.OwnerLock(storage)
+        self._lock = owner_lock.OwnerLock(storage)
         self._task_settings = (worker, connector, clock, observer, self._take_report, self._lock)
         self._name = connector.name
         self._clock = clock
@@ -75,7 +75,7 @@ class Supervisor:
         The lock only informs others: a StorageError here is ignored, the task raises its own.
         """
         with suppress(StorageError):
-            self._lock.claim(owner.this_process(self._catalog.epoch if self._catalog else 0))
+            self._lock.claim(owner_lock.this_process(self._catalog.epoch if self._catalog else 0))
 
     def start(self, spark: SparkSession, *, once: bool) -> None:
         """Starts the connector's thread; with `once` it ends when all that is there now is done."""

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from compactor.catalog import owner
+from compactor.catalog import owner_lock
 from compactor.catalog.catalog import Catalog
 from compactor.errors import CatalogError, FencedError, StorageError
 from compactor.failpoints import hit
@@ -20,7 +20,7 @@ from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.probe import probe_all
 from connectors.kafka.producers import fence_all
 from connectors.runtime import deletion
-from connectors.runtime.broker import KafkaBroker
+from connectors.runtime.kafka_broker import KafkaBroker
 
 _log = structlog.get_logger()
 
@@ -45,22 +45,22 @@ class OwnerClaim:
     by the caller for longer than this run.
     """
 
-    def __init__(self, storage: Storage, lock: owner.OwnerLock | None) -> None:
+    def __init__(self, storage: Storage, lock: owner_lock.OwnerLock | None) -> None:
         self.held = False
         self._storage = storage
         self._given = lock is not None
-        self._lock = lock or owner.OwnerLock(storage)
+        self._lock = lock or owner_lock.OwnerLock(storage)
 
     def claim(self, epoch: int) -> None:
         """Takes the lock, which a command or a frozen owner may have held, and writes this process into it."""
         try:
-            self.held = self._lock.claim(owner.this_process(epoch))
+            self.held = self._lock.claim(owner_lock.this_process(epoch))
         except StorageError as error:
             _log.warning("owner.lock could not be taken", error=str(error))
 
     def warn_of_another(self) -> None:
         """Logs the worker, if there is one, from which this process is about to take over."""
-        other = None if self.held else owner.live_owner(self._storage)
+        other = None if self.held else owner_lock.live_owner(self._storage)
         if other is not None:
             _log.warning("taking over from a worker that lives, which ends with exit code 5", owner=str(other))
 
@@ -90,7 +90,7 @@ def take_over(
     catalog = Catalog.open(storage, connector.name)
     _refuse_other(catalog, storage, known)
     catalog.require("offset", "key", "partition")
-    catalog.take_over(str(owner.this_process()), now_ms, _pause)
+    catalog.take_over(str(owner_lock.this_process()), now_ms, _pause)
     hit("takeover.epoch")
     deletion.refuse_begun(storage, connector.name)  # `delete` looks for our epoch after it has written that file
     _fence(catalog, connector, clients, tasks_max, now_ms)
@@ -114,7 +114,7 @@ def newer_owner(catalog: Catalog | None) -> FencedError | None:
     try:
         catalog.refresh()
     except FencedError as error:
-        return error if catalog.state.owner != str(owner.this_process()) else None
+        return error if catalog.state.owner != str(owner_lock.this_process()) else None
     except (StorageError, CatalogError):  # the next run says so
         return None
     return None

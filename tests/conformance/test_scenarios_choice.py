@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from compactor.clean.decision import Queue, Reason, evaluate, quarantined
+from compactor.clean.due import Queue, Reason, evaluate, quarantined
 from compactor.clean.log_to_clean import LogToClean
 from compactor.clean.schedule import choose, evaluate_all
 from compactor.model.log import PartitionLog

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import pytest
 
 from compactor.catalog.catalog import Catalog
-from compactor.clean.decision import Reason, quarantined
+from compactor.clean.due import Reason, quarantined
 from compactor.clean.schedule import evaluate_all
 from compactor.errors import FailpointError, FencedError, QuarantinedError, StorageError
 from compactor.failpoints import STEPS, VARIABLE

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 import pytest
 import structlog
 
-from compactor.catalog.owner import is_alive
+from compactor.catalog.owner_lock import is_alive
 from compactor.errors import KeyfoldError
 from compactor.storage.base import Storage
 from connectors.clock import SystemClock
-from connectors.config.engine import connector_storage
+from connectors.config.engine_settings import connector_storage
 from connectors.config.files import load_worker
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.progress.observer import NullObserver

@@ -18,7 +18,7 @@ from connectors.kafka import consumers
 from connectors.kafka.admin import Admin
 from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.producers import fence_all, transactional_id
-from connectors.runtime.broker import KafkaBroker
+from connectors.runtime.kafka_broker import KafkaBroker
 from connectors.source.planner import Planner
 from connectors.source.source_topics import AdminTopics
 from tests.support.acl_broker import AclKafka, Right

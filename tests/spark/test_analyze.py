@@ -18,7 +18,7 @@ from compactor.analyze.arrow_counts import ArrowCounts
 from compactor.analyze.effect import Amount, Effect, Example, Outcome, SplitKeys
 from compactor.analyze.spark_counts import SparkCounts
 from compactor.clean import compaction
-from compactor.clean.decision import evaluate
+from compactor.clean.due import evaluate
 from compactor.clean.log_to_clean import LogToClean, straddling_runs
 from compactor.clean.recount import recount
 from compactor.clean.retention import evaluate_retention

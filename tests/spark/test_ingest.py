@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from compactor.errors import GapError, IngestError, StorageError
 from compactor.ingest import ingest
-from compactor.ingest.micro_batch import appends, first_rejected
+from compactor.ingest.appends import appends, first_rejected
 from compactor.model.state import CatalogState, apply
 from compactor.runs import reader, writer
 from compactor.runs.scan import whole

@@ -12,7 +12,7 @@ from compactor.clean.cleaner import Cleaner
 from compactor.clean.rewriter import Rewriter
 from compactor.fold.in_tasks import InTasks
 from compactor.fold.latest_per_key import Folded, FoldJob
-from compactor.ingest.micro_batch import Batch, appends
+from compactor.ingest.appends import Batch, appends
 from compactor.metrics import Counters
 from compactor.model.actions import AddPartition, AddTopic, Publish, SetBuckets
 from compactor.model.log import OutputPoint, PartitionLog

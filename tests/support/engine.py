@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from compactor.ingest import ingest
+from compactor.ingest.appends import appends
 from compactor.ingest.ingest import WRITTEN, Intake, write_level0
-from compactor.ingest.micro_batch import appends
 from compactor.model import record
 from compactor.model.actions import AddPartition, AddTopic, AnyAction, Create, Publish, SetBuckets, TakeOver
 from compactor.model.log import OutputPoint, PartitionLog

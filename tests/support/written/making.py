@@ -13,7 +13,7 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from compactor.catalog import requests
-from compactor.catalog.owner import Owner, OwnerLock
+from compactor.catalog.owner_lock import Owner, OwnerLock
 from compactor.catalog.requests import Answer
 from compactor.errors import SnapshotError
 from compactor.model import record

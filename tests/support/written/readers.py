@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from compactor.catalog import commits, requests
 from compactor.catalog.catalog import Catalog
-from compactor.catalog.owner import NAME as OWNER
-from compactor.catalog.owner import live_owner
+from compactor.catalog.owner_lock import NAME as OWNER
+from compactor.catalog.owner_lock import live_owner
 from compactor.errors import PositionError
 from compactor.model.position import Position, ResumePoint, Tail, Unknown, decode
 from compactor.model.record import TopicPartition

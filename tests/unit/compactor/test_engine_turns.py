@@ -13,7 +13,7 @@ import pytest
 from compactor import engine as microbatch
 from compactor.engine import Engine
 from compactor.errors import PositionError, PublishInterruptedError
-from compactor.ingest.micro_batch import Batch
+from compactor.ingest.appends import Batch
 
 PATIENCE_S = 10.0
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from compactor.clean.decision import CleaningDecision, Queue, Reason
+from compactor.clean.due import CleaningDecision, Queue, Reason
 from compactor.clean.log_to_clean import LogToClean
 from compactor.clean.schedule import choose, evaluate_all
 from compactor.model.log import PartitionLog

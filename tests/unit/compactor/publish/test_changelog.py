@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from compactor.catalog.catalog import Catalog
+from compactor.fold import on_spark
 from compactor.fold.in_memory import InMemory
 from compactor.fold.in_tasks import InTasks
 from compactor.fold.latest_per_key import Folded, FoldJob, Work
@@ -224,3 +225,8 @@ def test_each_publish_that_moves_records_is_a_line_of_the_log(
             "transactions": PARTITIONS,
         }
     ]
+
+
+def test_logs_beside_damage_are_read_by_row_groups_of_their_own() -> None:
+    """No more logs are sent at once beside a damaged one than Spark's scan reads without those of their neighbours."""
+    assert MAX_LOGS_BESIDE_DAMAGE <= on_spark._LITERALS

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from compactor.catalog.catalog import Catalog
-from compactor.clean.decision import Reason, quarantined
+from compactor.clean.due import Reason, quarantined
 from compactor.errors import (
     DamagedError,
     DamagedFileError,

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from compactor.analyze.effect import Effect, Outcome
 from compactor.catalog.catalog import Catalog
-from compactor.catalog.owner import OwnerLock, this_process
+from compactor.catalog.owner_lock import OwnerLock, this_process
 from compactor.model.actions import AddPartition, AddTopic, AnyAction, Append, Clean, CloseTopic, Publish, Quarantine
 from compactor.model.log import BASE, Quarantined
 from connectors.cli import analyze
@@ -285,7 +285,7 @@ def test_a_setting_is_changed_once() -> None:
 
 def test_every_bearing_setting_may_be_changed(tmp_path: Path) -> None:
     """Each is a key of the connector file, and stands in it as --with gives it."""
-    from connectors.config.engine import engine_settings
+    from connectors.config.engine_settings import engine_settings
     from connectors.config.files import load_connector
 
     present = load_connector(connector_file(tmp_path)).config

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from compactor.catalog import owner
+from compactor.catalog import owner_lock
 from connectors.cli import delete as command
 from connectors.config.connector import ConnectorConfig
 from connectors.errors import UsageError
@@ -86,21 +86,21 @@ def test_only_yes_is_yes(monkeypatch: pytest.MonkeyPatch, answer: str, goes: boo
 
 def test_a_running_connector_is_not_deleted(deployment: Path, brokers: None) -> None:
     """It names the worker and what to do; nothing is removed."""
-    lock = owner.OwnerLock(storage_of(deployment))
-    assert lock.claim(owner.this_process(3))
+    lock = owner_lock.OwnerLock(storage_of(deployment))
+    assert lock.claim(owner_lock.this_process(3))
     try:
         shown = delete(deployment, "--yes")
     finally:
         lock.release()
     assert shown.exit_code == 2
-    assert str(owner.this_process()) in shown.stderr
+    assert str(owner_lock.this_process()) in shown.stderr
     assert "Stop that worker" in shown.stderr
     assert storage_of(deployment).exists("catalog")
 
 
 def test_nothing_is_removed_without_the_lock(deployment: Path, brokers: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the one who held it is gone again by the time that it is asked who that was."""
-    monkeypatch.setattr(owner.OwnerLock, "claim", lambda *_: False)
+    monkeypatch.setattr(owner_lock.OwnerLock, "claim", lambda *_: False)
     before = storage_of(deployment).walk("catalog")
     shown = delete(deployment, "--yes")
     assert (shown.exit_code, "is run by another process now" in shown.stderr) == (2, True)

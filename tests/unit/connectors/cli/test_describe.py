@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from compactor.catalog.owner import OwnerLock, this_process
+from compactor.catalog.owner_lock import OwnerLock, this_process
 from compactor.model.actions import AddSnapshot, AddTopic, AnyAction, CloseTopic, Publish
 from compactor.model.log import Gap, PartitionLog, Quarantined, Run
 from compactor.model.record import TopicPartition

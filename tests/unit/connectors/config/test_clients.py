@@ -11,7 +11,7 @@ import pytest
 
 from connectors.config import librdkafka
 from connectors.config.client_check import _without_secrets, client_faults
-from connectors.config.client_settings import ALIASES, CLIENT_SETTINGS, WORDS
+from connectors.config.client_names import ALIASES, CLIENT_SETTINGS, WORDS
 from connectors.config.client_translate import JAVA, name_faults
 from connectors.config.clients import client_config
 from connectors.config.connector import ConnectorConfig

@@ -10,7 +10,7 @@ import pytest
 from compactor.settings import CompactionPolicy
 from connectors.config.connector import ConnectorConfig, with_settings
 from connectors.config.definitions import definitions
-from connectors.config.engine import engine_settings
+from connectors.config.engine_settings import engine_settings
 from connectors.config.errors import FaultyConfigError
 from connectors.errors import EXIT_CONFIG, ConfigError, exit_code
 

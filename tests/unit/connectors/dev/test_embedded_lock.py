@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.catalog import owner
+from compactor.catalog import owner_lock
 from compactor.storage.local import LocalStorage
 from connectors.dev import embedded_kafka as embedded
 from connectors.dev.embedded_kafka import EmbeddedKafka
@@ -26,8 +26,8 @@ def _no_java(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_second_broker_does_not_touch_the_directory_of_a_live_one(tmp_path: Path) -> None:
     """It names the directory and the process, and leaves every file as it is; the exit code is 3."""
-    first = owner.OwnerLock(LocalStorage(str(tmp_path)))
-    assert first.claim(owner.this_process())
+    first = owner_lock.OwnerLock(LocalStorage(str(tmp_path)))
+    assert first.claim(owner_lock.this_process())
     try:
         with pytest.raises(ConfigError) as raised:
             EmbeddedKafka(tmp_path).start()
@@ -37,7 +37,7 @@ def test_a_second_broker_does_not_touch_the_directory_of_a_live_one(tmp_path: Pa
     assert str(os.getpid()) in raised.value.message
     assert "--data-dir" in raised.value.action
     assert exit_code(raised.value) == EXIT_CONFIG
-    assert [path.name for path in tmp_path.iterdir()] == [owner.NAME]
+    assert [path.name for path in tmp_path.iterdir()] == [owner_lock.NAME]
 
 
 def test_a_start_that_fails_gives_the_directory_back(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from compactor.catalog import requests
-from compactor.catalog.owner import OwnerLock, this_process
+from compactor.catalog.owner_lock import OwnerLock, this_process
 from compactor.catalog.requests import Answer, Request
 from compactor.errors import KeyfoldError
 from connectors.errors import UnreachableError

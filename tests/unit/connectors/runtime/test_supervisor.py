@@ -16,9 +16,9 @@ import pytest
 import structlog
 
 from compactor.catalog import requests
-from compactor.catalog.owner import is_alive, this_process
+from compactor.catalog.owner_lock import is_alive, this_process
 from compactor.errors import CatalogError, FencedError, StorageError
-from connectors.config.engine import connector_storage
+from connectors.config.engine_settings import connector_storage
 from connectors.config.files import load_connector, load_worker
 from connectors.errors import EXIT_FAILED, NoConnectionError, SparkGoneError, exit_code
 from connectors.progress.observer import NullObserver

@@ -12,7 +12,7 @@ import pytest
 import structlog
 
 from connectors.clock import SystemClock
-from connectors.config.engine import connector_storage
+from connectors.config.engine_settings import connector_storage
 from connectors.config.files import load_connector, load_worker
 from connectors.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_UNREACHABLE, SparkGoneError, UnreachableError
 from connectors.progress.observer import NullObserver

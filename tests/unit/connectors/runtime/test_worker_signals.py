@@ -9,10 +9,10 @@ from unittest.mock import Mock
 import pytest
 import structlog
 
-from compactor.catalog.owner import is_alive
+from compactor.catalog.owner_lock import is_alive
 from compactor.errors import FencedError
 from connectors.clock import SystemClock
-from connectors.config.engine import connector_storage
+from connectors.config.engine_settings import connector_storage
 from connectors.config.files import load_connector, load_worker
 from connectors.progress.observer import NullObserver
 from connectors.runtime import worker as workers

@@ -12,7 +12,7 @@ import pytest
 from connectors.config.connector import ConnectorConfig
 from connectors.config.definitions import definitions
 from connectors.config.files import load_connector, load_worker
-from connectors.config.relative import anchored
+from connectors.config.relative_paths import anchored
 from connectors.config.secrets import resolve
 from connectors.config.worker import WorkerConfig
 

@@ -25,7 +25,7 @@ from connectors.errors import (
 )
 from connectors.kafka.admin import TopicInfo, described
 from connectors.kafka.client_settings import ClientSettings
-from connectors.runtime.broker import DELETED, UNNAMED, KafkaBroker
+from connectors.runtime.kafka_broker import DELETED, UNNAMED, KafkaBroker
 from connectors.source import source_errors
 from tests.support.clocks import SleepingClock
 from tests.support.memory.storage import MemoryStorage

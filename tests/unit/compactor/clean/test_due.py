@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from compactor.clean.decision import CleaningDecision, Reason, evaluate, moment, would_change
+from compactor.clean.due import CleaningDecision, Reason, evaluate, moment, would_change
 from compactor.clean.log_to_clean import LogToClean
 from compactor.model.log import PartitionLog
 from compactor.settings import CompactionPolicy, FoldPolicy

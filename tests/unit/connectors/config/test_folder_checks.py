@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from connectors.config.places import refusal
+from connectors.config.folder_checks import refusal
 
 
 def test_a_folder_that_can_be_written_to_is_left_as_it_is(tmp_path: Path) -> None:

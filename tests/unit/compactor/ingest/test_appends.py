@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from compactor.errors import GapError, IngestError
-from compactor.ingest.micro_batch import Batch, appends, first_rejected
+from compactor.ingest.appends import Batch, appends, first_rejected
 from compactor.model.log import Gap, RunFile
 from compactor.model.record import RangeRead, TopicPartition
 from compactor.model.state import CatalogState, apply

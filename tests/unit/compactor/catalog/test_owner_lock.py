@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.catalog.owner import NAME, Owner, OwnerLock, is_alive, live_owner, this_process
+from compactor.catalog.owner_lock import NAME, Owner, OwnerLock, is_alive, live_owner, this_process
 from compactor.storage.base import Storage
 from compactor.storage.local import LocalStorage
 from tests.support.memory.storage import MemoryStorage
