@@ -161,7 +161,7 @@ def _consumer(config: WorkerConfig) -> Consumer:
     from connectors.kafka.probe import probe
 
     pinned = {
-        "group.id": "keyfold-tail",  # librdkafka asks for one before it lets anybody assign; none is joined
+        "group.id": "keyfold-tail",  # librdkafka asks for one before it lets a consumer assign; it joins none
         "enable.auto.commit": False,
         "isolation.level": "read_committed",
         "auto.offset.reset": "earliest",

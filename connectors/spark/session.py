@@ -50,7 +50,7 @@ _COLLECTOR: Final = "-XX:+UseParallelGC"
 """Needs no threads beside ours; a JVM with two collectors in its options does not start."""
 _COLLECTORS: Final = re.compile(r"-XX:\+Use\w+GC\b")
 _PRIVATE: Final = 0o077
-"""The umask of Spark's processes: Spark itself leaves its folders in /tmp to be read by everybody."""
+"""The umask of Spark's processes: Spark itself leaves its folders in /tmp readable for every account."""
 _LAUNCHING: Final = "-XX:TieredStopAtLevel=1"
 """For the JVM that only puts together the command of Spark's: it takes 0.35 s instead of 0.55."""
 _OPTIONS_ELSEWHERE: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")

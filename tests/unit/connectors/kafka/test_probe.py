@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 import time
 from typing import Any
 
@@ -7,10 +8,10 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from connectors.config.librdkafka import ClientKind
-from connectors.errors import UnreachableError
+from connectors.errors import NoConnectionError, UnreachableError
 from connectors.kafka import probe as module
 from connectors.kafka.client_settings import ClientSettings, Setting
-from connectors.kafka.probe import ErrorListener, first_answer, probe, probe_all, refused
+from connectors.kafka.probe import BrokerProbe, ErrorListener, first_answer, probe, probe_all, refused
 from tests.support.cli import NOBODY
 
 WRONG = KafkaError(KafkaError._AUTHENTICATION, "sasl://b:1/bootstrap: Invalid password (after 30ms in state AUTH_REQ)")
@@ -126,3 +127,33 @@ def test_where_nobody_listens_it_is_told_at_once() -> None:
         probe("consumer", {"bootstrap.servers": NOBODY}, 30.0)
     assert time.monotonic() - began < 10.0
     assert caught.value.action == "Start the brokers, or correct bootstrap.servers."
+
+
+@pytest.mark.parametrize("error", [NoConnectionError("no", ""), ValueError("no")])
+def test_brokers_are_silent_once_every_probe_has_failed(error: Exception) -> None:
+    """An error that is not the brokers' ends the wait for them too."""
+    release = threading.Event()
+
+    def fail() -> None:
+        raise error
+
+    def fail_later() -> None:
+        assert release.wait(30)
+        raise error
+
+    probes = BrokerProbe({"a": fail, "b": fail_later})
+    assert (probes.found, probes.silent()) == (False, {})
+    release.set()
+    assert all(thread.join(30) for thread in probes._threads.values())
+    assert (probes.found, probes.silent()) == (False, {"a": error, "b": error})
+
+
+def test_brokers_of_one_connector_that_answer_are_enough() -> None:
+    """Where one connector's brokers answer, the worker starts, whatever becomes of the others."""
+
+    def fail() -> None:
+        raise NoConnectionError("no", "")
+
+    probes = BrokerProbe({"a": fail, "b": lambda: None})
+    assert all(thread.join(30) for thread in probes._threads.values())
+    assert (probes.found, probes.silent()) == (True, {})
