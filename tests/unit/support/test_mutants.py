@@ -10,13 +10,13 @@ import pytest
 from tests.support.mutants import ROOT, select
 
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mutmut"]
-PATHS = ("compactor/clean/decision.py", "compactor/clean/log_to_clean.py", "compactor/model/log.py")
+PATHS = ("compactor/clean/due.py", "compactor/clean/log_to_clean.py", "compactor/model/log.py")
 
 
 @pytest.mark.parametrize(
     ("names", "paths"),
     [
-        (["log_to_clean", "due"], ["compactor/clean/log_to_clean.py", "compactor/clean/decision.py"]),
+        (["log_to_clean", "due"], ["compactor/clean/log_to_clean.py", "compactor/clean/due.py"]),
         (["log"], ["compactor/model/log.py"]),
         ([], [*PATHS]),
     ],
