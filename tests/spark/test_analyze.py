@@ -296,7 +296,7 @@ def test_the_command_tells_the_same_on_spark(
     files = (connector_file(tmp_path), "--worker", worker_file(tmp_path))
     local = json.loads(invoke("analyze", *files, "--json").stdout)
     monkeypatch.setattr("compactor.analyze.analyze.COUNTED", NONE)
-    monkeypatch.setattr("connectors.spark.session.session", lambda *_: NotStopped(spark))
+    monkeypatch.setattr("connectors.spark.session.get_session", lambda *_: NotStopped(spark))
     result = invoke("analyze", *files, "--json")
     assert result.exit_code == 0, result.stderr
     found = json.loads(result.stdout)
