@@ -16,6 +16,7 @@ from compactor.analyze.preview import Count, FoldPreview, RangeCounts, with_exac
 from compactor.clean import tombstones
 from compactor.clean.due import evaluate
 from compactor.model.record import OfPartition
+from compactor.model.times import earliest, latest
 from compactor.settings import EngineSettings
 
 
@@ -183,8 +184,8 @@ def _folded(effect: Effect, kept: Survivors, stamp_ms: int) -> Effect:
         tombstones=kept.stamp + kept.keep,
         unfolded=Amount(),
         stamped=kept.stamp.records,
-        earliest_horizon_ms=_least(kept.earliest_horizon_ms, *stamps),
-        latest_horizon_ms=_most(kept.latest_horizon_ms, *stamps),
+        earliest_horizon_ms=earliest(kept.earliest_horizon_ms, *stamps),
+        latest_horizon_ms=latest(kept.latest_horizon_ms, *stamps),
     )
 
 
@@ -198,8 +199,8 @@ def _added(one: Effect, other: Effect) -> Effect:
     names = (name for name in Effect.__struct_fields__ if name not in summed)
     return Effect(
         **{name: getattr(one, name) + getattr(other, name) for name in names},
-        earliest_horizon_ms=_least(one.earliest_horizon_ms, other.earliest_horizon_ms),
-        latest_horizon_ms=_most(one.latest_horizon_ms, other.latest_horizon_ms),
+        earliest_horizon_ms=earliest(one.earliest_horizon_ms, other.earliest_horizon_ms),
+        latest_horizon_ms=latest(one.latest_horizon_ms, other.latest_horizon_ms),
     )
 
 
@@ -207,11 +208,3 @@ def by_topic(partitions: Sequence[PartitionAnalysis]) -> dict[str, tuple[Partiti
     """Returns the partitions of each topic, topics by name."""
     names = sorted({one.topic for one in partitions})
     return {name: tuple(one for one in partitions if one.topic == name) for name in names}
-
-
-def _least(*times: int | None) -> int | None:
-    return min((time for time in times if time is not None), default=None)
-
-
-def _most(*times: int | None) -> int | None:
-    return max((time for time in times if time is not None), default=None)

@@ -7,7 +7,6 @@ applies to idle logs too. max.compaction.lag.ms overrides the ratio, never min.c
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from enum import Enum
 from typing import Final
 
@@ -19,6 +18,7 @@ from compactor.errors import CatalogError
 from compactor.model.log import PartitionLog
 from compactor.model.log_transitions import check_invariants
 from compactor.model.record import TopicPartition
+from compactor.model.times import moment
 from compactor.settings import FOREVER, CompactionPolicy, FoldPolicy
 
 
@@ -118,10 +118,6 @@ class CleaningDecision(Struct, frozen=True, kw_only=True):
         )
 
 
-_LAST_MS: Final = 253_402_300_799_999
-"""The end of the year 9999, beyond which dates are not written."""
-
-
 def evaluate(
     log: PartitionLog, policy: CompactionPolicy, fold: FoldPolicy, now_ms: int, hold: Reason | None = None
 ) -> CleaningDecision:
@@ -156,13 +152,6 @@ def would_change(log: PartitionLog, now_ms: int) -> bool:
 def quarantined(logs: Iterable[PartitionLog]) -> dict[TopicPartition, Reason]:
     """Returns those of `logs` that are in quarantine and may not be cleaned, each with that reason."""
     return {log.tp: Reason.QUARANTINED for log in logs if log.quarantine is not None}
-
-
-def moment(at_ms: int | None) -> str:
-    """Formats `at_ms` as a date and time (UTC); `never` for None and what is beyond the year 9999."""
-    if at_ms is None or at_ms > _LAST_MS:
-        return "never"
-    return datetime.fromtimestamp(max(at_ms, 0) / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class _Case(Struct, frozen=True):

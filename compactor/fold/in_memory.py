@@ -1,6 +1,6 @@
 """Folds what one process can hold with Arrow: gives what `on_spark.latest(on_spark.scan(…))` does, without a Spark job.
 
-All files are in memory at once; `cheapest` has checked that they fit. Only files that are, byte for byte,
+All files are in memory at once; `chooser` has checked that they fit. Only files that are, byte for byte,
 what was written are decoded here: a damaged page can end the process that reads it (`quarantine.verify`).
 """
 

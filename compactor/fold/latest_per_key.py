@@ -1,6 +1,6 @@
 """The latest record of every key over offset ranges: the rule, and the contract of what folds by it.
 
-`cheapest` chooses one of three: `in_memory` folds in this process, `in_tasks` in Spark tasks (in memory, or in
+`chooser` chooses one of three: `in_memory` folds in this process, `in_tasks` in Spark tasks (in memory, or in
 two passes), `on_spark` folds any amount, as it spills.
 
 **The rule.** A rejected record is the latest of nothing. Publishing sends it as a dead letter, so a fold leaves it in

@@ -38,7 +38,7 @@ _MARK: Final = _PLACED.append(SCAN.field(LOG))
 SPILLING: Final = "merge"
 """The hint for a join of what grows with keys: both sides are sorted and merged, also where one seems to be small."""
 
-_LITERALS: Final = 32
+MAX_RANGES_NAMED: Final = 32
 """How many ranges one query names at most; row groups that none of them needs are not read."""
 
 _QUERIES: Final = 8
@@ -81,7 +81,7 @@ def scan(spark: SparkSession, storage: Storage, ranges: Sequence[OffsetRange]) -
         alike.setdefault(frozenset(one.bounds for one in own), []).append(path)
     if not alike:
         return spark.createDataFrame([], record.ddl(SCAN))
-    if len(alike) > _QUERIES or max(map(len, alike)) > _LITERALS:
+    if len(alike) > _QUERIES or max(map(len, alike)) > MAX_RANGES_NAMED:
         return _joined(spark, _files(spark, storage, reads), reads)
     queries = (_named(_files(spark, storage, paths), sorted(bounds)) for bounds, paths in alike.items())
     return reduce(lambda one, other: one.unionAll(other), queries)

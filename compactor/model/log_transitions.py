@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from compactor.errors import DEFECT, CatalogError, GapError
 from compactor.model.log import BASE, Gap, OutputPoint, PartitionLog, Run, closed_run_around, exact, upper
+from compactor.model.times import latest
 
 
 def append(log: PartitionLog, start: int, end: int, run: Run | None, gap: Gap | None) -> PartitionLog:
@@ -63,7 +64,7 @@ def clean(
     """
     _check_end(log, clean_end)
     kept = tuple(upper(run, clean_end) for run in log.runs if run.end > clean_end)
-    output, folded_ms = _output_at(log, clean_end, output), _latest(log.last_full_fold_ms, at_ms)
+    output, folded_ms = _output_at(log, clean_end, output), latest(log.last_full_fold_ms, at_ms)
     cleaned = replace(log, clean_end=clean_end, base=upper(base, log.start), runs=kept, base_output=output)
     since_ms = None if log.folded_end == clean_end else _first(behind_ms, log.behind_ms)
     return _in_order(replace(cleaned, last_full_fold_ms=folded_ms, behind_ms=since_ms))
@@ -143,10 +144,6 @@ def _output_at(log: PartitionLog, clean_end: int, planned: OutputPoint | None) -
 
 def _first(*times: int | None) -> int | None:
     return next((time for time in times if time is not None), None)
-
-
-def _latest(*times: int | None) -> int | None:
-    return max((time for time in times if time is not None), default=None)
 
 
 def _covered(log: PartitionLog, start: int, end: int) -> tuple[int, int]:

@@ -9,6 +9,7 @@ import structlog
 
 from compactor.catalog.catalog import Catalog
 from compactor.failpoints import hit
+from compactor.fold.on_spark import MAX_RANGES_NAMED
 from compactor.model.log import PartitionLog
 from compactor.model.publish_plan import PublishResult, PublishTarget
 from compactor.model.record import TopicPartition
@@ -22,7 +23,7 @@ from compactor.quarantine import verify
 from compactor.quarantine.quarantine import QuarantineManager
 from compactor.settings import EngineSettings
 
-MAX_LOGS_BESIDE_DAMAGE: Final = 32
+MAX_LOGS_BESIDE_DAMAGE: Final = MAX_RANGES_NAMED
 """How many logs one publish sends at most while any log is damaged: for no more a scan passes over the row groups that
 they do not need, and so over damaged pages of other logs. Logs that share a row group cannot be read apart."""
 

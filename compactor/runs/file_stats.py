@@ -16,6 +16,7 @@ from compactor.errors import DEFECT, FoldError
 from compactor.model import record
 from compactor.model.log import Run, RunFile, aged_from
 from compactor.model.record import PARTITION, OfPartition, TopicPartition, partition_starts, partitions_of
+from compactor.model.times import earliest, latest
 from compactor.runs.scan import OffsetRange
 
 
@@ -180,14 +181,14 @@ def run_of(start: int, end: int, stats: Sequence[FileStats], *, level: int, arri
         max_timestamp=max((one.max_timestamp for one in stats), default=-1),
         arrived_ms=arrived_ms,
         horizons=sum(one.horizons for one in stats),
-        next_horizon_ms=_earliest(*(one.next_horizon_ms for one in stats)),
+        next_horizon_ms=earliest(*(one.next_horizon_ms for one in stats)),
     )
 
 
 def level0_run(start: int, end: int, stats: Sequence[FileStats], arrived_ms: int, *, folded: bool = False) -> Run:
     """Builds the run of [start, end) as a micro-batch brought it: it ages from its oldest record."""
     built = run_of(start, end, stats, level=0, arrived_ms=arrived_ms)
-    smallest_ms = _earliest(*(one.min_timestamp for one in stats))
+    smallest_ms = earliest(*(one.min_timestamp for one in stats))
     return replace(built, oldest_ms=aged_from(smallest_ms, arrived_ms), folded=folded)
 
 
@@ -207,27 +208,19 @@ def combine(earlier: FileStats, later: FileStats) -> FileStats:
             last=later.file.last,
             records=earlier.file.records + later.file.records,
             bytes=earlier.file.bytes + later.file.bytes,
-            newest_ms=_latest(earlier.file.newest_ms, later.file.newest_ms),
+            newest_ms=latest(earlier.file.newest_ms, later.file.newest_ms),
             keyless=earlier.file.keyless + later.file.keyless,
         ),
         tombstones=earlier.tombstones + later.tombstones,
         rejected=earlier.rejected + later.rejected,
         future=earlier.future + later.future,
         max_timestamp=max(earlier.max_timestamp, later.max_timestamp),
-        min_timestamp=_earliest(earlier.min_timestamp, later.min_timestamp),
+        min_timestamp=earliest(earlier.min_timestamp, later.min_timestamp),
         horizons=earlier.horizons + later.horizons,
-        next_horizon_ms=_earliest(earlier.next_horizon_ms, later.next_horizon_ms),
+        next_horizon_ms=earliest(earlier.next_horizon_ms, later.next_horizon_ms),
         first_rejected_offset=first.first_rejected_offset,
         first_rejected_reason=first.first_rejected_reason,
     )
-
-
-def _earliest(*times: int | None) -> int | None:
-    return min((time for time in times if time is not None), default=None)
-
-
-def _latest(*times: int | None) -> int | None:
-    return max((time for time in times if time is not None), default=None)
 
 
 def with_checksum(stats: FileStats, file_bytes: int, sha256: str, footer: str | None) -> FileStats:

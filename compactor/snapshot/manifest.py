@@ -16,6 +16,7 @@ from msgspec import Struct
 from compactor.errors import FoldError
 from compactor.model.log import PartitionLog
 from compactor.model.state import CatalogState
+from compactor.model.times import LAST_MS
 from compactor.settings import CompactionPolicy
 from compactor.storage.base import Storage
 
@@ -141,13 +142,10 @@ def read(place: Storage, folder: str) -> Manifest:
 
 def iso(ms: int | None) -> str | None:
     """Formats `ms` since the epoch as ISO 8601; None where it is None, or lies beyond the calendar's year 9999."""
-    if ms is None or ms >= _CALENDAR_END_MS:
+    if ms is None or ms > LAST_MS:
         return None
     moment = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=ms)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-_CALENDAR_END_MS: Final = 253_402_300_800_000
 
 
 def columns(schema: pa.Schema) -> tuple[Column, ...]:

@@ -13,8 +13,8 @@ import typer
 from msgspec import Struct
 
 from compactor.analyze.effect import Amount, Analysis, Effect, Outcome, PartitionAnalysis, SplitKeys, by_topic, total
-from compactor.clean.due import moment
 from compactor.model.state import CatalogState
+from compactor.model.times import moment
 from connectors.progress.terminal import table
 
 FORMAT: Final = 1

@@ -6,7 +6,7 @@ The values' fields are those of `describe --json` (docs/formats.md). Offsets are
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final
 
 import humanize
@@ -19,6 +19,7 @@ from compactor.model.actions import AddSnapshot
 from compactor.model.log import PartitionLog, Quarantined
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState, Topic
+from compactor.model.times import moment
 from compactor.settings import EngineSettings
 from compactor.snapshot.location import SnapshotFailure
 from connectors.progress.terminal import table
@@ -233,8 +234,8 @@ def _head(description: Description, now_ms: int, location: str) -> Iterator[str]
         if topic.other_snapshots:
             yield other_snapshots_line(topic.topic, topic.other_snapshots)
     if trouble := description.snapshots:
-        yield f"No snapshot since {_time(trouble.since_ms)}, {trouble.failures} failed: {trouble.error}"
-        yield f"  tried again at {_time(trouble.retry_ms)}; everything else goes on"
+        yield f"No snapshot since {moment(trouble.since_ms)}, {trouble.failures} failed: {trouble.error}"
+        yield f"  tried again at {moment(trouble.retry_ms)}; everything else goes on"
 
 
 def other_snapshots_line(topic: str, ids: Sequence[str]) -> str:
@@ -248,12 +249,12 @@ def _status_lines(status: WorkerStatus, now_ms: int) -> Iterator[str]:
     if status.error is not None:
         yield f"Error: {status.error}"
     if status.next_restart_ms is not None:
-        yield f"Restart: after {status.failures} failures, by {_time(status.next_restart_ms)}"
+        yield f"Restart: after {status.failures} failures, by {moment(status.next_restart_ms)}"
     elif status.failures and status.state in _STARTED_AGAIN:
         yield f"Restarts: {status.failures} in a row; forgotten once it has worked"
     counted = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in status.counters.items() if count)
     if counted:
-        since = "it was started" if status.counted_since_ms is None else _time(status.counted_since_ms)
+        since = "it was started" if status.counted_since_ms is None else moment(status.counted_since_ms)
         yield f"Counted since {since}: {counted}"
 
 
@@ -265,7 +266,7 @@ def _topics_table(topics: tuple[TopicDescription, ...]) -> str:
 
 def _topic_row(topic: TopicDescription) -> tuple[object, ...]:
     taken = topic.newest_snapshot
-    snapshot = (taken.id, _time(taken.created_ms), taken.records) if taken else (None, None, None)
+    snapshot = (taken.id, moment(taken.created_ms), taken.records) if taken else (None, None, None)
     return (topic.topic, topic.output_topic, f"no: {topic.closed}" if topic.closed else "yes", *snapshot)
 
 
@@ -297,12 +298,8 @@ def _partitions_aside(partitions: tuple[PartitionDescription, ...]) -> Iterator[
     for one in partitions:
         if held := one.quarantine:
             what = "not folded, nothing more of it is published" if held.publishing else "not folded"
-            yield f"Set aside since {_time(held.since_ms)}: {one.topic}-{one.partition}, {what}. {held.error}"
-            yield f"  failed {held.failures} times; looked at again at {_time(held.retry_ms)}"
-
-
-def _time(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            yield f"Set aside since {moment(held.since_ms)}: {one.topic}-{one.partition}, {what}. {held.error}"
+            yield f"  failed {held.failures} times; looked at again at {moment(held.retry_ms)}"
 
 
 def _ago(ms: int) -> str:

@@ -1,7 +1,7 @@
 """Merges the settings of librdkafka's clients: what keyfold pins, over the connector's overrides, over the worker's.
 
 Names are Java's or librdkafka's (`client_translate`). What keyfold needs for its promises is pinned by the caller as
-`base` and cannot be overridden: those names are refused in files (`client_settings`).
+`base` and cannot be overridden: those names are refused in files (`client_names`).
 """
 
 from __future__ import annotations

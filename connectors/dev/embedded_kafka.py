@@ -7,12 +7,13 @@ started it. Everything it keeps is below one data directory; a broker that is st
 from __future__ import annotations
 
 import base64
+import math
 import os
 import random
 import socket
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -197,13 +198,18 @@ class EmbeddedKafka:
         return [find_java(), *options, "-cp", f"{jars}/*", *arguments]
 
     def _await_ready(self, port: int, deadline: float) -> None:
+        self._await(lambda: _accepts(port), deadline)
         admin = Admin({"bootstrap.servers": f"{HOST}:{port}", "log_level": 0}, deadline_s=1)
+        self._await(lambda: _has_broker(admin), deadline)
 
-        def is_ready() -> bool:
+    def _await(self, is_ready: Callable[[], bool], deadline: float) -> None:
+        """Waits until `is_ready()`; raises as `_check_start` does, which ends the wait at `deadline`."""
+
+        def ready() -> bool:
             self._check_start(deadline)
-            return _accepts(port) and _has_broker(admin)
+            return is_ready()
 
-        poll_until(bool, is_ready, START_TIMEOUT_S + 1, 0.05)
+        poll_until(bool, ready, math.inf, 0.05)
 
     def _check_start(self, deadline: float) -> None:
         if not self.running and "Address already in use" in self._log_since_launch():

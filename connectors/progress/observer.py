@@ -56,7 +56,7 @@ class NullObserver:
         """Shows nothing."""
 
 
-class Throttle:
+class Interval:
     """Lets the first of a kind through, and the next ones after these pauses, in seconds; the last pause repeats.
 
     Safe to call from any thread.
@@ -88,7 +88,7 @@ class Counts:
     """Logs what a connector has counted: once a minute, and at the end what was not logged yet."""
 
     def __init__(self, clock: Clock) -> None:
-        self._times = Throttle(clock, COUNTS_EVERY_S)
+        self._times = Interval(clock, COUNTS_EVERY_S)
         self._waiting: dict[str, Mapping[str, int]] = {}
         self._logged: dict[str, Mapping[str, int]] = {}
 
@@ -115,7 +115,7 @@ class LineObserver:
     """Logs a line when a stage begins, rarer and rarer ones while it goes on, and one a minute with the counts."""
 
     def __init__(self, clock: Clock) -> None:
-        self._lines = Throttle(clock, *LINES_AFTER_S)
+        self._lines = Interval(clock, *LINES_AFTER_S)
         self._counts = Counts(clock)
         self._stages: dict[str, str] = {}
         self._shown: dict[str, tuple[str, int]] = {}

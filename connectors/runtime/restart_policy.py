@@ -24,7 +24,7 @@ from connectors.config.worker import WorkerConfig
 from connectors.errors import NoConnectionError
 from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.probe import probe_all
-from connectors.progress.observer import Throttle
+from connectors.progress.observer import Interval
 from connectors.runtime.request_handler import RESTART
 
 POLL_S: Final = 1.0
@@ -88,7 +88,7 @@ class Outages:
 
     def __init__(self, clock: Clock, *outages: Outage) -> None:
         self._outages = outages
-        self._due = Throttle(clock, ASK_EVERY_S)
+        self._due = Interval(clock, ASK_EVERY_S)
 
     def any_over(self) -> bool:
         """Returns True when it is time to ask, and one of the outages is over."""

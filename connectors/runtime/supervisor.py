@@ -14,15 +14,15 @@ import structlog
 
 from compactor.catalog import owner_lock
 from compactor.catalog.requests import Answer
-from compactor.clean.due import moment
 from compactor.errors import FencedError, StorageError
+from compactor.model.times import moment
 from compactor.spark.errors import unwrap
 from connectors.clock import Clock
 from connectors.config.connector import ConnectorConfig
 from connectors.config.engine_settings import connector_storage, warn_of_readers
 from connectors.config.worker import WorkerConfig
 from connectors.errors import NoConnectionError, SparkGoneError
-from connectors.progress.observer import Observer, Throttle
+from connectors.progress.observer import Interval, Observer
 from connectors.runtime import restart_policy, status
 from connectors.runtime.cancellation import RunStops
 from connectors.runtime.connector_task import FENCE_CHECK_MS, ConnectorTask, TaskReport
@@ -65,8 +65,8 @@ class Supervisor:
         self._thread: CancellableThread | None = None
         self._once = False
         self._catalog: Catalog | None = None
-        self._requests_due = Throttle(clock, POLL_S)
-        self._owner_due = Throttle(clock, FENCE_CHECK_MS / 1000)
+        self._requests_due = Interval(clock, POLL_S)
+        self._owner_due = Interval(clock, FENCE_CHECK_MS / 1000)
         warn_of_readers(worker, connector.name)
 
     def hold(self) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from compactor.clean.due import CleaningDecision, Reason, evaluate, moment, would_change
+from compactor.clean.due import CleaningDecision, Reason, evaluate, would_change
 from compactor.clean.log_to_clean import LogToClean
 from compactor.model.log import PartitionLog
+from compactor.model.times import moment
 from compactor.settings import CompactionPolicy, FoldPolicy
 from tests.support.logs import DAY, HOUR, base, log, run
 

@@ -229,4 +229,4 @@ def test_each_publish_that_moves_records_is_a_line_of_the_log(
 
 def test_logs_beside_damage_are_read_by_row_groups_of_their_own() -> None:
     """No more logs are sent at once beside a damaged one than Spark's scan reads without those of their neighbours."""
-    assert MAX_LOGS_BESIDE_DAMAGE <= on_spark._LITERALS
+    assert MAX_LOGS_BESIDE_DAMAGE <= on_spark.MAX_RANGES_NAMED

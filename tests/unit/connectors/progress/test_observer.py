@@ -13,7 +13,7 @@ from rich.progress import Progress, TextColumn
 from connectors import logging_setup
 from connectors.clock import SystemClock
 from connectors.progress import observer as progress
-from connectors.progress.observer import LineObserver, LiveObserver, NullObserver, Observer, Throttle
+from connectors.progress.observer import Interval, LineObserver, LiveObserver, NullObserver, Observer
 from tests.support.cli import own_logging
 from tests.support.clocks import ManualClock
 
@@ -32,7 +32,7 @@ def _lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
 def test_a_throttle_lets_one_of_each_kind_through_in_its_time() -> None:
     """The first at once, the next when the time is over; kinds do not hold each other up."""
     clock = ManualClock()
-    throttle = Throttle(clock, 5.0)
+    throttle = Interval(clock, 5.0)
     assert [throttle.ready("a"), throttle.ready("a"), throttle.ready("b")] == [True, False, True]
     clock.advance(4_999)
     assert not throttle.ready("a")
