@@ -24,6 +24,7 @@ from connectors.errors import ConfigError
 if TYPE_CHECKING:
     from connectors.config.connector import ConnectorConfig
     from connectors.config.errors import Fault, FaultyConfigError
+    from connectors.config.files import OtherFile
     from connectors.config.worker import WorkerConfig
 
 _PROBE_S: Final = 10.0
@@ -73,18 +74,19 @@ def _worker_file(given: Path | None, *, needed: bool) -> Path | None:
 def _verdicts(paths: Sequence[Path], worker: Path | None, broker: bool) -> list[Verdict]:
     """Returns a verdict for each connector file, after one for the worker file where that, or its machine, is wrong."""
     from connectors.config.errors import FaultyConfigError
-    from connectors.config.files import load_worker
+    from connectors.config.files import load_worker, other_file
 
     try:
         config = load_worker(worker) if worker or BOOTSTRAP_VARIABLE in os.environ else None
     except FaultyConfigError as error:
         return [_faulty(error), *(_verdict(path, (), None, broker=False) for path in paths)]
     here = _at_this_machine(config) if config else ()
+    others = [other_file(path) for path in paths]
     first = [_faulty(FaultyConfigError(str(worker or "environment"), here))] if here else []
-    return [*first, *(_verdict(path, paths[:at], config, broker=broker) for at, path in enumerate(paths))]
+    return [*first, *(_verdict(path, others[:at], config, broker=broker) for at, path in enumerate(paths))]
 
 
-def _verdict(path: Path, before: Sequence[Path], worker: WorkerConfig | None, *, broker: bool) -> Verdict:
+def _verdict(path: Path, before: Sequence[OtherFile], worker: WorkerConfig | None, *, broker: bool) -> Verdict:
     from connectors.config.errors import FaultyConfigError
     from connectors.config.files import clashes, load_connector
 

@@ -91,6 +91,11 @@ def families(model: type[BaseModel]) -> dict[str, Family]:
     return {alias: Family(alias, name) for alias, name, _ in _aliased(model, families=True)}
 
 
+def family_of(model: type[BaseModel], name: str) -> str | None:
+    """Returns the prefix of the family of `model` that the key `name` is in; None where it is in none."""
+    return next((prefix for prefix in families(model) if name.startswith(prefix) and name != prefix), None)
+
+
 @cache
 def documentation(model: type[BaseModel]) -> dict[str, str]:
     """Reads the docstring below each field of `model`, in one line, by the field's name.

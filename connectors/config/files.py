@@ -28,6 +28,14 @@ class ConnectorFile(msgspec.Struct, frozen=True):
     config: ConnectorConfig
 
 
+class OtherFile(msgspec.Struct, frozen=True):
+    """A connector file that another one may clash with: its connector's name, and the connector if it is valid."""
+
+    path: Path
+    name: str | None
+    config: ConnectorConfig | None
+
+
 def load_worker(path: Path | None) -> WorkerConfig:
     """Reads the worker's settings: the file's, under those of the environment; without a file only these.
 
@@ -75,34 +83,40 @@ def load_connectors(paths: Sequence[Path], worker: WorkerConfig | None = None) -
     """
     found: list[ConnectorFile] = []
     errors = []
-    for at, path in enumerate(paths):
+    before: list[OtherFile] = []
+    for path in paths:
         try:
             file = load_connector(path, worker)
         except FaultyConfigError as error:
             errors.append(error)
+            before.append(other_file(path))
             continue
         found.append(file)
-        doubled = clashes(file.config, paths[:at])
+        doubled = clashes(file.config, before)
+        before.append(OtherFile(path, file.config.name, file.config))
         errors += [FaultyConfigError(str(path), doubled)] if doubled else []
     raise_all(errors)
     return tuple(found)
 
 
-def clashes(config: ConnectorConfig, others: Iterable[Path]) -> tuple[Fault, ...]:
-    """Returns a fault for each file of `others` whose connector has the name of `config`, or an output topic of it.
-
-    Of faulty files only the name is looked at.
-    """
-    return tuple(fault for path in others for fault in _clash(config, path))
-
-
-def _clash(config: ConnectorConfig, path: Path) -> tuple[Fault, ...]:
-    if _name(path) == config.name:
-        return (Fault("name", f'"{config.name}" is also in {path}; rename one.'),)
+def other_file(path: Path) -> OtherFile:
+    """Reads what `clashes` has to know of a file; of a faulty one that is its connector's name, if it has one."""
     try:
-        return _output_faults(config, load_connector(path).config, path)
+        config = load_connector(path).config
     except FaultyConfigError:
-        return ()
+        return OtherFile(path, _name(path), None)
+    return OtherFile(path, config.name, config)
+
+
+def clashes(config: ConnectorConfig, others: Iterable[OtherFile]) -> tuple[Fault, ...]:
+    """Returns a fault for each file of `others` whose connector has the name of `config`, or an output topic of it."""
+    return tuple(fault for other in others for fault in _clash(config, other))
+
+
+def _clash(config: ConnectorConfig, other: OtherFile) -> tuple[Fault, ...]:
+    if other.name == config.name:
+        return (Fault("name", f'"{config.name}" is also in {other.path}; rename one.'),)
+    return () if other.config is None else _output_faults(config, other.config, other.path)
 
 
 def _name(path: Path) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, BeforeValidator, ModelWrapValidatorHandler, ValidationError
 
 from connectors.config import errors
-from connectors.config.definitions import definitions, families
+from connectors.config.definitions import definitions, families, family_of
 from connectors.config.errors import Fault, FaultyConfigError, SeveralFaultsError
 from connectors.config.fields import RefusalError, as_text
 from connectors.config.secrets import masked
@@ -52,7 +52,7 @@ def _by_alias(
     found: dict[str, Any] = {prefix: {} for prefix in families(model)}
     strange = []
     for name, value in values.items():
-        prefix = _family(model, name)
+        prefix = family_of(model, name)
         if name in definitions(model):
             found[name] = value
         elif prefix:
@@ -60,10 +60,6 @@ def _by_alias(
         else:
             strange.append(name)
     return found, tuple(strange)
-
-
-def _family(model: type[BaseModel], name: str) -> str | None:
-    return next((prefix for prefix in families(model) if name.startswith(prefix) and name != prefix), None)
 
 
 def _strange(model: type[BaseModel], name: str, value: str | RefusalError, hint: Callable[[str], str | None]) -> Fault:

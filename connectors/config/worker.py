@@ -16,7 +16,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from connectors.config import client_names, client_translate, errors, flat_file
 from connectors.config.client_translate import name_faults
 from connectors.config.connector import ConnectorConfig
-from connectors.config.definitions import definitions, families, family, setting
+from connectors.config.definitions import definitions, family, family_of, setting
 from connectors.config.errors import Fault
 from connectors.config.fields import ANY_CASE, FolderName, Long, Servers, SparkMaster, local_path
 from connectors.config.flat_file import family_texts
@@ -189,8 +189,7 @@ def _setting(name: str, text: str) -> str | None:
     found = name.removeprefix(PREFIX).lower().replace("_", ".")
     if found in definitions(WorkerConfig):
         return found
-    in_family = any(found.startswith(prefix) and found != prefix for prefix in families(WorkerConfig))
-    return found if in_family and not _of_kubernetes(name, text) else None
+    return found if family_of(WorkerConfig, found) and not _of_kubernetes(name, text) else None
 
 
 def _of_kubernetes(name: str, text: str) -> bool:

@@ -15,7 +15,7 @@ from compactor.errors import FencedError, KeyfoldError
 from connectors import errors
 from connectors.clock import Clock
 from connectors.config.errors import Fault, FaultyConfigError
-from connectors.config.files import ConnectorFile, clashes, load_connector
+from connectors.config.files import ConnectorFile, clashes, load_connector, other_file
 from connectors.config.worker import WorkerConfig
 from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.probe import BrokerProbe, probe_all
@@ -252,7 +252,7 @@ def _refuse_clashes(found: ConnectorFile, others: Sequence[ConnectorFile]) -> No
     """
     name = found.config.name
     until_now = (one.path for one in others if one.config.name == name)
-    faults = clashes(found.config, [one.path for one in others]) or [
+    faults = clashes(found.config, [other_file(one.path) for one in others]) or [
         Fault("name", f'"{name}" is that of {path} until now; start the worker again.') for path in until_now
     ]
     if faults:
