@@ -1,9 +1,9 @@
-"""One connector's engine: ingests micro-batches and publishes what is due. Steps 3 to 12 of docs/protocol.md.
+"""One connector's engine: ingests micro-batches and publishes what is due. Steps 4 to 12 of docs/protocol.md.
 
-    take(frame, now)   a micro-batch has come   → ingest it (steps 3 and 4), then publish
-    tick(now)          time has passed          → publish what min.compaction.lag.ms has let go
+    take(batch, now)   a portion of a micro-batch is in files   → ingest it (step 4), then publish
+    tick(now)          time has passed                          → publish what min.compaction.lag.ms has let go
 
-Different threads call them, and a lock lets one at a time run: a turn. A micro-batch waits for its turn; a tick does
+Different threads call them, and a lock lets one at a time run: a turn. A batch waits for its turn; a tick does
 not, as another one follows. What comes behind publishing (`compactor.maintenance`) has a thread of its own and waits
 for no turn.
 """
@@ -14,7 +14,7 @@ import secrets
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -33,9 +33,6 @@ from compactor.publish.changelog import Changelog
 from compactor.runs.paths import RunningBatches, prefix
 from compactor.runs.writer import RunTarget
 from compactor.settings import EngineSettings
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 COMMIT_SECONDS: Final = 0.5
 """How long `commit` waits for a turn; micro-batches may follow one another at once."""
@@ -62,18 +59,17 @@ class Engine:
         self._running = RunningBatches(secrets.token_hex(4))
         self._clock_warnings = ClockWarnings(self.counters)
 
-    def take(self, frame: DataFrame, now_ms: int) -> Batch:
-        """Ingests a micro-batch and publishes what is due with it. Returns what was ingested.
+    def take(self, batch: Batch, now_ms: int) -> None:
+        """Ingests what the tasks of `intake` have written, and publishes what is due with it.
 
-        `frame` has the columns of ingest.WRITTEN, as the tasks of `intake` answer. Offsets that are ingested already
-        are left out, so a batch may come again. Whatever it raises closes the engine: IngestError, StorageError,
-        FencedError, and what publishing raises.
+        Offsets that are ingested already are left out, so a batch may come again. Whatever it raises closes the engine:
+        IngestError, StorageError, FencedError, and what publishing raises.
         """
         with self._turn:
             self._check_open()
             self._clock_warnings.observe(now_ms)
             try:
-                return self._take(frame, now_ms)
+                self._take(batch, now_ms)
             except BaseException:
                 self._closed = True
                 raise
@@ -140,8 +136,7 @@ class Engine:
         finally:
             self._turn.release()
 
-    def _take(self, frame: DataFrame, now_ms: int) -> Batch:
-        batch = ingest.gather(frame)
+    def _take(self, batch: Batch, now_ms: int) -> None:
         self._refuse_rejected(batch)
         self._admit(batch, now_ms)
         hit("ingest.before-commit")
@@ -150,7 +145,6 @@ class Engine:
         hit("ingest.after-commit")
         self._count_ingested(batch)
         self._publish(now_ms)
-        return batch
 
     def _count_ingested(self, batch: Batch) -> None:
         self.counters.add_all(

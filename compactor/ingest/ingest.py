@@ -1,18 +1,21 @@
 """Ingest: a micro-batch becomes level-0 files, and its offsets continue each log exactly once.
 
 Records go into files where they are read, in the reading tasks themselves (`write_level0`): they never cross into
-Spark's JVM. Only the statistics of the files and the range reports of the tasks come to the driver (`gather`).
+Spark's JVM. Only the statistics of the files and the range reports of the tasks come to the driver (`gather`). One
+Spark micro-batch may hold those of several connectors: each has a *portion* of it, and each portion is an answer of its
+own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from msgspec import Struct
 from msgspec.structs import replace
 
+from compactor.errors import KeyfoldError
 from compactor.ingest.appends import Batch
 from compactor.ingest.prefold import Prefold
 from compactor.ingest.range_reports import SUPERSEDED, RangeReports
@@ -20,7 +23,7 @@ from compactor.model import record
 from compactor.model.record import RangeRead, TopicPartition
 from compactor.runs import file_stats, paths, writer
 from compactor.runs.writer import RunTarget
-from compactor.spark.errors import unwrapping
+from compactor.spark.errors import tag, unwrap, unwrapping
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -28,12 +31,17 @@ if TYPE_CHECKING:
 _FILE: Final = "file"
 _RANGE_REPORT: Final = "range"
 _READ: Final = "read"
+_ERROR: Final = "error"
+_PORTION: Final = pa.field("portion", pa.int64())
+_TEXT: Final = pa.field("error", pa.string())
 _BYTES_READ: Final = pa.field("bytes_read", pa.int64())
 _RANGE: Final = ("topic_id", "lo", "hi", "start")
 
 WRITTEN: Final = pa.schema(
     [
         pa.field("kind", pa.string()),
+        _PORTION,
+        _TEXT,
         *(record.RANGE.field(name) for name in _RANGE),
         SUPERSEDED,
         _BYTES_READ,
@@ -41,7 +49,8 @@ WRITTEN: Final = pa.schema(
     ]
 )
 """What a reading task yields once its records are in files: a row for each partition of a file, one for each range
-report, and one for the bytes of all that was read."""
+report, and one for the bytes of all that was read; each names its portion. A row of kind `error` stands for a portion
+that could not be taken in."""
 
 
 class Intake(Struct, frozen=True, kw_only=True):
@@ -61,7 +70,7 @@ class Intake(Struct, frozen=True, kw_only=True):
         return replace(self, target=replace(self.target, prefix=prefix, arrived_ms=arrived_ms))
 
 
-def write_level0(batches: Iterable[pa.RecordBatch], intake: Intake) -> Iterator[pa.RecordBatch]:
+def write_level0(batches: Iterable[pa.RecordBatch], intake: Intake, portion: int = 0) -> Iterator[pa.RecordBatch]:
     """Writes what a reading task yields (record.SOURCE columns) into level-0 files (step 3); yields rows of WRITTEN.
 
     Raises StorageError, and what the source raises.
@@ -72,20 +81,42 @@ def write_level0(batches: Iterable[pa.RecordBatch], intake: Intake) -> Iterator[
     if intake.folds:
         records = prefold.latest(records)
     found = list(writer.write(records, intake.target, "ingest.write"))
-    yield _rows(file_stats.to_batch(found), _FILE)
-    yield _rows(reports.rows(), _RANGE_REPORT)
-    yield _rows(pa.RecordBatch.from_pydict({_BYTES_READ.name: [reports.bytes_read]}), _READ)
+    yield _rows(file_stats.to_batch(found), _FILE, portion)
+    yield _rows(reports.rows(), _RANGE_REPORT, portion)
+    yield _rows(pa.RecordBatch.from_pydict({_BYTES_READ.name: [reports.bytes_read]}), _READ, portion)
 
 
-def gather(frame: DataFrame) -> Batch:
+def error_row(portion: int, error: KeyfoldError) -> pa.RecordBatch:
+    """Returns the row of WRITTEN that says why `portion` was not taken in."""
+    return _rows(pa.RecordBatch.from_pydict({_TEXT.name: [tag(error)]}), _ERROR, portion)
+
+
+def gather(frame: DataFrame) -> dict[int, Batch | KeyfoldError]:
     """Runs the reading tasks of `frame` (WRITTEN columns) in one action (step 3), and gathers what they have written.
 
-    The frame is used once: using it twice would read Kafka twice. Raises StorageError, and what the source raises.
+    Returns for each portion what was written of it, or the first of its errors: what else was written of it is
+    nobody's then. The frame is used once: using it twice would read Kafka twice. Raises StorageError, and what the
+    source raises.
     """
     with unwrapping():
-        rows = [row.asDict() for row in frame.collect()]
+        return portions(row.asDict() for row in frame.collect())
+
+
+def portions(rows: Iterable[Mapping[str, Any]]) -> dict[int, Batch | KeyfoldError]:
+    """Returns what rows of WRITTEN say of each portion; see `gather`."""
+    found: dict[int, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        found.setdefault(row[_PORTION.name], []).append(row)
+    return {portion: _error(mine) or _batch(mine) for portion, mine in found.items()}
+
+
+def _error(rows: Iterable[Mapping[str, Any]]) -> KeyfoldError | None:
+    return next((unwrap(row[_TEXT.name]) for row in rows if row["kind"] == _ERROR), None)
+
+
+def _batch(rows: Iterable[Mapping[str, Any]]) -> Batch:
     reported = (_range(row) for row in rows if row["kind"] == _RANGE_REPORT)
-    found = (file_stats.from_row(row) for row in rows if row["kind"] == _FILE)
+    found = (file_stats.from_row(dict(row)) for row in rows if row["kind"] == _FILE)
     return Batch(
         ranges=tuple(sorted(reported, key=lambda read: (read.tp, read.lo))),
         parts=tuple(sorted(found, key=lambda part: (part.tp, part.file.first))),
@@ -93,17 +124,18 @@ def gather(frame: DataFrame) -> Batch:
     )
 
 
-def _rows(rows: pa.RecordBatch, kind: str) -> pa.RecordBatch:
+def _rows(rows: pa.RecordBatch, kind: str, portion: int) -> pa.RecordBatch:
     """Returns `rows` with all columns of WRITTEN, null where they have none of that name."""
     size, names = rows.num_rows, set(rows.schema.names)
     columns = [
         rows[field.name].cast(field.type) if field.name in names else pa.nulls(size, field.type)
-        for field in WRITTEN.remove(0)
+        for field in list(WRITTEN)[2:]
     ]
-    return pa.RecordBatch.from_arrays([pa.repeat(kind, size), *columns], schema=WRITTEN)
+    own = [pa.repeat(kind, size), pa.array([portion] * size, _PORTION.type)]
+    return pa.RecordBatch.from_arrays([*own, *columns], schema=WRITTEN)
 
 
-def _range(row: dict[str, Any]) -> RangeRead:
+def _range(row: Mapping[str, Any]) -> RangeRead:
     tp = TopicPartition(row["topic"], row["partition"])
     counts = {"records": row["records"], "superseded": row["superseded"]}
     return RangeRead(tp=tp, **counts, **{name: row[name] for name in _RANGE})

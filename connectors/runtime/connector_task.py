@@ -1,7 +1,7 @@
-"""Runs one connector once: take-over, streaming query, work that is due by the clock, shutdown.
+"""Runs one connector once: take-over, reading through the worker's query, maintenance, shutdown.
 
-The way of a record: source/ → source/stream.py → compactor.engine (ingest, publish) → sinks/publisher.py →
-maintenance_thread.py → compactor.maintenance (clean, snapshot).
+The way of a record: source/ → shared_query.py → reading_thread.py → compactor.engine (ingest, publish) →
+sinks/publisher.py → maintenance_thread.py → compactor.maintenance (clean, snapshot).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from compactor.catalog.catalog import Catalog
 from compactor.clean.cleaner import Cleaner
 from compactor.clean.rewriter import Rewriter
 from compactor.engine import Engine
-from compactor.errors import CatalogError, FencedError, PublishInterruptedError, StorageError
+from compactor.errors import CatalogError, FencedError, StorageError
 from compactor.failpoints import hit
 from compactor.maintenance import Maintenance
 from compactor.publish.changelog import Changelog
@@ -40,27 +40,27 @@ from connectors.runtime.cancellation import CancellableJob, StopToken
 from connectors.runtime.components import TaskComponents
 from connectors.runtime.kafka_broker import KafkaBroker
 from connectors.runtime.maintenance_thread import VACUUM_GRACE_MS, MaintenanceSchedule, MaintenanceThread
+from connectors.runtime.reading_thread import ReadingThread
 from connectors.runtime.request_handler import RequestHandler
+from connectors.runtime.shared_query import SharedQuery
 from connectors.runtime.shutdown import Shutdown
 from connectors.runtime.takeover import OwnerClaim, take_over
-from connectors.source import stream
+from connectors.source.options import source_options
 from connectors.source.source_errors import check_none_closed, closing_topic
 from connectors.spark import session
 from connectors.threads import CancellableThread
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql import SparkSession
 
     from compactor.catalog.requests import Request
 
 _log = structlog.get_logger()
 
 POLL_SECONDS: Final = 0.1
-TICK_MS: Final = 500
+WATCH_MS: Final = 500
 FENCE_CHECK_MS: Final = 5_000
 IDLE_S: Final = 10.0
-TOPICS_CHECK_MS: Final = 30_000
 
 
 class TaskReport(NamedTuple):
@@ -102,11 +102,10 @@ class ConnectorTask:
         )
         self._due: dict[str, float] = {}
         self._idle_from = clock.monotonic()
-        self._failure: Exception | None = None
         self._total: int | None = None
 
-    def run(self, stop: StopToken, *, once: bool, known: str | None = None) -> None:
-        """Runs until `stop` is set or, with `once`, until all that is stable now is done.
+    def run(self, stop: StopToken, query: SharedQuery, *, once: bool, known: str | None = None) -> None:
+        """Runs, reading through `query`, until `stop` is set or, with `once`, until all that is stable now is done.
 
         `known` is the id of the catalog that an earlier run in this process worked on: it must be there still. Raises
         KeyfoldError: FencedError when a newer owner took over, ConnectorError where an operator must decide.
@@ -117,9 +116,11 @@ class ConnectorTask:
             components = self.take_over(stack, known)
             catalog, broker = components.catalog, components.broker
             with _fenced_first(catalog, stop), closing_topic(catalog, broker.look_into, self._clock.now_ms):
-                self._run(components, stack, stop, once=once)
+                self._run(components, query, stack, stop, once=once)
 
-    def _run(self, components: TaskComponents, stack: ExitStack, stop: StopToken, *, once: bool) -> None:
+    def _run(
+        self, components: TaskComponents, query: SharedQuery, stack: ExitStack, stop: StopToken, *, once: bool
+    ) -> None:
         """Runs from the committed positions on; `stack` ends what this starts."""
         catalog, broker, engine = components.catalog, components.broker, components.engine
         broker.retry_until(stop.is_set)
@@ -131,17 +132,14 @@ class ConnectorTask:
         stack.callback(shutdown.abort_transactions)
         maintenance.start()
         self._count_unread(catalog, broker, once=once)
-        query = self._query(engine, catalog, once=once)
-        stack.callback(query.stop)
-        ticks = CancellableJob(self._spark, f"tick-{self._connector.name}", partial(self._tick, components))
-        stack.callback(ticks.cancel)
+        reading = self._reading_thread(components, query, once=once)
+        stack.callback(reading.cancel)
         stack.callback(shutdown.interrupt_maintenance)
-        ticks.start()
-        self._watch(query, components, (maintenance, ticks), stop)
+        reading.start()
+        self._watch(reading, maintenance, components, stop)
         if stop.is_set():
             shutdown.drain()
         elif once:
-            ticks.stop()
             maintenance.cancel(draining=lambda: stop.drain or not stop.is_set())
             self._finish(components, shutdown)
 
@@ -189,22 +187,22 @@ class ConnectorTask:
         name, clock = self._connector.name, self._clock
         return MaintenanceThread(self._spark, name, maintenance, requests, engine.running, clock, schedule)
 
-    def _query(self, engine: Engine, catalog: Catalog, *, once: bool) -> StreamingQuery:
-        """Starts the query (step T4) with a checkpoint of this epoch, from where the catalog ends.
+    def _reading_thread(self, components: TaskComponents, query: SharedQuery, *, once: bool) -> ReadingThread:
+        """Makes the thread that reads through the worker's query from where the catalog ends (step T4), not started.
 
-        A checkpoint that is there already belongs to a history that a restored catalog does not know.
+        A Spark checkpoint in the connector's storage is of an earlier version of keyfold, which nothing reads.
         """
-        self._storage.delete_folder(f"checkpoint/{catalog.epoch}")
+        engine, state = components.engine, components.catalog.state
+        self._storage.delete_folder("checkpoint")
         hit("takeover.query")
-        options = stream.source_options(self._connector, self._clients, catalog.state, self._tasks_max(), engine.intake)
+        tasks_max = self._tasks_max()
+        options = source_options(self._connector, self._clients, state, tasks_max, engine.intake, pinned=once)
         self._observer.stage(self._connector.name, "reading")
-        return stream.start(
-            self._spark,
-            options,
-            self._storage.url(f"checkpoint/{catalog.epoch}"),
-            lambda frame: self._take(engine, frame),
-            None if once else self._connector.trigger_interval_ms,
-        )
+        return ReadingThread(self._spark, query, options, components, self._clock, lambda: self._took(engine))
+
+    def _took(self, engine: Engine) -> None:
+        self.worked = True
+        self._show(engine)
 
     def _count_unread(self, catalog: Catalog, broker: KafkaBroker, *, once: bool) -> None:
         """Counts the offsets that `--once` has before it, for the progress display; a running connector has no end."""
@@ -213,19 +211,6 @@ class ConnectorTask:
             logs = {log.tp: log for log in state.logs if state.topics[log.topic].closed is None}
             ends = broker.ends(logs)
             self._total = sum(max(0, end - logs[tp].end) for tp, end in ends.items())
-
-    def _take(self, engine: Engine, frame: DataFrame) -> None:
-        """Gives one micro-batch to the engine, on Spark's thread; keeps its error, as Spark passes on only the text."""
-        with structlog.contextvars.bound_contextvars(connector=self._connector.name):
-            try:
-                engine.take(frame, self._clock.now_ms())
-            except Exception as error:  # noqa: BLE001  # `_watch` raises it
-                self._failure = error
-                # Short: Spark searches the text with a pattern, for which a trace of Java's is too long.
-                message = f"Connector {self._connector.name}: the micro-batch was not taken: {type(error).__name__}."
-                raise PublishInterruptedError(message, "The connector says why.") from None
-            self.worked = True
-            self._show(engine)
 
     def _show(self, engine: Engine) -> None:
         counters = dict(engine.counters.values())
@@ -236,22 +221,18 @@ class ConnectorTask:
         self._report(TaskReport(counters, self.worked))
 
     def _watch(
-        self,
-        query: StreamingQuery,
-        components: TaskComponents,
-        threads: tuple[CancellableThread, ...],
-        stop: StopToken,
+        self, reading: ReadingThread, maintenance: MaintenanceThread, components: TaskComponents, stop: StopToken
     ) -> None:
-        """Watches a running connector until its query ends or `stop` is set; waits for no step of it.
+        """Watches a connector until it has read everything (`--once`) or `stop` is set; waits for no step of it.
 
-        Raises what its query or one of its `threads` failed with. What a stop interrupts is no failure: the next run
-        goes on from the catalog.
+        Raises what one of its threads failed with. What a stop interrupts is no failure: the next run goes on from the
+        catalog.
         """
         catalog = components.catalog
         self._idle_from = self._clock.monotonic()
-        while query.isActive and not self._clock.wait(POLL_SECONDS, stop):
-            self._raise_failure(threads)
-            if not self._every("tick", TICK_MS):
+        while reading.is_alive() and not self._clock.wait(POLL_SECONDS, stop):
+            _raise_failure(reading, maintenance)
+            if not self._every("watch", WATCH_MS):
                 continue
             if self._every("fence", FENCE_CHECK_MS):
                 self._claim.claim(catalog.epoch)
@@ -261,30 +242,13 @@ class ConnectorTask:
             self._note_idle(components.engine)
             self._show(components.engine)
         if not stop.is_set():
-            self._raise_failure(threads)
-            if error := query.exception():
-                raise error
+            _raise_failure(reading, maintenance)
 
     def _note_idle(self, engine: Engine) -> None:
         now = self._clock.monotonic()
         if not engine.is_idle():
             self._idle_from = now
         self.worked |= now - self._idle_from >= IDLE_S
-
-    def _raise_failure(self, threads: tuple[CancellableThread, ...]) -> None:
-        for failure in (self._failure, *(thread.failure for thread in threads)):
-            if failure is not None:
-                raise failure
-
-    def _tick(self, components: TaskComponents, stopped: threading.Event) -> None:
-        """Publishes and looks for topics when they are due by the clock, between micro-batches and beside them."""
-        engine, topics_due = components.engine, False
-        while not self._clock.wait(POLL_SECONDS, stopped):
-            if self._every("publish", TICK_MS):
-                engine.tick(self._clock.now_ms())
-            topics_due = topics_due or self._every("topics", TOPICS_CHECK_MS)
-            if topics_due:
-                topics_due = not engine.commit(components.broker.discover, self._clock.now_ms())
 
     def _finish(self, components: TaskComponents, shutdown: Shutdown) -> None:
         """Ends `--once`: publishes what is still due, folds and snapshots everything published.
@@ -322,6 +286,12 @@ class ConnectorTask:
             return False
         self._due[what] = now + period_ms / 1000
         return True
+
+
+def _raise_failure(*threads: CancellableThread) -> None:
+    for thread in threads:
+        if thread.failure is not None:
+            raise thread.failure
 
 
 @contextmanager

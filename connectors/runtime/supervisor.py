@@ -27,6 +27,7 @@ from connectors.runtime import restart_policy, status
 from connectors.runtime.cancellation import RunStops
 from connectors.runtime.connector_task import FENCE_CHECK_MS, ConnectorTask, TaskReport
 from connectors.runtime.restart_policy import POLL_S, Outage, Outages, RestartBackoff, RestartRequests
+from connectors.runtime.shared_query import SharedQuery
 from connectors.runtime.status import ConnectorState, StatusFile
 from connectors.runtime.takeover import newer_owner
 from connectors.spark import session
@@ -77,9 +78,9 @@ class Supervisor:
         with suppress(StorageError):
             self._lock.claim(owner_lock.this_process(self._catalog.epoch if self._catalog else 0))
 
-    def start(self, spark: SparkSession, *, once: bool) -> None:
-        """Starts the connector's thread; with `once` it ends when all that is there now is done."""
-        self._thread = CancellableThread(self._name, lambda _: self._run(spark, once=once))
+    def start(self, spark: SparkSession, query: SharedQuery, *, once: bool) -> None:
+        """Starts the connector's thread, which reads through `query`; with `once` it ends when all is done."""
+        self._thread = CancellableThread(self._name, lambda _: self._run(spark, query, once=once))
         self._thread.start()
 
     def fail(self, error: BaseException) -> None:
@@ -126,17 +127,17 @@ class Supervisor:
         waits = current.next_restart_ms is None and not self._stops.restarting
         return current.state is ConnectorState.FAILED and waits
 
-    def _run(self, spark: SparkSession, *, once: bool) -> None:
+    def _run(self, spark: SparkSession, query: SharedQuery, *, once: bool) -> None:
         self._once = once
         with structlog.contextvars.bound_contextvars(connector=self._name):
             try:
-                while self._run_task(spark) and not once and self._is_to_start_again():
+                while self._run_task(spark, query) and not once and self._is_to_start_again():
                     pass
             finally:
                 self._requests.answer_restarts(_ended(self._name))
                 self._lock.release()
 
-    def _run_task(self, spark: SparkSession) -> bool:
+    def _run_task(self, spark: SparkSession, query: SharedQuery) -> bool:
         """Runs the connector once; returns True if it failed, or is to be followed by another run."""
         stop = self._stops.begin_run()
         self.error = None
@@ -145,7 +146,9 @@ class Supervisor:
         self._status.start()
         task = ConnectorTask(spark, *self._task_settings)
         try:
-            task.run(stop, once=self._once, known=None if self._catalog is None else self._catalog.state.catalog_id)
+            task.run(
+                stop, query, once=self._once, known=None if self._catalog is None else self._catalog.state.catalog_id
+            )
         except Exception as error:  # noqa: BLE001  # whatever it was, it ends this connector only
             found = unwrap(error) or error
             if not stop.is_set() or isinstance(found, FencedError):

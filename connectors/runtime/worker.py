@@ -20,6 +20,7 @@ from connectors.config.worker import WorkerConfig
 from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.probe import BrokerProbe, probe_all
 from connectors.progress.observer import Observer
+from connectors.runtime.shared_query import SharedQuery
 from connectors.runtime.signals import handled
 from connectors.runtime.supervisor import Supervisor
 from connectors.runtime.takeover import PROBE_S
@@ -88,12 +89,16 @@ class Worker:
         return errors.EXIT_INTERRUPTED if code == errors.EXIT_OK and once and self._interrupted else code
 
     def _run(self, spark: SparkSession, *, once: bool) -> None:
+        query = SharedQuery(spark, self._clock, shared=len(self._files) > 1)
         try:
-            self._start_all(spark, once=once)
-            self._watch(spark, once=once)
+            query.start()
+            self._start_all(spark, query, once=once)
+            self._watch(spark, query, once=once)
         finally:
             until = self._clock.monotonic() + self._graceful_seconds
             self._stop_all(until)
+            if not query.stop(max(0.0, until - self._clock.monotonic())):
+                self._abandon("the streaming query")
             self._close(spark, until)
 
     @property
@@ -141,24 +146,24 @@ class Worker:
             self._supervisors[name].fail(reason)
         return bool(silent)
 
-    def _start_all(self, spark: SparkSession, *, once: bool) -> None:
+    def _start_all(self, spark: SparkSession, query: SharedQuery, *, once: bool) -> None:
         for name in self._files:
             if not self._stop.is_set():  # set where the signal came while Spark was starting
-                self._supervisors[name].start(spark, once=once)
+                self._supervisors[name].start(spark, query, once=once)
 
     def _supervisor(self, file: ConnectorFile) -> Supervisor:
         made = Supervisor(self._config, file.config, self._clock, self._observer)
         self._supervisors[file.config.name] = made
         return made
 
-    def _watch(self, spark: SparkSession, *, once: bool) -> None:
+    def _watch(self, spark: SparkSession, query: SharedQuery, *, once: bool) -> None:
         while not self._stop.is_set() and any(one.is_alive() for one in self._supervisors.values()):
             self._clock.wait(POLL_SECONDS, self._stop)
             if self._lost(spark):
                 return
             if self._reload.is_set():
                 self._reload.clear()
-                self._reload_files(spark, once=once)
+                self._reload_files(spark, query, once=once)
 
     def _lost(self, spark: SparkSession) -> bool:
         """Returns whether Spark's JVM has ended by itself; a signal to the process group ends it as well."""
@@ -203,7 +208,7 @@ class Worker:
     def _on_reload(self, _number: int, _frame: FrameType | None) -> None:
         self._reload.set()
 
-    def _reload_files(self, spark: SparkSession, *, once: bool) -> None:
+    def _reload_files(self, spark: SparkSession, query: SharedQuery, *, once: bool) -> None:
         for name, file in list(self._files.items()):
             others = [one for one in self._files.values() if one.path != file.path]
             found = _read_again(file, others, self._config)
@@ -219,7 +224,7 @@ class Worker:
                     return
             del self._files[name], self._supervisors[name]
             self._files[found.config.name] = found
-            self._supervisor(found).start(spark, once=once)
+            self._supervisor(found).start(spark, query, once=once)
 
     def _restart_failed(self, name: str, *, once: bool) -> None:
         """Restarts a connector only if it is FAILED: its file is unchanged, or another worker has taken it over."""

@@ -1,59 +1,48 @@
-"""Gives Spark the source as a Python Data Source, `keyfold`, for streams.
+"""Gives Spark the source as a Python Data Source, `keyfold`: one stream for all connectors of a worker.
 
-    spark.dataSource.register(KafkaSource)
-    spark.readStream.format("keyfold").options(**{"consumer.config": …, "admin.config": …, "topics": …}).load()
+Spark makes these objects anew in planner and worker processes, so they hold nothing but the options: where the driver
+answers (`driver_link.py`). What a micro-batch holds is planned there (`micro_batches.py`); a position of the stream is
+the number of a micro-batch. Errors leave tagged for `errors.unwrap` of compactor/spark.
 
-Spark makes these objects anew in planner and worker processes, so they hold nothing but the options, and
-everything that is not text is made when first used; only the planner, which lives as long as its query, counts its
-micro-batches. Errors leave tagged for `errors.unwrap` of compactor/spark.
-
-What plans and what reads is imported where it is first used: most of the processes that a worker's start waits for
-do neither.
+What reads is imported where it is first used: most of the processes that a worker's start waits for do not read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+import structlog
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from compactor.failpoints import hit
-from compactor.ingest.ingest import WRITTEN, Intake, write_level0
-from compactor.model.record import SOURCE, ddl
+from compactor.errors import KeyfoldError
+from compactor.ingest.ingest import WRITTEN, error_row, write_level0
+from compactor.model.record import ddl
 from compactor.spark.errors import tagging
-from connectors.clock import SystemClock
-from connectors.source import plan
-from connectors.source.offsets import decode, encode
-from connectors.source.options import SourceOptions, parse
-from connectors.source.plan import ReadSplit
+from connectors.source.driver_link import Address, DriverAnswers
 
 if TYPE_CHECKING:
-    from connectors.source.planner import Planner
+    from connectors.source.micro_batches import PortionSplit, ReadTask
 
-NAME = "keyfold"
+NAME: Final = "keyfold"
+_POSITION: Final = "batch"
+
+_log = structlog.get_logger()
 
 
-class SplitPartition(InputPartition):
-    """One task's split of a micro-batch; `intake` says how its records are written, None yields them to Spark."""
+class TaskPartition(InputPartition):
+    """What one task reads of a micro-batch."""
 
-    def __init__(self, split: ReadSplit, intake: Intake | None) -> None:
-        super().__init__(split)
-        self.split = split
-        self.intake = intake
+    def __init__(self, task: ReadTask) -> None:
+        super().__init__(task)
+        self.task = task
 
 
 class KafkaSource(DataSource):
-    """Kafka topics; the options are those of options.py."""
-
-    def __init__(self, options: MutableMapping[str, str]) -> None:
-        super().__init__(options)
-        with tagging():
-            self._parsed = parse(options)
+    """The topics of all connectors of one worker; the options `socket` and `key` are an `Address`."""
 
     @classmethod
     def name(cls) -> str:
@@ -61,78 +50,70 @@ class KafkaSource(DataSource):
         return NAME
 
     def schema(self) -> str:
-        """Returns `SOURCE` of compactor/model/record.py, with `intake` `WRITTEN` of compactor/ingest/ingest.py."""
-        return ddl(SOURCE if self._parsed.intake is None else WRITTEN)
+        """Returns `WRITTEN` of compactor/ingest/ingest.py."""
+        return ddl(WRITTEN)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802  # Spark's
-        """Returns the reader of micro-batches; it begins at the option `starts`, other topics at their log starts."""
-        return StreamReader(self._parsed)
+        """Returns the reader of micro-batches."""
+        return StreamReader(Address(self.options["socket"], self.options["key"]))
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans and reads micro-batches of `max.offsets.per.trigger` offsets; offsets.py has the form of a position."""
+class StreamReader(DataSourceStreamReader):
+    """Reads the micro-batches that the driver plans; a position is `{"batch": number}`."""
 
-    def __init__(self, options: SourceOptions) -> None:
-        self._options = options
-        self._batches = 0
+    def __init__(self, address: Address) -> None:
+        self._address = address
 
     @cached_property
-    def _planner(self) -> Planner:
-        from connectors.kafka.admin import Admin
-        from connectors.logging_setup import configure_as_parent
-        from connectors.source.planner import Planner
-        from connectors.source.source_topics import AdminTopics
-
-        configure_as_parent()
-        admin = Admin(self._options.clients.admin(), self._options.timeouts.request)
-        return Planner(self._options, AdminTopics(self._options.connector, admin))
+    def _driver(self) -> DriverAnswers:
+        return DriverAnswers(self._address)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
-        """Returns where a query without checkpoint begins."""
-        with tagging():
-            return encode(self._planner.initial())
+        """Returns where a query without checkpoint begins: behind what was planned for an earlier one."""
+        return {_POSITION: self._driver.number}
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  # Spark's name
-        """Returns `max.offsets.per.trigger`, counted in offsets: records may be fewer."""
-        limit = self._options.limits.max_offsets
-        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
-
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  # Spark's name
-        """Returns where the next batch ends; `start` itself where there is nothing new."""
-        with tagging():
-            known = decode(start)
-            end = self._planner.latest(known, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
-            if end is known:
-                return start
-            hit("source.plan")
-            return encode(end)
-
-    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802  # Spark's name
-        """Returns the last known ends, whatever the limit; for the query's progress."""
-        return None if self._planner.ends is None else encode(self._planner.ends)
-
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  # Spark's name
-        """Pins the stream's end to the present last stable offsets."""
-        with tagging():
-            self._planner.pin()
+    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:  # noqa: ARG002, N802  # Spark's
+        """Returns the number of the next micro-batch; `start` itself where there is nothing to read for a while."""
+        found = self._driver.latest(start[_POSITION])
+        return start if found == start[_POSITION] else {_POSITION: found}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Plans one micro-batch from its two positions alone."""
-        with tagging():
-            found = plan.ranges(self._options.connector, decode(start), decode(end))
-            self._batches += 1
-            intake = self._options.intake
-            if intake is not None:
-                intake = intake.of_batch(self._batches, SystemClock().now_ms())
-            return [SplitPartition(split, intake) for split in plan.splits(found, self._options.limits.tasks_max)]
+        """Returns a task for each of the driver's."""
+        return [TaskPartition(task) for task in self._driver.tasks(start[_POSITION], end[_POSITION])]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Reads one split; raises as reader.read does, with `intake` also StorageError."""
+        """Reads one task's share and writes it into files (steps 2 and 3); yields rows of WRITTEN."""
         from connectors.logging_setup import configure_as_parent
-        from connectors.source.reader import read
+        from connectors.source.bounded_reader import read_bounded
 
         configure_as_parent()
-        assert isinstance(partition, SplitPartition)
-        with tagging():
-            records = read(partition.split, self._options)
-            yield from records if partition.intake is None else write_level0(records, partition.intake)
+        assert isinstance(partition, TaskPartition)
+        task = partition.task
+        if not task.bounded:
+            for portion in task.portions:
+                yield from read_whole(portion)
+            return
+        for portion, batches in read_bounded(task.portions):
+            try:
+                yield from list(_written(portion, batches))
+            except KeyfoldError as error:  # its own job finds it again
+                _log.debug(
+                    "portion is left for a job of its own", connector=portion.options.connector, error=str(error)
+                )
+
+
+def read_whole(portion: PortionSplit) -> Iterator[pa.RecordBatch]:
+    """Reads one portion however long it takes; yields rows of WRITTEN, or one that says why not."""
+    from connectors.source.reader import read
+
+    try:
+        yield from list(_written(portion, read(portion.split, portion.options)))
+    except KeyfoldError as error:
+        yield error_row(portion.portion, error)
+
+
+def _written(portion: PortionSplit, batches: Any) -> Iterator[pa.RecordBatch]:
+    intake = portion.options.intake
+    assert intake is not None
+    with tagging():
+        yield from write_level0(batches, intake, portion.portion)

@@ -1,4 +1,4 @@
-"""Plans which offsets a micro-batch takes, and which task reads them: pure.
+"""Plans which offsets a connector's portion of a micro-batch takes, and which task reads them: pure.
 
 A topic is first introduced: the batch that meets it ends at its log start and reads nothing of it, so every
 range begins at an offset that stands in the start position. A partition that a known topic has gained begins
@@ -12,9 +12,19 @@ from itertools import accumulate, pairwise
 
 import msgspec
 
-from compactor.model.record import TopicPartition
+from compactor.model.record import RangeRead, TopicPartition
 from connectors.source import source_errors
-from connectors.source.offsets import Offsets, TopicOffsets
+
+
+class TopicOffsets(msgspec.Struct, frozen=True):
+    """The next offset to read of each partition of one topic, and the id of the topic that they count in."""
+
+    id: str
+    partitions: dict[int, int]
+
+
+Offsets = Mapping[str, TopicOffsets]
+"""The position of a connector in all its topics, by name."""
 
 
 class SourceTopic(msgspec.Struct, frozen=True):
@@ -133,6 +143,19 @@ def ranges(connector: str, start: Offsets, end: Offsets) -> list[SourceRange]:
             if hi > lo:
                 found.append(SourceRange(name, after.id, number, lo, hi))
     return found
+
+
+def size(found: Iterable[SourceRange]) -> int:
+    """Counts the offsets of all ranges."""
+    return sum(one.size for one in found)
+
+
+def reached(start: Offsets, stated: Iterable[RangeRead]) -> dict[str, TopicOffsets]:
+    """Returns where reading goes on from `start` once what was read is `stated`."""
+    moved = {name: dict(topic.partitions) for name, topic in start.items()}
+    for read in stated:
+        moved[read.tp.topic][read.tp.partition] = max(read.hi, moved[read.tp.topic].get(read.tp.partition, 0))
+    return {name: TopicOffsets(start[name].id, partitions) for name, partitions in moved.items()}
 
 
 def splits(found: Iterable[SourceRange], tasks_max: int, smallest: int = 20_000) -> list[ReadSplit]:

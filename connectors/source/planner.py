@@ -1,7 +1,6 @@
-"""Follows topics and their ends, and decides where the next micro-batch ends.
+"""Follows one connector's topics and their ends, and decides where its next portion of a micro-batch ends.
 
-It lives in the one planner process of a query and keeps no position: every answer follows from the position that it
-is given and from what the brokers say, so a restart needs nothing of it.
+It keeps no position: every answer follows from the position that it is given and from what the brokers say.
 """
 
 from __future__ import annotations
@@ -18,9 +17,8 @@ from connectors.errors import CHECK_BROKERS, UnreachableError
 from connectors.kafka import admin
 from connectors.kafka.retry import call_again
 from connectors.source import plan, source_errors
-from connectors.source.offsets import Offsets, TopicOffsets
 from connectors.source.options import SourceOptions
-from connectors.source.plan import SourceTopic
+from connectors.source.plan import Offsets, SourceTopic, TopicOffsets
 from connectors.source.source_topics import NoAnswerError, PartitionOffsets, SourceTopics
 
 _RETRY_S: Final = 0.5
@@ -37,7 +35,7 @@ class _Pinned(msgspec.Struct, frozen=True):
 
 
 class Planner:
-    """Decides the ends of batches. `clock` returns monotonic seconds, `sleep` waits seconds."""
+    """Decides the ends of portions. `clock` returns monotonic seconds, `sleep` waits seconds."""
 
     def __init__(
         self,
@@ -53,11 +51,9 @@ class Planner:
         self._topics: dict[str, SourceTopic] | None = None
         self._topics_at = float("-inf")
         self._failing_since: float | None = None
-        self._idle_at = float("-inf")
         self._pinned: _Pinned | None = None
         self._missing: frozenset[str] = frozenset()
         self._recreated: frozenset[str] = frozenset()
-        self.ends: dict[str, TopicOffsets] | None = None
 
     def pin(self) -> None:
         """Pins the source's end to its present one. Raises UnreachableError after the time for retries."""
@@ -65,29 +61,24 @@ class Planner:
         self._pinned = self._until_answered(lambda: self._pin(until))
 
     def initial(self) -> dict[str, TopicOffsets]:
-        """Returns where a new query begins: the starts of known topics, the log starts of others.
+        """Returns where reading begins: the starts of known topics, the log starts of others.
 
         Raises SourceChangedError where a known topic was recreated, UnreachableError after the time for retries.
         """
         return self._until_answered(self._initial)
 
     def latest(self, start: Offsets, limit: int | None) -> Offsets:
-        """Returns where a batch from `start` of at most `limit` offsets ends; `start` itself when nothing is new.
+        """Returns where a portion from `start` of at most `limit` offsets ends; `start` itself when nothing is new.
 
-        Waits until the poll interval since the last idle answer is over. Brokers that do not answer are nothing
-        new until the time for retries is over, then UnreachableError. Raises SourceChangedError.
+        Brokers that do not answer are nothing new until the time for retries is over, then UnreachableError. Raises
+        SourceChangedError.
         """
-        if self._pinned is None:
-            self._wait()
         try:
             end = self._latest(start, limit)
         except NoAnswerError as error:
             self._note_failure(str(error))
             return start
-        if end != start:
-            return end
-        self._idle_at = self._clock()
-        return start
+        return start if end == start else end
 
     def _initial(self) -> dict[str, TopicOffsets]:
         topics, log_starts = (self._pinned.topics, self._pinned.log_starts) if self._pinned else (self._known(), None)
@@ -111,7 +102,6 @@ class Planner:
         topics = self._pinned.topics if self._pinned else self._known()
         topics = self._not_recreated(start, topics)
         ends = self._pinned.ends if self._pinned else self._ask_ends(start, topics)
-        self.ends = plan.advance(self._options.connector, start, topics, ends, None)
         moved = plan.advance(self._options.connector, start, topics, ends, limit)
         new = topics.keys() - start.keys()
         return {**moved, **self._introduce(new, topics)} if new else moved
@@ -166,12 +156,6 @@ class Planner:
         self._missing = missing
         return found
 
-    def _wait(self) -> None:
-        """Waits until the poll interval since the last idle answer is over: Spark asks a hundred times a second."""
-        left = self._idle_at + self._options.timeouts.poll_interval - self._clock()
-        if left > 0:
-            self._sleep(left)
-
     def _note_failure(self, why: str) -> None:
         now = self._clock()
         self._failing_since = now if self._failing_since is None else self._failing_since
@@ -179,7 +163,6 @@ class Planner:
         _log.warning("source is not answered", connector=self._options.connector, reason=why, seconds=round(waited))
         if waited >= self._options.timeouts.timeout:
             raise self._unreachable(why, waited)
-        self._idle_at = now
 
     def _unreachable(self, why: str, seconds: float) -> UnreachableError:
         return UnreachableError(

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -48,20 +48,22 @@ _EMPTY_POLL_S: Final = 0.1
 _log = structlog.get_logger()
 
 
-def read(split: ReadSplit, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+def read(
+    split: ReadSplit, options: SourceOptions, stopped: Callable[[], bool] = lambda: False
+) -> Iterator[pa.RecordBatch]:
     """Reads the records of the split's ranges as batches of `SOURCE`, each partition's in order, and a row per range.
 
-    Raises DataLossError, SourceChangedError, UnreachableError, or ConnectorError where reading is refused or a
-    batch is damaged.
+    Once `stopped` returns True it ends with PublishInterruptedError. Raises DataLossError, SourceChangedError,
+    UnreachableError, or ConnectorError where reading is refused or a batch is damaged.
     """
     if not split.ranges:
         return
-    with borrowed(options.clients, options.timeouts.request) as consumer, _uncollected():
-        yield from _SplitReader(split, options, consumer).batches()
+    with borrowed(options.clients, options.timeouts.request) as consumer, uncollected():
+        yield from _SplitReader(split, options, consumer, stopped).batches()
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
+def uncollected() -> Iterator[None]:
     """Turns Python's cyclic garbage collector off until the whole split is read, and its records are taken.
 
     It would look through the thousands of messages of every poll again and again (docs/decisions/findings.md); none of
@@ -79,8 +81,11 @@ def _uncollected() -> Iterator[None]:
 class _SplitReader:
     """Reads one split, once."""
 
-    def __init__(self, split: ReadSplit, options: SourceOptions, consumer: AssignedConsumer) -> None:
+    def __init__(
+        self, split: ReadSplit, options: SourceOptions, consumer: AssignedConsumer, stopped: Callable[[], bool]
+    ) -> None:
         self._options = options
+        self._stopped = stopped
         self._consumer = consumer
         self._cursors = [RangeCursor(each, each.lo, each.lo) for each in split.ranges]
         self._slots = PartitionSlots([cursor.key for cursor in self._cursors])
@@ -92,6 +97,8 @@ class _SplitReader:
         """Polls until every range is finished, then checks that the topics were the same all the time."""
         self._assign()
         while self._active():
+            if self._stopped():
+                raise source_errors.reading_stopped(self._options.connector)
             began = time.monotonic()
             messages = self._poll()
             waited = time.monotonic() - began

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from compactor.errors import KeyfoldError
+from compactor.errors import KeyfoldError, PublishInterruptedError
 from compactor.model.actions import AnyAction
 from compactor.model.log import PartitionLog
 from compactor.model.record import TopicPartition
@@ -170,6 +170,13 @@ def refused(connector: str, partition: TopicPartition, ours: int, reason: str) -
     return NotAllowedError(
         f"Connector {connector}: may not read {partition} at offset {ours}: {reason}.",
         f"Grant Read and Describe on topic {partition.topic} (kafka-acls.sh --add); it is tried again by itself.",
+    )
+
+
+def reading_stopped(connector: str) -> PublishInterruptedError:
+    """Returns the error of a read that a stop has ended."""
+    return PublishInterruptedError(
+        f"Connector {connector}: it was stopped while it read.", "It goes on from its catalog when it is started again."
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 import msgspec
@@ -12,7 +12,7 @@ from confluent_kafka.admin import OffsetSpec
 from compactor.errors import KeyfoldError
 from compactor.model.record import TopicPartition
 from connectors.config.topics import TopicPattern
-from connectors.kafka.admin import Admin, TopicInfo
+from connectors.kafka.admin import TopicInfo
 from connectors.kafka.errors import cause
 from connectors.source import source_errors
 from connectors.source.plan import SourceTopic
@@ -48,10 +48,25 @@ class SourceTopics(Protocol):
         """Returns the last stable offset of each partition: where a read_committed reader has to stop."""
 
 
+class Asked(Protocol):
+    """What is asked of an admin client: `Admin`, or `BundledAdmin`."""
+
+    def list_topics(self) -> Iterable[str]:
+        """See Admin."""
+
+    def describe_each(self, topics: Iterable[str], /) -> Mapping[str, TopicInfo | KafkaError]:
+        """See Admin."""
+
+    def offsets_each(
+        self, partitions: Iterable[TopicPartition], spec: OffsetSpec
+    ) -> Mapping[TopicPartition, int | KafkaError]:
+        """See Admin."""
+
+
 class AdminTopics:
     """Answers with an admin client, in one request each: nothing is asked again here."""
 
-    def __init__(self, connector: str, admin: Admin) -> None:
+    def __init__(self, connector: str, admin: Asked) -> None:
         self._connector = connector
         self._admin = admin
 

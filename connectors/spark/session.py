@@ -13,7 +13,6 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping, MutableMapping
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -175,23 +174,9 @@ class SparkStart:
 
     def _start(self, master: str, settings: Mapping[str, str]) -> None:
         try:
-            session = self._session = create(master, settings)
+            self._session = create(master, settings)
         finally:
             self._settings_file.remove()
-        CancellableThread("spark-warm-up", lambda _: _warm_up(session)).start()
-
-
-def _warm_up(session: SparkSession) -> None:
-    """Makes Spark look through Python for sources and start its Python processes, beside the take-overs."""
-    from connectors.source import stream
-    from connectors.spark import warmup
-
-    with suppress(Exception):  # each connector does so too, and says what is wrong
-        stream.register(session)
-    try:
-        warmup.read(session)
-    except Exception as error:  # noqa: BLE001  # without it, or at a stop, nothing is lost but a second
-        _log.debug("Spark's Python processes were not started early", error=str(error))
 
 
 def cores(spark: SparkSession) -> int:

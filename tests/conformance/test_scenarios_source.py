@@ -23,13 +23,13 @@ from connectors.errors import DataLossError, SourceChangedError
 from connectors.progress.observer import NullObserver
 from connectors.runtime import connector_task
 from connectors.runtime.cancellation import StopToken
-from connectors.source.offsets import TopicOffsets
+from connectors.source.plan import TopicOffsets
 from tests.conformance.feeder import Feeder
 from tests.conformance.reader import Rows
 from tests.conformance.workload import BASE_MS, End, Entry, Operation, Send
 from tests.support.broker_source import BrokerSource
 from tests.support.brokerless import BrokerlessConnector
-from tests.support.deployment import Deployment
+from tests.support.deployment import Deployment, shared_query
 from tests.support.engine import row
 from tests.support.kafka import (
     TIMEOUT_S,
@@ -136,8 +136,9 @@ def once(deployment: Deployment, spark: SparkSession, ahead_ms: int = 0, **chang
     counts: dict[str, int] = {}
     report = lambda report: counts.update(report.counters)  # noqa: E731
     worker = load_worker(deployment.folder / "worker.json")
-    task = connector_task.ConnectorTask(spark, worker, config, Ahead(ahead_ms), NullObserver(), report)
-    task.run(StopToken(), once=True)
+    with shared_query(spark) as query:
+        task = connector_task.ConnectorTask(spark, worker, config, Ahead(ahead_ms), NullObserver(), report)
+        task.run(StopToken(), query, once=True)
     return counts
 
 

@@ -19,7 +19,7 @@ from connectors.progress.observer import NullObserver
 from connectors.runtime import status
 from connectors.runtime.commands import fold_logs
 from connectors.runtime.supervisor import Supervisor
-from tests.support.deployment import PROCESS_TIMEOUT_S, Deployment
+from tests.support.deployment import PROCESS_TIMEOUT_S, Deployment, shared_query
 from tests.support.kafka import create_topic, produce, wait_until
 from tests.support.records import random_records
 
@@ -50,8 +50,8 @@ def test_a_killed_broker_is_waited_for(spark: SparkSession, tmp_path: Path) -> N
         worker = load_worker(deployment.folder / "worker.json")
         storage = connector_storage(worker, config.name)
         connector = Supervisor(worker, config, SystemClock(), NullObserver())
-        with structlog.testing.capture_logs() as logged:
-            connector.start(spark, once=False)
+        with structlog.testing.capture_logs() as logged, shared_query(spark) as query:
+            connector.start(spark, query, once=False)
             try:
                 wait_until(deployment.caught_up, "it publishes", PROCESS_TIMEOUT_S)
                 broker.kill()

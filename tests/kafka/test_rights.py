@@ -23,7 +23,7 @@ from connectors.source.planner import Planner
 from connectors.source.source_topics import AdminTopics
 from tests.support.acl_broker import AclKafka, Right
 from tests.support.broker_source import BrokerSource, numbered_records
-from tests.support.clients import client_settings, source_clients
+from tests.support.clients import client_settings
 from tests.support.kafka import produce
 from tests.support.publishing import Changelog, RunRecord
 
@@ -75,8 +75,8 @@ class Life:
 
     def read(self) -> None:
         """Steps 1 and 2."""
-        clients = source_clients({**self.login, "log_level": 0})
-        source = BrokerSource(self.guarded.bootstrap, self.changelog.topic, **clients)
+        clients = client_settings({**self.login, "log_level": 0})
+        source = BrokerSource(self.guarded.bootstrap, self.changelog.topic, clients=clients)
         topics = AdminTopics(self.changelog.connector, Admin(source.options.clients.admin(), 10))
         Planner(source.options, topics).initial()
         source.read(source.range(self.changelog.topic, 0, 5))

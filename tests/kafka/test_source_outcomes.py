@@ -9,8 +9,7 @@ import pytest
 from connectors.dev.embedded_kafka import EmbeddedKafka, free_port
 from connectors.errors import DataLossError, SourceChangedError, UnreachableError
 from connectors.kafka import consumers
-from connectors.source.offsets import TopicOffsets
-from connectors.source.plan import ReadSplit, SourceRange
+from connectors.source.plan import ReadSplit, SourceRange, TopicOffsets
 from connectors.source.reader import read
 from tests.support.broker_source import BrokerSource, numbered_records, offsets, range_reports
 from tests.support.clients import source_clients
@@ -56,7 +55,7 @@ def test_lost_records_are_a_stated_gap(
     create_topic(broker.bootstrap, topic_name, 2)
     produce(broker.bootstrap, topic_name, [*numbered_records(20), *numbered_records(20, 1)])
     delete_records(broker.bootstrap, topic_name, 0, 12)
-    source = BrokerSource(broker.bootstrap, topic_name, on_data_loss="skip")
+    source = BrokerSource(broker.bootstrap, topic_name, skip_lost=True)
     rows = source.read(source.range(topic_name, lo, hi), source.range(topic_name, 0, 20, 1))
     assert offsets(rows) == expected
     assert offsets(rows, 1) == list(range(20))
@@ -71,7 +70,7 @@ def test_a_gap_in_the_middle_splits_the_range(broker: EmbeddedKafka, topic_name:
     # A consumer that keeps next to nothing in its queue, so that what is deleted was not fetched before.
     tight = {"queued.min.messages": 1, "queued.max.messages.kbytes": 1, "fetch.message.max.bytes": 1000}
     config = source_clients({"bootstrap.servers": broker.bootstrap, **tight})["consumer.config"]
-    source = BrokerSource(broker.bootstrap, topic_name, on_data_loss="skip", consumer_config=config)
+    source = BrokerSource(broker.bootstrap, topic_name, skip_lost=True, consumer_config=config)
     reading = read(ReadSplit((source.range(topic_name, 0, 3000),)), source.options)
     rows = next(reading).to_pylist()
     delete_records(broker.bootstrap, topic_name, 0, 2500)
@@ -88,7 +87,7 @@ def test_a_recreated_topic_is_an_error(broker: EmbeddedKafka, topic_name: str, l
     """A topic of the same name with another id is never read on, not even where the offsets exist."""
     create_topic(broker.bootstrap, topic_name)
     produce(broker.bootstrap, topic_name, numbered_records(10))
-    source = BrokerSource(broker.bootstrap, topic_name, on_data_loss=loss)
+    source = BrokerSource(broker.bootstrap, topic_name, skip_lost=loss == "skip")
     before = source.planner.latest(source.planner.initial(), None)
     old = source.range(topic_name, 0, 10)
     delete_topic(broker.bootstrap, topic_name)
@@ -120,7 +119,7 @@ def test_a_deleted_topic_is_closed(
     gone, kept = (create_topic(broker.bootstrap, new_topic_name(stem)) for stem in ("gone", "kept"))
     for name in (gone, kept):
         produce(broker.bootstrap, name, numbered_records(10))
-    source = BrokerSource(broker.bootstrap, gone, kept, read_timeout_ms="30000")
+    source = BrokerSource(broker.bootstrap, gone, kept, timeout=30.0)
     start = source.planner.latest(source.planner.initial(), None)
     planned = source.range(gone, 0, 10)
     delete_topic(broker.bootstrap, gone)
@@ -129,7 +128,7 @@ def test_a_deleted_topic_is_closed(
     assert source.planner.latest(start, None)[gone] == start[gone]
     with pytest.raises(DataLossError, match="was deleted before offsets 0 to 10"):
         source.read(planned)
-    skipping = BrokerSource(broker.bootstrap, gone, kept, on_data_loss="skip")
+    skipping = BrokerSource(broker.bootstrap, gone, kept, skip_lost=True)
     assert range_reports(skipping.read(planned)) == [(0, 10, 10, 0)]
 
 
@@ -138,7 +137,7 @@ def test_new_partitions_and_topics_are_found(broker: EmbeddedKafka, new_topic_na
     first = create_topic(broker.bootstrap, new_topic_name("grow-a"))
     pattern = first.replace("grow-a", "grow-[ab]")
     produce(broker.bootstrap, first, numbered_records(5))
-    source = BrokerSource(broker.bootstrap, topics_regex=pattern)
+    source = BrokerSource(broker.bootstrap, regex=pattern)
     start = source.planner.latest(source.planner.initial(), None)
     add_partitions(broker.bootstrap, first, 2)
     second = create_topic(broker.bootstrap, first.replace("grow-a", "grow-b"))
@@ -160,14 +159,12 @@ def test_internal_and_unknown_topics_are_not_made_or_matched(broker: EmbeddedKaf
     assert source.planner.initial() == {}
     assert topic_name not in admin(broker.bootstrap).list_topics(timeout=10).topics
     produce_transaction(broker.bootstrap, create_topic(broker.bootstrap, topic_name), numbered_records(1))
-    assert not [
-        name for name in BrokerSource(broker.bootstrap, topics_regex=".*").planner.initial() if name[:2] == "__"
-    ]
+    assert not [name for name in BrokerSource(broker.bootstrap, regex=".*").planner.initial() if name[:2] == "__"]
 
 
 def test_a_broker_that_is_away_is_named(topic_name: str) -> None:
     """Where nothing answers, plan and read fail after their time, naming topic, partition and offset."""
-    source = BrokerSource(f"127.0.0.1:{free_port()}", topic_name, read_timeout_ms="1500")
+    source = BrokerSource(f"127.0.0.1:{free_port()}", topic_name, timeout=1.5)
     with pytest.raises(UnreachableError, match=r"for [12] s"):
         source.planner.initial()
     with pytest.raises(UnreachableError, match=f"{topic_name}-3 at offset 7"):
@@ -178,7 +175,7 @@ def test_a_broken_read_leaves_no_consumer_behind(broker: EmbeddedKafka, topic_na
     """A consumer whose task did not end well is dropped; one whose task did is taken again."""
     create_topic(broker.bootstrap, topic_name)
     produce(broker.bootstrap, topic_name, numbered_records(100))
-    source = BrokerSource(broker.bootstrap, topic_name, batch_bytes="50")
+    source = BrokerSource(broker.bootstrap, topic_name, limits={"batch_bytes": 50})
     whole = source.range(topic_name, 0, 100)
     reading = read(ReadSplit((whole,)), source.options)
     next(reading)

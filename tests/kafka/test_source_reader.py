@@ -82,7 +82,7 @@ def test_big_records_pass_and_batches_are_bounded(broker: EmbeddedKafka, topic_n
     sizes = [100, 1 << 20, 3 << 20, 100, 100, 12 << 20, 100]
     big = [(0, b"k", bytes([number]) * size) for number, size in enumerate(sizes)]
     produce(broker.bootstrap, topic_name, big, **{"message.max.bytes": 20_000_000})
-    source = BrokerSource(broker.bootstrap, topic_name, batch_bytes="2000000")
+    source = BrokerSource(broker.bootstrap, topic_name, limits={"batch_bytes": 2_000_000})
     batches = source.batches(source.range(topic_name, 0, len(sizes)))
     assert [row["value"] for batch in batches for row in records(batch.to_pylist())] == [value for _, _, value in big]
     assert all(measure(batch) <= 2_000_000 or len(batch) == 1 for batch in batches)
@@ -173,7 +173,7 @@ def test_aborted_records_right_below_an_open_transaction_are_passed(broker: Embe
     """Nothing that could be delivered, and no marker, shows there that the end is reached; it is all the same."""
     create_topic(broker.bootstrap, topic_name)
     produce(broker.bootstrap, topic_name, numbered_records(3))
-    source = BrokerSource(broker.bootstrap, topic_name, read_timeout_ms="10000")
+    source = BrokerSource(broker.bootstrap, topic_name, timeout=10.0)
     with (
         open_transaction(broker.bootstrap, topic_name, numbered_records(2)) as aborted,
         open_transaction(broker.bootstrap, topic_name, numbered_records(1)) as still_open,

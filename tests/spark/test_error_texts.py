@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from compactor.spark.errors import briefly
 from connectors.config.secrets import printable_text
 from connectors.source import stream
-from tests.support.cli import NOBODY
-from tests.support.clients import source_clients
+from connectors.source.driver_link import Address, DriverLink
+from connectors.source.micro_batches import MicroBatches
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,11 +21,13 @@ SECRET = "marker-of-a-secret"
 
 def test_no_secret_of_a_source_is_in_what_is_said_of_its_error(spark: SparkSession, tmp_path: Path) -> None:
     """A query's exception goes on with kilobytes of plan; neither that nor an option of the source is printed."""
-    clients = {"bootstrap.servers": NOBODY, "sasl.password": SECRET, "client.id": SECRET}
-    options = {**source_clients(clients), "topics": '["t"]', "read.timeout.ms": "500"}
-    query = stream.start(spark, options, str(tmp_path / "checkpoint"), lambda _: None, None)
+    link = DriverLink(MicroBatches(1, shared=False))
+    link.open()
+    address = Address(link.address.path, SECRET)
+    query = stream.start(spark, address, str(tmp_path / "checkpoint"), lambda _: None)
     with suppress(Exception):  # it is asked for below, as a connector does
         query.awaitTermination(60)
+    link.close()
     error = query.exception()
     assert error is not None
     assert "=== Streaming Query ===" in str(error)

@@ -9,7 +9,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from compactor.errors import GapError, IngestError, StorageError
-from compactor.ingest import ingest
 from compactor.ingest.appends import appends, first_rejected
 from compactor.model.state import CatalogState, apply
 from compactor.runs import reader, writer
@@ -17,6 +16,7 @@ from compactor.runs.scan import whole
 from compactor.storage.local import LocalStorage
 from tests.support.engine import (
     Row,
+    gathered,
     intake,
     log_of,
     new_state,
@@ -34,7 +34,7 @@ def taken(
     spark: SparkSession, storage: LocalStorage, state: CatalogState, tasks: Sequence[Sequence[Row]]
 ) -> CatalogState:
     """`state` after a micro-batch of `tasks`."""
-    batch = ingest.gather(source_frame(spark, intake(storage), *tasks))
+    batch = gathered(source_frame(spark, intake(storage), *tasks))
     return apply(state, appends(state, batch, 0))
 
 
@@ -72,7 +72,7 @@ def test_a_frame_is_used_once(spark: SparkSession, storage: LocalStorage) -> Non
         reads.add(1)
         yield from batches
 
-    ingest.gather(frame.mapInArrow(counted, frame.schema))
+    gathered(frame.mapInArrow(counted, frame.schema))
     assert reads.value == 1
 
 
@@ -86,7 +86,7 @@ def test_partitions_of_a_task_share_a_file_and_those_with_little_a_row_group(
         much = [row(first + 7, 3 + n, b"%d" % n, bytes(writer.SHARED_BYTES // 2)) for n in range(2)]
         ends = {p: (0, 5 if p == first + 7 else 3) for p in range(first, first + 500)}
         tasks.append(with_range_reports([*rows, *much], ends))
-    batch = ingest.gather(source_frame(spark, intake(storage), *tasks))
+    batch = gathered(source_frame(spark, intake(storage), *tasks))
     assert len({part.file.path for part in batch.parts}) == 2
     assert len(batch.parts) == 1000
     file = pq.ParquetFile(storage.open_input(batch.parts[0].file.path))
@@ -102,7 +102,7 @@ def test_a_file_is_what_its_part_says(spark: SparkSession, storage: LocalStorage
     """Size and checksum of a file in the catalog are those of the file on the store."""
     import hashlib
 
-    batch = ingest.gather(source_frame(spark, intake(storage), with_range_reports(records(0, 0, 99), {0: (0, 99)})))
+    batch = gathered(source_frame(spark, intake(storage), with_range_reports(records(0, 0, 99), {0: (0, 99)})))
     data = storage.read(batch.parts[0].file.path)
     file = batch.parts[0].file
     assert (file.file_bytes, file.sha256) == (len(data), hashlib.sha256(data).hexdigest())
@@ -112,7 +112,7 @@ def test_a_file_is_what_its_part_says(spark: SparkSession, storage: LocalStorage
 def test_records_without_a_key_stay_with_their_reason(spark: SparkSession, storage: LocalStorage) -> None:
     """A record without a key is kept, marked, counted, and the first of them is named."""
     rows = [row(0, 3, b"k", b"v"), row(0, 4, None, b"lost"), row(0, 5, None, None)]
-    batch = ingest.gather(source_frame(spark, intake(storage), with_range_reports(rows, {0: (0, 6)})))
+    batch = gathered(source_frame(spark, intake(storage), with_range_reports(rows, {0: (0, 6)})))
     assert first_rejected(batch) == (("t", 0), 4, "null key")
     assert (batch.parts[0].rejected, batch.parts[0].tombstones) == (2, 0)
 
@@ -122,7 +122,7 @@ def test_what_the_source_rejects_stays_so(spark: SparkSession, storage: LocalSto
     """A record that could not be read whole keeps the source's reason, with a key or without, also in a raw copy."""
     odd = {"rejected": "a header name b'\\xff' is not UTF-8"}
     rows = [row(0, 3, b"k", b"v"), {**row(0, 4, b"k", b"v"), **odd}, {**row(0, 5, None, b"v"), **odd}]
-    batch = ingest.gather(source_frame(spark, intake(storage, keyed=keyed), with_range_reports(rows, {0: (0, 6)})))
+    batch = gathered(source_frame(spark, intake(storage, keyed=keyed), with_range_reports(rows, {0: (0, 6)})))
     assert first_rejected(batch) == (("t", 0), 4, odd["rejected"])
     assert batch.parts[0].rejected == 2
 
@@ -165,7 +165,7 @@ def test_a_store_that_refuses_is_a_storage_error(spark: SparkSession, tmp_path: 
     refusing = intake(LocalStorage(str(tmp_path / "file")))
     frame = source_frame(spark, refusing, with_range_reports(records(0, 0, 2), {0: (0, 2)}))
     with pytest.raises(StorageError):
-        ingest.gather(frame)
+        gathered(frame)
 
 
 def test_records_lost_in_the_middle_of_a_range_leave_a_gap(spark: SparkSession, storage: LocalStorage) -> None:
@@ -181,7 +181,7 @@ def test_what_is_superseded_in_one_task_is_left_out(spark: SparkSession, storage
     rows = [*records(0, 0, 20), row(0, 20, None, b"x"), *records(1, 0, 7)]
     frame = source_frame(spark, intake(storage, folds=True), with_range_reports(rows, {0: (0, 21), 1: (0, 7)}))
     state = new_state({0: 0, 1: 0})
-    batch = ingest.gather(frame)
+    batch = gathered(frame)
     assert [(read.records, read.superseded) for read in batch.ranges] == [(21, 13), (7, 0)]
     assert batch.bytes_read == sum(len(one["key"] or b"") + len(one["value"]) for one in rows)
     logs = apply(state, appends(state, batch, 0)).logs
@@ -194,7 +194,7 @@ def test_a_suffix_of_what_was_folded_is_the_fold_of_the_suffix(spark: SparkSessi
     """A batch that comes again and reaches further, folded over all of it: above the log's end nothing is missing."""
     first = taken(spark, storage, new_state({0: 0}), [with_range_reports(records(0, 0, 10), {0: (0, 10)})])
     frame = source_frame(spark, intake(storage, folds=True), with_range_reports(records(0, 4, 30), {0: (4, 30)}))
-    log = log_of(apply(first, appends(first, ingest.gather(frame), 0)))
+    log = log_of(apply(first, appends(first, gathered(frame), 0)))
     assert [one["offset"] for one in record_dicts(reader.read(storage, whole(log)))] == [*range(10), *range(23, 30)]
     assert [(run.start, run.end, run.folded) for run in log.runs] == [(0, 10, False), (10, 30, True)]
 
@@ -210,7 +210,7 @@ def test_nothing_is_folded_across_a_loss(spark: SparkSession, storage: LocalStor
         *records(1, 9, 14),
         range_report(1, 0, 14, 14),
     ]
-    batch = ingest.gather(source_frame(spark, intake(storage, folds=True), task))
+    batch = gathered(source_frame(spark, intake(storage, folds=True), task))
     assert [(read.tp.partition, read.lo, read.records, read.superseded) for read in batch.ranges] == [
         (0, 0, 9, 2),
         (0, 9, 9, 2),

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pyarrow as pa
 
 from connectors.kafka.admin import Admin
-from connectors.source.options import SourceOptions, parse
+from connectors.kafka.client_settings import Setting
+from connectors.source.options import SourceOptions
 from connectors.source.plan import ReadSplit, SourceRange
 from connectors.source.planner import Planner
 from connectors.source.reader import read
 from connectors.source.source_topics import AdminTopics
-from tests.support.clients import source_clients
+from tests.support.source_options import source_options
 
 Row = dict[str, Any]
 
 
 class BrokerSource:
-    """Plans and reads topics of the test broker; options are keywords with `_` for `.`."""
+    """Plans and reads topics of the test broker; the keywords are those of `source_options`."""
 
-    def __init__(self, bootstrap: str, *topics: str, **extra: str) -> None:
-        clients = source_clients({"bootstrap.servers": bootstrap, "log_level": 0})
-        names = {} if "topics_regex" in extra else {"topics": json.dumps(topics)}
-        given = {name.replace("_", "."): value for name, value in extra.items()}
-        patience = {"metadata.max.age.ms": "1", "poll.interval.ms": "20", "read.timeout.ms": "20000"}
-        self.options: SourceOptions = parse({**clients, **patience, **names, **given})
+    def __init__(self, bootstrap: str, *topics: str, timeout: float = 20.0, **named: Any) -> None:
+        given: dict[str, Setting] = {"bootstrap.servers": bootstrap, "log_level": 0}
+        self.options: SourceOptions = source_options(given, topics, timeout=timeout, metadata_age=0.001, **named)
         own = Admin({"bootstrap.servers": bootstrap, "log_level": 0}, self.options.timeouts.request)
         self.topics = AdminTopics(self.options.connector, own)
         self.planner = Planner(self.options, self.topics)

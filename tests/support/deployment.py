@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -23,6 +23,7 @@ from connectors.config.files import load_connector, load_worker
 from connectors.progress.observer import NullObserver
 from connectors.runtime.cancellation import StopToken
 from connectors.runtime.connector_task import ConnectorTask
+from connectors.runtime.shared_query import SharedQuery
 from tests.support.kafka import consume_all, end_offsets, wait_until
 from tests.support.promises import broken_promises
 from tests.support.spark_settings import FAST_START
@@ -32,6 +33,17 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent.parent
 PROCESS_TIMEOUT_S = 120.0
+
+
+@contextmanager
+def shared_query(spark: SparkSession) -> Iterator[SharedQuery]:
+    """Runs a worker's streaming query for one connector during the block."""
+    query = SharedQuery(spark, SystemClock(), shared=False)
+    query.start()
+    try:
+        yield query
+    finally:
+        assert query.stop(PROCESS_TIMEOUT_S)
 
 
 class Deployment:
@@ -94,17 +106,20 @@ class Deployment:
 
     def run_once(self, spark: SparkSession, **changes: object) -> CatalogState:
         """Runs `run --once` in this process; returns the catalog's state afterwards."""
-        self.task(spark, **changes).run(StopToken(), once=True)
+        with shared_query(spark) as query:
+            self.task(spark, **changes).run(StopToken(), query, once=True)
         return self.state()
 
     @contextmanager
     def running(self, spark: SparkSession, **changes: object) -> Iterator[None]:
         """Runs the connector in this process during the block; raises at the end what had ended it before."""
+        stack = ExitStack()
+        query = stack.enter_context(shared_query(spark))
         task, stop, errors = self.task(spark, **changes), StopToken(), list[Exception]()
 
         def run() -> None:
             try:
-                task.run(stop, once=False)
+                task.run(stop, query, once=False)
             except Exception as error:  # noqa: BLE001 - raised below
                 errors.append(error)
 
@@ -115,6 +130,7 @@ class Deployment:
         finally:
             stop.stop()
             thread.join()
+            stack.close()
         if errors:
             raise errors[0]
 

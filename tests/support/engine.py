@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from compactor.ingest import ingest
-from compactor.ingest.appends import appends
+from compactor.ingest.appends import Batch, appends
 from compactor.ingest.ingest import WRITTEN, Intake, write_level0
 from compactor.model import record
 from compactor.model.actions import AddPartition, AddTopic, AnyAction, Create, Publish, SetBuckets, TakeOver
@@ -61,6 +61,13 @@ def source_frame(spark: SparkSession, intake: Intake, *tasks: Sequence[Row]) -> 
     return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, record.ddl(WRITTEN))
 
 
+def gathered(frame: DataFrame) -> Batch:
+    """Returns the one portion of a micro-batch."""
+    ((_, found),) = ingest.gather(frame).items()
+    assert isinstance(found, Batch), found
+    return found
+
+
 def target(storage: LocalStorage, prefix: str = "1-job", max_bytes: int = 1 << 27) -> RunTarget:
     return RunTarget(storage=storage, prefix=prefix, max_bytes=max_bytes)
 
@@ -88,7 +95,7 @@ def ingested(
 ) -> CatalogState:
     """Returns `state` after a micro-batch of `tasks`, without Spark; tests/spark/test_ingest.py does it on Spark."""
     frame = cast("DataFrame", LocalFrame(tasks, intake(storage)))
-    return apply(state, appends(state, ingest.gather(frame), now_ms))
+    return apply(state, appends(state, gathered(frame), now_ms))
 
 
 def published(state: CatalogState, ends: Mapping[int, int], topic: str = "t") -> CatalogState:

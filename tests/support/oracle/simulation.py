@@ -34,7 +34,7 @@ from compactor.settings import EngineSettings
 from compactor.snapshot.snapshots import Snapshots
 from compactor.storage.local import LocalStorage
 from tests.support.clocks import ManualClock
-from tests.support.engine import source_frame
+from tests.support.engine import gathered, source_frame
 from tests.support.local_spark import LocalFrame, LocalSpark
 from tests.support.memory.broker import MemoryBroker
 from tests.support.oracle import fold_methods, steps
@@ -174,7 +174,7 @@ class Simulation:
         intake = components.engine.intake.of_batch(self._batches, now_ms)
         on_spark = step.on_spark and not self._local
         frame = source_frame(self._spark, intake, *found) if on_spark else cast("DataFrame", LocalFrame(found, intake))
-        components.engine.take(frame, now_ms)
+        components.engine.take(gathered(frame), now_ms)
 
     def _announce(self, tp: TopicPartition) -> None:
         """Gives the broker the source topic with its ends."""

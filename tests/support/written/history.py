@@ -19,7 +19,7 @@ from compactor.model.record import TopicPartition
 from compactor.quarantine.quarantine import QuarantineManager
 from compactor.settings import CompactionPolicy, EngineSettings
 from compactor.snapshot.snapshots import Snapshots
-from tests.support.engine import Row, range_report, row
+from tests.support.engine import Row, gathered, range_report, row
 from tests.support.local_spark import LocalFrame
 from tests.support.memory.publisher import PublishFault, PublishStep
 from tests.support.oracle.simulation import CONNECTOR, Simulation
@@ -197,7 +197,7 @@ class _History:
         report = range_report(tp.partition, lo, hi, len(rows), start=start, topic=tp.topic)
         intake = simulation.components.engine.intake.of_batch(self._batches, self._now)
         frame: Sequence[Row] = [*rows, report]
-        simulation.components.engine.take(cast("DataFrame", LocalFrame([frame], intake)), self._now)
+        simulation.components.engine.take(gathered(cast("DataFrame", LocalFrame([frame], intake))), self._now)
 
     def _row(
         self, tp: TopicPartition, offset: int, key: bytes | None, value: bytes | None, more: Row | None = None

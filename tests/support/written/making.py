@@ -27,8 +27,6 @@ from compactor.storage.base import Storage
 from connectors.runtime.deletion import DeletionPlan, OutputTopic
 from connectors.runtime.status import ConnectorState, Status, StatusFile
 from connectors.sinks import encode as sink
-from connectors.source import offsets
-from connectors.source.offsets import TopicOffsets
 from tests.support.clocks import ManualClock
 from tests.support.oracle.simulation import CONNECTOR, Simulation
 from tests.support.written.folder import PLACES, Sent, Source, Written
@@ -132,11 +130,6 @@ def _in_other(made: Path, simulation: Simulation) -> None:
         with_outputs=True,
     )
     _write(other / "deleting.json", plan)
-    ends = {
-        name: TopicOffsets(topic.topic_id, {log.partition: log.end for log in state.logs if log.topic == name})
-        for name, topic in state.topics.items()
-    }
-    _write(other / "source.json", offsets.encode(ends))
 
 
 def _positions(simulation: Simulation) -> Iterator[tuple[str, Held]]:

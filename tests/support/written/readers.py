@@ -29,7 +29,6 @@ from connectors.cli import describe_view
 from connectors.runtime import status
 from connectors.runtime.deletion import DeletionPlan
 from connectors.sinks.output_reader import keyfold_source, source_offset
-from connectors.source import offsets
 from tests.support.oracle.simulation import CONNECTOR
 from tests.support.written.folder import Copy
 
@@ -116,13 +115,6 @@ def headers(copy: Copy) -> Any:
     return [{"offset": source_offset(one, TopicPartition("t", 0)), "of": keyfold_source(one)} for one in found]
 
 
-def source(copy: Copy) -> Any:
-    """The source's position: what it says, and its text, which Spark compares."""
-    found = offsets.decode(msgspec.json.decode(copy.other("source.json")))
-    said = {name: {"id": topic.id, "partitions": topic.partitions} for name, topic in found.items()}
-    return {"says": said, "text": msgspec.json.encode(offsets.encode(found)).decode()}
-
-
 READERS: Final[Mapping[str, Callable[[Copy], Any]]] = {
     one.__name__: one
     for one in (
@@ -136,7 +128,6 @@ READERS: Final[Mapping[str, Callable[[Copy], Any]]] = {
         worker,
         deleting,
         headers,
-        source,
     )
 }
 

@@ -13,7 +13,6 @@ import pytest
 from compactor import engine as microbatch
 from compactor.engine import Engine
 from compactor.errors import PositionError, PublishInterruptedError
-from compactor.ingest.appends import Batch
 
 PATIENCE_S = 10.0
 
@@ -30,10 +29,9 @@ def taking(engine: Engine) -> Iterator[None]:
     """Inside, a micro-batch is under way."""
     began, done = threading.Event(), threading.Event()
 
-    def take(frame: Any, now_ms: int) -> Batch:
+    def take(batch: Any, now_ms: int) -> None:
         began.set()
         assert done.wait(PATIENCE_S)
-        return cast("Any", None)
 
     engine._take = take  # type: ignore[method-assign]
     thread = threading.Thread(target=engine.take, args=(None, 1))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 import structlog
@@ -42,7 +43,7 @@ class Beside:
     def start(self, error: Exception) -> None:
         """Returns once the connector has failed with `error`."""
         self.error = error
-        self.one.start(cast("Any", None), once=False)
+        self.one.start(cast("Any", None), Mock(), once=False)
         wait_until(lambda: self.state() == "FAILED", "it fails", 30)
 
     def state(self) -> object:
@@ -57,7 +58,7 @@ class Beside:
         """Stands in for `ConnectorTask`: the last argument but the lock is where it reports to."""
         report: Callable[[TaskReport], None] = args[-2]
 
-        def run(stop: StopToken, **_: object) -> None:
+        def run(stop: StopToken, _: object, **__: object) -> None:
             if self.error:
                 error, self.error = self.error, None
                 raise error

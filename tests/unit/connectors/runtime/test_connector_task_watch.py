@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import threading
-from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import Mock
 
 import pytest
 
-from compactor.errors import FencedError, PublishInterruptedError, StorageError
+from compactor.errors import FencedError, StorageError
 from connectors.config.files import load_connector, load_worker
+from connectors.runtime import connector_task
 from connectors.runtime.cancellation import StopToken
-from connectors.runtime.connector_task import FENCE_CHECK_MS, IDLE_S, TICK_MS, TOPICS_CHECK_MS, ConnectorTask
-from connectors.source import stream
+from connectors.runtime.connector_task import FENCE_CHECK_MS, IDLE_S, WATCH_MS, ConnectorTask
 from tests.support.cli import connector_file, worker_file
 from tests.support.clocks import ManualClock
 from tests.support.memory.storage import MemoryStorage
@@ -34,14 +31,13 @@ class Running:
         self.components.engine.counters.values.return_value = {"records_read": 0}
         self.catalog = self.components.catalog = Mock(epoch=3)
         self.threads = (Mock(failure=None), Mock(failure=None))
-        self.query = Mock(isActive=True)
-        self.query.exception.return_value = None
         report = lambda _: self.reported.append(self.clock.now_ms())  # noqa: E731
         self.task = ConnectorTask(Mock(), worker, config, self.clock, Mock(), report, self.lock)
 
     def watch(self) -> None:
         """Until it ends."""
-        self.task._watch(self.query, self.components, cast("Any", self.threads), self.stop)
+        reading, maintenance = cast("Any", self.threads)
+        self.task._watch(reading, maintenance, self.components, self.stop)
 
 
 @pytest.fixture
@@ -53,7 +49,7 @@ def test_a_stop_and_the_status_wait_for_no_micro_batch(running: Running) -> None
     """The status is written every half second, so that a long take does not look like a dead worker."""
     running.catalog.refresh.side_effect = running.stop.stop
     running.watch()
-    assert {after - before for before, after in pairwise(running.reported)} == {TICK_MS}
+    assert {after - before for before, after in pairwise(running.reported)} == {WATCH_MS}
     assert running.reported[-1] >= FENCE_CHECK_MS
     assert not running.components.engine.tick.called
 
@@ -63,7 +59,7 @@ def test_a_newer_owner_is_seen_during_a_micro_batch(running: Running) -> None:
     running.catalog.refresh.side_effect = FencedError("Newer.")
     with pytest.raises(FencedError):
         running.watch()
-    assert running.clock.now_ms() == pytest.approx(FENCE_CHECK_MS, abs=2 * TICK_MS)
+    assert running.clock.now_ms() == pytest.approx(FENCE_CHECK_MS, abs=2 * WATCH_MS)
 
 
 @pytest.mark.parametrize("part", [0, 1])
@@ -84,7 +80,7 @@ def test_the_lock_is_claimed_again_as_soon_as_it_is_free(running: Running) -> No
 
 @pytest.mark.parametrize(
     ("busy_until_ms", "ran_ms", "worked"),
-    [(0, IDLE_S * 1000 - 2 * TICK_MS, False), (0, IDLE_S * 1000 + 2 * TICK_MS, True), (60_000, 60_000, False)],
+    [(0, IDLE_S * 1000 - 2 * WATCH_MS, False), (0, IDLE_S * 1000 + 2 * WATCH_MS, True), (60_000, 60_000, False)],
 )
 def test_a_connector_has_worked_when_it_has_nothing_to_do(
     running: Running, busy_until_ms: int, ran_ms: int, worked: bool
@@ -101,15 +97,10 @@ def test_a_connector_has_worked_when_it_has_nothing_to_do(
     assert running.task.worked is worked
 
 
-@pytest.mark.parametrize("fails", [False, True])
-def test_a_connector_has_worked_when_a_micro_batch_was_taken(running: Running, fails: bool) -> None:
+def test_a_connector_has_worked_when_a_micro_batch_was_taken(running: Running) -> None:
     """And what was due with it published."""
-    engine = Mock()
-    engine.counters.values.return_value = {"offsets_read": 0, "records_read": 0}
-    engine.take.side_effect = ValueError("x") if fails else None
-    with suppress(PublishInterruptedError):
-        running.task._take(engine, cast("Any", None))
-    assert running.task.worked is not fails
+    running.task._took(running.components.engine)
+    assert running.task.worked
 
 
 def test_a_store_that_refuses_the_lock_does_not_end_a_connector(running: Running) -> None:
@@ -120,39 +111,11 @@ def test_a_store_that_refuses_the_lock_does_not_end_a_connector(running: Running
     assert running.lock.claim.called
 
 
-def test_spark_is_told_of_a_failure_in_few_words(running: Running) -> None:
-    """The error itself is kept for the connector; of a long one Spark's own thread would die."""
-    engine = Mock()
-    engine.take.side_effect = ValueError("x" * 100_000)
-    with pytest.raises(PublishInterruptedError) as caught:
-        running.task._take(engine, cast("Any", None))
-    assert (len(str(caught.value)) < 200, caught.value.__suppress_context__) == (True, True)
-    with pytest.raises(ValueError, match="xxx"):
-        running.watch()
-
-
-def test_topics_are_looked_up_between_two_micro_batches(running: Running) -> None:
-    """Where the engine is not free when it is time, it is asked again until it is."""
-    stopped, engine = threading.Event(), Mock()
-    asked: list[int] = []
-
-    def commit(*_: object) -> bool:
-        asked.append(running.clock.now_ms())
-        if len(asked) == 3:
-            stopped.set()
-        return len(asked) > 1
-
-    engine.commit.side_effect = commit
-    running.task._tick(cast("Any", SimpleNamespace(broker=Mock(), engine=engine)), stopped)
-    assert asked[1] - asked[0] < TICK_MS
-    assert asked[2] - asked[0] == pytest.approx(TOPICS_CHECK_MS, abs=TICK_MS)
-
-
 def test_a_run_that_is_stopped_before_it_began_takes_nothing_over(running: Running) -> None:
     """Nobody is fenced for a worker that ends."""
     running.stop.stop()
     running.task.take_over = Mock()  # type: ignore[method-assign]
-    running.task.run(running.stop, once=False)
+    running.task.run(running.stop, Mock(), once=False)
     assert not running.task.take_over.called
 
 
@@ -179,19 +142,14 @@ def test_a_run_that_fails_looks_whether_it_was_fenced(
     running.task.take_over = Mock(return_value=running.components)  # type: ignore[method-assign]
     running.task._run = fails  # type: ignore[method-assign]
     with pytest.raises(raised):
-        running.task.run(running.stop, once=False)
+        running.task.run(running.stop, Mock(), once=False)
 
 
-def test_a_checkpoint_that_is_there_already_is_not_gone_on_with(
-    running: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where only catalog/ was restored, its next epoch has been there before, with batches that it does not know."""
+def test_a_checkpoint_of_an_earlier_version_is_removed(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It held Spark's own record of progress, which nothing reads any more."""
     storage = running.task._storage = MemoryStorage()
-    for epoch in (2, 3):
-        storage.write(f"checkpoint/{epoch}/offsets/0", b"")
-    found: list[list[str]] = []
+    storage.write("checkpoint/3/offsets/0", b"")
     monkeypatch.setattr(running.task, "_tasks_max", lambda: 1)
-    monkeypatch.setattr(stream, "source_options", lambda *_: {})
-    monkeypatch.setattr(stream, "start", lambda *_: found.append(storage.list("checkpoint")))
-    running.task._query(Mock(), running.catalog, once=False)
-    assert found == [["2"]]
+    monkeypatch.setattr(connector_task, "source_options", lambda *_, **__: Mock())
+    running.task._reading_thread(running.components, Mock(), once=False)
+    assert storage.list("checkpoint") == []

@@ -60,7 +60,9 @@ class Runs:
     def task(self, *args: Any) -> Any:
         """Stands in for `ConnectorTask`: the last argument but the lock is where it reports to."""
         report: Callable[[TaskReport], None] = args[-2]
-        self._made = SimpleNamespace(catalog=None, worked=False, run=lambda stop, **how: self._run(report, stop, **how))
+        self._made = SimpleNamespace(
+            catalog=None, worked=False, run=lambda stop, _, **how: self._run(report, stop, **how)
+        )
         return self._made
 
     def _run(self, report: Callable[[TaskReport], None], stop: StopToken, *, once: bool, known: str | None) -> None:
@@ -109,7 +111,7 @@ class Ground:
 
         self._monkeypatch.setattr(self.clock, "wait", noted)
         with structlog.testing.capture_logs():  # to print an error with all that it came by takes seconds
-            self.one._run(cast("Any", None), once=False)
+            self.one._run(cast("Any", None), Mock(), once=False)
         return self.runs
 
     def ask(self, kind: str, after: float = 0) -> None:

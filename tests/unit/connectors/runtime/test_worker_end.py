@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 import structlog
@@ -68,6 +69,7 @@ def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def run(*, hangs: bool, spark: Session, stopped: bool = True) -> tuple[Worker, int, Supervisor, list[Any]]:
         monkeypatch.setattr(session, "create", lambda *_: spark)
+        monkeypatch.setattr(workers, "SharedQuery", Mock())
         starting = SparkStart("local[1]", {})
         config = load_worker(worker_file(tmp_path, **{"task.shutdown.graceful.timeout.ms": "100"}))
         made, one = Worker(config, [], SystemClock(), NullObserver(), starting), Supervisor(hangs=hangs)
@@ -132,6 +134,7 @@ def test_brokers_that_do_not_answer_end_once_before_spark_is_there(
     monkeypatch.setattr(workers, "probe_all", reach)
     monkeypatch.setattr(session, "create", lambda *_: Session())
     monkeypatch.setattr(supervisor.Supervisor, "_run", lambda *_, **__: None)
+    monkeypatch.setattr(workers, "SharedQuery", Mock())
     config = load_worker(worker_file(tmp_path))
     files = [load_connector(connector_file(tmp_path, name=name), config) for name in ("a", "b")]
     starting = SparkStart("local[1]", {})

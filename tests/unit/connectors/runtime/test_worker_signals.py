@@ -43,6 +43,7 @@ def test_ctrl_c_ends_a_worker_as_sigterm_does(
     """The step that runs is ended first, and Spark's start is not waited for; only --once was not done then."""
     never = threading.Event()
     monkeypatch.setattr(workers, "LEAVE_SECONDS", 0.0)
+    monkeypatch.setattr(workers, "SharedQuery", Mock())
     monkeypatch.setattr(session, "create", lambda *_: never.wait() if moment == "while Spark starts" else _Session())
     monkeypatch.setattr(Worker, "_watch", lambda *_, **__: signal.raise_signal(number))
     before = signal.getsignal(signal.SIGINT)
@@ -75,7 +76,7 @@ def test_sighup_says_what_it_did_with_an_unchanged_file(
     one = worker._supervisors[NAME] = Mock()
     one.has_failed.return_value, one.is_alive.return_value = failed, alive
     with structlog.testing.capture_logs() as logged:
-        worker._reload_files(cast("Any", None), once=False)
+        worker._reload_files(cast("Any", None), Mock(), once=False)
     assert [(line["event"], line["connector"]) for line in logged] == [(said, NAME)]
     assert (one.restart.call_count, one.stop.call_count) == (restarts, 0)
 
@@ -94,7 +95,7 @@ def test_a_changed_file_may_not_take_what_is_another_connectors(tmp_path: Path, 
     if swapped:
         connector_file(tmp_path / "two", name="one", topics="two")
     with structlog.testing.capture_logs() as logged:
-        worker._reload_files(cast("Any", None), once=False)
+        worker._reload_files(cast("Any", None), Mock(), once=False)
     assert worker._supervisors == before
     assert [before[name].stop.call_count for name in before] == [0, 0]
     assert [line["log_level"] for line in logged if "not valid" in line["event"]] == ["error"] * (2 if swapped else 1)
@@ -107,7 +108,7 @@ def test_a_changed_file_takes_no_connector_back(tmp_path: Path) -> None:
     worker = Worker(config, [file], SystemClock(), NullObserver(), cast("Any", None))
     one = worker._supervisors[NAME] = Mock(error=FencedError("other:1 took it over."))
     connector_file(tmp_path, **{"min.cleanable.dirty.ratio": "0.1"})
-    worker._reload_files(cast("Any", None), once=False)
+    worker._reload_files(cast("Any", None), Mock(), once=False)
     assert (worker._supervisors, one.stop.call_count) == ({NAME: one}, 0)
 
 

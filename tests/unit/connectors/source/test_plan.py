@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from compactor.model.record import TopicPartition
 from connectors.errors import SourceChangedError
 from connectors.source import plan
-from connectors.source.offsets import TopicOffsets
-from connectors.source.plan import SourceRange, SourceTopic
+from connectors.source.plan import SourceRange, SourceTopic, TopicOffsets
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 

@@ -13,11 +13,11 @@ from compactor.model.record import TopicPartition
 from connectors.errors import UnreachableError
 from connectors.kafka.client_settings import ClientSettings
 from connectors.source import reader
-from connectors.source.options import parse
 from connectors.source.plan import ReadSplit, SourceRange
 from connectors.source.reader import RangeCursor, nothing_left
-from tests.support.clients import client_settings, source_clients
+from tests.support.clients import client_settings
 from tests.support.memory.cluster import MemoryCluster
+from tests.support.source_options import source_options
 
 HI = 7
 
@@ -124,8 +124,7 @@ def test_a_range_whose_rest_holds_nothing_is_finished(
     """It is stated to its end, with the records that it had; another one is waited for, and then an error."""
     found = frozenset([TopicPartition("t", 0)]) if empty else frozenset()
     monkeypatch.setattr(reader, "nothing_left", lambda _, cursors: found & {cursor.key for cursor in cursors})
-    config = {**source_clients({"bootstrap.servers": "127.0.0.1:1"}), "topics": '["t"]'}
-    read = reader.read(ReadSplit((SourceRange("t", "id", 0, 5, HI),)), parse({**config, "read.timeout.ms": "200"}))
+    read = reader.read(ReadSplit((SourceRange("t", "id", 0, 5, HI),)), source_options(topics=["t"], timeout=0.2))
     if not empty:
         with pytest.raises(UnreachableError, match="no progress on t-0 at offset 5"):
             list(read)

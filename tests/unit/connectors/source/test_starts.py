@@ -14,10 +14,9 @@ from connectors.config.connector import ConnectorConfig
 from connectors.errors import SourceChangedError
 from connectors.kafka.client_settings import ClientSettings
 from connectors.source import plan
-from connectors.source.offsets import Offsets
-from connectors.source.options import parse
+from connectors.source.options import source_options
+from connectors.source.plan import Offsets
 from connectors.source.planner import Planner
-from connectors.source.stream import source_options
 from tests.support.clocks import SleepingClock
 from tests.support.engine import intake, new_state
 from tests.support.memory.cluster import MemoryCluster
@@ -45,7 +44,7 @@ def planner(brokers: Brokers, folder: Path, **named: str) -> Planner:
     connector = ConnectorConfig.model_validate({**ONLY, **named})
     state, clients = closed(new_state({0: 0})), ClientSettings({}, {}, {})
     options = source_options(connector, clients, state, 1, intake(LocalStorage(str(folder))))
-    return Planner(parse(options), brokers, brokers.clock, brokers.clock.sleep)
+    return Planner(options, brokers, brokers.clock, brokers.clock.sleep)
 
 
 @pytest.mark.parametrize("named", [{"topics": "t,b"}, {"topics.regex": "[tb]"}], ids=["by name", "by pattern"])

@@ -1,0 +1,87 @@
+"""The thread of one connector that takes what was read for it, publishes it, and publishes what time has let go."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from connectors.clock import Clock
+from connectors.progress.observer import Interval
+from connectors.runtime.cancellation import CancellableJob
+from connectors.runtime.components import TaskComponents
+from connectors.runtime.shared_query import SharedQuery
+from connectors.source.options import SourceOptions
+from connectors.source.read_alone import read_alone
+from connectors.source.subscription import Alone, Subscription
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TICK_MS: Final = 500
+TOPICS_CHECK_MS: Final = 30_000
+
+
+class ReadingThread(CancellableJob):
+    """Reads for one connector through the worker's query, from where its catalog ends. `failure` is what ended it.
+
+    Pinned, it ends when everything is taken that is stable at its begin. `took` is called after each micro-batch.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        query: SharedQuery,
+        options: SourceOptions,
+        components: TaskComponents,
+        clock: Clock,
+        took: Callable[[], None],
+    ) -> None:
+        with structlog.contextvars.bound_contextvars(connector=options.connector):
+            super().__init__(spark, f"reading-{options.connector}", self._read)
+        self._spark = spark
+        self._query = query
+        self._options = options
+        self._engine = components.engine
+        self._broker = components.broker
+        self._clock = clock
+        self._took = took
+        self._ticks = Interval(clock, TICK_MS / 1000)
+        self._topics = Interval(clock, TOPICS_CHECK_MS / 1000)
+        self._topics.ready("topics")  # the take-over has just looked for them
+        self._topics_due = False
+        self._subscription: Subscription | None = None
+
+    def interrupt(self) -> None:
+        """Interrupts the publish, or the job that reads alone, and the wait for a micro-batch."""
+        if self._subscription is not None:
+            self._subscription.close()
+        super().interrupt()
+
+    def _read(self, stopped: threading.Event) -> None:
+        with self._query.subscribed(self._options, stopped) as subscription:
+            self._subscription = subscription
+            while not stopped.is_set() and not subscription.finished:
+                if not self._take(subscription, stopped) and self._ticks.ready("publish"):
+                    self._engine.tick(self._clock.now_ms())
+                self._look_for_topics()
+
+    def _take(self, subscription: Subscription, stopped: threading.Event) -> bool:
+        """Takes what comes until the next tick; returns whether anything came."""
+        found = subscription.next(TICK_MS / 1000)
+        if isinstance(found, Alone):
+            found = read_alone(self._spark, found, stopped.is_set)
+        if found is None:
+            return False
+        self._engine.take(found, self._clock.now_ms())
+        subscription.taken(found.ranges)
+        self._took()
+        return True
+
+    def _look_for_topics(self) -> None:
+        """Looks for topics when it is due, as soon as no other turn of the engine is under way."""
+        self._topics_due = self._topics_due or self._topics.ready("topics")
+        if self._topics_due:
+            self._topics_due = not self._engine.commit(self._broker.discover, self._clock.now_ms())

@@ -1,0 +1,139 @@
+"""The one streaming query of a worker, through which all of its connectors read.
+
+It belongs to no connector: they subscribe when they have taken over, and go without the query noticing. Where it fails
+(a process of Spark's has ended, say) it is started again, and what its last micro-batch was to hold is read by each
+connector in a job of its own, so that the one that is to blame fails alone.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from compactor.ingest.ingest import gather
+from compactor.spark.errors import briefly
+from connectors.clock import Clock
+from connectors.source import stream
+from connectors.source.driver_link import DriverLink
+from connectors.source.micro_batches import MicroBatches
+from connectors.source.options import SourceOptions
+from connectors.source.planner import Planner
+from connectors.source.poller import Pollers
+from connectors.source.source_errors import reading_stopped
+from connectors.source.source_topics import AdminTopics
+from connectors.source.subscription import Subscription
+from connectors.spark import session
+from connectors.threads import CancellableThread
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+POOL: Final = "query"
+"""Its Spark pool: a micro-batch gets the next free task, however many tasks publishes and folds have."""
+_AGAIN_S: Final = 1.0
+_LOOK_S: Final = 0.5
+_REQUEST_S: Final = 10.0
+
+_log = structlog.get_logger()
+
+
+class SharedQuery:
+    """Runs the query from `start` to `stop`. `shared`: whether more than one connector reads through it."""
+
+    def __init__(self, spark: SparkSession, clock: Clock, *, shared: bool) -> None:
+        self._spark = spark
+        self._clock = clock
+        self._batches = MicroBatches(session.cores(spark), shared=shared)
+        self._pollers = Pollers(self._batches.wake, clock, _REQUEST_S)
+        self._link = DriverLink(self._batches)
+        self._delivered = False
+        self._thread = CancellableThread("query", self._run)
+
+    def start(self) -> None:
+        """Starts the query on a thread, beside the take-overs of the connectors."""
+        self._link.open()
+        self._thread.start()
+
+    def stop(self, seconds: float) -> bool:
+        """Ends the query, whatever it reads; returns whether it has ended within `seconds`."""
+        self._batches.close()
+        self._thread.stop()
+        self._link.close()
+        return self._thread.join(seconds)
+
+    @contextmanager
+    def subscribed(self, options: SourceOptions, stopped: threading.Event) -> Iterator[Subscription]:
+        """Lets a connector read, from the block's begin to its end.
+
+        Once `stopped` is set, nothing is waited for any more.
+        """
+        poller = self._pollers.borrow(options.clients)
+        planner = self._planner(options, AdminTopics(options.connector, poller.admin), stopped)
+        shared = lambda: self._batches.shared  # noqa: E731
+        subscription = Subscription(options, planner, self._clock, shared, poller.poll_now)
+        try:
+            subscription.begin()
+            self._batches.add(subscription, poller.clients)
+            poller.add(subscription)
+            yield subscription
+        finally:
+            self._batches.remove(subscription)
+            poller.remove(subscription)
+            self._pollers.give_back(poller)
+
+    def _planner(self, options: SourceOptions, topics: AdminTopics, stopped: threading.Event) -> Planner:
+        def sleep(seconds: float) -> None:
+            if self._clock.wait(seconds, stopped):
+                raise reading_stopped(options.connector)
+
+        return Planner(options, topics, self._clock.monotonic, sleep)
+
+    def _run(self, stopped: threading.Event) -> None:
+        in_vain = 0
+        while not stopped.is_set():
+            self._delivered = False
+            error = self._run_once(stopped)
+            if stopped.is_set():
+                return
+            in_vain = 0 if self._delivered else in_vain + 1
+            portions = self._batches.abandon()
+            _log.warning(
+                "query failed, started again; what it read is read by jobs of their own",
+                portions=portions,
+                error=briefly(error) if error else "it ended",
+            )
+            if in_vain > 1 and error is not None:
+                self._batches.fail(session.gone(self._spark) or error)
+            self._clock.wait(_AGAIN_S, stopped)
+
+    def _run_once(self, stopped: threading.Event) -> BaseException | None:
+        """Runs the query until it ends or `stopped` is set; returns what it failed with."""
+        folder = Path(tempfile.mkdtemp(prefix="keyfold-query-"))  # of mode 0700
+        query: StreamingQuery | None = None
+        try:
+            self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
+            query = stream.start(self._spark, self._link.address, (folder / "checkpoint").as_uri(), self._take)
+            while query.isActive and not self._clock.wait(_LOOK_S, stopped):
+                pass
+            return None if stopped.is_set() else query.exception()
+        except Exception as error:  # noqa: BLE001  # it is started again, or its connectors fail with it
+            return error
+        finally:
+            if query is not None:
+                with suppress(Exception):  # a JVM that has ended has no query either
+                    query.stop()
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _take(self, frame: DataFrame) -> None:
+        """Hands each connector its portion of a micro-batch; waits for none of them."""
+        found = gather(frame)
+        self._delivered = True
+        self._batches.deliver(found)

@@ -1,0 +1,190 @@
+"""Reads the portions of several connectors with one consumer, for a bounded time and a bounded number of bytes.
+
+No connector may hold up the others here: a range that makes no progress, is refused, or holds more than fits is left
+where it is, and the portion says how far it was read. `reader.py` reads such ranges in a job of their own, looks for
+the reason and raises it. So nothing is decided here, and a range is never stated beyond the consumer's position.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import structlog
+from confluent_kafka import Message
+from confluent_kafka import TopicPartition as Partition
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compactor.errors import KeyfoldError
+from compactor.failpoints import hit
+from compactor.model.record import TopicPartition
+from connectors.kafka.consumers import AssignedConsumer, borrowed
+from connectors.source.arrow_records import Longs, PartitionSlots, faulty, range_rows, to_arrow, with_range, within
+from connectors.source.micro_batches import PortionSplit
+from connectors.source.plan import SourceRange
+from connectors.source.reader import IdleTime, RangeCursor, uncollected
+from connectors.source.source_topics import AdminTopics, NoAnswerError
+
+_POLL_S: Final = 0.02
+_CHUNK: Final = 5_000
+_log = structlog.get_logger()
+
+
+class ReadBudget(Struct, frozen=True):
+    """What one task may use for portions of several connectors.
+
+    `idle_s`: seconds without any progress; `seconds`: in all; `max_bytes`: key, value and headers of all records.
+    """
+
+    idle_s: float = 1.0
+    seconds: float = 2.0
+    max_bytes: int = 64 << 20
+
+
+BUDGET: Final = ReadBudget()
+
+
+def read_bounded(
+    portions: Sequence[PortionSplit], budget: ReadBudget = BUDGET
+) -> Iterator[tuple[PortionSplit, list[pa.RecordBatch]]]:
+    """Reads the portions, those with equal client settings with one consumer. Yields each of which anything was read.
+
+    The batches are of `record.SOURCE`: records, each partition's in order, then a row for each range that says how far
+    it was read. A portion about which anything is wrong may be missing.
+    """
+    for group in _groups(portions):
+        try:
+            yield from _read(group, budget)
+        except (KeyfoldError, NoAnswerError) as error:
+            names = sorted({portion.options.connector for portion in group})
+            _log.debug("portions are left for jobs of their own", connectors=names, error=str(error))
+
+
+def _groups(portions: Iterable[PortionSplit]) -> list[list[PortionSplit]]:
+    """Groups portions that one consumer can read: equal settings, and no partition twice."""
+    found: list[tuple[list[PortionSplit], set[TopicPartition]]] = []
+    for portion in portions:
+        keys = {one.topic_partition for one in portion.split.ranges}
+        for group, read in found:
+            if group[0].clients == portion.clients and not keys & read:
+                group.append(portion)
+                read.update(keys)
+                break
+        else:
+            found.append(([portion], keys))
+    return [group for group, _ in found]
+
+
+def _read(group: Sequence[PortionSplit], budget: ReadBudget) -> Iterator[tuple[PortionSplit, list[pa.RecordBatch]]]:
+    first = group[0]
+    with borrowed(first.clients, first.options.timeouts.request) as consumer, uncollected():
+        read = _BoundedRead(group, consumer, budget)
+        read.run()
+        changed = read.changed_topics()
+    for number, portion in enumerate(group):
+        if not changed & {one.topic for one in portion.split.ranges} and (found := read.batches(number)):
+            yield portion, found
+
+
+class _BoundedRead:
+    """Reads one group, once."""
+
+    def __init__(self, group: Sequence[PortionSplit], consumer: AssignedConsumer, budget: ReadBudget) -> None:
+        pairs = [(number, one) for number, portion in enumerate(group) for one in portion.split.ranges]
+        self._consumer = consumer
+        self._budget = budget
+        self._cursors = [RangeCursor(one, one.lo, one.lo) for _, one in pairs]
+        self._owners: Longs = np.array([number for number, _ in pairs], np.int64)
+        self._slots = PartitionSlots([cursor.key for cursor in self._cursors])
+        self._left: set[int] = set()
+        self._found: dict[int, list[pa.RecordBatch]] = {}
+        self._topics = AdminTopics(group[0].options.connector, consumer.admin)
+        self._bytes = 0
+
+    def run(self) -> None:
+        """Polls until every range is finished, or its portion left, or the budget is used up."""
+        idle, until = IdleTime(), time.monotonic() + self._budget.seconds
+        self._consumer.assign([cursor.partition for cursor in self._cursors])
+        while active := self._active():
+            began = time.monotonic()
+            left = sum(cursor.part.hi - cursor.position for cursor in active)
+            self._keep(self._sound(self._consumer.consumer.consume(min(_CHUNK, left), _POLL_S)))
+            idle.waited(time.monotonic() - began, moved=self._advance())
+            over = time.monotonic() >= until or self._bytes >= self._budget.max_bytes
+            if over or idle.seconds >= self._budget.idle_s:
+                return
+
+    def changed_topics(self) -> frozenset[str]:
+        """Returns the topics that are another one by id than those that were to be read. Raises NoAnswerError."""
+        ids = {cursor.part.topic: cursor.part.topic_id for cursor in self._cursors}
+        found = self._topics.named(ids)
+        return frozenset(name for name, one in ids.items() if name not in found or found[name].id != one)
+
+    def batches(self, owner: int) -> list[pa.RecordBatch]:
+        """Returns what was read of the portion `owner`: records, and a row for each range of which anything was."""
+        if owner in self._left:
+            return []
+        mine = [cursor for cursor, whose in zip(self._cursors, self._owners, strict=True) if whose == owner]
+        moved = [cursor for cursor in mine if cursor.position > cursor.part.lo]
+        for _ in moved:
+            hit("source.read")
+        stated = [(_up_to(cursor), cursor.start, cursor.records) for cursor in moved]
+        return [*self._found.get(owner, []), range_rows(stated)] if stated else []
+
+    def _active(self) -> list[RangeCursor]:
+        pairs = zip(self._cursors, self._owners, strict=True)
+        return [cursor for cursor, owner in pairs if not cursor.finished and owner not in self._left]
+
+    def _sound(self, messages: list[Message]) -> list[Message]:
+        """Returns the records among `messages`; leaves each portion in which an error stands in place of one.
+
+        All of it: librdkafka goes on behind a batch that it cannot read, so its position says nothing any more.
+        """
+        odd = faulty(messages)
+        for number in odd:
+            found = TopicPartition(messages[number].topic() or "", messages[number].partition() or 0)
+            pairs = zip(self._cursors, self._owners, strict=True)
+            self._left.update(int(owner) for cursor, owner in pairs if cursor.key == found)
+        return [message for message in messages if message.error() is None] if odd else messages
+
+    def _keep(self, messages: list[Message]) -> None:
+        """Makes Arrow of the messages that belong to the ranges, and counts them."""
+        if not messages:
+            return
+        lows = np.array([cursor.position for cursor in self._cursors], np.int64)
+        highs = np.array([cursor.part.hi for cursor in self._cursors], np.int64)
+        kept, slots, offsets = within(messages, self._slots.of(messages), lows, highs)
+        for cursor, records in zip(self._cursors, np.bincount(slots, minlength=len(self._slots)), strict=True):
+            cursor.records += int(records)
+        if not kept:
+            return
+        batch = with_range(to_arrow(kept, slots, offsets, self._slots))
+        self._bytes += batch.nbytes
+        for owner, rows in _by_owner(self._owners[slots]).items():
+            self._found.setdefault(owner, []).append(batch.take(pa.array(rows)) if rows.size < len(kept) else batch)
+
+    def _advance(self) -> bool:
+        """Updates the cursors by the consumer's positions; returns whether any got further."""
+        active = self._active()
+        positions = self._consumer.consumer.position([cursor.partition for cursor in active])
+        moved = False
+        for cursor, found in zip(active, positions, strict=True):
+            if found.offset > cursor.position:  # negative until something was delivered
+                cursor.position, moved = min(found.offset, cursor.part.hi), True
+        finished = [cursor for cursor in active if cursor.finished]
+        if finished:
+            self._consumer.consumer.pause([Partition(*cursor.key) for cursor in finished])
+        return moved
+
+
+def _up_to(cursor: RangeCursor) -> SourceRange:
+    return replace(cursor.part, hi=min(cursor.position, cursor.part.hi))
+
+
+def _by_owner(owners: Longs) -> Mapping[int, Longs]:
+    """Returns the rows of each owner, in their order."""
+    return {int(owner): np.flatnonzero(owners == owner) for owner in np.unique(owners)}

@@ -1,0 +1,129 @@
+"""Lets Spark's planner process ask the driver for micro-batches, over a Unix socket of this machine.
+
+Spark gives a Python source a process of its own for its planning. What is planned is known in the driver, so that
+process only passes questions on. The socket lies in a folder that only this account can enter.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Client, Connection, Listener
+from typing import TYPE_CHECKING, Any, Protocol
+
+import structlog
+from msgspec import Struct
+
+from connectors.threads import CancellableThread
+
+if TYPE_CHECKING:
+    from connectors.source.micro_batches import ReadTask
+
+_log = structlog.get_logger()
+
+
+class Plans(Protocol):
+    """What the planner process may ask for: `MicroBatches`."""
+
+    @property
+    def number(self) -> int:
+        """The number of the last micro-batch that was planned."""
+
+    def latest(self, start: int) -> int:
+        """Returns the number of the micro-batch behind `start`, or `start`."""
+
+    def tasks(self, start: int, end: int) -> Sequence[ReadTask]:
+        """Returns the reading tasks behind `start` up to `end`."""
+
+
+class Address(Struct, frozen=True):
+    """Where the driver listens, and what proves that a process may ask. Its repr does not show that."""
+
+    path: str
+    key: str
+
+    def __repr__(self) -> str:
+        return f"Address({self.path!r})"
+
+
+class DriverLink:
+    """Answers planner processes from `plans`, each on a thread of its own, from `open` to `close`."""
+
+    def __init__(self, plans: Plans) -> None:
+        self._plans = plans
+        key = secrets.token_hex(16)
+        self._listener = Listener(None, "AF_UNIX", authkey=key.encode())
+        self.address = Address(str(self._listener.address), key)
+        self._accepting = CancellableThread("driver-link", self._accept)
+
+    def open(self) -> None:
+        """Begins to answer."""
+        self._accepting.start()
+
+    def close(self) -> None:
+        """Takes no further connection; those that are there end with their processes."""
+        self._accepting.stop()
+        with suppress(OSError, EOFError, AuthenticationError):  # so that it sees that it is to end
+            _connect(self.address).close()
+        self._accepting.join()
+        self._listener.close()
+
+    def _accept(self, stopped: threading.Event) -> None:
+        while not stopped.is_set():
+            try:
+                connection = self._listener.accept()
+            except (OSError, EOFError, AuthenticationError) as error:  # whoever did not know the key
+                _log.debug("connection refused", error=str(error))
+                continue
+            CancellableThread("driver-link-planner", partial(self._answer, connection)).start()
+
+    def _answer(self, connection: Connection, _stopped: threading.Event) -> None:
+        with connection, suppress(EOFError, OSError):  # the process has ended
+            while True:
+                name, arguments = connection.recv()
+                try:
+                    answer = (True, self._answer_to(name, arguments))
+                except Exception as error:  # noqa: BLE001  # raised in the planner, whose query fails with it
+                    answer = (False, f"{type(error).__name__}: {error}")
+                connection.send(answer)
+
+    def _answer_to(self, name: str, arguments: tuple[int, ...]) -> Any:
+        found = getattr(self._plans, name)
+        return found(*arguments) if callable(found) else found
+
+
+class DriverAnswers:
+    """`Plans` in the planner process: asks the driver at `address`, with one connection."""
+
+    def __init__(self, address: Address) -> None:
+        self._connection = _connect(address)
+
+    @property
+    def number(self) -> int:
+        """See Plans."""
+        return int(self._ask("number"))
+
+    def latest(self, start: int) -> int:
+        """See Plans."""
+        return int(self._ask("latest", start))
+
+    def tasks(self, start: int, end: int) -> Sequence[ReadTask]:
+        """See Plans."""
+        found: Sequence[ReadTask] = self._ask("tasks", start, end)
+        return found
+
+    def _ask(self, name: str, *arguments: int) -> Any:
+        self._connection.send((name, arguments))
+        answered, found = self._connection.recv()
+        if not answered:
+            raise RuntimeError(f"the driver could not plan: {found}")
+        return found
+
+
+def _connect(address: Address) -> Connection:
+    return Client(os.fspath(address.path), "AF_UNIX", authkey=address.key.encode())

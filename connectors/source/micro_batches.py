@@ -1,0 +1,185 @@
+"""The micro-batches of the worker's streaming query, and which connectors' portions each holds: the driver's side.
+
+A position of the query is the number of a micro-batch, nothing more. What a number stands for is kept here and lives
+as long as the query: a query that is started again numbers on, and nobody ever goes on from Spark's own record of
+progress, as every connector goes on from its catalog. So connectors come and go without the query noticing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from itertools import count
+from typing import Final
+
+from msgspec import Struct
+
+from compactor.errors import KeyfoldError
+from compactor.failpoints import hit
+from compactor.ingest.appends import Batch
+from connectors.kafka.client_settings import ClientSettings
+from connectors.source import plan
+from connectors.source.options import SourceOptions
+from connectors.source.plan import ReadSplit
+from connectors.source.subscription import Offer, Subscription
+
+WAIT_S: Final = 1.0
+"""How long (s) a question for the next micro-batch waits for one."""
+SMALLEST: Final = 2_500
+"""Offsets for which another reading task is planned, where a micro-batch holds portions of several connectors."""
+
+
+class PortionSplit(Struct, frozen=True):
+    """What one task reads of one connector's portion.
+
+    `clients`: the settings with which portions of several connectors are read by one consumer; the connector's own in
+    all but names.
+    """
+
+    portion: int
+    options: SourceOptions
+    split: ReadSplit
+    clients: ClientSettings
+
+
+class ReadTask(Struct, frozen=True):
+    """What one Spark task reads. `bounded`: what takes long, or fails, is left for a job of its own."""
+
+    portions: tuple[PortionSplit, ...]
+    bounded: bool
+
+
+class MicroBatches:
+    """Plans micro-batches of what subscriptions are offered, and hands each its portion. Threads may share it.
+
+    `tasks` is how many Spark tasks run at once. `shared`: whether the worker has more than one connector.
+    """
+
+    def __init__(self, tasks: int, *, shared: bool) -> None:
+        self.shared = shared
+        self._tasks = tasks
+        self._changed = threading.Condition()
+        self._subscriptions: dict[Subscription, ClientSettings] = {}
+        self._portions = count(1)
+        self._claimed: dict[int, Subscription] = {}
+        self._number = 0
+        self._planned: dict[int, list[ReadTask]] = {}
+        self._warm = False
+        self._closed = False
+
+    def add(self, subscription: Subscription, clients: ClientSettings) -> None:
+        """Lets `subscription` be offered; portions of all with the same `clients` may be read by one consumer."""
+        with self._changed:
+            self._subscriptions[subscription] = clients
+
+    def remove(self, subscription: Subscription) -> None:
+        """Lets it be offered no more; what is still read for it reaches nobody."""
+        subscription.close()
+        with self._changed:
+            self._subscriptions.pop(subscription, None)
+
+    def wake(self) -> None:
+        """Lets a waiting `latest` look again: subscriptions have new offers."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Plans nothing more, so that the query can be stopped at once."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    @property
+    def number(self) -> int:
+        """The number of the last micro-batch that was planned."""
+        return self._number
+
+    def latest(self, start: int) -> int:
+        """Plans the next micro-batch (step 1); returns its number, or `start` where nothing comes for a while.
+
+        The first one reads nothing: it has Spark start its Python processes while connectors are still taken over.
+        """
+        with self._changed:
+            if self._number > start:
+                return self._number
+            if not self._warm:
+                self._warm = True
+                return self._plan([ReadTask((), bounded=True)] * self._tasks)
+            self._changed.wait_for(lambda: self._closed or any(one.claimable for one in self._subscriptions), WAIT_S)
+            if self._closed:
+                return start
+            claimed = [(one, offer) for one in self._subscriptions if (offer := one.claim())]
+            if not claimed:
+                return start
+            numbered = {next(self._portions): (one, offer) for one, offer in claimed}
+            self._claimed.update({number: one for number, (one, _) in numbered.items()})
+            found = self._plan(self._read_tasks(numbered))
+        hit("source.plan")
+        return found
+
+    def tasks(self, start: int, end: int) -> list[ReadTask]:
+        """Returns the reading tasks of the micro-batches behind `start` up to `end`, however often it is asked."""
+        with self._changed:
+            return [task for number in range(start + 1, end + 1) for task in self._planned.get(number, [])]
+
+    def deliver(self, found: Mapping[int, Batch | KeyfoldError]) -> None:
+        """Hands each connector what was read of its portion of the last micro-batch; see `gather`."""
+        with self._changed:
+            claimed, self._claimed = self._claimed, {}
+        for number, subscription in claimed.items():
+            subscription.deliver(found.get(number))
+
+    def abandon(self) -> int:
+        """Gives up the micro-batch that was planned and not delivered, as the query has failed; counts its portions."""
+        with self._changed:
+            claimed, self._claimed = self._claimed, {}
+        for subscription in claimed.values():
+            subscription.abandon()
+        return len(claimed)
+
+    def fail(self, error: BaseException) -> None:
+        """Hands `error` to every connector: the query cannot be run."""
+        for subscription in list(self._subscriptions):
+            subscription.fail(error)
+
+    def _plan(self, tasks: list[ReadTask]) -> int:
+        self._number += 1
+        self._planned = {number: kept for number, kept in self._planned.items() if number >= self._number - 1}
+        self._planned[self._number] = tasks
+        return self._number
+
+    def _read_tasks(self, numbered: Mapping[int, tuple[Subscription, Offer]]) -> list[ReadTask]:
+        """Deals the portions to tasks: a portion alone as its connector says, those of several whole ranges each."""
+        if not self.shared and len(numbered) == 1:
+            ((number, (one, offer)),) = numbered.items()
+            clients, most = one.options.clients, one.options.limits.tasks_max
+            splits = plan.splits(offer.ranges, most)
+            return [ReadTask((PortionSplit(number, offer.options, each, clients),), bounded=False) for each in splits]
+        pieces = [
+            PortionSplit(number, offer.options, ReadSplit((one,)), self._subscriptions[subscription])
+            for number, (subscription, offer) in numbered.items()
+            for one in offer.ranges
+        ]
+        return [ReadTask(_joined(dealt), bounded=True) for dealt in _deal(pieces, self._tasks)]
+
+
+def _deal(pieces: Sequence[PortionSplit], tasks: int) -> list[list[PortionSplit]]:
+    """Cuts `pieces` into at most `tasks` lists of about as many offsets each; no partition is cut in two."""
+    total = sum(plan.size(piece.split.ranges) for piece in pieces)
+    lists = max(1, min(tasks, total // SMALLEST))
+    found: list[list[PortionSplit]] = [[] for _ in range(lists)]
+    done = 0
+    for piece in pieces:
+        found[min(lists - 1, done * lists // max(1, total))].append(piece)
+        done += plan.size(piece.split.ranges)
+    return [dealt for dealt in found if dealt]
+
+
+def _joined(pieces: Sequence[PortionSplit]) -> tuple[PortionSplit, ...]:
+    """Joins the pieces of each portion."""
+    joined: dict[int, PortionSplit] = {}
+    for piece in pieces:
+        before = joined.get(piece.portion)
+        ranges = piece.split.ranges if before is None else (*before.split.ranges, *piece.split.ranges)
+        joined[piece.portion] = PortionSplit(piece.portion, piece.options, ReadSplit(ranges), piece.clients)
+    return tuple(joined.values())

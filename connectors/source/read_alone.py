@@ -1,0 +1,68 @@
+"""Reads one connector's offer in a job of its own: what is large, was left by a micro-batch, or made one fail."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from compactor.ingest.appends import Batch
+from compactor.ingest.ingest import WRITTEN, portions, write_level0
+from compactor.spark import tasks
+from connectors.source import plan
+from connectors.source.options import SourceOptions
+from connectors.source.plan import ReadSplit
+from connectors.source.reader import read
+from connectors.source.source_errors import reading_stopped
+from connectors.source.subscription import Alone
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HERE_MAX: Final = 20_000
+"""Offsets that are read in this process at most; it waits with them for as long as the brokers need."""
+
+_WAIT_S: Final = 0.2
+_one_at_a_time: Final = threading.Lock()
+"""Held while Spark's tasks read alone, so that micro-batches always find free ones."""
+
+
+def read_alone(spark: SparkSession, alone: Alone, stopped: Callable[[], bool]) -> Batch:
+    """Reads an offer to its end and writes it into files (steps 2 and 3); returns what was written.
+
+    Once `stopped` returns True it ends soon. Raises what `reader.read` raises, and StorageError.
+    """
+    offer, options = alone.offer, alone.offer.options
+    assert options.intake is not None
+    if not alone.suspect and plan.size(offer.ranges) <= HERE_MAX:
+        here = write_level0(read(ReadSplit(offer.ranges), options, stopped), options.intake)
+        return _batch(row for batch in here for row in batch.to_pylist())
+    splits = plan.splits(offer.ranges, options.limits.tasks_max)
+    while not _one_at_a_time.acquire(timeout=_WAIT_S):
+        if stopped():
+            raise reading_stopped(options.connector)
+    try:
+        return _batch(tasks.run(spark, len(splits), _reading(splits, options), WRITTEN))
+    finally:
+        _one_at_a_time.release()
+
+
+def _reading(splits: list[ReadSplit], options: SourceOptions) -> Callable[[int], Iterator[pa.RecordBatch]]:
+    """Returns what a task does: it is pickled, so it holds no lock."""
+
+    def task(number: int) -> Iterator[pa.RecordBatch]:
+        from connectors.logging_setup import configure_as_parent
+
+        configure_as_parent()
+        assert options.intake is not None
+        yield from write_level0(read(splits[number], options), options.intake)
+
+    return task
+
+
+def _batch(rows: Iterable[Mapping[str, Any]]) -> Batch:
+    found = portions(rows)[0]
+    assert isinstance(found, Batch)
+    return found

@@ -1,0 +1,221 @@
+"""One connector's reading through the worker's streaming query: what is offered to it, read for it and taken by it.
+
+Offsets go round in one direction, at most one *offer* of a subscription at a time:
+
+    plan()      the poller's thread: the planner has found something new, which becomes the offer
+    claim()     Spark's thread: the offer becomes a portion of the next micro-batch
+    deliver()   Spark's thread: what was read of the portion; `abandon()` where the micro-batch failed
+    next()      the connector's own thread: what was delivered, to be taken by its engine
+    taken()     the connector's own thread: the position moves past what was taken, and plan() may offer again
+
+So nothing new is offered to a connector that is behind, and a portion that is delivered after its subscription was
+closed reaches nobody. What a micro-batch did not read to its end, for whatever reason, is offered to the connector's
+own thread (`Alone`): it is read in a job of its own, where an error or a delay concerns nobody else.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from msgspec import Struct
+
+from compactor.errors import DEFECT, IngestError, KeyfoldError
+from compactor.ingest.appends import Batch
+from compactor.model.record import RangeRead, TopicPartition
+from connectors.clock import Clock
+from connectors.source import plan
+from connectors.source.options import SourceOptions
+from connectors.source.plan import Offsets, SourceRange
+from connectors.source.planner import Planner
+
+SHARED_MAX: Final = 200_000
+"""Offsets that a portion has at most where other connectors wait for the same micro-batch; more is read alone."""
+
+
+class Offer(Struct, frozen=True):
+    """What is to be read next of one connector: `ranges`, with `options`; `end` is the position behind them."""
+
+    options: SourceOptions
+    ranges: tuple[SourceRange, ...]
+    end: Offsets
+
+
+class Alone(Struct, frozen=True):
+    """An offer that the connector's own thread has to have read. `suspect`: its micro-batch failed as a whole."""
+
+    offer: Offer
+    suspect: bool = False
+
+
+class Subscription:
+    """Reads one connector's topics through the query.
+
+    `shared`: whether other connectors read through the same query. `taken` is called when it may be offered more.
+    """
+
+    def __init__(
+        self,
+        options: SourceOptions,
+        planner: Planner,
+        clock: Clock,
+        shared: Callable[[], bool],
+        taken: Callable[[], None],
+    ) -> None:
+        self.options = options
+        self._planner = planner
+        self._clock = clock
+        self._shared = shared
+        self._taken = taken
+        self._changed = threading.Condition()
+        self._position: Offsets | None = None
+        self._offer: Offer | None = None
+        self._claimed = False
+        self._ready: Batch | Alone | None = None
+        self._error: BaseException | None = None
+        self._alone = False
+        self._finished = False
+        self._closed = False
+        self._number = 0
+        self._offered_at = float("-inf")
+
+    def begin(self) -> None:
+        """Asks the brokers where reading begins and, pinned, where it ends; plans nothing before.
+
+        Raises SourceChangedError, UnreachableError after the time for retries.
+        """
+        if self.options.pinned:
+            self._planner.pin()
+        position = self._planner.initial()
+        with self._changed:
+            self._position = position
+
+    @property
+    def finished(self) -> bool:
+        """Whether, pinned, everything up to the end was taken."""
+        return self._finished
+
+    def close(self) -> None:
+        """Ends it: nothing more is planned or delivered."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def partitions(self) -> list[TopicPartition]:
+        """Returns the partitions whose ends `plan` is going to ask for; none where it has nothing to plan now."""
+        position = self._position
+        if not self._plannable() or position is None or self.options.pinned:
+            return []
+        return [TopicPartition(name, number) for name, topic in position.items() for number in topic.partitions]
+
+    def plan(self) -> bool:
+        """Makes an offer of what is new by now, if anything is; returns whether it did."""
+        position = self._position
+        if not self._plannable() or position is None:
+            return False
+        try:
+            end = self._planner.latest(position, self.options.limits.max_offsets)
+            ranges = tuple(plan.ranges(self.options.connector, position, end))
+        except Exception as error:  # noqa: BLE001  # the connector's own thread raises it
+            self.fail(error)
+            return False
+        with self._changed:
+            if self._closed:
+                return False
+            if not ranges:  # topics that were found begin at their log starts
+                self._position = end
+                self._finished = self.options.pinned and end is position
+                return False
+            self._make_offer(ranges, end)
+            return True
+
+    def claim(self) -> Offer | None:
+        """Returns the offer for a portion of the next micro-batch, once; None where there is none."""
+        with self._changed:
+            if self._closed or self._claimed or self._offer is None or self._ready is not None:
+                return None
+            self._claimed = True
+            return self._offer
+
+    @property
+    def claimable(self) -> bool:
+        """Whether there is an offer for the next micro-batch."""
+        return not (self._closed or self._claimed) and self._offer is not None and self._ready is None
+
+    def deliver(self, found: Batch | KeyfoldError | None) -> None:
+        """Hands over what was read of the claimed offer: a batch, why there is none, or None for nothing at all."""
+        with self._changed:
+            if self._closed or self._offer is None:
+                return
+            if isinstance(found, KeyfoldError):
+                self._error = found
+            elif found is None or not found.ranges:
+                self._ready = Alone(self._renumbered(self._offer))
+            else:
+                self._ready = found
+            self._changed.notify_all()
+
+    def abandon(self) -> None:
+        """Says that the micro-batch of the claimed offer failed as a whole: each of its offers is read alone now."""
+        with self._changed:
+            if not self._closed and self._offer is not None:
+                self._ready = Alone(self._renumbered(self._offer), suspect=True)
+                self._changed.notify_all()
+
+    def fail(self, error: BaseException) -> None:
+        """Hands `error` to the connector's own thread."""
+        with self._changed:
+            self._error = error
+            self._changed.notify_all()
+
+    def next(self, seconds: float) -> Batch | Alone | None:
+        """Waits at most `seconds` for what is to be taken or read alone; raises what reading or planning raised."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or self._error or self._ready is not None, seconds)
+            if self._closed:
+                return None
+            if self._error is not None:
+                raise self._error
+            return self._ready
+
+    def taken(self, stated: tuple[RangeRead, ...]) -> None:
+        """Moves the position past what was read, as `stated`; what is missing of the offer is read alone next.
+
+        Raises IngestError where a job of its own has not read the offer to its end either.
+        """
+        with self._changed:
+            offer, was_alone = self._offer, isinstance(self._ready, Alone)
+            assert offer is not None
+            assert self._position is not None
+            reached = plan.reached(self._position, stated)
+            whole = not plan.ranges(self.options.connector, reached, offer.end)
+            if was_alone and not whole:
+                raise _unread(self.options.connector, plan.ranges(self.options.connector, reached, offer.end)[0])
+            self._position = {**offer.end, **reached} if not whole else offer.end
+            self._alone = not whole
+            self._offer, self._ready, self._claimed = None, None, False
+        self._taken()
+
+    def _plannable(self) -> bool:
+        idle = self._offer is None and self._error is None and not (self._closed or self._finished)
+        return idle and self._clock.monotonic() - self._offered_at >= self.options.interval_ms / 1000
+
+    def _make_offer(self, ranges: tuple[SourceRange, ...], end: Offsets) -> None:
+        self._number += 1
+        self._offered_at = self._clock.monotonic()
+        self._offer = Offer(self.options.of_batch(self._number, self._clock.now_ms()), ranges, end)
+        if self._alone or (self._shared() and plan.size(ranges) > SHARED_MAX):
+            self._ready = Alone(self._offer)
+            self._changed.notify_all()
+
+    def _renumbered(self, offer: Offer) -> Offer:
+        """Returns the offer under a number of its own: files of the failed portion are of a batch that never was."""
+        self._number += 1
+        self._offer = Offer(self.options.of_batch(self._number, self._clock.now_ms()), offer.ranges, offer.end)
+        return self._offer
+
+
+def _unread(connector: str, left: SourceRange) -> IngestError:
+    where = f"{left.topic_partition}, offsets [{left.lo}, {left.hi})"
+    return IngestError(f"Connector {connector}: {where} were not read, and nothing says why.", DEFECT)
