@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from compactor.ingest.ingest import gather
+from compactor.ingest.ingest import gather, portions
 from compactor.spark.errors import briefly
 from connectors.clock import Clock
 from connectors.source import stream
@@ -26,6 +26,7 @@ from connectors.source.micro_batches import MicroBatches
 from connectors.source.options import SourceOptions
 from connectors.source.planner import Planner
 from connectors.source.poller import Pollers
+from connectors.source.read_task import read_task
 from connectors.source.source_errors import reading_stopped
 from connectors.source.source_topics import AdminTopics
 from connectors.source.subscription import Subscription
@@ -133,7 +134,14 @@ class SharedQuery:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _take(self, frame: DataFrame) -> None:
-        """Hands each connector its portion of a micro-batch; waits for none of them."""
-        found = gather(frame)
+        """Hands each connector its portion of a micro-batch; waits for none of them.
+
+        Few offsets are read here, and Spark runs no job: nobody says that a micro-batch's frame is used.
+        """
+        here = self._batches.here()
+        if here is None:
+            found = gather(frame)
+        else:
+            found = portions(row for task in here for batch in read_task(task) for row in batch.to_pylist())
         self._delivered = True
         self._batches.deliver(found)

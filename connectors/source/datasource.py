@@ -2,7 +2,7 @@
 
 Spark makes these objects anew in planner and worker processes, so they hold nothing but the options: where the driver
 answers (`driver_link.py`). What a micro-batch holds is planned there (`micro_batches.py`); a position of the stream is
-the number of a micro-batch. Errors leave tagged for `errors.unwrap` of compactor/spark.
+the number of a micro-batch.
 
 What reads is imported where it is first used: most of the processes that a worker's start waits for do not read.
 """
@@ -14,23 +14,18 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-import structlog
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from compactor.errors import KeyfoldError
-from compactor.ingest.ingest import WRITTEN, error_row, write_level0
+from compactor.ingest.ingest import WRITTEN
 from compactor.model.record import ddl
-from compactor.spark.errors import tagging
 from connectors.source.driver_link import Address, DriverAnswers
 
 if TYPE_CHECKING:
-    from connectors.source.micro_batches import PortionSplit, ReadTask
+    from connectors.source.micro_batches import ReadTask
 
 NAME: Final = "keyfold"
 _POSITION: Final = "batch"
-
-_log = structlog.get_logger()
 
 
 class TaskPartition(InputPartition):
@@ -82,38 +77,10 @@ class StreamReader(DataSourceStreamReader):
         return [TaskPartition(task) for task in self._driver.tasks(start[_POSITION], end[_POSITION])]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Reads one task's share and writes it into files (steps 2 and 3); yields rows of WRITTEN."""
+        """Reads one task (`read_task.py`); yields rows of WRITTEN."""
         from connectors.logging_setup import configure_as_parent
-        from connectors.source.bounded_reader import read_bounded
+        from connectors.source.read_task import read_task
 
         configure_as_parent()
         assert isinstance(partition, TaskPartition)
-        task = partition.task
-        if not task.bounded:
-            for portion in task.portions:
-                yield from read_whole(portion)
-            return
-        for portion, batches in read_bounded(task.portions):
-            try:
-                yield from list(_written(portion, batches))
-            except KeyfoldError as error:  # its own job finds it again
-                _log.debug(
-                    "portion is left for a job of its own", connector=portion.options.connector, error=str(error)
-                )
-
-
-def read_whole(portion: PortionSplit) -> Iterator[pa.RecordBatch]:
-    """Reads one portion however long it takes; yields rows of WRITTEN, or one that says why not."""
-    from connectors.source.reader import read
-
-    try:
-        yield from list(_written(portion, read(portion.split, portion.options)))
-    except KeyfoldError as error:
-        yield error_row(portion.portion, error)
-
-
-def _written(portion: PortionSplit, batches: Any) -> Iterator[pa.RecordBatch]:
-    intake = portion.options.intake
-    assert intake is not None
-    with tagging():
-        yield from write_level0(batches, intake, portion.portion)
+        yield from read_task(partition.task)

@@ -29,6 +29,10 @@ SMALLEST: Final = 2_500
 """Offsets for which another reading task is planned, where a micro-batch holds portions of several connectors."""
 
 
+HERE_MAX: Final = 10_000
+"""Offsets of a micro-batch that the driver reads itself at most: a Spark job costs more than to read so few."""
+
+
 class PortionSplit(Struct, frozen=True):
     """What one task reads of one connector's portion.
 
@@ -64,6 +68,7 @@ class MicroBatches:
         self._claimed: dict[int, Subscription] = {}
         self._number = 0
         self._planned: dict[int, list[ReadTask]] = {}
+        self._here = False
         self._warm = False
         self._closed = False
 
@@ -111,6 +116,7 @@ class MicroBatches:
             claimed = [(one, offer) for one in self._subscriptions if (offer := one.claim())]
             if not claimed:
                 return start
+            self._here = sum(plan.size(offer.ranges) for _, offer in claimed) <= HERE_MAX
             numbered = {next(self._portions): (one, offer) for one, offer in claimed}
             self._claimed.update({number: one for number, (one, _) in numbered.items()})
             found = self._plan(self._read_tasks(numbered))
@@ -121,6 +127,11 @@ class MicroBatches:
         """Returns the reading tasks of the micro-batches behind `start` up to `end`, however often it is asked."""
         with self._changed:
             return [task for number in range(start + 1, end + 1) for task in self._planned.get(number, [])]
+
+    def here(self) -> list[ReadTask] | None:
+        """Returns the tasks of the last micro-batch where it is so small that the driver reads it; None: Spark does."""
+        with self._changed:
+            return self._planned.get(self._number, []) if self._here else None
 
     def deliver(self, found: Mapping[int, Batch | KeyfoldError]) -> None:
         """Hands each connector what was read of its portion of the last micro-batch; see `gather`."""
@@ -149,8 +160,8 @@ class MicroBatches:
         return self._number
 
     def _read_tasks(self, numbered: Mapping[int, tuple[Subscription, Offer]]) -> list[ReadTask]:
-        """Deals the portions to tasks: a portion alone as its connector says, those of several whole ranges each."""
-        if not self.shared and len(numbered) == 1:
+        """Deals the portions to tasks: those of several connectors, or few offsets, are read within bounds."""
+        if not self.shared and len(numbered) == 1 and not self._here:
             ((number, (one, offer)),) = numbered.items()
             clients, most = one.options.clients, one.options.limits.tasks_max
             splits = plan.splits(offer.ranges, most)
@@ -160,7 +171,8 @@ class MicroBatches:
             for number, (subscription, offer) in numbered.items()
             for one in offer.ranges
         ]
-        return [ReadTask(_joined(dealt), bounded=True) for dealt in _deal(pieces, self._tasks)]
+        tasks = 1 if self._here else self._tasks
+        return [ReadTask(_joined(dealt), bounded=True) for dealt in _deal(pieces, tasks)]
 
 
 def _deal(pieces: Sequence[PortionSplit], tasks: int) -> list[list[PortionSplit]]:
