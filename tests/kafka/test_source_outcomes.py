@@ -12,7 +12,7 @@ from connectors.kafka import consumers
 from connectors.source.plan import ReadSplit, SourceRange, TopicOffsets
 from connectors.source.reader import read
 from tests.support.broker_source import BrokerSource, numbered_records, offsets, range_reports
-from tests.support.clients import source_clients
+from tests.support.clients import client_settings
 from tests.support.kafka import (
     add_partitions,
     admin,
@@ -68,9 +68,13 @@ def test_a_gap_in_the_middle_splits_the_range(broker: EmbeddedKafka, topic_name:
     large = [(0, b"k", bytes(10_000))] * 3000
     produce(broker.bootstrap, topic_name, large, **{"batch.num.messages": 10})
     # A consumer that keeps next to nothing in its queue, so that what is deleted was not fetched before.
-    tight = {"queued.min.messages": 1, "queued.max.messages.kbytes": 1, "fetch.message.max.bytes": 1000}
-    config = source_clients({"bootstrap.servers": broker.bootstrap, **tight})["consumer.config"]
-    source = BrokerSource(broker.bootstrap, topic_name, skip_lost=True, consumer_config=config)
+    tight = {
+        "queued.min.messages": 1,
+        "queued.max.messages.kbytes": 1,
+        "fetch.message.max.bytes": 1000,
+    }
+    clients = client_settings({"bootstrap.servers": broker.bootstrap, **tight})
+    source = BrokerSource(broker.bootstrap, topic_name, skip_lost=True, clients=clients)
     reading = read(ReadSplit((source.range(topic_name, 0, 3000),)), source.options)
     rows = next(reading).to_pylist()
     delete_records(broker.bootstrap, topic_name, 0, 2500)
