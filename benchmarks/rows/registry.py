@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from benchmarks.harness.row import Comparison
+from benchmarks.peers.flink import Flink
 from benchmarks.peers.kafka_streams import KafkaStreams
 from benchmarks.peers.keyfold import Keyfold
 from benchmarks.peers.quix_streams import QuixStreams
@@ -22,6 +23,13 @@ SMALL_BATCHES: Final = Keyfold(connector={"max.offsets.per.trigger": "1000000", 
 STREAMS: Final = KafkaStreams()
 READING: Final = ReadingOnly()
 QUIX: Final = QuixStreams()
+FLINK: Final = {
+    "flink": Flink("hashmap", 10),
+    "flink-1s": Flink("hashmap", 1),
+    "flink-rocksdb": Flink("rocksdb", 10),
+    "flink-rocksdb-1s": Flink("rocksdb", 1),
+    "flink-last-value": Flink("hashmap", 10, "last_value"),
+}
 
 COMPARISONS: Final = {
     row.id: row
@@ -40,6 +48,10 @@ COMPARISONS: Final = {
         Comparison("backlog-1", "1 partition, against Kafka Streams", "1-partition", KEYFOLD, STREAMS, 6, 12),
         Comparison("backlog-64", "64 partitions, against Kafka Streams", "64-partitions", KEYFOLD, STREAMS, 6, 12),
         Comparison("backlog-quix", "500,000 records, against Quix Streams", "500k", KEYFOLD, QUIX, 1, 1),
+        *(
+            Comparison(f"backlog-{name}", f"backlog, against {peer.name}", "small", KEYFOLD, peer, 1, 1)
+            for name, peer in FLINK.items()
+        ),
     )
 }
 
