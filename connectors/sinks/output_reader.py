@@ -10,12 +10,12 @@ read_committed reader sees none of those.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Final
 
 import structlog
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as Partition
 
 from compactor.model.position import Tail, Unknown
@@ -34,6 +34,7 @@ GROWTH: Final = 8
 DEADLINE_S: Final = 60.0
 SETTLED_S: Final = 20.0
 PAUSE_S: Final = 0.1
+_ENDS_S: Final = 2.0
 _MARKER: Final = 1
 """The offsets that one transaction of ours takes after its records."""
 _log = structlog.get_logger()
@@ -155,18 +156,38 @@ def source_offset(pairs: Iterable[tuple[str, object]], tp: TopicPartition) -> in
     return int(text) if text.isdigit() else None
 
 
-def check_writers(where: str, admin: Admin, config: Mapping[str, Setting], targets: Iterable[PublishTarget]) -> None:
+def check_writers(
+    where: str, admin: Admin, member: Consumer, config: Mapping[str, Setting], targets: Iterable[PublishTarget]
+) -> None:
     """Looks for records of other writers in the output partitions of `targets`; `config` is a client's.
 
-    Raises OutputError where another connector of keyfold publishes there too, UnreachableError. Other records are only
-    logged as a warning: they may be an operator's mistake that is over.
+    `member` is a read_committed consumer that is only asked. Raises OutputError where another connector of keyfold
+    publishes there too, UnreachableError. Other records are only logged as a warning: they may be an operator's mistake
+    that is over.
     """
     places = {TopicPartition(one.output, one.partition): one for one in targets if one.output is not None}
-    marks = admin.high_watermarks(places)
+    ends = stable_ends(member, admin, places)
     for place, target in places.items():
         reached = target.output_offset
-        if marks[place] > (0 if reached is None else reached + _MARKER):
+        if ends[place] > (0 if reached is None else reached + _MARKER):
             _check_partition(where, config, place, target)
+
+
+def stable_ends(member: Consumer, admin: Admin, places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    """Returns the last stable offset of each of `places`, behind which nothing is read anyway.
+
+    `member`, a read_committed consumer, answers in a fifth of the processor time of an admin client, which makes a
+    future for each partition. The latter asks again, and says what is wrong, where the former has no answer.
+    """
+    if not places:
+        return {}
+    try:
+        answers = member.offsets_for_times([Partition(*place, OFFSET_END) for place in places], _ENDS_S)
+    except KafkaException:
+        return admin.ends(places)
+    if any(one.error is not None or one.offset < 0 for one in answers):
+        return admin.ends(places)
+    return {TopicPartition(one.topic, one.partition): int(one.offset) for one in answers}
 
 
 def _check_partition(where: str, config: Mapping[str, Setting], place: TopicPartition, target: PublishTarget) -> None:

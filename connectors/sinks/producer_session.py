@@ -145,7 +145,7 @@ class ProducerSession:
         self._check_positions(expected)
         if not self._looked:  # what a refused batch interrupts was looked at when it began
             reader = {"group.id": group_id(self.bucket.connector), **self._clients.admin()}
-            check_writers(str(self.bucket), self.admin, reader, self.bucket.plan.targets)
+            check_writers(str(self.bucket), self.admin, self._member, reader, self.bucket.plan.targets)
             self._looked = True
         hit("publish.position")
 

@@ -1,12 +1,14 @@
-"""The ends of an output partition whose leader has only just been chosen."""
+"""The ends of output partitions: whose leader has only just been chosen, and who is asked for them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from compactor.model import record
 from connectors.sinks import output_reader
 
 
@@ -46,3 +48,50 @@ def test_other_errors_are_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output_reader, "SETTLED_S", 0.0)
     with pytest.raises(KafkaException):
         reader(monkeypatch, KafkaError.NOT_LEADER_FOR_PARTITION, (3, 7)).bounds()
+
+
+PLACES = [record.TopicPartition("o", 0), record.TopicPartition("o", 1)]
+
+
+class Member:
+    """A consumer that has these ends of partitions 0 and 1, or none at all."""
+
+    def __init__(self, *ends: int, error: int | None = None) -> None:
+        self._ends = ends
+        self._error = error
+
+    def offsets_for_times(self, asked: list[TopicPartition], _timeout_s: float) -> list[TopicPartition]:
+        assert {one.offset for one in asked} == {-1}
+        if self._error is not None:
+            raise KafkaException(KafkaError(self._error))
+        return [TopicPartition(one.topic, one.partition, self._ends[one.partition]) for one in asked]
+
+
+class Admin:
+    """An admin client that counts the questions for ends."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def ends(self, places: Iterable[record.TopicPartition]) -> dict[record.TopicPartition, int]:
+        self.asked += 1
+        return dict.fromkeys(places, 9)
+
+
+def test_the_member_is_asked_for_the_ends() -> None:
+    """One request and no future for each partition; without a partition nobody is asked."""
+    member: Any = Member(3, 0)
+    admin: Any = Admin()
+    assert output_reader.stable_ends(member, admin, PLACES) == dict(zip(PLACES, (3, 0), strict=True))
+    assert output_reader.stable_ends(member, admin, []) == {}
+    assert admin.asked == 0
+
+
+@pytest.mark.parametrize(
+    "member", [Member(3, -1), Member(error=KafkaError._TIMED_OUT)], ids=["one without an answer", "none answered"]
+)
+def test_the_admin_client_is_asked_where_the_member_has_no_answer(member: Any) -> None:
+    """A missing end is never taken for an empty partition: the admin client waits for the leader, or says why not."""
+    admin: Any = Admin()
+    assert output_reader.stable_ends(member, admin, PLACES) == dict.fromkeys(PLACES, 9)
+    assert admin.asked == 1
