@@ -10,6 +10,7 @@ from benchmarks.peers.keyfold import Keyfold
 from benchmarks.peers.quix_streams import QuixStreams
 from benchmarks.peers.reading_only import ReadingOnly
 from benchmarks.rows.catalog_commits import CATALOG
+from benchmarks.rows.connectors import BESIDE, IDLE_20, IDLE_100, MANY, MANY_TENFOLD
 from benchmarks.rows.full_fold import FULL_FOLD
 from benchmarks.rows.keys import GROWTH_ROW, KEYS
 from benchmarks.rows.partitions import PARTITIONS
@@ -44,5 +45,21 @@ COMPARISONS: Final = {
 }
 
 MEASUREMENTS: Final = {
-    row.id: row for row in (READY, IDLE, FRESH, KEYS, GROWTH_ROW, PARTITIONS, FULL_FOLD, CATALOG, WRITTEN)
+    row.id: row
+    for row in (
+        READY,
+        IDLE,
+        IDLE_20,
+        IDLE_100,
+        FRESH,
+        MANY,
+        MANY_TENFOLD,
+        BESIDE,
+        KEYS,
+        GROWTH_ROW,
+        PARTITIONS,
+        FULL_FOLD,
+        CATALOG,
+        WRITTEN,
+    )
 }
