@@ -60,7 +60,7 @@ DATA_SETS: Final = {
 }
 
 ONE: Final = DataSet(name="one", records=1, keys=1, partitions=1)
-"""A program's start is measured on it."""
+"""For what needs no more than a record."""
 
 SCALE: Final = "BENCH_SCALE"
 """Environment variable with the factor by which all numbers of records are multiplied; children inherit it."""
@@ -74,6 +74,11 @@ def scale() -> float:
 def named(name: str) -> DataSet:
     """Returns the data set `name`, scaled."""
     return DATA_SETS[name].scaled(scale())
+
+
+def first_records(data: DataSet) -> DataSet:
+    """Returns a record for each partition of `data`, on which a program's start is measured."""
+    return replace(data, records=data.partitions, keys=data.partitions, tombstones=0.0)
 
 
 def filled_topic(bootstrap: str, data: DataSet) -> str:

@@ -31,10 +31,10 @@ class Peer(Protocol):
 
 
 class Comparison(Struct, frozen=True):
-    """Records per second of `ours` over those of `other` on data set `data`.
+    """Records per second of `ours` over those of `other` on data set `data`, from the command to committed output.
 
-    The ratio has to be at least `must`; `aim` is the goal. The time of a run on a topic with one record, a program's
-    start, is subtracted.
+    The ratio has to be at least `must`; `aim` is the goal. The ratio without the programs' starts is shown beside it.
+    A row that takes long may be content with `rounds` rounds.
     """
 
     id: str
@@ -44,6 +44,7 @@ class Comparison(Struct, frozen=True):
     other: Peer
     must: float
     aim: float
+    rounds: int | None = None
 
 
 class Measurement(Struct, frozen=True):

@@ -46,7 +46,10 @@ class Load(Struct, frozen=True, kw_only=True):
         return (topic + tick) % self.partitions, range(sent, max(sent, int(self.rate * seconds)))
 
     def key(self, partition: int, number: int) -> bytes:
-        """Returns the key of record `number`, one that only this partition has."""
+        """Returns the key of the record with this number in its partition, one that only this partition has.
+
+        A key comes again after `keys` records of its topic.
+        """
         return b"%d-%d" % (partition, number % max(1, self.keys // self.partitions))
 
 
@@ -115,14 +118,16 @@ def steady(bootstrap: str, load: Load, folder: Path) -> Iterator[Steady]:
 def _produce(bootstrap: str, load: Load, stop: Path) -> Produced:
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "compression.type": "lz4", "log_level": 0})
     sent, tick, began = [0] * len(load.topics), 0, time.monotonic()
+    numbers = [[0] * load.partitions for _ in load.topics]
     padding = bytes(max(0, load.value_bytes - _STAMP.size))
     while not stop.exists():
         seconds = time.monotonic() - began
         for number, topic in enumerate(load.topics):
             partition, due = load.batch(number, tick, sent[number], seconds)
             value = _STAMP.pack(time.time()) + padding
-            for one in due:
-                _send(producer, topic, value, load.key(partition, one), partition)
+            for _ in due:
+                _send(producer, topic, value, load.key(partition, numbers[number][partition]), partition)
+                numbers[number][partition] += 1
             sent[number] = due.stop
         tick += 1
         producer.poll(0)

@@ -29,7 +29,7 @@ RATE: Final = 100.0
 TENFOLD: Final = RATE * PARTITIONS
 """RATE for each partition."""
 KEYS: Final = 20_000
-"""Keys of each topic: at ten times RATE a key comes again after 20 s."""
+"""Keys of each topic: a key comes again after 200 s, or 20 s in `many-tenfold`."""
 BACKLOG: Final = DataSet(name="beside", records=50_000_000, keys=5_000_000, partitions=PARTITIONS)
 SETTLE_S: Final = 30.0
 WINDOW_S: Final = 60.0
