@@ -49,6 +49,7 @@ DATA_SETS: Final = {
     one.name: one
     for one in (
         DataSet(name="small"),
+        DataSet(name="20M", records=20_000_000, keys=2_000_000),
         DataSet(name="1KiB", records=1_000_000, keys=100_000, value_bytes=1024),
         DataSet(name="unique", records=1_000_000, keys=1_000_000),
         DataSet(name="tombstones", records=2_000_000, keys=200_000, tombstones=0.9),

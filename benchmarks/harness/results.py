@@ -58,8 +58,8 @@ class Machine(Struct, frozen=True, kw_only=True):
 class Results(Struct, kw_only=True):
     """Everything measured so far.
 
-    `missing`: the programs that cannot run here, with the reason; `notes`: processes that a signal ended, and failures;
-    `scale`: the factor by which numbers of records were multiplied.
+    `missing`: the programs that cannot run here, or measurements that need one, with the reason; `notes`: processes
+    that a signal ended, and failures; `scale`: the factor by which numbers of records were multiplied.
     """
 
     machine: Machine

@@ -5,11 +5,14 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from msgspec import Struct
 
 from benchmarks.harness.process import Used
+
+HEAP: Final = "2g"
+"""Heap of each peer that runs on a JVM; a worker's is 1 GiB by itself."""
 
 
 class MissingError(Exception):

@@ -49,7 +49,12 @@ class Runner:
         done = sum(one.figure == row.source for one in self.results.measured)
         for number in range(done + 1, self._rounds + 1):
             with self._saving(row.source), broker() if row.broker else nullcontext("") as bootstrap:
-                values = call(row.source, row.measure, bootstrap)
+                try:
+                    values = call(row.source, row.measure, bootstrap)
+                except MissingError as error:
+                    self.results.missing[row.source] = str(error)
+                    print(f"  {row.source} is left out: {error}", flush=True)
+                    return
                 self.results.measured.append(Measured(figure=row.source, round=number, values=values))
                 shown = ", ".join(f"{name} {value:.2f}" for name, value in values.items())
                 print(f"{row.source}: {shown}", flush=True)

@@ -56,9 +56,10 @@ def _measurement(row: Measurement, every: Iterable[Measurement], results: Result
 def _limited(
     row: Measurement, limits: Mapping[str, tuple[float, float]], results: Results, *, at_least: bool
 ) -> Iterator[str]:
+    reason = results.missing.get(row.source, "not measured")
     for name, (must, aim) in limits.items():
         found = results.values(row.source, name)
-        median = _marked(statistics.median(found), must, at_least=at_least) if found else "not measured"
+        median = _marked(statistics.median(found), must, at_least=at_least) if found else reason
         yield f"| {row.what}: {name} | {'≥' if at_least else '≤'} {must:g} | {aim:g} | {median} | {len(found)} |"
 
 

@@ -24,17 +24,24 @@ class Sample(Struct, frozen=True):
 
 
 class Watched(Struct, frozen=True, kw_only=True):
-    """What a window showed: the latencies of the records created in it, the whole load, and what was used in it.
+    """What a window from `since` showed: the latencies of the records created in it, the whole load, what was used.
 
-    `cores` is the share of one core; `rss` and `pss` are the peaks in bytes.
+    The window has `seconds`; `cores` is the share of one core; `rss` and `pss` are the peaks in bytes.
     """
 
+    since: float
+    seconds: float
     latencies: Latencies
     produced: Produced
     cores: float
     rss: int
     pss: int
     samples: tuple[Sample, ...] = ()
+
+    def part(self, number: int, count: int) -> Latencies:
+        """Returns the latencies of part `number`, from 0 on, of the window in `count` equal parts."""
+        length = self.seconds / count
+        return self.latencies.during(self.since + number * length, self.since + (number + 1) * length)
 
     def values(self) -> dict[str, float]:
         """Returns the values that each row of freshness has, by name."""
@@ -76,13 +83,14 @@ def watch_until(
         samples: list[Sample] = []
         done = window()
         running.until(lambda: _sampled(samples, time.monotonic() - began, meter.rss) and done())
-        until, took = time.time(), time.monotonic() - began
+        took = time.monotonic() - began
         cores = (meter.cpu_seconds - cpu_before) / took
         rss, pss = meter.take_peaks()
         produced = under_load.end_load()
         running.until(subject.published())
-        latencies = under_load.end().during(since, until)
+        latencies = under_load.end().during(since, since + took)
     return Watched(
+        since=since, seconds=took,
         latencies=latencies, produced=produced, cores=cores, rss=rss, pss=pss, samples=tuple(samples)
     )  # fmt: skip
 

@@ -11,7 +11,7 @@ from uuid import uuid4
 from benchmarks.harness.datasets import ONE, filled_topic
 from benchmarks.harness.row import Measurement
 from benchmarks.harness.steady import Load
-from benchmarks.harness.topics import admin, create_topic
+from benchmarks.harness.topics import all_exist, create_topic
 from benchmarks.harness.watch import MIB, Subject, watch
 from benchmarks.peers.keyfold import running_worker
 
@@ -54,7 +54,7 @@ def fresh(bootstrap: str) -> dict[str, float]:
     create_topic(bootstrap, topic, PARTITIONS)
     load = Load(topics=(topic,), partitions=PARTITIONS, rate=RATE, keys=KEYS)
     with tempfile.TemporaryDirectory() as folder, running_worker(bootstrap, topic, Path(folder)) as worker:
-        worker.running.until(lambda: worker.output in admin(bootstrap).list_topics(timeout=30).topics)
+        worker.running.until(lambda: all_exist(bootstrap, [worker.output]))
         subject = Subject(worker.running, bootstrap, (worker.output,), worker.published)
         return watch(subject, load, Path(folder, "signals"), SETTLE_S / 3, FRESH_S).values()
 
