@@ -20,7 +20,10 @@ class MissingError(Exception):
 
 
 class Peer(Protocol):
-    """A program that is measured. `name` is its name in tables."""
+    """A program that is measured. `name` is its name in tables.
+
+    One that commits seldom may have `starts_as`, the same program with frequent commits: see `starting`.
+    """
 
     name: str
 
@@ -70,6 +73,16 @@ class Measurement(Struct, frozen=True):
     def source(self) -> str:
         """The id of the measurement whose rounds have its values."""
         return self.same_as or self.id
+
+
+def starting(peer: Peer) -> Peer:
+    """Returns the program whose run on a few records is the start of `peer`: itself, or what it `starts_as`.
+
+    Where commits are far apart such a run is mostly waiting for the first one, which the run on all records has too:
+    to take it off there would be to give it away.
+    """
+    found: Peer = getattr(peer, "starts_as", peer)
+    return found
 
 
 def run_peer(peer: Peer, bootstrap: str, topic: str) -> Used:

@@ -11,7 +11,7 @@ from benchmarks.harness.broker import broker
 from benchmarks.harness.call import call, killed
 from benchmarks.harness.datasets import filled_topic, first_records, named, produce
 from benchmarks.harness.results import Measured, Results, Run
-from benchmarks.harness.row import Comparison, Measurement, MissingError, Peer, run_peer
+from benchmarks.harness.row import Comparison, Measurement, MissingError, Peer, run_peer, starting
 
 
 class Runner:
@@ -75,7 +75,8 @@ class Runner:
             return
         with self._saving(f"{row.id}: {peer.name}"):
             try:
-                used = call(f"{row.id}: {peer.name}, {records:,} records", run_peer, peer, *target)
+                runs = starting(peer) if start else peer
+                used = call(f"{row.id}: {peer.name}, {records:,} records", run_peer, runs, *target)
             except MissingError as error:
                 self.results.missing[peer.name] = str(error)
                 print(f"  {peer.name} is left out: {error}", flush=True)

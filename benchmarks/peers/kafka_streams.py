@@ -37,9 +37,15 @@ class KafkaStreams:
     The record cache has 256 MiB, the heap HEAP. `table` has topology optimisation: the source is its own changelog.
     """
 
-    def __init__(self, topology: Literal["reduce", "table"] = "reduce", commit_ms: int = 100) -> None:
-        self._topology, self._commit_ms = topology, commit_ms
+    def __init__(self, topology: Literal["reduce", "table"] = "reduce", commit_ms: int = _OWN_COMMIT_MS) -> None:
+        self._topology: Literal["reduce", "table"] = topology
+        self._commit_ms = commit_ms
         self.name = _name(topology, commit_ms)
+
+    @property
+    def starts_as(self) -> KafkaStreams:
+        """The same topology with its default commits: see `row.starting`."""
+        return KafkaStreams(self._topology)
 
     def run(self, bootstrap: str, topic: str, folder: Path) -> Used:
         """See Peer."""

@@ -21,6 +21,7 @@ MACHINE = Machine(cores=2, memory_bytes=1 << 33, system="a", python="b", pyspark
 class Stand:
     def __init__(self, name: str, done: list[str], error: Exception | None = None) -> None:
         self.name, self._done, self._error = name, done, error
+        self.starts_as = self
 
     def run(self, bootstrap: str, topic: str, folder: Path) -> Used:
         self._done.append(f"{self.name} on {topic}")
@@ -63,6 +64,15 @@ def test_starts_are_measured_on_the_topic_of_the_row(done: list[str], tmp_path: 
     assert [(one.start, one.records) for one in measured.results.runs] == [(True, 64)] * 4 + [(False, 2_000_064)] * 4
     measured.compare(row(*peers))
     assert len(done) == 10
+
+
+def test_a_start_is_not_the_wait_for_a_late_commit(done: list[str], tmp_path: Path) -> None:
+    """What commits seldom has its start measured as what it starts as, and counts under its own name."""
+    seldom, measured = Stand("seldom", done), Runner(Results(machine=MACHINE), 1, tmp_path / "results.json")
+    seldom.starts_as = Stand("often", done)
+    measured.compare(row(Stand("a", done), seldom))
+    assert done[1:] == ["a on own", "often on own", "fill own with 2000000", "a on own", "seldom on own"]
+    assert [one.program for one in measured.results.runs] == ["a", "seldom"] * 2
 
 
 def test_a_row_may_be_content_with_fewer_rounds(done: list[str], tmp_path: Path) -> None:
