@@ -15,6 +15,7 @@ from benchmarks.rows.fresh_streams import FRESH_STREAMS
 from benchmarks.rows.full_fold import FULL_FOLD
 from benchmarks.rows.keys import GROWTH_ROW, KEYS
 from benchmarks.rows.partitions import PARTITIONS
+from benchmarks.rows.sustained import SUSTAINED
 from benchmarks.rows.worker import FRESH, IDLE, READY
 from benchmarks.rows.write_amplification import WRITTEN
 from connectors.kafka.client_settings import CONSUMER_DEFAULTS
@@ -98,6 +99,7 @@ MEASUREMENTS: Final = {
         MANY,
         MANY_TENFOLD,
         BESIDE,
+        *SUSTAINED,
         KEYS,
         GROWTH_ROW,
         PARTITIONS,
