@@ -23,6 +23,7 @@ MINUTES: Final = "BENCH_MINUTES"
 PARTITIONS: Final = 10
 KEYS: Final = 1_000_000
 SETTLE_S: Final = 30.0
+"""Before a window; as long as the window where that is shorter."""
 LADDER: Final = tuple(10_000 * 1.25**step for step in range(15))
 """Rates in records per second, from 10,000 to 227,000, among which the highest that stays flat is sought."""
 LAG_MS: Final = 30_000
@@ -39,7 +40,7 @@ def minutes() -> float:
 
 def sustained(bootstrap: str, rate: float, lag_ms: int = 0) -> dict[str, float]:
     """Measures seconds from creation to visible, and memory over time, at `rate` records/s over KEYS keys."""
-    found = _watched(bootstrap, rate, lag_ms)
+    found = _watched(bootstrap, _scaled(rate), lag_ms)
     return {
         **found.values(),
         "minutes": minutes(),
@@ -58,7 +59,7 @@ def highest(bootstrap: str) -> dict[str, float]:
         print(f"  {rate:,.0f} records/s: flat {stays}, {tried[rate].values()}", flush=True)
         return stays
 
-    ladder = [rate * min(1.0, scale()) for rate in LADDER]
+    ladder = [_scaled(rate) for rate in LADDER]
     found = highest_flat(ladder, flat)
     if found is None:
         return {"highest flat, records/s": 0.0, "minutes": minutes()}
@@ -93,6 +94,10 @@ def memory(samples: Sequence[Sample]) -> dict[str, float]:
     }
 
 
+def _scaled(rate: float) -> float:
+    return rate * min(1.0, scale())
+
+
 def _watched(bootstrap: str, rate: float, lag_ms: int) -> Watched:
     """Watches a new worker with one connector on a new topic."""
     topic = f"sustained-{uuid4().hex[:6]}"
@@ -104,7 +109,8 @@ def _watched(bootstrap: str, rate: float, lag_ms: int) -> Watched:
         with running_connectors(bootstrap, [topic], folder, settings) as worker:
             worker.running.until(worker.has_outputs)
             subject = Subject(worker.running, bootstrap, worker.outputs, worker.published)
-            return watch(subject, load, folder / "signals", SETTLE_S + lag_ms / 1000, 60 * minutes())
+            window_s = 60 * minutes()
+            return watch(subject, load, folder / "signals", min(SETTLE_S, window_s) + lag_ms / 1000, window_s)
 
 
 def _row(name: str, rate: float, lag_ms: int = 0) -> Measurement:
