@@ -53,18 +53,13 @@ def end_offsets(bootstrap: str, topic: str) -> dict[int, int]:
     return {partition.partition: answer.result(_TIMEOUT_S).offset for partition, answer in answers.items()}
 
 
-def all_exist(bootstrap: str, topics: Collection[str], poll_s: float = _POLL_S) -> bool:
-    """Whether each of `topics` is there, asked after `poll_s` seconds; makes no topic."""
-    time.sleep(poll_s)
-    return set(topics) <= set(admin(bootstrap).list_topics(timeout=_TIMEOUT_S).topics)
-
-
 def all_have_records(bootstrap: str, topics: Collection[str], poll_s: float = _POLL_S) -> bool:
     """Whether each of `topics` is there and has a committed record, asked after `poll_s` seconds; makes no topic."""
-    if not all_exist(bootstrap, topics, poll_s):
-        return False
+    time.sleep(poll_s)
     client = admin(bootstrap)
     there = client.list_topics(timeout=_TIMEOUT_S).topics
+    if not set(topics) <= set(there):
+        return False
     wanted = {TopicPartition(name, one): OffsetSpec.latest() for name in topics for one in there[name].partitions}
     answers = client.list_offsets(wanted, isolation_level=IsolationLevel.READ_COMMITTED)
     wait(answers.values(), _TIMEOUT_S)

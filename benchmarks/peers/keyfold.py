@@ -14,7 +14,7 @@ from uuid import uuid4
 from msgspec import Struct
 
 from benchmarks.harness.process import Running, Used, running
-from benchmarks.harness.topics import all_exist, all_have_records, committed_to_end
+from benchmarks.harness.topics import all_have_records, committed_to_end
 
 OUTPUT_BY_TOPIC: Final = "${topic}-out"
 """Names the output after the source, as a connector with several sources has to."""
@@ -101,10 +101,6 @@ class Connectors(Struct, frozen=True):
     def outputs(self) -> tuple[str, ...]:
         """The output topics, in the order of the connectors."""
         return tuple(f"{topic}-out" for topic in self.topics)
-
-    def has_outputs(self) -> bool:
-        """Whether each output topic is there: the worker makes it before it reads."""
-        return all_exist(self.bootstrap, self.outputs)
 
     def has_published(self) -> bool:
         """Whether each output topic has a committed record."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 from typing import Final
-from uuid import uuid4
 
+from benchmarks.harness.datasets import filled_topic
 from benchmarks.harness.row import Measurement
 from benchmarks.harness.steady import Load
-from benchmarks.harness.topics import create_topic
 from benchmarks.harness.watch import Subject, watch
 from benchmarks.peers.kafka_streams import KafkaStreams
-from benchmarks.rows.worker import FRESH_S, KEYS, PARTITIONS, RATE, SETTLE_S, fresh
+from benchmarks.rows.worker import FIRST, FRESH_S, KEYS, PARTITIONS, RATE, SETTLE_S, fresh
 
 _RATIO: Final = "times the p50 of keyfold"
 
@@ -28,12 +27,12 @@ def fresh_streams(bootstrap: str) -> dict[str, float]:
 
 
 def _streams(bootstrap: str) -> dict[str, float]:
-    topic = f"fresh-{uuid4().hex[:6]}"
-    create_topic(bootstrap, topic, PARTITIONS)
+    topic = filled_topic(bootstrap, FIRST)
     load = Load(topics=(topic,), partitions=PARTITIONS, rate=RATE, keys=KEYS)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         with KafkaStreams(commit_ms=100).running(bootstrap, topic, folder) as job:
+            job.running.until(job.published())
             subject = Subject(job.running, bootstrap, (job.output,), job.published)
             return watch(subject, load, folder / "signals", SETTLE_S / 3, FRESH_S).values()
 

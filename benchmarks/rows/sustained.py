@@ -9,12 +9,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
-from uuid import uuid4
 
-from benchmarks.harness.datasets import scale
+from benchmarks.harness.datasets import DataSet, filled_topic, scale
 from benchmarks.harness.row import Measurement
 from benchmarks.harness.steady import Load
-from benchmarks.harness.topics import create_topic
 from benchmarks.harness.watch import MIB, Sample, Subject, Watched, watch
 from benchmarks.peers.keyfold import running_connectors
 
@@ -100,14 +98,14 @@ def _scaled(rate: float) -> float:
 
 def _watched(bootstrap: str, rate: float, lag_ms: int) -> Watched:
     """Watches a new worker with one connector on a new topic."""
-    topic = f"sustained-{uuid4().hex[:6]}"
-    create_topic(bootstrap, topic, PARTITIONS)
+    first = DataSet(name="sustained", records=PARTITIONS, keys=PARTITIONS, partitions=PARTITIONS)
+    topic = filled_topic(bootstrap, first)
     load = Load(topics=(topic,), partitions=PARTITIONS, rate=rate, keys=KEYS)
     settings = {"min.compaction.lag.ms": str(lag_ms)}
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         with running_connectors(bootstrap, [topic], folder, settings) as worker:
-            worker.running.until(worker.has_outputs)
+            worker.running.until(worker.has_published)
             subject = Subject(worker.running, bootstrap, worker.outputs, worker.published)
             window_s = 60 * minutes()
             return watch(subject, load, folder / "signals", min(SETTLE_S, window_s) + lag_ms / 1000, window_s)

@@ -6,12 +6,10 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Final
-from uuid import uuid4
 
-from benchmarks.harness.datasets import ONE, filled_topic
+from benchmarks.harness.datasets import ONE, DataSet, filled_topic
 from benchmarks.harness.row import Measurement
 from benchmarks.harness.steady import Load
-from benchmarks.harness.topics import all_exist, create_topic
 from benchmarks.harness.watch import MIB, Subject, watch
 from benchmarks.peers.keyfold import running_worker
 
@@ -23,6 +21,8 @@ RATE: Final = 5_000
 KEYS: Final = 100_000
 """A key comes again after 20 s: few records are folded away before they are published, and not seen."""
 PARTITIONS: Final = 2
+FIRST: Final = DataSet(name="fresh", records=PARTITIONS, keys=PARTITIONS, partitions=PARTITIONS)
+"""Published before the load begins, which then meets a worker that runs."""
 FRESH_S: Final = 40.0
 
 
@@ -50,11 +50,10 @@ def idle(bootstrap: str) -> dict[str, float]:
 
 def fresh(bootstrap: str) -> dict[str, float]:
     """Measures seconds from created to visible for a read_committed reader, at RATE records/s over KEYS keys."""
-    topic = f"fresh-{uuid4().hex[:6]}"
-    create_topic(bootstrap, topic, PARTITIONS)
+    topic = filled_topic(bootstrap, FIRST)
     load = Load(topics=(topic,), partitions=PARTITIONS, rate=RATE, keys=KEYS)
     with tempfile.TemporaryDirectory() as folder, running_worker(bootstrap, topic, Path(folder)) as worker:
-        worker.running.until(lambda: all_exist(bootstrap, [worker.output]))
+        worker.running.until(worker.published())
         subject = Subject(worker.running, bootstrap, (worker.output,), worker.published)
         return watch(subject, load, Path(folder, "signals"), SETTLE_S / 3, FRESH_S).values()
 
