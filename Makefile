@@ -84,8 +84,8 @@ mutants: setup ## Changes the rules one by one and lists which changes no test n
 conformance: setup ## Compares keyfold with Kafka's own cleaner over 200 workloads (SEEDS=17 for one alone).
 	CONFORMANCE_SEEDS=$(or $(SEEDS),0-199) $(BIN)/pytest -v tests/conformance
 
-bench: setup ## Measures keyfold beside its peers and prints the table (ROWS=backlog,ready for some): build/bench; takes hours.
-	@$(BIN)/python -m benchmarks $(if $(ROWS),--rows $(ROWS))
+bench: setup ## Measures keyfold beside its peers and prints the table (ROWS=backlog,ready for some, MINUTES=30 for sustained rows): build/bench; takes hours.
+	@$(BIN)/python -m benchmarks $(if $(ROWS),--rows $(ROWS)) $(if $(MINUTES),--minutes $(MINUTES))
 
 bench-quick: setup ## Whether keyfold has become slower beside its peers, by ratios; under 3 minutes.
 	@$(BIN)/python -m benchmarks.quick

@@ -16,6 +16,7 @@ from benchmarks.harness.runner import Runner
 from benchmarks.harness.table import report
 from benchmarks.rows import keys
 from benchmarks.rows.registry import COMPARISONS, MEASUREMENTS
+from benchmarks.rows.sustained import MINUTES
 
 _DOCS = ROOT / "docs" / "performance"
 
@@ -25,6 +26,7 @@ def main() -> int:
     exit_on_sigterm()
     options = _options()
     os.environ[SCALE] = str(options.scale)
+    os.environ[MINUTES] = str(options.minutes)
     file = options.into / "results.json"
     runner = Runner(files.load(file, options.scale), options.rounds, file)
     names = options.rows.split(",") if options.rows else [*COMPARISONS, *MEASUREMENTS]
@@ -52,6 +54,7 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--scale", type=float, default=1.0, help="times as many records as the data sets say")
+    parser.add_argument("--minutes", type=float, default=10.0, help="how long each sustained row is watched")
     parser.add_argument("--into", type=Path, default=Path("build/bench"), help="results.json there is gone on with")
     parser.add_argument("--docs", action="store_true", help="also copy the plots to docs/performance")
     return parser.parse_args()

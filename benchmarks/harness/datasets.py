@@ -49,6 +49,7 @@ DATA_SETS: Final = {
     one.name: one
     for one in (
         DataSet(name="small"),
+        DataSet(name="20M", records=20_000_000, keys=2_000_000),
         DataSet(name="1KiB", records=1_000_000, keys=100_000, value_bytes=1024),
         DataSet(name="unique", records=1_000_000, keys=1_000_000),
         DataSet(name="tombstones", records=2_000_000, keys=200_000, tombstones=0.9),
@@ -60,7 +61,7 @@ DATA_SETS: Final = {
 }
 
 ONE: Final = DataSet(name="one", records=1, keys=1, partitions=1)
-"""A program's start is measured on it."""
+"""For what needs no more than a record."""
 
 SCALE: Final = "BENCH_SCALE"
 """Environment variable with the factor by which all numbers of records are multiplied; children inherit it."""
@@ -74,6 +75,11 @@ def scale() -> float:
 def named(name: str) -> DataSet:
     """Returns the data set `name`, scaled."""
     return DATA_SETS[name].scaled(scale())
+
+
+def first_records(data: DataSet) -> DataSet:
+    """Returns a record for each partition of `data`, on which a program's start is measured."""
+    return replace(data, records=data.partitions, keys=data.partitions, tombstones=0.0)
 
 
 def filled_topic(bootstrap: str, data: DataSet) -> str:

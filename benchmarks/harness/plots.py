@@ -63,7 +63,7 @@ def _throughput(bars: dict[str, list[tuple[str, float]]], file: Path) -> Path:
     axis.set_yticks(range(len(bars)), list(bars))
     axis.invert_yaxis()
     axis.margins(x=0.12)
-    axis.set_xlabel("records/s, without the program's start")
+    axis.set_xlabel("records/s, from the command to committed output")
     axis.legend(fontsize=8, frameon=False)
     axis.grid(alpha=0.3, axis="x")
     figure.savefig(file, dpi=110)

@@ -17,13 +17,23 @@ from benchmarks.harness.process import Used
 
 
 class Run(Struct, frozen=True, kw_only=True):
-    """A program's run in one round of a comparison (`row`). A run on one record is that of its start."""
+    """A program's run in one round of a comparison (`row`), from the command until its output is committed.
+
+    A `start` is a run on the row's topic while that has one record in each partition. Files that were written before
+    there was this field have starts on a topic with one record.
+    """
 
     row: str
     program: str
     round: int
     records: int
     used: Used
+    start: bool = False
+
+    @property
+    def is_start(self) -> bool:
+        """Whether it shows how long the program takes to start."""
+        return self.start or self.records == 1
 
 
 class Measured(Struct, frozen=True, kw_only=True):
@@ -48,8 +58,8 @@ class Machine(Struct, frozen=True, kw_only=True):
 class Results(Struct, kw_only=True):
     """Everything measured so far.
 
-    `missing`: the programs that cannot run here, with the reason; `notes`: processes that a signal ended, and failures;
-    `scale`: the factor by which numbers of records were multiplied.
+    `missing`: the programs that cannot run here, or measurements that need one, with the reason; `notes`: processes
+    that a signal ended, and failures; `scale`: the factor by which numbers of records were multiplied.
     """
 
     machine: Machine
@@ -60,8 +70,8 @@ class Results(Struct, kw_only=True):
     notes: list[str] = []
 
     def of(self, row: str, program: str, *, starts: bool = False) -> list[Run]:
-        """Returns the runs of a program in a comparison: on the data set, or with `starts` on one record."""
-        return [one for one in self.runs if (one.row, one.program) == (row, program) and (one.records == 1) is starts]
+        """Returns the runs of a program in a comparison: on the data set, or with `starts` those of its start."""
+        return [one for one in self.runs if (one.row, one.program) == (row, program) and one.is_start is starts]
 
     def values(self, measurement: str, name: str) -> list[float]:
         """Returns the value `name` of each round of a measurement."""
@@ -72,11 +82,13 @@ class Results(Struct, kw_only=True):
         return list(dict.fromkeys(name for one in self.measured if one.figure == measurement for name in one.values))
 
     def seconds(self, row: str, program: str) -> float | None:
-        """Returns the median time for the data set less the median start; None if there is no run."""
+        """Returns the median time of the whole run, from the command to committed output; None if there is none."""
         whole = self.of(row, program)
-        if not whole:
-            return None
-        return _median(whole) - _median(self.of(row, program, starts=True))
+        return _median(whole) if whole else None
+
+    def start(self, row: str, program: str) -> float:
+        """Returns the median time of the program's start; 0 if it was not measured."""
+        return _median(self.of(row, program, starts=True))
 
 
 def machine() -> Machine:

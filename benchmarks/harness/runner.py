@@ -9,9 +9,9 @@ from pathlib import Path
 from benchmarks.harness import results as files
 from benchmarks.harness.broker import broker
 from benchmarks.harness.call import call, killed
-from benchmarks.harness.datasets import ONE, filled_topic, named
+from benchmarks.harness.datasets import filled_topic, first_records, named, produce
 from benchmarks.harness.results import Measured, Results, Run
-from benchmarks.harness.row import Comparison, Measurement, MissingError, Peer, run_peer
+from benchmarks.harness.row import Comparison, Measurement, MissingError, Peer, run_peer, starting
 
 
 class Runner:
@@ -24,47 +24,66 @@ class Runner:
         self._file = file
 
     def compare(self, row: Comparison) -> None:
-        """Runs both programs in turn on one broker, in each round on a topic with one record first, for the start."""
-        data = named(row.data)
-        peers = (row.ours, row.other)
-        if not any(self._missing_rounds(row, peer, starts=starts) for peer in peers for starts in (True, False)):
+        """Runs both programs in turn, on one broker and topic: their starts while that has a record in each partition.
+
+        Then the rest of the data set is added, and both are run on all of it.
+        """
+        data, first = named(row.data), first_records(named(row.data))
+        starts, whole = ([*self._missing(row, starts=which)] for which in (True, False))
+        if not starts and not whole:
             return
         with self._saving(row.id), broker() as bootstrap:
-            topics = {records.records: filled_topic(bootstrap, records) for records in (ONE, data)}
-            print(f"{row.id}: {data.records:,} records are there", flush=True)
-            for number in range(1, self._rounds + 1):
-                for peer in peers:
-                    for records, topic in topics.items():
-                        if number in self._missing_rounds(row, peer, starts=records == ONE.records):
-                            self._run(row, peer, number, records, (bootstrap, topic))
+            topic = filled_topic(bootstrap, first)
+            for number, peer in starts:
+                self._run(row, peer, number, first.records, (bootstrap, topic), start=True)
+            if not whole:
+                return
+            call(f"fill {data.name}", produce, bootstrap, topic, data)
+            records = first.records + data.records
+            print(f"{row.id}: {records:,} records are there", flush=True)
+            for number, peer in whole:
+                self._run(row, peer, number, records, (bootstrap, topic), start=False)
 
     def measure(self, row: Measurement) -> None:
         """Takes the values once a round, each round on a broker of its own."""
         done = sum(one.figure == row.source for one in self.results.measured)
         for number in range(done + 1, self._rounds + 1):
             with self._saving(row.source), broker() if row.broker else nullcontext("") as bootstrap:
-                values = call(row.source, row.measure, bootstrap)
+                try:
+                    values = call(row.source, row.measure, bootstrap)
+                except MissingError as error:
+                    self.results.missing[row.source] = str(error)
+                    print(f"  {row.source} is left out: {error}", flush=True)
+                    return
                 self.results.measured.append(Measured(figure=row.source, round=number, values=values))
                 shown = ", ".join(f"{name} {value:.2f}" for name, value in values.items())
                 print(f"{row.source}: {shown}", flush=True)
 
-    def _missing_rounds(self, row: Comparison, peer: Peer, *, starts: bool) -> set[int]:
-        """Returns the rounds in which `peer` was not measured yet; none if it cannot run on this machine."""
-        if peer.name in self.results.missing:
-            return set()
-        done = {one.round for one in self.results.of(row.id, peer.name, starts=starts)}
-        return set(range(1, self._rounds + 1)) - done
+    def _missing(self, row: Comparison, *, starts: bool) -> Iterator[tuple[int, Peer]]:
+        """Yields each round with each peer that was not measured in it yet, unless it cannot run on this machine."""
+        for number in range(1, min(self._rounds, row.rounds or self._rounds) + 1):
+            for peer in (row.ours, row.other):
+                done = {one.round for one in self.results.of(row.id, peer.name, starts=starts)}
+                if number not in done and peer.name not in self.results.missing:
+                    yield number, peer
 
-    def _run(self, row: Comparison, peer: Peer, number: int, records: int, target: tuple[str, str]) -> None:
+    def _run(
+        self, row: Comparison, peer: Peer, number: int, records: int, target: tuple[str, str], *, start: bool
+    ) -> None:
         """Measures `peer` in round `number` on `target`, the bootstrap servers and a topic with so many records."""
+        if peer.name in self.results.missing:
+            return
         with self._saving(f"{row.id}: {peer.name}"):
             try:
-                used = call(f"{row.id}: {peer.name}, {records:,} records", run_peer, peer, *target)
+                runs = starting(peer) if start else peer
+                used = call(f"{row.id}: {peer.name}, {records:,} records", run_peer, runs, *target)
             except MissingError as error:
                 self.results.missing[peer.name] = str(error)
                 print(f"  {peer.name} is left out: {error}", flush=True)
                 return
-            self.results.runs.append(Run(row=row.id, program=peer.name, round=number, records=records, used=used))
+            self.results.runs.append(
+                Run(row=row.id, program=peer.name, round=number, records=records, used=used, start=start)
+            )
             print(f"  round {number}: {peer.name}, {records:,} records: {used.seconds:.1f} s", flush=True)
 
     @contextmanager

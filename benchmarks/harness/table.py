@@ -9,7 +9,9 @@ from benchmarks.harness.results import Results
 from benchmarks.harness.row import Comparison, Measurement
 
 _MEASUREMENTS_HEAD = "| what | must | aim | measured | runs |\n|---|---|---|---|---|"
-_COMPARISONS_HEAD = "| what | must | aim | measured | runs | keyfold | other |\n|---|---|---|---|---|---|---|"
+_COMPARISONS_HEAD = (
+    "| what | must | aim | whole run | without the starts | runs | keyfold | other |\n|---|---|---|---|---|---|---|---|"
+)
 _SHORT = " **short**"
 
 
@@ -54,9 +56,10 @@ def _measurement(row: Measurement, every: Iterable[Measurement], results: Result
 def _limited(
     row: Measurement, limits: Mapping[str, tuple[float, float]], results: Results, *, at_least: bool
 ) -> Iterator[str]:
+    reason = results.missing.get(row.source, "not measured")
     for name, (must, aim) in limits.items():
         found = results.values(row.source, name)
-        median = _marked(statistics.median(found), must, at_least=at_least) if found else "not measured"
+        median = _marked(statistics.median(found), must, at_least=at_least) if found else reason
         yield f"| {row.what}: {name} | {'≥' if at_least else '≤'} {must:g} | {aim:g} | {median} | {len(found)} |"
 
 
@@ -65,11 +68,18 @@ def _marked(median: float, must: float, *, at_least: bool) -> str:
     return f"{median:.2f}{'' if enough else _SHORT}"
 
 
-def ratio(row: Comparison, results: Results) -> float | None:
-    """Returns our records per second over the other's; None if one of them is missing."""
-    ours = results.seconds(row.id, row.ours.name)
-    other = results.seconds(row.id, row.other.name)
-    return None if not ours or not other or ours <= 0 else other / ours
+def ratio(row: Comparison, results: Results, *, starts: bool = True) -> float | None:
+    """Returns our records per second over the other's, by the whole run or without the starts; None if one is missing.
+
+    Without the starts there is none either where a whole run was no longer than the start.
+    """
+    ours, other = (_seconds(row, one.name, results, starts=starts) for one in (row.ours, row.other))
+    return None if not ours or not other or ours <= 0 or other <= 0 else other / ours
+
+
+def _seconds(row: Comparison, program: str, results: Results, *, starts: bool) -> float | None:
+    whole = results.seconds(row.id, program)
+    return whole if whole is None or starts else whole - results.start(row.id, program)
 
 
 def _line(row: Comparison, results: Results) -> str:
@@ -77,14 +87,18 @@ def _line(row: Comparison, results: Results) -> str:
     found = ratio(row, results)
     if found is None:
         missing = [results.missing[one.name] for one in (row.ours, row.other) if one.name in results.missing]
-        return f"| {row.what} | {wanted} | {'; '.join(missing) or 'not measured'} | | | |"
+        return f"| {row.what} | {wanted} | {'; '.join(missing) or 'not measured'} | | | | |"
     mark = "" if found >= row.must else _SHORT
+    rest = ratio(row, results, starts=False)
+    beside = "" if rest is None else f"{rest:.2f} x"
     rates = " | ".join(_rate(row, one.name, results) for one in (row.ours, row.other))
-    return f"| {row.what} | {wanted} | {found:.2f} x{mark} | {len(results.of(row.id, row.ours.name))} | {rates} |"
+    runs = len(results.of(row.id, row.ours.name))
+    return f"| {row.what} | {wanted} | {found:.2f} x{mark} | {beside} | {runs} | {rates} |"
 
 
 def _rate(row: Comparison, program: str, results: Results) -> str:
     runs = results.of(row.id, program)
-    seconds = results.seconds(row.id, program)
+    seconds, start = results.seconds(row.id, program) or 1.0, results.start(row.id, program)
     peak = max(one.used.peak_pss or one.used.peak_rss for one in runs) / (1 << 30)
-    return f"{program}: {runs[0].records / (seconds or 1) / 1e6:.3f} M/s, {peak:.1f} GiB"
+    rate = f"{runs[0].records / seconds / 1e6:.3f} M/s"
+    return f"{program}: {rate}, {seconds:.1f} s of which the start {start:.1f} s, {peak:.1f} GiB"

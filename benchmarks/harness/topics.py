@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import wait
 from functools import cache
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 _POLL_S: Final = 0.1
@@ -51,6 +51,23 @@ def end_offsets(bootstrap: str, topic: str) -> dict[int, int]:
     answers = client.list_offsets({TopicPartition(topic, number): OffsetSpec.latest() for number in range(count)})
     wait(answers.values(), _TIMEOUT_S)
     return {partition.partition: answer.result(_TIMEOUT_S).offset for partition, answer in answers.items()}
+
+
+def all_have_records(bootstrap: str, topics: Collection[str], poll_s: float = _POLL_S) -> bool:
+    """Whether each of `topics` is there and has a committed record, asked after `poll_s` seconds; makes no topic."""
+    time.sleep(poll_s)
+    client = admin(bootstrap)
+    there = client.list_topics(timeout=_TIMEOUT_S).topics
+    if not set(topics) <= set(there):
+        return False
+    wanted = {TopicPartition(name, one): OffsetSpec.latest() for name in topics for one in there[name].partitions}
+    answers = client.list_offsets(wanted, isolation_level=IsolationLevel.READ_COMMITTED)
+    wait(answers.values(), _TIMEOUT_S)
+    try:
+        filled = {asked.topic for asked, answer in answers.items() if answer.result(_TIMEOUT_S).offset > 0}
+    except KafkaException:  # a partition has no leader yet
+        return False
+    return filled == set(topics)
 
 
 def committed_to_end(bootstrap: str, group: str, topic: str) -> Callable[[], bool]:

@@ -1,17 +1,23 @@
-"""keyfold as a peer: a worker process with one connector on one topic, with its defaults and given settings."""
+"""keyfold as a peer: a worker process with a connector on each of some topics, its defaults and given settings."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Final
 from uuid import uuid4
 
+from msgspec import Struct
+
 from benchmarks.harness.process import Running, Used, running
-from benchmarks.harness.topics import committed_to_end
+from benchmarks.harness.topics import all_have_records, committed_to_end
+
+OUTPUT_BY_TOPIC: Final = "${topic}-out"
+"""Names the output after the source, as a connector with several sources has to."""
 
 
 class Keyfold:
@@ -73,26 +79,80 @@ def running_worker(
 
     With the `name` of an earlier connector in the same `folder` it continues that one; `once` is `run --once`.
     """
-    name, storage = name or f"bench-{uuid4().hex[:8]}", folder / "storage"
-    connector = {
-        "name": name,
-        "connector.class": "keyfold.CompactedTopic",
-        "topics": topic,
-        "output.topic": output_of(name),
-        "output.topic.replication.factor": 1,
-        **(connector_settings or {}),
-    }
-    worker = {
-        "bootstrap.servers": bootstrap,
-        "storage.location": str(storage),
-        "log.format": "json",
-        **(worker_settings or {}),
-    }
-    files = folder / "connector.json", folder / "worker.json"
-    for file, content in zip(files, (connector, worker), strict=True):
-        file.write_text(json.dumps(content), encoding="utf-8")
-    command = [sys.executable, "-m", "connectors.cli.main", "run", str(files[0]), "--worker", str(files[1])]
+    name = name or f"bench-{uuid4().hex[:8]}"
+    files = [write_connector(folder, name, topic, connector_settings)]
+    command = _command(bootstrap, folder, files, worker_settings)
     command.extend(["--once"] if once else [])
     published = partial(committed_to_end, bootstrap, group_of(name), topic)
     with running(command, folder / "keyfold.log") as started:
-        yield Worker(started, name, storage / name / "catalog", published)
+        yield Worker(started, name, folder / "storage" / name / "catalog", published)
+
+
+class Connectors(Struct, frozen=True):
+    """A worker that runs a connector for each of `topics`, in their order, with its files in `folder`."""
+
+    running: Running
+    bootstrap: str
+    folder: Path
+    topics: tuple[str, ...]
+    names: tuple[str, ...]
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The output topics, in the order of the connectors."""
+        return tuple(f"{topic}-out" for topic in self.topics)
+
+    def has_published(self) -> bool:
+        """Whether each output topic has a committed record."""
+        return all_have_records(self.bootstrap, self.outputs)
+
+    def published(self) -> Callable[[], bool]:
+        """Returns a condition: all that the source topics hold at this call is published."""
+        pairs = zip(self.names, self.topics, strict=True)
+        conditions = [committed_to_end(self.bootstrap, group_of(name), topic) for name, topic in pairs]
+        return lambda: all(reached() for reached in conditions)
+
+
+@contextmanager
+def running_connectors(
+    bootstrap: str, topics: Sequence[str], folder: Path, connector_settings: Mapping[str, str] | None = None
+) -> Iterator[Connectors]:
+    """Runs one worker with a connector for each of `topics` during the block."""
+    stem = f"bench-{uuid4().hex[:8]}"
+    names = tuple(f"{stem}-{number}" for number in range(len(topics)))
+    settings = {"output.topic": OUTPUT_BY_TOPIC, **(connector_settings or {})}
+    files = [write_connector(folder, name, topic, settings) for name, topic in zip(names, topics, strict=True)]
+    with running(_command(bootstrap, folder, files, {}), folder / "keyfold.log") as started:
+        yield Connectors(started, bootstrap, folder, tuple(topics), names)
+
+
+def write_connector(folder: Path, name: str, topics: str, settings: Mapping[str, str] | None = None) -> Path:
+    """Writes the file of connector `name` on `topics`, with commas between them, into `folder`; returns it.
+
+    The given settings override those that it needs.
+    """
+    connector = {
+        "name": name,
+        "connector.class": "keyfold.CompactedTopic",
+        "topics": topics,
+        "output.topic": output_of(name),
+        "output.topic.replication.factor": 1,
+        **(settings or {}),
+    }
+    file = folder / f"{name}.json"
+    file.write_text(json.dumps(connector), encoding="utf-8")
+    return file
+
+
+def _command(bootstrap: str, folder: Path, files: Sequence[Path], settings: Mapping[str, str] | None) -> list[str]:
+    """Writes the worker's file into `folder`; returns the command that runs the connectors of `files`."""
+    worker = {
+        "bootstrap.servers": bootstrap,
+        "storage.location": str(folder / "storage"),
+        "log.format": "json",
+        **(settings or {}),
+    }
+    file = folder / "worker.json"
+    file.write_text(json.dumps(worker), encoding="utf-8")
+    connectors = [str(one) for one in files]
+    return [sys.executable, "-m", "connectors.cli.main", "run", *connectors, "--worker", str(file)]

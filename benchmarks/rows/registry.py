@@ -11,17 +11,27 @@ from benchmarks.peers.keyfold import Keyfold
 from benchmarks.peers.quix_streams import QuixStreams
 from benchmarks.peers.reading_only import ReadingOnly
 from benchmarks.rows.catalog_commits import CATALOG
+from benchmarks.rows.connectors import BESIDE, IDLE_20, IDLE_100, MANY, MANY_TENFOLD
+from benchmarks.rows.fresh_streams import FRESH_STREAMS
 from benchmarks.rows.full_fold import FULL_FOLD
 from benchmarks.rows.keys import GROWTH_ROW, KEYS
 from benchmarks.rows.partitions import PARTITIONS
+from benchmarks.rows.sustained import SUSTAINED
 from benchmarks.rows.worker import FRESH, IDLE, READY
 from benchmarks.rows.write_amplification import WRITTEN
+from connectors.kafka.client_settings import CONSUMER_DEFAULTS
 
 KEYFOLD: Final = Keyfold()
 SMALL_BATCHES: Final = Keyfold(connector={"max.offsets.per.trigger": "1000000", "bootstrap.fold.enable": "false"})
 """A backlog in micro-batches as small as they are once it is read: each is ingested, folded by itself and published."""
 STREAMS: Final = KafkaStreams()
+STREAMS_1S: Final = KafkaStreams(commit_ms=1_000)
+STREAMS_10S: Final = KafkaStreams(commit_ms=10_000)
+STREAMS_TABLE: Final = KafkaStreams("table", 30_000)
+STREAMS_BEST: Final = STREAMS_TABLE
+"""The one that read a backlog most quickly of those that `backlog` and its variants have."""
 READING: Final = ReadingOnly()
+READING_AS_WE: Final = ReadingOnly(CONSUMER_DEFAULTS, "reading only, keyfold's client settings")
 QUIX: Final = QuixStreams()
 FLINK: Final = {
     "flink": Flink("hashmap", 10),
@@ -37,7 +47,41 @@ COMPARISONS: Final = {
         Comparison(
             "backlog", "backlog → output topic, exactly once, against Kafka Streams", "small", KEYFOLD, STREAMS, 6, 12
         ),
+        Comparison(
+            "backlog-1s", "the same against Kafka Streams, commits each 1 s", "small", KEYFOLD, STREAMS_1S, 6, 12
+        ),
+        Comparison(
+            "backlog-10s", "the same against Kafka Streams, commits each 10 s", "small", KEYFOLD, STREAMS_10S, 6, 12
+        ),
+        Comparison(
+            "backlog-table",
+            "the same against Kafka Streams, `builder.table()`, commits each 30 s",
+            "small",
+            KEYFOLD,
+            STREAMS_TABLE,
+            6,
+            12,
+        ),
+        Comparison(
+            "backlog-20M",
+            "20 million records, against the quickest Kafka Streams",
+            "20M",
+            KEYFOLD,
+            STREAMS_BEST,
+            6,
+            12,
+            rounds=1,
+        ),
         Comparison("reading", "the same against reading only", "small", KEYFOLD, READING, 0.3, 0.7),
+        Comparison(
+            "reading-as-we",
+            "the same against reading only with keyfold's client settings",
+            "small",
+            KEYFOLD,
+            READING_AS_WE,
+            0.3,
+            0.7,
+        ),
         Comparison(
             "steady", "micro-batches of ≤ 1 M records, against Kafka Streams", "small", SMALL_BATCHES, STREAMS, 4, 8
         ),
@@ -56,5 +100,23 @@ COMPARISONS: Final = {
 }
 
 MEASUREMENTS: Final = {
-    row.id: row for row in (READY, IDLE, FRESH, KEYS, GROWTH_ROW, PARTITIONS, FULL_FOLD, CATALOG, WRITTEN)
+    row.id: row
+    for row in (
+        READY,
+        IDLE,
+        IDLE_20,
+        IDLE_100,
+        FRESH,
+        FRESH_STREAMS,
+        MANY,
+        MANY_TENFOLD,
+        BESIDE,
+        *SUSTAINED,
+        KEYS,
+        GROWTH_ROW,
+        PARTITIONS,
+        FULL_FOLD,
+        CATALOG,
+        WRITTEN,
+    )
 }

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from datetime import datetime
+
 import pytest
 
-from benchmarks.peers.log_cleaner import Pass, passes, passes_to
+from benchmarks.peers.log_cleaner import Pass, busy_seconds, passes, passes_to
 
 LOG = """[2026-11-21T12:00:00,001] INFO Starting cleaning of log small-1. (org.apache.kafka.storage.internals.log.X)
 [2026-11-21T12:00:03,214] INFO [kafka-log-cleaner-thread-0]:
@@ -20,8 +22,9 @@ LOG = """[2026-11-21T12:00:00,001] INFO Starting cleaning of log small-1. (org.a
 
 def test_a_pass_is_parsed_from_the_log() -> None:
     """A pass's log, dirty section, MB, seconds and messages are taken from the broker's log, commas and all."""
-    first = Pass(log="small-1", start=0, end=2500000, mb=1251.4, seconds=3.2, read=2500001, kept=245000)
-    second = Pass(log="other-0", start=0, end=2500000, mb=1251.4, seconds=3.2, read=2500001, kept=245000)
+    until = datetime.fromisoformat("2026-11-21T12:00:03.214").timestamp()
+    first = Pass(log="small-1", until=until, start=0, end=2500000, mb=1251.4, seconds=3.2, read=2500001, kept=245000)
+    second = Pass(log="other-0", until=until, start=0, end=2500000, mb=1251.4, seconds=3.2, read=2500001, kept=245000)
     assert list(passes(LOG + LOG.replace("small-1", "other-0"))) == [first, second]
 
 
@@ -45,3 +48,20 @@ def test_a_topic_is_cleaned_once_passes_have_reached_all_its_ends(
     """Passes over a topic count once each of its partitions is cleaned up to its end, and those of others never."""
     found_passes = passes_to(passes(LOG + LOG.replace("small-1", "other-0")), ends)
     assert (None if found_passes is None else [one.seconds for one in found_passes]) == found
+
+
+@pytest.mark.parametrize(
+    ("spans", "seconds"),
+    [
+        ([(0, 3), (1, 2), (2, 5)], 5.0),
+        ([(4, 5), (0, 1)], 2.0),
+        ([], 0.0),
+    ],
+)
+def test_seconds_in_which_two_threads_clean_count_once(spans: list[tuple[int, int]], seconds: float) -> None:
+    """The cleaner's time is that in which any thread cleaned, pauses apart, not the sum of the threads' times."""
+    found = [
+        Pass(log="a-0", until=100.0 + until, start=0, end=1, mb=1.0, seconds=until - since, read=1, kept=1)
+        for since, until in spans
+    ]
+    assert busy_seconds(found) == pytest.approx(seconds)

@@ -22,11 +22,14 @@ ROW = COMPARISONS["backlog"]
 
 
 def runs(row: str, program: str, start: float, seconds: float) -> list[Run]:
-    """Returns a run on one record, the start, and one on a thousand records."""
+    """Returns a start and a run on a thousand records."""
     return [
-        Run(row=row, program=program, round=1, records=records, used=Used(took, 1.0, 1 << 30, 1 << 29))
-        for records, took in ((1, start), (1000, seconds))
-    ]
+        Run(
+            row=row, program=program, round=1, records=records, used=Used(took, 1.0, 1 << 30, 1 << 29),
+            start=records == 2,
+        )
+        for records, took in ((2, start), (1000, seconds))
+    ]  # fmt: skip
 
 
 def results(ours: float = 11.0, other: float = 25.0) -> Results:
@@ -44,14 +47,29 @@ def nothing(bootstrap: str) -> dict[str, float]:
 @pytest.mark.parametrize(
     ("ours", "cells"),
     [
-        (11.0, "| 20.00 x | 1 | keyfold: 0.001 M/s, 0.5 GiB | Kafka Streams: 0.000 M/s, 0.5 GiB |"),
-        (20.0, "| 2.00 x **short** |"),
-        (10.0, "| not measured |"),
+        (
+            11.0,
+            (
+                "| 10.00 x | 99.00 x | 1 | keyfold: 0.000 M/s, 11.0 s of which the start 10.0 s, 0.5 GiB "
+                "| Kafka Streams: 0.000 M/s, 110.0 s of which the start 11.0 s, 0.5 GiB |"
+            ),
+        ),
+        (20.0, "| 5.50 x **short** | 9.90 x | 1 |"),
+        (10.0, "| 11.00 x |  | 1 |"),
     ],
 )
 def test_comparisons(ours: float, cells: str) -> None:
-    """A row shows the ratio of times without the starts, and marks one that falls short."""
-    assert cells in comparisons([ROW], results(ours))
+    """A row shows the ratio by both clocks; the must counts by the whole run, from the command on."""
+    found = results(ours)
+    found.runs[2:] = runs(ROW.id, ROW.other.name, 11.0, 110.0)
+    assert cells in comparisons([ROW], found)
+
+
+def test_starts_of_earlier_files() -> None:
+    """A run on one record is a start also where the file does not say so."""
+    used = Used(3.0, 1.0, 1)
+    found = Results(machine=MACHINE, runs=[Run(row="a", program="b", round=1, records=1, used=used)])
+    assert (found.start("a", "b"), found.seconds("a", "b")) == (3.0, None)
 
 
 def test_a_missing_program_has_a_reason() -> None:
@@ -135,7 +153,7 @@ def test_plots(tmp_path: Path) -> None:
     assert plots.draw([ROW], Results(machine=MACHINE), [], tmp_path) == []
     found.measured = [Measured(figure="keys", round=1, values=values([Point(10**6, 4, 1), Point(10**7, 50, 1)]))]
     assert growth(found) == [(1.0, 4.0), (10.0, 5.0)]
-    assert plots.rates([ROW], found) == {"backlog": [("keyfold", 1000.0), ("Kafka Streams", 50.0)]}
+    assert plots.rates([ROW], found) == {"backlog": [("keyfold", pytest.approx(1000 / 11)), ("Kafka Streams", 40.0)]}
     drawn = plots.draw([ROW], found, growth(found), tmp_path)
     assert [one.name for one in drawn] == ["throughput.png", "growth.png"]
     assert all(one.read_bytes().startswith(b"\x89PNG") for one in drawn)

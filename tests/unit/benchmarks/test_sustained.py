@@ -1,0 +1,64 @@
+"""What sustained rows decide: whether a rate stays flat, and which is the highest."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from benchmarks.harness.latencies import Latencies
+from benchmarks.harness.steady import Produced
+from benchmarks.harness.watch import MIB, Sample, Watched
+from benchmarks.rows.sustained import highest_flat, memory, stays_flat
+
+
+def watched(first: float, last: float, produced: int = 900) -> Watched:
+    """Returns a window of 9 seconds at 100 records/s: `first` and `last` are the latencies of its outer thirds."""
+    found = Latencies()
+    for second, took in ((100, first), (104, first), (107, last), (108, last)):
+        found.add("a", second + 0.5, second + 0.5 + took)
+    return Watched(since=100.0, seconds=9.0, latencies=found, produced=Produced(produced, 9.0), cores=1.0, rss=1, pss=1)
+
+
+@pytest.mark.parametrize(
+    ("found", "flat"),
+    [
+        (watched(1.0, 1.9), True),
+        (watched(1.0, 2.1), False),
+        (watched(0.1, 0.6), True),
+        (watched(1.0, 1.0, produced=880), False),
+    ],
+)
+def test_a_rate_is_flat(found: Watched, flat: bool) -> None:
+    """A rate is flat if the last third is about as fresh as the first, and the producer kept up with it."""
+    assert stays_flat(found, 100.0) is flat
+
+
+def test_a_third_without_records_is_not_flat() -> None:
+    """Where nothing that was created in the last third was seen, it is not flat."""
+    found = watched(1.0, 1.0)
+    found.latencies.counts.pop(("a", 107))
+    found.latencies.counts.pop(("a", 108))
+    assert found.part(2, 3).percentile(0.5) == math.inf
+    assert not stays_flat(found, 100.0)
+
+
+@pytest.mark.parametrize(("most", "found"), [(0, None), (1, 1.0), (3.5, 3.0), (5, 5.0), (9, 5.0)])
+def test_the_highest_flat_rate(most: float, found: float | None) -> None:
+    """The highest rate is found among few that are tried; none where not even the lowest is flat."""
+    tried: list[float] = []
+
+    def flat(rate: float) -> bool:
+        tried.append(rate)
+        return rate <= most
+
+    assert highest_flat([1.0, 2.0, 3.0, 4.0, 5.0], flat) == found
+    assert len(tried) <= 3
+
+
+def test_memory_over_time() -> None:
+    """Growth is that of the second half, per minute; a warm-up does not count."""
+    samples = [Sample(second, (100 + 10 * min(second, 5) + 2 * max(0, second - 5)) * MIB) for second in range(11)]
+    found = memory(samples)
+    assert list(found.values()) == pytest.approx([100.0, 150.0, 160.0, 120.0])
+    assert memory(samples[:1])["RSS growth in the second half, MiB/min"] == 0.0
