@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger()
 
-POLL_SECONDS: Final = 0.1
+POLL_SECONDS: Final = 0.25
 WATCH_MS: Final = 500
 FENCE_CHECK_MS: Final = 5_000
 IDLE_S: Final = 10.0
@@ -239,14 +239,14 @@ class ConnectorTask:
                 catalog.refresh()  # an idle owner commits nothing: only so it sees a newer owner
             elif not self._claim.held:
                 self._claim.claim(catalog.epoch)
-            self._note_idle(components.engine)
+            self._note_idle(components.engine, reading)
             self._show(components.engine)
         if not stop.is_set():
             _raise_failure(reading, maintenance)
 
-    def _note_idle(self, engine: Engine) -> None:
+    def _note_idle(self, engine: Engine, reading: ReadingThread) -> None:
         now = self._clock.monotonic()
-        if not engine.is_idle():
+        if not (engine.is_idle() and reading.is_idle):
             self._idle_from = now
         self.worked |= now - self._idle_from >= IDLE_S
 

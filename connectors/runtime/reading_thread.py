@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from compactor.ingest.appends import Batch
 from connectors.clock import Clock
 from connectors.progress.observer import Interval
 from connectors.runtime.cancellation import CancellableJob
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 TICK_MS: Final = 500
 TOPICS_CHECK_MS: Final = 30_000
+ALONE_POLL_S: Final = 0.1
 
 
 class ReadingThread(CancellableJob):
@@ -64,21 +66,50 @@ class ReadingThread(CancellableJob):
         with self._query.subscribed(self._options, stopped) as subscription:
             self._subscription = subscription
             while not stopped.is_set() and not subscription.finished:
-                if not self._take(subscription, stopped) and self._ticks.ready("publish"):
-                    self._engine.tick(self._clock.now_ms())
-                self._look_for_topics()
+                self._take(subscription, stopped)
+                self._tick()
 
-    def _take(self, subscription: Subscription, stopped: threading.Event) -> bool:
-        """Takes what comes until the next tick; returns whether anything came."""
+    @property
+    def is_idle(self) -> bool:
+        """Whether it has nothing to take, and waits for nothing that is read."""
+        return self._subscription is not None and self._subscription.is_idle
+
+    def _take(self, subscription: Subscription, stopped: threading.Event) -> None:
+        """Takes what comes until the next tick."""
         found = subscription.next(TICK_MS / 1000)
         if isinstance(found, Alone):
-            found = read_alone(self._spark, found, stopped.is_set)
-        if found is None:
-            return False
-        self._engine.take(found, self._clock.now_ms())
-        subscription.taken(found.ranges)
-        self._took()
-        return True
+            found = self._alone(found, stopped)
+        if found is not None:
+            self._engine.take(found, self._clock.now_ms())
+            subscription.taken(found.ranges)
+            self._took()
+            self._ticks.ready("publish")
+
+    def _alone(self, offer: Alone, stopped: threading.Event) -> Batch | None:
+        """Has an offer read on a thread of its own, as publishing by the clock goes on meanwhile."""
+        found: list[Batch] = []
+        job = CancellableJob(
+            self._spark,
+            f"reading-alone-{self._options.connector}",
+            lambda halted: found.append(read_alone(self._spark, offer, halted.is_set)),
+        )
+        job.start()
+        try:
+            while not job.join(ALONE_POLL_S):
+                if stopped.is_set():
+                    return None
+                self._tick()
+        finally:
+            job.cancel()
+        if job.failure is not None:
+            raise job.failure
+        return found[0] if found else None
+
+    def _tick(self) -> None:
+        """Publishes and looks for topics when they are due by the clock."""
+        if self._ticks.ready("publish"):
+            self._engine.tick(self._clock.now_ms())
+        self._look_for_topics()
 
     def _look_for_topics(self) -> None:
         """Looks for topics when it is due, as soon as no other turn of the engine is under way."""

@@ -41,7 +41,6 @@ POOL: Final = "query"
 """Its Spark pool: a micro-batch gets the next free task, however many tasks publishes and folds have."""
 _AGAIN_S: Final = 1.0
 _LOOK_S: Final = 0.5
-_REQUEST_S: Final = 10.0
 
 _log = structlog.get_logger()
 
@@ -53,8 +52,10 @@ class SharedQuery:
         self._spark = spark
         self._clock = clock
         self._batches = MicroBatches(session.cores(spark), shared=shared)
-        self._pollers = Pollers(self._batches.wake, clock, _REQUEST_S)
+        self._pollers = Pollers(self._batches.wake, clock)
         self._link = DriverLink(self._batches)
+        self._suspects: set[str] = set()
+        self._anew = threading.Event()
         self._delivered = False
         self._thread = CancellableThread("query", self._run)
 
@@ -79,14 +80,17 @@ class SharedQuery:
         poller = self._pollers.borrow(options.clients)
         planner = self._planner(options, AdminTopics(options.connector, poller.admin), stopped)
         shared = lambda: self._batches.shared  # noqa: E731
-        subscription = Subscription(options, planner, self._clock, shared, poller.poll_now)
+        suspect = options.connector in self._suspects
+        subscription = Subscription(options, planner, self._clock, shared, poller.poll_now, suspect=suspect)
         try:
             subscription.begin()
             self._batches.add(subscription, poller.clients)
             poller.add(subscription)
             yield subscription
         finally:
-            self._batches.remove(subscription)
+            (self._suspects.add if subscription.suspect else self._suspects.discard)(options.connector)
+            if self._batches.remove(subscription):
+                self._anew.set()
             poller.remove(subscription)
             self._pollers.give_back(poller)
 
@@ -100,12 +104,15 @@ class SharedQuery:
     def _run(self, stopped: threading.Event) -> None:
         in_vain = 0
         while not stopped.is_set():
-            self._delivered = False
             error = self._run_once(stopped)
             if stopped.is_set():
                 return
-            in_vain = 0 if self._delivered else in_vain + 1
             portions = self._batches.abandon()
+            if self._anew.is_set():
+                self._anew.clear()
+                continue
+            in_vain = 0 if portions or self._delivered else in_vain + 1  # a connector's portion may be why it failed
+            self._delivered = False
             _log.warning(
                 "query failed, started again; what it read is read by jobs of their own",
                 portions=portions,
@@ -122,9 +129,9 @@ class SharedQuery:
         try:
             self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
             query = stream.start(self._spark, self._link.address, (folder / "checkpoint").as_uri(), self._take)
-            while query.isActive and not self._clock.wait(_LOOK_S, stopped):
+            while query.isActive and not (self._clock.wait(_LOOK_S, stopped) or self._anew.is_set()):
                 pass
-            return None if stopped.is_set() else query.exception()
+            return None if stopped.is_set() or self._anew.is_set() else query.exception()
         except Exception as error:  # noqa: BLE001  # it is started again, or its connectors fail with it
             return error
         finally:

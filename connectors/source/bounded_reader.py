@@ -19,7 +19,6 @@ from confluent_kafka import TopicPartition as Partition
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compactor.errors import KeyfoldError
 from compactor.failpoints import hit
 from compactor.model.record import TopicPartition
 from connectors.kafka.consumers import AssignedConsumer, borrowed
@@ -27,10 +26,12 @@ from connectors.source.arrow_records import Longs, PartitionSlots, faulty, range
 from connectors.source.micro_batches import PortionSplit
 from connectors.source.plan import SourceRange
 from connectors.source.reader import IdleTime, RangeCursor, uncollected
-from connectors.source.source_topics import AdminTopics, NoAnswerError
+from connectors.source.source_topics import AdminTopics
 
 _POLL_S: Final = 0.02
 _CHUNK: Final = 5_000
+_REQUEST_S: Final = 2.0
+"""How long (s) a question about topics may take; who has no answer by then is read by jobs of their own."""
 _log = structlog.get_logger()
 
 
@@ -56,12 +57,15 @@ def read_bounded(
     The batches are of `record.SOURCE`: records, each partition's in order, then a row for each range that says how far
     it was read. A portion about which anything is wrong may be missing.
     """
+    until = time.monotonic() + budget.seconds
     for group in _groups(portions):
         try:
-            yield from _read(group, budget)
-        except (KeyfoldError, NoAnswerError) as error:
+            found = _read(group, budget, until)
+        except Exception as error:  # noqa: BLE001  # a job of its own finds it again, for each connector
             names = sorted({portion.options.connector for portion in group})
             _log.debug("portions are left for jobs of their own", connectors=names, error=str(error))
+        else:
+            yield from found
 
 
 def _groups(portions: Iterable[PortionSplit]) -> list[list[PortionSplit]]:
@@ -79,15 +83,16 @@ def _groups(portions: Iterable[PortionSplit]) -> list[list[PortionSplit]]:
     return [group for group, _ in found]
 
 
-def _read(group: Sequence[PortionSplit], budget: ReadBudget) -> Iterator[tuple[PortionSplit, list[pa.RecordBatch]]]:
-    first = group[0]
-    with borrowed(first.clients, first.options.timeouts.request) as consumer, uncollected():
+def _read(
+    group: Sequence[PortionSplit], budget: ReadBudget, until: float
+) -> list[tuple[PortionSplit, list[pa.RecordBatch]]]:
+    with borrowed(group[0].clients, _REQUEST_S) as consumer, uncollected():
         read = _BoundedRead(group, consumer, budget)
-        read.run()
+        read.run(until)
         changed = read.changed_topics()
-    for number, portion in enumerate(group):
-        if not changed & {one.topic for one in portion.split.ranges} and (found := read.batches(number)):
-            yield portion, found
+    batches = {number: read.batches(number) for number in range(len(group))}
+    sound = [not changed & {one.topic for one in portion.split.ranges} for portion in group]
+    return [(portion, batches[number]) for number, portion in enumerate(group) if sound[number] and batches[number]]
 
 
 class _BoundedRead:
@@ -105,9 +110,9 @@ class _BoundedRead:
         self._topics = AdminTopics(group[0].options.connector, consumer.admin)
         self._bytes = 0
 
-    def run(self) -> None:
-        """Polls until every range is finished, or its portion left, or the budget is used up."""
-        idle, until = IdleTime(), time.monotonic() + self._budget.seconds
+    def run(self, until: float) -> None:
+        """Polls until every range is finished, or its portion left, or the budget, or the time `until`, is used up."""
+        idle = IdleTime()
         self._consumer.assign([cursor.partition for cursor in self._cursors])
         while active := self._active():
             began = time.monotonic()
@@ -120,8 +125,8 @@ class _BoundedRead:
 
     def changed_topics(self) -> frozenset[str]:
         """Returns the topics that are another one by id than those that were to be read. Raises NoAnswerError."""
-        ids = {cursor.part.topic: cursor.part.topic_id for cursor in self._cursors}
-        found = self._topics.named(ids)
+        ids = {one.part.topic: one.part.topic_id for one in self._cursors if one.position > one.part.lo}
+        found = self._topics.named(ids) if ids else {}
         return frozenset(name for name, one in ids.items() if name not in found or found[name].id != one)
 
     def batches(self, owner: int) -> list[pa.RecordBatch]:
@@ -148,8 +153,17 @@ class _BoundedRead:
         for number in odd:
             found = TopicPartition(messages[number].topic() or "", messages[number].partition() or 0)
             pairs = zip(self._cursors, self._owners, strict=True)
-            self._left.update(int(owner) for cursor, owner in pairs if cursor.key == found)
+            self._leave({int(owner) for cursor, owner in pairs if cursor.key == found} - self._left)
         return [message for message in messages if message.error() is None] if odd else messages
+
+    def _leave(self, owners: set[int]) -> None:
+        """Reads no more of these portions, and drops what was read of them."""
+        pairs = list(zip(self._cursors, self._owners, strict=True))
+        if stopped := [Partition(*cursor.key) for cursor, owner in pairs if owner in owners]:
+            self._consumer.consumer.pause(stopped)
+        self._left |= owners
+        for owner in owners:
+            self._found.pop(owner, None)
 
     def _keep(self, messages: list[Message]) -> None:
         """Makes Arrow of the messages that belong to the ranges, and counts them."""
@@ -157,6 +171,7 @@ class _BoundedRead:
             return
         lows = np.array([cursor.position for cursor in self._cursors], np.int64)
         highs = np.array([cursor.part.hi for cursor in self._cursors], np.int64)
+        highs[np.isin(self._owners, list(self._left))] = -1
         kept, slots, offsets = within(messages, self._slots.of(messages), lows, highs)
         for cursor, records in zip(self._cursors, np.bincount(slots, minlength=len(self._slots)), strict=True):
             cursor.records += int(records)

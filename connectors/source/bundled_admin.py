@@ -9,25 +9,31 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as Partition
 from confluent_kafka.admin import OffsetSpec
 
 from compactor.model.record import TopicPartition
 from connectors.kafka.admin import Admin, TopicInfo
+from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.errors import cause
 
 TOPICS_AGE_S: Final = 2.5
 """How old (s) an answer about topics may be: half the time after which a planner asks again."""
+REQUEST_S: Final = 5.0
+"""How long (s) one request may take."""
 
 
 class BundledAdmin:
     """An `Admin` for planners that answers from what `refresh` has asked for all of them. `clock`: monotonic seconds.
 
-    One thread refreshes; others may ask meanwhile.
+    Offsets are asked for by a read_committed consumer, which never reads: an admin client makes a future for each
+    partition, which takes five times its processor time. One thread refreshes; others may ask meanwhile.
     """
 
-    def __init__(self, admin: Admin, clock: Callable[[], float]) -> None:
-        self._admin = admin
+    def __init__(self, clients: ClientSettings, clock: Callable[[], float]) -> None:
+        self._admin = Admin(clients.admin(), REQUEST_S)
+        self._consumer = Consumer(clients.consumer())
         self._clock = clock
         self._ends: Mapping[TopicPartition, int | KafkaError] = {}
         self._topics: Mapping[str, TopicInfo | KafkaError] = {}
@@ -44,6 +50,10 @@ class BundledAdmin:
     def forget_ends(self) -> None:
         """Forgets the offsets: whoever asks again wants those of that time."""
         self._ends = {}
+
+    def close(self) -> None:
+        """Closes the consumer's connections."""
+        self._consumer.close()
 
     def list_topics(self) -> Iterable[str]:
         """See `Admin.list_topics`."""
@@ -76,7 +86,10 @@ class BundledAdmin:
             return dict.fromkeys(names, cause(error))
 
     def _latest(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int | KafkaError]:
+        """Returns the last stable offsets, or errors; an offset is negative where the leader did not answer."""
+        wanted = [Partition(*tp, OFFSET_END) for tp in partitions]
         try:
-            return self._admin.offsets_each(partitions, OffsetSpec.latest())
+            answers = self._consumer.offsets_for_times(wanted, REQUEST_S)
         except KafkaException as error:
             return dict.fromkeys(partitions, cause(error))
+        return {TopicPartition(one.topic, one.partition): one.error or int(one.offset) for one in answers}

@@ -65,7 +65,7 @@ class StreamReader(DataSourceStreamReader):
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
         """Returns where a query without checkpoint begins: behind what was planned for an earlier one."""
-        return {_POSITION: self._driver.number}
+        return {_POSITION: self._driver.begin()}
 
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:  # noqa: ARG002, N802  # Spark's
         """Returns the number of the next micro-batch; `start` itself where there is nothing to read for a while."""

@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import partial
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import structlog
 from msgspec import Struct
@@ -24,15 +24,15 @@ from connectors.threads import CancellableThread
 if TYPE_CHECKING:
     from connectors.source.micro_batches import ReadTask
 
+_CLOSE_S: Final = 2.0
 _log = structlog.get_logger()
 
 
 class Plans(Protocol):
     """What the planner process may ask for: `MicroBatches`."""
 
-    @property
-    def number(self) -> int:
-        """The number of the last micro-batch that was planned."""
+    def begin(self) -> int:
+        """Begins a run of the query; returns the number of the last micro-batch that was planned."""
 
     def latest(self, start: int) -> int:
         """Returns the number of the micro-batch behind `start`, or `start`."""
@@ -68,9 +68,10 @@ class DriverLink:
     def close(self) -> None:
         """Takes no further connection; those that are there end with their processes."""
         self._accepting.stop()
-        with suppress(OSError, EOFError, AuthenticationError):  # so that it sees that it is to end
-            _connect(self.address).close()
-        self._accepting.join()
+        if self._accepting.is_alive():
+            with suppress(OSError, EOFError, AuthenticationError):  # so that it sees that it is to end
+                _connect(self.address).close()
+        self._accepting.join(_CLOSE_S)
         self._listener.close()
 
     def _accept(self, stopped: threading.Event) -> None:
@@ -93,8 +94,7 @@ class DriverLink:
                 connection.send(answer)
 
     def _answer_to(self, name: str, arguments: tuple[int, ...]) -> Any:
-        found = getattr(self._plans, name)
-        return found(*arguments) if callable(found) else found
+        return getattr(self._plans, name)(*arguments)
 
 
 class DriverAnswers:
@@ -103,10 +103,9 @@ class DriverAnswers:
     def __init__(self, address: Address) -> None:
         self._connection = _connect(address)
 
-    @property
-    def number(self) -> int:
+    def begin(self) -> int:
         """See Plans."""
-        return int(self._ask("number"))
+        return int(self._ask("begin"))
 
     def latest(self, start: int) -> int:
         """See Plans."""

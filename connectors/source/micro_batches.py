@@ -69,6 +69,7 @@ class MicroBatches:
         self._number = 0
         self._planned: dict[int, list[ReadTask]] = {}
         self._here = False
+        self._run = 0
         self._warm = False
         self._closed = False
 
@@ -77,11 +78,16 @@ class MicroBatches:
         with self._changed:
             self._subscriptions[subscription] = clients
 
-    def remove(self, subscription: Subscription) -> None:
-        """Lets it be offered no more; what is still read for it reaches nobody."""
+    def remove(self, subscription: Subscription) -> bool:
+        """Lets it be offered no more; what is still read for it reaches nobody.
+
+        Returns whether that is read without bounds, so that others would wait for it.
+        """
         subscription.close()
         with self._changed:
             self._subscriptions.pop(subscription, None)
+            unbounded = any(not task.bounded for task in self._planned.get(self._number, []))
+            return unbounded and subscription in self._claimed.values()
 
     def wake(self) -> None:
         """Lets a waiting `latest` look again: subscriptions have new offers."""
@@ -94,9 +100,12 @@ class MicroBatches:
             self._closed = True
             self._changed.notify_all()
 
-    @property
-    def number(self) -> int:
-        """The number of the last micro-batch that was planned."""
+    def begin(self) -> int:
+        """Begins another run of the query; returns the number of the last micro-batch that was planned.
+
+        What was planned for the run before is abandoned: a planner process that has ended may have asked last.
+        """
+        self.abandon()
         return self._number
 
     def latest(self, start: int) -> int:
@@ -105,13 +114,14 @@ class MicroBatches:
         The first one reads nothing: it has Spark start its Python processes while connectors are still taken over.
         """
         with self._changed:
+            run = self._run
             if self._number > start:
                 return self._number
             if not self._warm:
                 self._warm = True
                 return self._plan([ReadTask((), bounded=True)] * self._tasks)
-            self._changed.wait_for(lambda: self._closed or any(one.claimable for one in self._subscriptions), WAIT_S)
-            if self._closed:
+            self._changed.wait_for(lambda: run != self._run or self._closed or self._is_offered(), WAIT_S)
+            if run != self._run or self._closed:
                 return start
             claimed = [(one, offer) for one in self._subscriptions if (offer := one.claim())]
             if not claimed:
@@ -144,6 +154,8 @@ class MicroBatches:
         """Gives up the micro-batch that was planned and not delivered, as the query has failed; counts its portions."""
         with self._changed:
             claimed, self._claimed = self._claimed, {}
+            self._run += 1
+            self._changed.notify_all()
         for subscription in claimed.values():
             subscription.abandon()
         return len(claimed)
@@ -152,6 +164,9 @@ class MicroBatches:
         """Hands `error` to every connector: the query cannot be run."""
         for subscription in list(self._subscriptions):
             subscription.fail(error)
+
+    def _is_offered(self) -> bool:
+        return any(one.claimable for one in self._subscriptions)
 
     def _plan(self, tasks: list[ReadTask]) -> int:
         self._number += 1

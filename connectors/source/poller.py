@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import structlog
 
 from compactor.model.record import TopicPartition
 from connectors.clock import Clock
-from connectors.kafka.admin import Admin
 from connectors.kafka.client_settings import ClientSettings
 from connectors.source.bundled_admin import BundledAdmin
 from connectors.source.subscription import Subscription
@@ -21,6 +21,9 @@ POLL_S: Final = 0.25
 """How often (s) idle partitions are asked for their ends."""
 PAUSE_S: Final = 0.05
 """The shortest time (s) between two questions: a connector that has taken its portion asks for the next at once."""
+SLOW_S: Final = 1.0
+"""A question that takes longer (s) is slow: a leader does not answer, and those that were asked with it wait for it."""
+_SLOW_AT_ONCE: Final = 4
 _NAMES: Final = ("client.id", "group.id")
 """Settings that differ by connector and change nothing of what an assigned consumer reads."""
 
@@ -28,69 +31,106 @@ _log = structlog.get_logger()
 
 
 class SourcePoller:
-    """Plans offers for subscriptions with the settings `clients`, on a thread of its own, and tells `wake` of them.
+    """Plans offers for subscriptions with the client settings `clients`, and tells `wake` of them, until `stop`.
 
-    One request in flight: brokers that do not answer hold up only those with the same settings.
+    All are asked for together. After a slow answer each is asked for alone, on other threads, until its own answer is
+    quick: a leader that does not answer holds up only the connectors that read from it.
     """
 
-    def __init__(self, clients: ClientSettings, wake: Callable[[], None], clock: Clock, request_s: float) -> None:
+    def __init__(self, clients: ClientSettings, wake: Callable[[], None], clock: Clock) -> None:
         self.clients = clients
-        self.admin = BundledAdmin(Admin(clients.admin(), request_s), clock.monotonic)
+        self.admin = BundledAdmin(clients, clock.monotonic)
         self._wake = wake
         self._clock = clock
+        self._lock = threading.Lock()
         self._subscriptions: tuple[Subscription, ...] = ()
+        self._slow: set[Subscription] = set()
+        self._asking: set[Subscription] = set()
         self._now = threading.Event()
+        self._pool = ThreadPoolExecutor(_SLOW_AT_ONCE, "source-poller-slow")
         self._thread = CancellableThread("source-poller", self._run)
+        self._thread.start()
 
     def add(self, subscription: Subscription) -> None:
         """Begins to plan for `subscription`."""
-        self._subscriptions = (*self._subscriptions, subscription)
-        if not self._thread.is_alive():
-            self._thread.start()
-
-    def remove(self, subscription: Subscription) -> bool:
-        """Plans no more for it; returns whether it was the last one, and then ends the thread."""
-        self._subscriptions = tuple(one for one in self._subscriptions if one is not subscription)
-        if self._subscriptions:
-            return False
-        self._thread.stop()
+        with self._lock:
+            self._subscriptions = (*self._subscriptions, subscription)
         self._now.set()
-        return True
+
+    def remove(self, subscription: Subscription) -> None:
+        """Plans no more for it."""
+        with self._lock:
+            self._subscriptions = tuple(one for one in self._subscriptions if one is not subscription)
+            self._slow.discard(subscription)
 
     def poll_now(self) -> None:
-        """Asks again soon: a connector has taken what it had, or begins."""
+        """Asks again soon: a connector has taken what it had."""
         self._now.set()
+
+    def stop(self) -> None:
+        """Ends the thread after the question that is under way; waits for none."""
+        self._thread.stop()
+        self._now.set()
+        self._pool.shutdown(wait=False)
 
     def _run(self, stopped: threading.Event) -> None:
         while not stopped.is_set():
-            self._poll()
+            try:
+                self._poll()
+            except Exception as error:  # noqa: BLE001  # each connector's thread says it
+                for one in self._subscriptions:
+                    one.fail(error)
             self._clock.wait(PAUSE_S, stopped)
             self._clock.wait(POLL_S - PAUSE_S, self._now)
             self._now.clear()
+        self.admin.close()
 
     def _poll(self) -> None:
-        subscriptions = self._subscriptions
+        subscriptions, slow = self._subscriptions, self._slow
+        together = [one for one in subscriptions if one not in slow]
+        began = self._clock.monotonic()
+        offered = self._ask(together)
+        if self._clock.monotonic() - began > SLOW_S:
+            with self._lock:
+                self._slow.update(one for one in together if one in self._subscriptions)
+        if offered:
+            self._wake()
+        for one in slow & set(subscriptions) - self._asking:
+            self._asking.add(one)
+            self._pool.submit(self._ask_alone, one)
+
+    def _ask(self, subscriptions: Iterable[Subscription]) -> bool:
+        """Asks for the ends of all of them at once, and lets each plan; returns whether any has an offer."""
+        asked = list(subscriptions)
         wanted: set[TopicPartition] = set()
-        for one in subscriptions:
+        for one in asked:
             wanted.update(one.partitions())
         if wanted:
-            try:
-                self.admin.refresh(wanted)
-            except Exception as error:  # noqa: BLE001  # each connector asks for itself then, and says what is wrong
-                _log.debug("ends of several connectors were not answered", error=str(error))
-        offered = [one.plan() for one in subscriptions]
+            self.admin.refresh(wanted)
+        offered = [one.plan() for one in asked]
         self.admin.forget_ends()
-        if any(offered):
-            self._wake()
+        return any(offered)
+
+    def _ask_alone(self, subscription: Subscription) -> None:
+        began = self._clock.monotonic()
+        try:
+            if subscription.plan():
+                self._wake()
+        except Exception as error:  # noqa: BLE001  # the connector's thread says it
+            subscription.fail(error)
+        finally:
+            with self._lock:
+                self._asking.discard(subscription)
+                if self._clock.monotonic() - began <= SLOW_S:
+                    self._slow.discard(subscription)
 
 
 class Pollers:
     """The pollers of a worker, one for each kind of client settings. Threads may share it."""
 
-    def __init__(self, wake: Callable[[], None], clock: Clock, request_s: float) -> None:
+    def __init__(self, wake: Callable[[], None], clock: Clock) -> None:
         self._wake = wake
         self._clock = clock
-        self._request_s = request_s
         self._lock = threading.Lock()
         self._pollers: dict[str, SourcePoller] = {}
         self._users: dict[str, int] = {}
@@ -101,16 +141,17 @@ class Pollers:
         with self._lock:
             self._users[key] = self._users.get(key, 0) + 1
             if key not in self._pollers:
-                self._pollers[key] = SourcePoller(clients, self._wake, self._clock, self._request_s)
+                self._pollers[key] = SourcePoller(clients, self._wake, self._clock)
             return self._pollers[key]
 
     def give_back(self, poller: SourcePoller) -> None:
-        """Gives a poller back; one that nobody uses any more is dropped."""
+        """Gives a poller back; one that nobody uses any more is stopped."""
         key = _key(poller.clients)
         with self._lock:
             self._users[key] -= 1
             if not self._users[key]:
                 del self._users[key], self._pollers[key]
+                poller.stop()
 
 
 def _key(clients: ClientSettings) -> str:

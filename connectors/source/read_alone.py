@@ -26,7 +26,7 @@ HERE_MAX: Final = 20_000
 
 _WAIT_S: Final = 0.2
 _one_at_a_time: Final = threading.Lock()
-"""Held while Spark's tasks read alone, so that micro-batches always find free ones."""
+"""Held while Spark's tasks read much alone: in all but one of its tasks, so that micro-batches find a free one."""
 
 
 def read_alone(spark: SparkSession, alone: Alone, stopped: Callable[[], bool]) -> Batch:
@@ -39,7 +39,9 @@ def read_alone(spark: SparkSession, alone: Alone, stopped: Callable[[], bool]) -
     if not alone.suspect and plan.size(offer.ranges) <= HERE_MAX:
         here = write_level0(read(ReadSplit(offer.ranges), options, stopped), options.intake)
         return _batch(row for batch in here for row in batch.to_pylist())
-    splits = plan.splits(offer.ranges, options.limits.tasks_max)
+    if alone.suspect and plan.size(offer.ranges) <= HERE_MAX:
+        return _batch(tasks.run(spark, 1, _reading([ReadSplit(offer.ranges)], options), WRITTEN))
+    splits = plan.splits(offer.ranges, min(options.limits.tasks_max, max(1, spark.sparkContext.defaultParallelism - 1)))
     while not _one_at_a_time.acquire(timeout=_WAIT_S):
         if stopped():
             raise reading_stopped(options.connector)

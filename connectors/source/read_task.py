@@ -33,7 +33,7 @@ def read_task(task: ReadTask) -> Iterator[pa.RecordBatch]:
     for portion, batches in read_bounded(task.portions):
         try:
             yield from list(_written(portion, batches))
-        except KeyfoldError as error:
+        except Exception as error:  # noqa: BLE001  # whatever it is, it is this connector's
             name = portion.options.connector
             _log.debug("portion is left for a job of its own", connector=name, error=str(error))
 

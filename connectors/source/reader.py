@@ -269,6 +269,8 @@ class _SplitReader:
             try:
                 return self._topics.named({cursor.part.topic for cursor in self._cursors})
             except NoAnswerError as error:
+                if self._stopped():
+                    raise source_errors.reading_stopped(self._options.connector) from None
                 self._idle.reason = str(error)
                 time.sleep(_AGAIN_S)
                 self._idle.waited(time.monotonic() - began, moved=False)

@@ -30,6 +30,8 @@ from connectors.source.options import SourceOptions
 from connectors.source.plan import Offsets, SourceRange
 from connectors.source.planner import Planner
 
+ALONE_MAX: Final = 5_000_000
+"""Offsets that one offer has at most where there are other connectors: those that are read alone take turns."""
 SHARED_MAX: Final = 200_000
 """Offsets that a portion has at most where other connectors wait for the same micro-batch; more is read alone."""
 
@@ -53,6 +55,7 @@ class Subscription:
     """Reads one connector's topics through the query.
 
     `shared`: whether other connectors read through the same query. `taken` is called when it may be offered more.
+    `suspect`: a micro-batch of an earlier run failed as a whole, so it is read alone until that has succeeded.
     """
 
     def __init__(
@@ -62,6 +65,8 @@ class Subscription:
         clock: Clock,
         shared: Callable[[], bool],
         taken: Callable[[], None],
+        *,
+        suspect: bool = False,
     ) -> None:
         self.options = options
         self._planner = planner
@@ -74,7 +79,7 @@ class Subscription:
         self._claimed = False
         self._ready: Batch | Alone | None = None
         self._error: BaseException | None = None
-        self._alone = False
+        self._alone = self._suspect = suspect
         self._finished = False
         self._closed = False
         self._number = 0
@@ -96,6 +101,11 @@ class Subscription:
         """Whether, pinned, everything up to the end was taken."""
         return self._finished
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is offered to it, read for it or taken by it."""
+        return self._position is not None and self._offer is None
+
     def close(self) -> None:
         """Ends it: nothing more is planned or delivered."""
         with self._changed:
@@ -115,7 +125,7 @@ class Subscription:
         if not self._plannable() or position is None:
             return False
         try:
-            end = self._planner.latest(position, self.options.limits.max_offsets)
+            end = self._planner.latest(position, self._limit())
             ranges = tuple(plan.ranges(self.options.connector, position, end))
         except Exception as error:  # noqa: BLE001  # the connector's own thread raises it
             self.fail(error)
@@ -139,6 +149,11 @@ class Subscription:
             return self._offer
 
     @property
+    def suspect(self) -> bool:
+        """Whether its last micro-batch failed as a whole, and nothing of it was read alone since."""
+        return self._suspect
+
+    @property
     def claimable(self) -> bool:
         """Whether there is an offer for the next micro-batch."""
         return not (self._closed or self._claimed) and self._offer is not None and self._ready is None
@@ -159,6 +174,7 @@ class Subscription:
     def abandon(self) -> None:
         """Says that the micro-batch of the claimed offer failed as a whole: each of its offers is read alone now."""
         with self._changed:
+            self._suspect = True
             if not self._closed and self._offer is not None:
                 self._ready = Alone(self._renumbered(self._offer), suspect=True)
                 self._changed.notify_all()
@@ -193,20 +209,26 @@ class Subscription:
             if was_alone and not whole:
                 raise _unread(self.options.connector, plan.ranges(self.options.connector, reached, offer.end)[0])
             self._position = {**offer.end, **reached} if not whole else offer.end
-            self._alone = not whole
+            self._alone, self._suspect = not whole, False
             self._offer, self._ready, self._claimed = None, None, False
         self._taken()
 
     def _plannable(self) -> bool:
         idle = self._offer is None and self._error is None and not (self._closed or self._finished)
-        return idle and self._clock.monotonic() - self._offered_at >= self.options.interval_ms / 1000
+        waits = not (self.options.pinned or self._alone)  # what is left of a micro-batch follows at once
+        over = self._clock.monotonic() - self._offered_at >= self.options.interval_ms / 1000
+        return idle and (over or not waits)
+
+    def _limit(self) -> int | None:
+        most = self.options.limits.max_offsets
+        return min(most or ALONE_MAX, ALONE_MAX) if self._shared() else most
 
     def _make_offer(self, ranges: tuple[SourceRange, ...], end: Offsets) -> None:
         self._number += 1
         self._offered_at = self._clock.monotonic()
         self._offer = Offer(self.options.of_batch(self._number, self._clock.now_ms()), ranges, end)
         if self._alone or (self._shared() and plan.size(ranges) > SHARED_MAX):
-            self._ready = Alone(self._offer)
+            self._ready = Alone(self._offer, self._suspect)
             self._changed.notify_all()
 
     def _renumbered(self, offer: Offer) -> Offer:
