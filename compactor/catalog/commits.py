@@ -7,6 +7,7 @@ the one history (one that a sleeping owner made under a number that had become f
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -94,18 +95,27 @@ def version_of(name: str) -> tuple[int, bool] | None:
     """Parses a file's name: its version, and whether it is a checkpoint; None for any other file."""
     name = name.rpartition("/")[2]
     number, kind = name[:20], name[20:]
-    if kind not in (_COMMIT, _CHECKPOINT) or not (number.isascii() and number.isdigit()):
+    if kind not in (_COMMIT, _CHECKPOINT) or not _is_number(number):
         return None
     return int(number), kind == _CHECKPOINT
 
 
 def list_versions(storage: Storage) -> Listing:
     """Lists the versions that the catalog's folder holds now. Raises StorageError."""
-    found = [named for name in storage.list(FOLDER) if (named := version_of(name))]
-    return Listing(
-        tuple(version for version, checkpoint in found if not checkpoint),
-        tuple(version for version, checkpoint in found if checkpoint),
-    )
+    names = storage.list(FOLDER)
+    return Listing(_versions(names, _COMMIT), _versions(names, _CHECKPOINT))
+
+
+def _versions(names: Sequence[str], kind: str) -> tuple[int, ...]:
+    """Returns the versions of the files of one `kind` among `names`, some hundred: every commit asks for them."""
+    numbers = [name[:20] for name in names if name[20:] == kind]
+    if not _is_number("".join(numbers)):
+        numbers = [number for number in numbers if _is_number(number)]
+    return tuple(map(int, numbers))
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
 
 
 def encode(value: Commit | Checkpoint) -> bytes:

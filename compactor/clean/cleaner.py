@@ -112,8 +112,7 @@ class Cleaner:
         """
         self._quarantine.recheck(now_ms)
         expired = self._retain(now_ms)
-        self._measure(now_ms)
-        cleaned = self._compact(self._choose(now_ms), now_ms)
+        cleaned = self._compact(self._choose(*self._measure(now_ms)), now_ms)
         merged = self._merge(now_ms, {one.tp for one in cleaned})
         return Round(cleaned=len(cleaned), merged=merged, expired=expired)
 
@@ -147,17 +146,20 @@ class Cleaner:
         self._counters.add("retentions", len(actions))
         return len(actions)
 
-    def _measure(self, now_ms: int) -> None:
-        """Counts runs across published anew where a decision depends on them, so that each can be made."""
+    def _measure(self, now_ms: int) -> tuple[CatalogState, Sequence[CleaningDecision]]:
+        """Counts runs across published anew where a decision depends on them; returns the state and what is decided."""
         state = self._catalog.state
         decisions = self._decisions(state, now_ms)
         unmeasured = [decision.tp for decision in decisions if decision.reason is Reason.UNMEASURED]
+        if not unmeasured:
+            return state, decisions
         self._quarantine.run([state.log(tp) for tp in unmeasured], lambda logs: self._recount(logs, now_ms), now_ms)
-
-    def _choose(self, now_ms: int) -> list[PartitionLog]:
-        """Chooses the logs of the next job so that neither overdue nor filthy ones starve."""
         state = self._catalog.state
-        choice = schedule.choose(self._decisions(state, now_ms), self._last, self._settings.fold.job_bytes)
+        return state, self._decisions(state, now_ms)
+
+    def _choose(self, state: CatalogState, decisions: Sequence[CleaningDecision]) -> list[PartitionLog]:
+        """Chooses the logs of the next job so that neither overdue nor filthy ones starve."""
+        choice = schedule.choose(decisions, self._last, self._settings.fold.job_bytes)
         for found in choice.picked:
             _log.info("cleaning", topic=found.tp.topic, partition=found.tp.partition, why=found.text)
         self._last = choice.last

@@ -8,6 +8,7 @@ its records lie on one side of a bound. One across a bound (a lag ends inside a 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -17,6 +18,7 @@ from compactor.model.log import PartitionLog, Run, RunFile
 _CLEANABLE: Final = "cleanable"
 _STRADDLING: Final = "straddling"
 _UNCLEANABLE: Final = "uncleanable"
+_SIDES: Final = (_CLEANABLE, _STRADDLING, _UNCLEANABLE)
 
 
 class LogToClean(Struct, frozen=True, kw_only=True):
@@ -42,18 +44,27 @@ class LogToClean(Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, log: PartitionLog) -> LogToClean:
         """Measures `log`."""
-        sides = [(_side(log, run, file), file) for run in log.runs for file in run.files]
-        cleanable = [file for side, file in sides if side == _CLEANABLE]
-        straddling = [file for side, file in sides if side == _STRADDLING]
+        sizes, records = dict.fromkeys(_SIDES, 0), dict.fromkeys(_SIDES, 0)
+        cleanable: list[int] = []
+        straddling: list[int] = []
+        for run in log.runs:
+            sides = [_side(log, run, file) for file in run.files]
+            for side, file in zip(sides, run.files, strict=True):
+                sizes[side] += file.bytes
+                records[side] += file.records
+            if _is_cleanable(sides):
+                cleanable.append(_oldest(run))
+            elif _is_straddling(sides):
+                straddling.append(_oldest(run))
         return cls(
             clean_bytes=log.base.bytes if log.base else 0,
-            cleanable_bytes=sum(file.bytes for file in cleanable),
-            straddling_bytes=sum(file.bytes for file in straddling),
-            uncleanable_bytes=sum(file.bytes for side, file in sides if side == _UNCLEANABLE),
-            cleanable_records=sum(file.records for file in cleanable),
-            straddling_records=sum(file.records for file in straddling),
-            oldest_ms=min((_oldest(run) for run in log.runs if _sides(log, run) == {_CLEANABLE}), default=None),
-            straddling_oldest_ms=min((_oldest(run) for run in straddling_runs(log)), default=None),
+            cleanable_bytes=sizes[_CLEANABLE],
+            straddling_bytes=sizes[_STRADDLING],
+            uncleanable_bytes=sizes[_UNCLEANABLE],
+            cleanable_records=records[_CLEANABLE],
+            straddling_records=records[_STRADDLING],
+            oldest_ms=min(cleanable, default=None),
+            straddling_oldest_ms=min(straddling, default=None),
         )
 
     @property
@@ -74,16 +85,21 @@ class LogToClean(Struct, frozen=True, kw_only=True):
 
 def straddling_runs(log: PartitionLog) -> tuple[Run, ...]:
     """Returns the runs whose cleanable part is not counted by itself; `recount` counts it."""
-    sides = ((run, _sides(log, run)) for run in log.runs)
-    return tuple(run for run, found in sides if found - {_UNCLEANABLE} and found != {_CLEANABLE})
+    return tuple(run for run in log.runs if _is_straddling([_side(log, run, file) for file in run.files]))
+
+
+def _is_cleanable(sides: Sequence[str]) -> bool:
+    """Returns whether a run whose files are on these sides is wholly cleanable."""
+    return bool(sides) and all(side == _CLEANABLE for side in sides)
+
+
+def _is_straddling(sides: Sequence[str]) -> bool:
+    """Returns whether a run whose files are on these sides has something cleanable that is not counted by itself."""
+    return any(side != _UNCLEANABLE for side in sides) and any(side != _CLEANABLE for side in sides)
 
 
 def _ratio(clean: int, cleanable: int) -> float:
     return cleanable / (clean + cleanable) if cleanable else 0.0
-
-
-def _sides(log: PartitionLog, run: Run) -> set[str]:
-    return {_side(log, run, file) for file in run.files}
 
 
 def _side(log: PartitionLog, run: Run, file: RunFile) -> str:

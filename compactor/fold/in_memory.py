@@ -7,15 +7,16 @@ what was written are decoded here: a damaged page can end the process that reads
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import structlog
+from numpy.typing import NDArray
 
 from compactor.errors import FencedError
 from compactor.fold.arrow_kernel import last_rows
@@ -49,23 +50,30 @@ class InMemory:
         files = load(self._storage, job.ranges)
         if files is None or job.work_here is None or job.tasks is None:
             return Folded([], job)
-        rows, work = latest(files, job.ranges), job.work_here()
-        with ThreadPoolExecutor(_THREADS) as pool:
-            answers = [
-                pool.submit(copy_context().run, _answer, job, work, number, _of_logs(rows, logs))
-                for number, logs in job.tasks.items()
-            ]
+        rows, work = _Latest.of(files, job.ranges), job.work_here()
+        if not job.tasks:
+            return Folded([])
+        *others, last = ((number, rows.of_logs(logs)) for number, logs in job.tasks.items())
+        with ThreadPoolExecutor(_THREADS) as pool:  # which starts no thread where there is one task
+            answers = [pool.submit(copy_context().run, _answer, job, work, *task) for task in others]
+            answers.append(_done_here(lambda: _answer(job, work, *last)))
         _raise_failure(answers)
         return Folded([row for answer in answers for row in answer.result()])
+
+
+def _done_here(call: Callable[[], list[dict[str, Any]]]) -> Future[list[dict[str, Any]]]:
+    """Calls in this thread, which would only wait."""
+    done: Future[list[dict[str, Any]]] = Future()
+    try:
+        done.set_result(call())
+    except Exception as error:  # noqa: BLE001 - it is raised with regard to those of the other tasks
+        done.set_exception(error)
+    return done
 
 
 def _answer(job: FoldJob, work: Work, number: int, rows: pa.Table) -> list[dict[str, Any]]:
     kept = (job.keep.of_batch(batch).select(RUN.names) for batch in rows.to_batches(_ROWS))
     return [row for batch in work(number, kept) for row in batch.to_pylist()]
-
-
-def _of_logs(rows: pa.Table, logs: Sequence[int]) -> pa.Table:
-    return rows.filter(pc.is_in(rows[LOG], pa.array(logs, pa.int32())))
 
 
 def _raise_failure(answers: Sequence[Future[list[dict[str, Any]]]]) -> None:
@@ -91,10 +99,36 @@ def load(storage: Storage, ranges: Iterable[OffsetRange]) -> Files | None:
 
 def latest(files: Files, ranges: Sequence[OffsetRange]) -> pa.Table:
     """Returns the latest record of every key of each range, and every rejected record (SCAN), by range and offset."""
-    read = _scan(files, ranges)
-    order = pc.sort_indices(read, sort_keys=[(LOG, "ascending"), ("offset", "ascending")])
-    last = last_rows(read.select([LOG, "key", "rejected"]).take(order), [LOG])
-    return read.take(order.take(pa.array(last)))
+    return _Latest.of(files, ranges).table()
+
+
+class _Latest(NamedTuple):
+    """What was read, and which of its rows are the latest or rejected: by range, whose numbers are `logs`, and offset.
+
+    Rows are taken once, by whoever needs them.
+    """
+
+    read: pa.Table
+    rows: NDArray[np.int64]
+    logs: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, files: Files, ranges: Sequence[OffsetRange]) -> _Latest:
+        """Reads `ranges` and folds them."""
+        read = _scan(files, ranges)
+        logs, offsets = read[LOG].to_numpy(), read["offset"].to_numpy()
+        order = np.lexsort((offsets, logs))
+        last = last_rows(read.select([LOG, "key", "rejected"]).take(pa.array(order)), [LOG])
+        rows = order[last]
+        return cls(read, rows, logs[rows])
+
+    def table(self) -> pa.Table:
+        """Returns all of them."""
+        return self.read.take(pa.array(self.rows))
+
+    def of_logs(self, numbers: Sequence[int]) -> pa.Table:
+        """Returns those of the ranges with these numbers."""
+        return self.read.take(pa.array(self.rows[np.isin(self.logs, np.array(numbers, np.int32))]))
 
 
 def batches(folded: pa.Table) -> Iterator[pa.RecordBatch]:

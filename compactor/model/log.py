@@ -185,7 +185,12 @@ def end_beyond(log: PartitionLog, offset: int) -> int:
 
 def closed_run_around(log: PartitionLog, offset: int) -> Run | None:
     """Returns the run inside which `offset` lies where no fold may end; None where one may end at `offset`."""
-    return next((run for run in log.runs if run.is_closed and run.start < offset < run.end), None)
+    for run in reversed(log.runs):  # by offset, and what is asked for mostly lies near the end
+        if run.end <= offset:
+            return None
+        if run.start < offset:
+            return run if run.is_closed else None
+    return None
 
 
 def exact(run: Run) -> bool:

@@ -190,10 +190,14 @@ def _faults(log: PartitionLog) -> Iterator[str]:
 
 
 def _run_faults(log: PartitionLog, run: Run) -> Iterator[str]:
-    where = f"the run [{run.start}, {run.end}) of level {run.level}"
     if not log.clean_end <= run.start <= run.end <= log.end:
-        yield f"{where} is not within [{log.clean_end}, {log.end})"
+        yield f"{_named(run)} is not within [{log.clean_end}, {log.end})"
     if run.level > 0 and run.end > log.published:
-        yield f"{where} is merged beyond published, {log.published}"
-    if any(file.last < run.start or file.first >= run.end for file in run.files):
-        yield f"{where} names a file that has nothing of it"
+        yield f"{_named(run)} is merged beyond published, {log.published}"
+    for file in run.files:
+        if file.last < run.start or file.first >= run.end:
+            yield f"{_named(run)} names a file that has nothing of it"
+
+
+def _named(run: Run) -> str:
+    return f"the run [{run.start}, {run.end}) of level {run.level}"

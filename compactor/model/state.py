@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from types import MappingProxyType
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -45,8 +47,11 @@ class Topic(Struct, frozen=True, kw_only=True):
     closed: str | None = None
 
 
-class CatalogState(Struct, frozen=True, kw_only=True):
-    """The whole state of a connector after a commit. Names of fields are the checkpoints' format on disk."""
+class CatalogState(Struct, frozen=True, kw_only=True, dict=True):
+    """The whole state of a connector after a commit. Names of fields are the checkpoints' format on disk.
+
+    What is found out about it is kept beside the fields, and is no part of the format.
+    """
 
     catalog_id: str = ""
     connector: str = ""
@@ -61,12 +66,16 @@ class CatalogState(Struct, frozen=True, kw_only=True):
     snapshots: tuple[AddSnapshot, ...] = ()
 
     def log(self, tp: TopicPartition) -> PartitionLog:
-        """Returns the log of `tp`. Raises StopIteration where there is none."""
-        return next(log for log in self.logs if log.tp == tp)
+        """Returns the log of `tp`. Raises KeyError where there is none."""
+        return self._by_partition[tp]
 
-    def by_partition(self) -> dict[TopicPartition, PartitionLog]:
-        """Returns all logs by their partition."""
-        return {log.tp: log for log in self.logs}
+    def by_partition(self) -> Mapping[TopicPartition, PartitionLog]:
+        """Returns all logs by their partition, in their order."""
+        return self._by_partition
+
+    @cached_property
+    def _by_partition(self) -> Mapping[TopicPartition, PartitionLog]:
+        return MappingProxyType({log.tp: log for log in self.logs})
 
     @property
     def paths(self) -> frozenset[str]:
@@ -88,11 +97,14 @@ class _Draft:
     def __init__(self, state: CatalogState) -> None:
         self.state = state
         self.topics = dict(state.topics)
-        self.logs = state.by_partition()
+        self.logs = dict(state.by_partition())
         self.snapshots = list(state.snapshots)
 
     def done(self) -> CatalogState:
-        return replace(self.state, topics=self.topics, logs=tuple(self.logs.values()), snapshots=tuple(self.snapshots))
+        logs = tuple(self.logs.values())
+        after = replace(self.state, topics=self.topics, logs=logs, snapshots=tuple(self.snapshots))
+        after.__dict__["_by_partition"] = MappingProxyType(self.logs)  # known here; whoever asks would build it anew
+        return after
 
     def take(self, action: AnyAction) -> None:
         match action:

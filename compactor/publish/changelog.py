@@ -18,7 +18,7 @@ from compactor.ports import Broker
 from compactor.publish.committed_positions import Positions
 from compactor.publish.executors import PublishExecutor
 from compactor.publish.plan import bucket_plans, fold_plans, published_logs, publishes, target_of
-from compactor.publish.publishable import next_fold_end
+from compactor.publish.publishable import YoungRecords, next_fold_end
 from compactor.quarantine import verify
 from compactor.quarantine.quarantine import QuarantineManager
 from compactor.settings import EngineSettings
@@ -50,6 +50,7 @@ class Changelog:
         self._quarantine = quarantine
         self._clock_ms = clock_ms
         self._positions = Positions(catalog, broker)
+        self._young = YoungRecords(catalog.storage)
         self._turn = 0
         self._last_turn: dict[TopicPartition, int] = {}
 
@@ -129,7 +130,7 @@ class Changelog:
         resume = self._positions[log.tp]
         if resume.hold:
             return None
-        end = next_fold_end(self._catalog.storage, log, resume, settings, now_ms)
+        end = next_fold_end(log, resume, settings, now_ms, self._young)
         if end <= resume.start and not self._positions.is_stale(log.tp, settings, now_ms):
             return None
         return target_of(state, log, resume, end)

@@ -34,12 +34,14 @@ class Positions:
         self._resume: dict[TopicPartition, ResumePoint] = {}
         self._committed_ms: dict[TopicPartition, int] = {}
         self._read_ms: dict[TopicPartition, int] = {}
+        self._resolved: CatalogState | None = None
 
     def __getitem__(self, tp: TopicPartition) -> ResumePoint:
         return self._resume[tp]
 
     def forget(self) -> None:
         """Forgets what was read, so that positions are read again before the next transaction."""
+        self._resolved = None
         self._resume.clear()
 
     def uncertain(self) -> frozenset[TopicPartition]:
@@ -59,11 +61,14 @@ class Positions:
         Raises PositionError where going on could lose or repeat records, and what the broker raises.
         """
         state = self._catalog.state
+        if state is self._resolved:
+            return
         for log in state.logs:
             if state.topics[log.topic].closed is not None:
                 self._resume.pop(log.tp, None)  # the broker has no positions for a deleted topic, and takes none
         logs = [log for log in published_logs(state) if self._is_unknown(log)]
         if not logs:
+            self._resolved = state
             return
         committed = self._broker.positions([log.tp for log in logs])
         for log in logs:

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from msgspec.structs import replace
+from msgspec import Struct
 
 from compactor.model.log import PartitionLog, end_beyond, end_within
 from compactor.model.position import ResumePoint
+from compactor.model.record import TopicPartition
 from compactor.runs.reader import read
-from compactor.runs.scan import between
+from compactor.runs.scan import OffsetRange, between
 from compactor.settings import CompactionPolicy, EngineSettings
 from compactor.storage.base import Storage
 
@@ -43,7 +44,7 @@ def publishable(
 
 
 def next_fold_end(
-    storage: Storage, log: PartitionLog, resume: ResumePoint, settings: EngineSettings, now_ms: int
+    log: PartitionLog, resume: ResumePoint, settings: EngineSettings, now_ms: int, young: YoungRecords
 ) -> int:
     """Returns the offset at which the next fold of `log` ends (step 5). Raises StorageError.
 
@@ -55,9 +56,46 @@ def next_fold_end(
         log,
         settings.policy,
         now_ms,
-        lambda newest_ms: first_young(storage, log, log.folded_end, newest_ms),
+        lambda newest_ms: young.first(log, log.folded_end, newest_ms),
         bootstrap_fold=settings.bootstrap_fold_enable,
     )
+
+
+class YoungRecords:
+    """Finds the first young record of each log as `first_young` does, and reads nothing while it stays the first.
+
+    An idle log is asked at every tick. What lies above folded_end only grows, at its end; so the record stays the first
+    as long as it is young, for any earlier offset from which none before it was young.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._known: dict[TopicPartition, _Young] = {}
+
+    def first(self, log: PartitionLog, from_offset: int, newest_ms: int) -> int | None:
+        """Returns what `first_young` does. Raises StorageError."""
+        known = self._known.get(log.tp)
+        if known is not None and known.answers(from_offset, newest_ms):
+            return known.offset
+        found = _first_young(self._storage, log, from_offset, newest_ms)
+        if found is None:
+            self._known.pop(log.tp, None)
+            return None
+        self._known[log.tp] = found
+        return found.offset
+
+
+class _Young(Struct, frozen=True, kw_only=True):
+    """The first record from `from_offset` on that is younger than `newest_ms`: it is `offset`, and ages from `ms`."""
+
+    from_offset: int
+    newest_ms: int
+    offset: int
+    ms: int
+
+    def answers(self, from_offset: int, newest_ms: int) -> bool:
+        """Returns whether it is the first from another offset on as well, and at a time that is not earlier."""
+        return self.from_offset <= from_offset <= self.offset and self.newest_ms <= newest_ms < self.ms
 
 
 def first_young(storage: Storage, log: PartitionLog, from_offset: int, newest_ms: int) -> int | None:
@@ -66,13 +104,23 @@ def first_young(storage: Storage, log: PartitionLog, from_offset: int, newest_ms
     A record is never younger than its arrival: one that is stamped in the future would hold its partition up for ever.
     Runs that cannot hold a young record are not opened. Raises StorageError.
     """
-    offsets = between(log, from_offset, log.end)
-    young = tuple(run for run in offsets.runs if min(run.max_timestamp, run.arrived_ms) > newest_ms)
-    return next(_young_offsets(read(storage, replace(offsets, runs=young), ("offset", "timestamp")), newest_ms), None)
+    found = _first_young(storage, log, from_offset, newest_ms)
+    return None if found is None else found.offset
 
 
-def _young_offsets(batches: Iterable[pa.RecordBatch], newest_ms: int) -> Iterator[int]:
+def _first_young(storage: Storage, log: PartitionLog, from_offset: int, newest_ms: int) -> _Young | None:
+    for run in between(log, from_offset, log.end).runs:
+        if min(run.max_timestamp, run.arrived_ms) <= newest_ms:
+            continue
+        offsets = OffsetRange(tp=log.tp, start=from_offset, end=log.end, runs=(run,))
+        for offset, timestamp in _young_rows(read(storage, offsets, ("offset", "timestamp")), newest_ms):
+            ms = min(timestamp, run.arrived_ms)
+            return _Young(from_offset=from_offset, newest_ms=newest_ms, offset=offset, ms=ms)
+    return None
+
+
+def _young_rows(batches: Iterable[pa.RecordBatch], newest_ms: int) -> Iterator[tuple[int, int]]:
     for batch in batches:
         row = pc.index(pc.greater(batch["timestamp"], newest_ms), True).as_py()
         if row >= 0:
-            yield batch["offset"][row].as_py()
+            yield batch["offset"][row].as_py(), batch["timestamp"][row].as_py()

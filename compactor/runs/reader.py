@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from msgspec import Struct
 
 from compactor.model import record
-from compactor.model.record import PARTITION, TopicPartition, split_by_partition
+from compactor.model.record import PARTITION, TopicPartition, partition_spans
 from compactor.runs import checksums
 from compactor.runs.scan import LOG, SCAN, FileRange, OffsetRange
 from compactor.storage.base import Storage
@@ -21,6 +23,9 @@ _MOST_PARTITION: Final = (1 << 31) - 1
 
 _ROWS: Final = 8192
 """How many records a batch has at most."""
+
+_TOGETHER: Final = 1 << 20
+"""Bytes that are read at once of row groups that partitions share; of larger ones, columns are read side by side."""
 
 
 def read(storage: Storage, offset_range: OffsetRange, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
@@ -93,31 +98,94 @@ def trimmed(batch: pa.RecordBatch, start: int, end: int) -> pa.RecordBatch:
 def read_ranges(
     opened: pq.ParquetFile, ranges: Sequence[FileRange], columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Reads `ranges` of one open file, in the file's order: `columns`, with `offset` among them, and `LOG`."""
-    by_partition: dict[TopicPartition, list[FileRange]] = {}
-    for one in ranges:
-        by_partition.setdefault(one.tp, []).append(one)
+    """Reads `ranges` of one open file, in the file's order: `columns`, with `offset` among them, and `LOG`.
+
+    Row groups that several partitions share are small, and read some at a time: each read has a price of its own.
+    """
+    wanted = _Wanted(ranges)
+    shared = _SharedGroups(opened, wanted, columns)
     for group in range(opened.num_row_groups):
-        bounds = bounds_of(opened.metadata.row_group(group))
-        near = ranges if bounds.tp is None else by_partition.get(bounds.tp, ())
-        inside = [one for one in near if bounds.overlap(one.tp, one.start, one.end)]
+        about = opened.metadata.row_group(group)
+        bounds = bounds_of(about)
+        inside = wanted.overlapping(bounds)
         if not inside:
             continue
         if bounds.tp is None:
-            yield from _of_shared(opened.read_row_group(group, [*{*columns, *PARTITION}]), by_partition, columns)
+            yield from shared.add(group, about.total_byte_size)
             continue
-        for batch in opened.read_row_group(group, list(columns)).to_batches():
+        yield from shared.rest()
+        rows = opened.read_row_group(group, list(columns), use_threads=about.total_byte_size > _TOGETHER)
+        for batch in rows.to_batches():
             yield from (_numbered(batch, one) for one in inside)
+    yield from shared.rest()
 
 
-def _of_shared(
-    rows: pa.Table, ranges: Mapping[TopicPartition, Sequence[FileRange]], columns: Sequence[str]
-) -> Iterator[pa.RecordBatch]:
-    """Takes `ranges` out of a row group that several partitions share: little of each, so all of it at once."""
-    pieces = ((tp, rows) for batch in rows.to_batches() for tp, rows in split_by_partition(batch))
-    found = [_numbered(rows.select(columns), one) for tp, rows in pieces for one in ranges.get(tp, ())]
-    if found:
-        yield pa.concat_batches(found)
+class _Wanted:
+    """The ranges that are read of one file, by partition."""
+
+    def __init__(self, ranges: Sequence[FileRange]) -> None:
+        self._by_partition: dict[TopicPartition, list[FileRange]] = {}
+        for one in ranges:
+            self._by_partition.setdefault(one.tp, []).append(one)
+        self._partitions = sorted(self._by_partition)
+
+    def of(self, tp: TopicPartition) -> Sequence[FileRange]:
+        """Returns the ranges of `tp`."""
+        return self._by_partition.get(tp, ())
+
+    def overlapping(self, bounds: Bounds) -> list[FileRange]:
+        """Returns the ranges of which a row group with these bounds may hold anything."""
+        first = bisect_left(self._partitions, bounds.least)
+        near = self._partitions[first : bisect_right(self._partitions, bounds.most, first)]
+        return [one for tp in near for one in self._by_partition[tp] if bounds.overlap(tp, one.start, one.end)]
+
+
+class _SharedGroups:
+    """Row groups that several partitions share, gathered until about as much as one may hold is read at once."""
+
+    def __init__(self, opened: pq.ParquetFile, wanted: _Wanted, columns: Sequence[str]) -> None:
+        self._opened = opened
+        self._wanted = wanted
+        self._columns = columns
+        self._waiting: list[int] = []
+        self._bytes = 0
+
+    def add(self, group: int, size: int) -> Iterator[pa.RecordBatch]:
+        """Adds the next row group, of `size` bytes; yields what was gathered before where both are too much."""
+        if self._bytes + size > _TOGETHER:
+            yield from self.rest()
+        self._waiting.append(group)
+        self._bytes += size
+
+    def rest(self) -> Iterator[pa.RecordBatch]:
+        """Yields what is gathered."""
+        waiting, self._waiting, self._bytes = self._waiting, [], 0
+        if waiting:
+            rows = self._opened.read_row_groups(waiting, [*{*self._columns, *PARTITION}], use_threads=False)
+            for batch in rows.combine_chunks().to_batches():
+                yield from _of_shared(batch, self._wanted, self._columns)
+
+
+def _of_shared(batch: pa.RecordBatch, wanted: _Wanted, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Takes the rows of `wanted` out of what several partitions share, each with the number of its offset range.
+
+    Offsets of a partition rise in a row group and from one to the next: `file_stats` checks that when they are written.
+    """
+    offsets = batch["offset"].to_pylist()
+    pieces = [
+        (bisect_left(offsets, one.start, first, end), bisect_left(offsets, one.end, first, end), one.log)
+        for tp, first, end in partition_spans(batch)
+        for one in wanted.of(tp)
+    ]
+    found = np.array(pieces, np.int64).reshape(-1, 3)
+    sizes = found[:, 1] - found[:, 0]
+    which = np.arange(sizes.sum()) + np.repeat(found[:, 0] - np.cumsum(sizes) + sizes, sizes)
+    if not len(which):
+        return
+    rows, logs = batch.select(columns), np.repeat(found[:, 2], sizes)
+    if not np.array_equal(which, np.arange(batch.num_rows)):
+        rows = rows.take(pa.array(which))
+    yield rows.append_column(SCAN.field(LOG), pa.array(logs, pa.int32()))
 
 
 def _numbered(batch: pa.RecordBatch, file_range: FileRange) -> pa.RecordBatch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from typing import Final
@@ -22,7 +23,7 @@ SCAN: Final = record.RUN.append(pa.field(LOG, pa.int32()))
 """What a scan of several offset ranges yields: record.RUN, and the number of the range."""
 
 
-class OffsetRange(Struct, frozen=True, kw_only=True):
+class OffsetRange(Struct, frozen=True, kw_only=True, dict=True):
     """The offsets [start, end) of one partition, and every run that overlaps them, by offset."""
 
     tp: TopicPartition
@@ -30,7 +31,7 @@ class OffsetRange(Struct, frozen=True, kw_only=True):
     end: int
     runs: tuple[Run, ...]
 
-    @property
+    @cached_property
     def file_ranges(self) -> tuple[FileRange, ...]:
         """The parts of files that belong to the range, by offset; no two overlap."""
         return tuple(

@@ -10,12 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace
 
-from compactor.errors import FailpointError, FoldError
+from compactor.errors import FailpointError, FoldError, MissingFileError
 from compactor.failpoints import VARIABLE
 from compactor.model import record
 from compactor.model.log import PartitionLog, Run, empty
 from compactor.model.record import TopicPartition
-from compactor.publish.publishable import first_young
+from compactor.publish.publishable import YoungRecords, first_young
 from compactor.quarantine import verify
 from compactor.runs import file_stats, reader, writer
 from compactor.runs.scan import FileRange, OffsetRange, between
@@ -303,3 +303,32 @@ def test_old_runs_are_not_opened() -> None:
     for info in storage.walk(""):
         storage.delete(info.path)
     assert first_young(storage, log, 0, 5) is None
+
+
+@pytest.mark.parametrize(
+    ("from_offset", "newest_ms", "expected"),
+    [(0, 15, 2), (0, 19, 2), (1, 19, 2), (2, 15, 2), (0, 20, None), (3, 19, None), (0, 14, None)],
+)
+def test_the_first_young_record_is_remembered_while_it_is_young(
+    from_offset: int, newest_ms: int, expected: int | None
+) -> None:
+    """An idle log is read again (None) once that record is old, or folded, or the clock was set back; not before."""
+    storage = MemoryStorage()
+    log = log_with(storage, [row(0, n, b"k", b"v", timestamp=10 * n) for n in range(5)], arrived=(100,))
+    young = YoungRecords(storage)
+    assert young.first(log, 0, 15) == first_young(storage, log, 0, 15) == 2
+    for info in storage.walk(""):
+        storage.delete(info.path)
+    if expected is not None:
+        assert young.first(log, from_offset, newest_ms) == expected
+        return
+    with pytest.raises(MissingFileError):
+        young.first(log, from_offset, newest_ms)
+
+
+def test_a_record_stamped_in_the_future_is_remembered_until_it_is_as_old_as_its_arrival() -> None:
+    """It ages from its arrival, so it is young no longer than that."""
+    storage = MemoryStorage()
+    log = log_with(storage, [row(0, 0, b"k", b"v", timestamp=1000)], arrived=(50,))
+    young = YoungRecords(storage)
+    assert [young.first(log, 0, newest_ms) for newest_ms in (10, 49, 50)] == [0, 0, None]
