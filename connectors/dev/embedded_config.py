@@ -32,8 +32,8 @@ _PROPERTIES: Final[Mapping[str, str]] = {
     "broker.heartbeat.interval.ms": "500",
     # Records carry the times of their source, years back: only a topic that asks for it loses them to age.
     "log.retention.ms": "-1",
-    # The first entry of an index zeroes up to all of its 10 MiB, three indexes a partition: of 400 partitions a quarter of
-    # two cores for minutes.
+    # The first entry of an index zeroes up to all of its 10 MiB, and a partition has three: with 400 partitions that is
+    # a quarter of two cores for minutes.
     "log.index.size.max.bytes": str(1 << 20),
 }
 

@@ -26,7 +26,7 @@ def start(spark: SparkSession, address: Address, checkpoint: str, take: Callable
     """
     register(spark)
     frame = spark.readStream.format(NAME).option("socket", address.path).option("key", address.key).load()
-    writer = frame.writeStream.foreachBatch(lambda batch, _: take(batch))
+    writer = frame.writeStream.foreachBatch(lambda batch, _: take(batch)).options(**_PROGRESS)
     return writer.option("checkpointLocation", checkpoint).start()
 
 
@@ -38,5 +38,15 @@ def register(spark: SparkSession) -> None:
             _registered.add(spark)
 
 
+_PROGRESS: Final = {
+    "asyncProgressTrackingEnabled": "true",
+    "asyncProgressTrackingCheckpointIntervalMs": "60000",
+    "_asyncProgressTrackingOverrideSinkSupportCheck": "true",
+}
+"""Spark writes its record of progress once a minute, beside the query: two files for each micro-batch took 100 ms.
+
+Spark allows that for its Kafka sink only, as another sink might trust that record. This one does not: nobody goes on
+from it.
+"""
 _registering: Final = threading.Lock()
 _registered: Final[WeakSet[SparkSession]] = WeakSet()
