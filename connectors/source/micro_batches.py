@@ -63,6 +63,7 @@ class MicroBatches:
         self._portions = count(1)
         self._claimed: dict[int, Subscription] = {}
         self._number = 0
+        self._abandoned = 0
         self._planned: dict[int, list[ReadTask]] = {}
         self._warm = False
         self._closed = False
@@ -97,7 +98,8 @@ class MicroBatches:
     def latest(self, start: int) -> int:
         """Plans the next micro-batch (step 1); returns its number, or `start` where nothing comes for a while.
 
-        The first one reads nothing: it has Spark start its Python processes while connectors are still taken over.
+        The first one reads nothing: it has Spark start its Python processes while connectors are still taken over. Who
+        asked for a query that has failed meanwhile gets nothing: what it claimed would be read by nobody.
         """
         with self._changed:
             if self._number > start:
@@ -105,8 +107,9 @@ class MicroBatches:
             if not self._warm:
                 self._warm = True
                 return self._plan([ReadTask((), bounded=True)] * self._tasks)
-            self._changed.wait_for(lambda: self._closed or any(one.claimable for one in self._subscriptions), WAIT_S)
-            if self._closed:
+            asked = self._abandoned
+            self._changed.wait_for(lambda: self._is_over(asked) or self._is_claimable(), WAIT_S)
+            if self._is_over(asked):
                 return start
             claimed = [(one, offer) for one in self._subscriptions if (offer := one.claim())]
             if not claimed:
@@ -133,6 +136,8 @@ class MicroBatches:
         """Gives up the micro-batch that was planned and not delivered, as the query has failed; counts its portions."""
         with self._changed:
             claimed, self._claimed = self._claimed, {}
+            self._abandoned += 1
+            self._changed.notify_all()
         for subscription in claimed.values():
             subscription.abandon()
         return len(claimed)
@@ -141,6 +146,13 @@ class MicroBatches:
         """Hands `error` to every connector: the query cannot be run."""
         for subscription in list(self._subscriptions):
             subscription.fail(error)
+
+    def _is_over(self, asked: int) -> bool:
+        """Whether nothing is to be planned for a question that came when `asked` micro-batches were given up."""
+        return self._closed or self._abandoned != asked
+
+    def _is_claimable(self) -> bool:
+        return any(one.claimable for one in self._subscriptions)
 
     def _plan(self, tasks: list[ReadTask]) -> int:
         self._number += 1

@@ -38,24 +38,29 @@ class SourcePoller:
         self.admin = BundledAdmin(Admin(clients.admin(), request_s), clock.monotonic)
         self._wake = wake
         self._clock = clock
+        self._lock = threading.Lock()
         self._subscriptions: tuple[Subscription, ...] = ()
         self._now = threading.Event()
         self._thread = CancellableThread("source-poller", self._run)
 
-    def add(self, subscription: Subscription) -> None:
-        """Begins to plan for `subscription`."""
-        self._subscriptions = (*self._subscriptions, subscription)
-        if not self._thread.is_alive():
-            self._thread.start()
+    def start(self) -> None:
+        """Starts the thread."""
+        self._thread.start()
 
-    def remove(self, subscription: Subscription) -> bool:
-        """Plans no more for it; returns whether it was the last one, and then ends the thread."""
-        self._subscriptions = tuple(one for one in self._subscriptions if one is not subscription)
-        if self._subscriptions:
-            return False
+    def stop(self) -> None:
+        """Ends the thread soon; waits for no request of it."""
         self._thread.stop()
         self._now.set()
-        return True
+
+    def add(self, subscription: Subscription) -> None:
+        """Begins to plan for `subscription`."""
+        with self._lock:
+            self._subscriptions = (*self._subscriptions, subscription)
+
+    def remove(self, subscription: Subscription) -> None:
+        """Plans no more for it."""
+        with self._lock:
+            self._subscriptions = tuple(one for one in self._subscriptions if one is not subscription)
 
     def poll_now(self) -> None:
         """Asks again soon: a connector has taken what it had, or begins."""
@@ -63,10 +68,10 @@ class SourcePoller:
 
     def _run(self, stopped: threading.Event) -> None:
         while not stopped.is_set():
+            self._now.clear()  # before it looks: who asks meanwhile may not have been seen
             self._poll()
             self._clock.wait(PAUSE_S, stopped)
             self._clock.wait(POLL_S - PAUSE_S, self._now)
-            self._now.clear()
 
     def _poll(self) -> None:
         subscriptions = self._subscriptions
@@ -102,15 +107,17 @@ class Pollers:
             self._users[key] = self._users.get(key, 0) + 1
             if key not in self._pollers:
                 self._pollers[key] = SourcePoller(clients, self._wake, self._clock, self._request_s)
+                self._pollers[key].start()
             return self._pollers[key]
 
     def give_back(self, poller: SourcePoller) -> None:
-        """Gives a poller back; one that nobody uses any more is dropped."""
+        """Gives a poller back; one that nobody uses any more is stopped and dropped."""
         key = _key(poller.clients)
         with self._lock:
             self._users[key] -= 1
             if not self._users[key]:
                 del self._users[key], self._pollers[key]
+                poller.stop()
 
 
 def _key(clients: ClientSettings) -> str:

@@ -1,0 +1,54 @@
+"""The admin client in memory, as far as planning asks it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import OffsetSpec
+
+from compactor.model.record import TopicPartition
+from connectors.kafka.admin import TopicInfo
+
+
+class MemoryAdmin:
+    """Implements Admin's questions over the ends of partitions, all of them from 0; counts them by what they were for.
+
+    Topics in `refused` are answered with an error; `away` makes every request fail as a whole.
+    """
+
+    def __init__(self, ends: dict[TopicPartition, int] | None = None) -> None:
+        self.ends = ends or {}
+        self.refused: set[str] = set()
+        self.away = False
+        self.described: list[set[str]] = []
+        self.asked: list[set[TopicPartition]] = []
+
+    def list_topics(self) -> Iterable[str]:
+        """See Admin."""
+        self._answer()
+        return sorted({key.topic for key in self.ends})
+
+    def describe_each(self, topics: Iterable[str]) -> dict[str, TopicInfo | KafkaError]:
+        """See Admin."""
+        names = set(topics)
+        self.described.append(names)
+        self._answer()
+        counts = {name: sum(key.topic == name for key in self.ends) for name in names}
+        found = {name: TopicInfo(name, f"id-{name}", count) for name, count in counts.items() if count}
+        return {**found, **dict.fromkeys(names & self.refused, KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))}
+
+    def offsets_each(
+        self, partitions: Iterable[TopicPartition], spec: OffsetSpec
+    ) -> dict[TopicPartition, int | KafkaError]:
+        """See Admin."""
+        wanted = set(partitions)
+        self.asked.append(wanted)
+        self._answer()
+        known = self.ends if spec is OffsetSpec.latest() else dict.fromkeys(self.ends, 0)
+        unknown = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
+        return {key: unknown if key.topic in self.refused else known.get(key, unknown) for key in wanted}
+
+    def _answer(self) -> None:
+        if self.away:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
