@@ -68,8 +68,9 @@ class DriverLink:
     def close(self) -> None:
         """Takes no further connection; those that are there end with their processes."""
         self._accepting.stop()
-        with suppress(OSError, EOFError, AuthenticationError):  # so that it sees that it is to end
-            _connect(self.address).close()
+        if self._accepting.is_alive():
+            with suppress(OSError, EOFError, AuthenticationError):  # so that it sees that it is to end
+                _connect(self.address).close()
         self._accepting.join()
         self._listener.close()
 

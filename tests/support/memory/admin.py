@@ -12,15 +12,16 @@ from connectors.kafka.admin import TopicInfo
 
 
 class MemoryAdmin:
-    """Implements Admin's questions over the ends of partitions, all of them from 0; counts them by what they were for.
+    """Implements what planning asks of Admin over the ends of partitions, which all begin at 0; notes the questions.
 
-    Topics in `refused` are answered with an error; `away` makes every request fail as a whole.
+    Topics in `refused`, and all while `away`, are answered with an error each; a request fails as a whole while `broken`.
     """
 
     def __init__(self, ends: dict[TopicPartition, int] | None = None) -> None:
         self.ends = ends or {}
         self.refused: set[str] = set()
         self.away = False
+        self.broken = False
         self.described: list[set[str]] = []
         self.asked: list[set[TopicPartition]] = []
 
@@ -36,6 +37,8 @@ class MemoryAdmin:
         self._answer()
         counts = {name: sum(key.topic == name for key in self.ends) for name in names}
         found = {name: TopicInfo(name, f"id-{name}", count) for name, count in counts.items() if count}
+        if self.away:
+            return dict.fromkeys(names, KafkaError(KafkaError._TRANSPORT))
         return {**found, **dict.fromkeys(names & self.refused, KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))}
 
     def offsets_each(
@@ -46,9 +49,11 @@ class MemoryAdmin:
         self.asked.append(wanted)
         self._answer()
         known = self.ends if spec is OffsetSpec.latest() else dict.fromkeys(self.ends, 0)
+        if self.away:
+            return dict.fromkeys(wanted, KafkaError(KafkaError._TRANSPORT))
         unknown = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
         return {key: unknown if key.topic in self.refused else known.get(key, unknown) for key in wanted}
 
     def _answer(self) -> None:
-        if self.away:
+        if self.broken:
             raise KafkaException(KafkaError(KafkaError._TRANSPORT))
