@@ -14,7 +14,7 @@ from connectors.kafka.admin import TopicInfo
 class MemoryAdmin:
     """Implements what planning asks of Admin over the ends of partitions, which all begin at 0; notes the questions.
 
-    Topics in `refused`, and all while `away`, are answered with an error each; a request fails as a whole while `broken`.
+    Topics in `refused`, and all while `away`, are answered with an error; a request as a whole fails while `broken`.
     """
 
     def __init__(self, ends: dict[TopicPartition, int] | None = None) -> None:
