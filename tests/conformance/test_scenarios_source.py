@@ -21,7 +21,7 @@ from connectors.config.files import load_worker
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.errors import DataLossError, SourceChangedError
 from connectors.progress.observer import NullObserver
-from connectors.runtime import connector_task
+from connectors.runtime import connector_task, reading_thread
 from connectors.runtime.cancellation import StopToken
 from connectors.source.plan import TopicOffsets
 from tests.conformance.feeder import Feeder
@@ -167,7 +167,7 @@ def ran(spark: SparkSession, broker: EmbeddedKafka, tmp_path_factory: pytest.Tem
         produce(broker.bootstrap, deployment.topic, [ToSend(p, key, b"v", (), BASE_MS) for p, key in long_ago])
         del deployment.settings["snapshot.location"]
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(connector_task, "TOPICS_CHECK_MS", 0)  # looking at the topics must not hide what failed
+            patch.setattr(reading_thread, "TOPICS_CHECK_MS", 0)  # looking at the topics must not hide what failed
             with pytest.raises(RejectedRecordError) as refused:
                 once(deployment, spark, min_compaction_lag_ms=HOUR_MS)
         tolerant: dict[str, Any] = {

@@ -9,7 +9,7 @@ import pytest
 
 from connectors.errors import SourceChangedError, SourceClosedError
 from connectors.kafka import admin
-from connectors.runtime import connector_task
+from connectors.runtime import reading_thread
 from connectors.source.source_errors import RECREATED
 from tests.support.deployment import Deployment
 from tests.support.kafka import create_topic, delete_topic, produce, wait_until
@@ -34,7 +34,7 @@ def test_one_recreated_topic_among_several(
     With no other topic left the connector is FAILED.
     """
     monkeypatch.setattr(admin, "GONE_AFTER_S", 1.0)
-    monkeypatch.setattr(connector_task, "TOPICS_CHECK_MS", 500)
+    monkeypatch.setattr(reading_thread, "TOPICS_CHECK_MS", 500)
     names = [deployment.topic, f"{deployment.topic}-b", f"{deployment.topic}-c"]
     for name in names[1:]:
         create_topic(deployment.bootstrap, name, 2, cleanup_policy="delete")

@@ -169,4 +169,5 @@ def test_an_interrupt_ends_the_wait_for_a_delivery() -> None:
     assert waits.wait(TIMEOUT_S)
     reading.thread.cancel()
     wait_until(reading.left.is_set, "its subscription is left", TIMEOUT_S)
+    assert closed.is_set()
     assert (reading.thread.failure, reading.times("take")) == (None, [])

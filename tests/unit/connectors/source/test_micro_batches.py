@@ -94,6 +94,7 @@ def test_what_is_asked_twice_is_answered_twice(query: Query) -> None:
     assert query.batches.latest(1) == 2
     assert query.batches.tasks(1, 2) == first
     assert query.batches.tasks(2, 2) == []
+    assert len(query.batches.tasks(0, 1)) == TASKS
     assert query.batches.tasks(0, 2) == [*query.batches.tasks(0, 1), *first]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from compactor.model.record import TopicPartition
 from connectors.clock import SystemClock
-from connectors.kafka.client_settings import Setting
+from connectors.kafka.client_settings import ClientSettings, Setting
 from connectors.source import poller as module
 from connectors.source.options import SourceOptions
 from connectors.source.planner import Planner
@@ -26,13 +26,24 @@ A0, B0 = TopicPartition("a", 0), TopicPartition("b", 0)
 TIMEOUT_S = 10.0
 
 
+class NotingClock(SystemClock):
+    """The machine's clock, with how long (s) the last wait may take."""
+
+    waits = 0.0
+
+    def wait(self, seconds: float, event: threading.Event) -> bool:
+        self.waits = seconds
+        return super().wait(seconds, event)
+
+
 class Worker:
     """Pollers of a worker over brokers in memory, and the connectors that borrow them."""
 
     def __init__(self) -> None:
         self.brokers = MemoryAdmin({A0: 5, B0: 7})
         self.woken = threading.Semaphore(0)
-        self.pollers = Pollers(self.woken.release, SystemClock(), 1.0)
+        self.clock = NotingClock()
+        self.pollers = Pollers(self.woken.release, self.clock, 1.0)
         self.borrowed: list[SourcePoller] = []
 
     def borrow(self, connector: str = "c", **more: Setting) -> SourcePoller:
@@ -88,6 +99,15 @@ def test_connectors_with_other_settings_do_not(worker: Worker, other: dict[str, 
     assert worker.borrow() is not worker.borrow("c", **other)
 
 
+def test_consumers_that_differ_are_not_shared(worker: Worker) -> None:
+    """Settings of consumers alone count too: one consumer reads for all of them."""
+    named = options("c", "a").clients
+    other = ClientSettings(named.admin(), {**named.consumer(), "fetch.min.bytes": 7}, {})
+    found = worker.pollers.borrow(other)
+    worker.borrowed.append(found)
+    assert worker.borrow() is not found
+
+
 def test_a_poller_ends_with_its_last_user(worker: Worker) -> None:
     """And the next one with its settings begins anew."""
     first = worker.borrow(connector="one")
@@ -133,6 +153,7 @@ def test_an_offer_follows_what_was_taken(worker: Worker, monkeypatch: pytest.Mon
     subscription = worker.subscribed(poller, "a")
     wait_until(lambda: subscription.claimable, "it is offered", TIMEOUT_S)
     monkeypatch.setattr(module, "POLL_S", 60.0)
+    wait_until(lambda: worker.clock.waits > TIMEOUT_S, "it waits for the next round", TIMEOUT_S)
     claimed = subscription.claim()
     assert claimed is not None
     worker.brokers.ends[A0] = 9
