@@ -128,6 +128,8 @@ def test_what_is_wrong_with_one_holds_up_no_other(
         delete_records(broker.bootstrap, odd, 0, 5)
     else:
         damage(tmp_path_factory.getbasetemp(), odd)
+        produce(broker.bootstrap, odd, numbered_records(10))  # where librdkafka goes on
+        bad = replace(bad, hi=20)
     task.add("odd", bad)
     task.add("last", task.whole(last, 60))
     read = task.read(SHORT)
