@@ -27,7 +27,7 @@ from tests.support.engine import intake, new_state
 from tests.support.kafka import create_topic, delete_records, open_transaction, produce, produce_transaction
 
 PATIENT = ReadBudget(idle_s=10.0, seconds=20.0)
-SHORT = ReadBudget(idle_s=0.6, seconds=20.0)
+SHORT = ReadBudget(idle_s=3.0, seconds=20.0)
 Read = dict[str, list[pa.RecordBatch]]
 
 
