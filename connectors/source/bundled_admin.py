@@ -24,6 +24,11 @@ REQUEST_S: Final = 5.0
 """How long (s) one request may take."""
 
 
+def bundled_admin(clients: ClientSettings, clock: Callable[[], float]) -> BundledAdmin:
+    """Makes one with clients of its own."""
+    return BundledAdmin(Admin(clients.admin(), REQUEST_S), Consumer(clients.consumer()), clock)
+
+
 class BundledAdmin:
     """An `Admin` for planners that answers from what `refresh` has asked for all of them. `clock`: monotonic seconds.
 
@@ -31,9 +36,9 @@ class BundledAdmin:
     partition, which takes five times its processor time. One thread refreshes; others may ask meanwhile.
     """
 
-    def __init__(self, clients: ClientSettings, clock: Callable[[], float]) -> None:
-        self._admin = Admin(clients.admin(), REQUEST_S)
-        self._consumer = Consumer(clients.consumer())
+    def __init__(self, admin: Admin, consumer: Consumer, clock: Callable[[], float]) -> None:
+        self._admin = admin
+        self._consumer = consumer
         self._clock = clock
         self._ends: Mapping[TopicPartition, int | KafkaError] = {}
         self._topics: Mapping[str, TopicInfo | KafkaError] = {}

@@ -37,7 +37,10 @@ class TaskPartition(InputPartition):
 
 
 class KafkaSource(DataSource):
-    """The topics of all connectors of one worker; the options `socket` and `key` are an `Address`."""
+    """The topics of all connectors of one worker.
+
+    The options `socket` and `secret`, a name whose value Spark shows in no plan, are an `Address`.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -50,7 +53,7 @@ class KafkaSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802  # Spark's
         """Returns the reader of micro-batches."""
-        return StreamReader(Address(self.options["socket"], self.options["key"]))
+        return StreamReader(Address(self.options["socket"], self.options["secret"]))
 
 
 class StreamReader(DataSourceStreamReader):
@@ -63,9 +66,16 @@ class StreamReader(DataSourceStreamReader):
     def _driver(self) -> DriverAnswers:
         return DriverAnswers(self._address)
 
+    @cached_property
+    def _first(self) -> int:
+        return self._driver.begin()
+
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
-        """Returns where a query without checkpoint begins: behind what was planned for an earlier one."""
-        return {_POSITION: self._driver.begin()}
+        """Returns where a query without checkpoint begins: behind what was planned for an earlier one.
+
+        The same each time: Spark asks again once the first micro-batch is planned, whose begin this is.
+        """
+        return {_POSITION: self._first}
 
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:  # noqa: ARG002, N802  # Spark's
         """Returns the number of the next micro-batch; `start` itself where there is nothing to read for a while."""

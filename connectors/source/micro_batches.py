@@ -111,7 +111,8 @@ class MicroBatches:
     def latest(self, start: int) -> int:
         """Plans the next micro-batch (step 1); returns its number, or `start` where nothing comes for a while.
 
-        The first one reads nothing: it has Spark start its Python processes while connectors are still taken over.
+        The first one reads nothing: it has Spark start its Python processes while connectors are still taken over. Who
+        asked for a query that has failed meanwhile gets nothing: what it claimed would be read by nobody.
         """
         with self._changed:
             run = self._run

@@ -116,7 +116,10 @@ class Planner:
             error = source_errors.recreated(self._options.connector, name, start[name].id, topics[name].id)
             if len(others) == len(topics):
                 raise error
-            _log.warning("source topic is read no more, the others go on", topic=name, reason=error.message)
+            connector, reason = self._options.connector, error.message
+            _log.warning(
+                "source topic is read no more, the others go on", connector=connector, topic=name, reason=reason
+            )
         self._recreated = others
         return {name: topic for name, topic in topics.items() if name not in others}
 

@@ -13,7 +13,7 @@ import structlog
 from compactor.model.record import TopicPartition
 from connectors.clock import Clock
 from connectors.kafka.client_settings import ClientSettings
-from connectors.source.bundled_admin import BundledAdmin
+from connectors.source.bundled_admin import bundled_admin
 from connectors.source.subscription import Subscription
 from connectors.threads import CancellableThread
 
@@ -39,7 +39,7 @@ class SourcePoller:
 
     def __init__(self, clients: ClientSettings, wake: Callable[[], None], clock: Clock) -> None:
         self.clients = clients
-        self.admin = BundledAdmin(clients, clock.monotonic)
+        self.admin = bundled_admin(clients, clock.monotonic)
         self._wake = wake
         self._clock = clock
         self._lock = threading.Lock()
@@ -75,6 +75,7 @@ class SourcePoller:
 
     def _run(self, stopped: threading.Event) -> None:
         while not stopped.is_set():
+            self._now.clear()  # before it looks: who asks meanwhile may not have been seen
             try:
                 self._poll()
             except Exception as error:  # noqa: BLE001  # each connector's thread says it
@@ -82,7 +83,6 @@ class SourcePoller:
                     one.fail(error)
             self._clock.wait(PAUSE_S, stopped)
             self._clock.wait(POLL_S - PAUSE_S, self._now)
-            self._now.clear()
         self.admin.close()
 
     def _poll(self) -> None:

@@ -25,7 +25,7 @@ def start(spark: SparkSession, address: Address, checkpoint: str, take: Callable
     is the URL of an empty folder, for Spark alone: nothing is ever read from it again.
     """
     register(spark)
-    frame = spark.readStream.format(NAME).option("socket", address.path).option("key", address.key).load()
+    frame = spark.readStream.format(NAME).option("socket", address.path).option("secret", address.key).load()
     writer = frame.writeStream.foreachBatch(lambda batch, _: take(batch)).options(**_PROGRESS)
     return writer.option("checkpointLocation", checkpoint).start()
 

@@ -1,218 +1,253 @@
-"""The source through Spark: streams, restarts, and errors that find their way back."""
+"""The source through Spark: micro-batches that the driver plans, and errors that find their way back."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from compactor.errors import KeyfoldError
-from compactor.model.record import SOURCE
-from compactor.spark.errors import unwrap
+from compactor.ingest.appends import Batch
+from compactor.ingest.ingest import WRITTEN, gather
+from compactor.storage.local import LocalStorage
+from connectors.clock import SystemClock
 from connectors.dev.embedded_kafka import EmbeddedKafka
-from connectors.errors import ConfigError, DataLossError, SourceChangedError
+from connectors.errors import DataLossError
 from connectors.kafka.admin import Admin
-from connectors.source.datasource import NAME, KafkaSource
-from tests.support.clients import source_clients
+from connectors.source import stream
+from connectors.source.driver_link import DriverLink
+from connectors.source.micro_batches import MicroBatches
+from connectors.source.plan import TopicOffsets
+from connectors.source.planner import Planner
+from connectors.source.read_alone import read_alone
+from connectors.source.source_topics import AdminTopics
+from connectors.source.subscription import Alone, Subscription
+from tests.support.broker_source import numbered_records
+from tests.support.engine import intake
 from tests.support.kafka import (
+    TIMEOUT_S,
     add_partitions,
     create_topic,
     delete_records,
-    delete_topic,
     produce,
     produce_transaction,
     wait_until,
 )
+from tests.support.source_options import source_options
 
-Row = tuple[str, int, int, bytes | None]
-
-
-@pytest.fixture(autouse=True)
-def _registered(spark: SparkSession) -> None:
-    spark.dataSource.register(KafkaSource)
+Stated = tuple[str, int, int, int, int]
 
 
-def options(broker: EmbeddedKafka, *topics: str, **extra: str) -> dict[str, str]:
-    clients = source_clients({"bootstrap.servers": broker.bootstrap, "log_level": 0}, "orders")
-    named = {} if "topics_regex" in extra else {"topics": json.dumps(topics)}
-    given = {name.replace("_", "."): value for name, value in extra.items()}
-    patience = {"metadata.max.age.ms": "1", "read.timeout.ms": "30000"}
-    return {**clients, "connector": "orders", **patience, **named, **given}
+class Connector:
+    """Reads as a connector's own thread does, and keeps what it was given."""
 
-
-def numbered(count: int, partition: int = 0) -> list[tuple[object, ...]]:
-    return [(partition, b"k%d" % number, b"v%d" % number) for number in range(count)]
-
-
-class Runs:
-    """Starts streams into a list of what each micro-batch held, with one checkpoint."""
-
-    def __init__(self, spark: SparkSession, checkpoint: Path) -> None:
+    def __init__(self, spark: SparkSession, subscription: Subscription) -> None:
         self._spark = spark
-        self._checkpoint = checkpoint
-        self.batches: list[list[tuple[str, int, int]]] = []
-        self.statements: list[tuple[str, int, int, int, int]] = []
+        self.subscription = subscription
+        self.batches: list[Batch] = []
+        self.alone: list[Alone] = []
+
+    def turn(self) -> bool:
+        """Plans, and takes what comes within a moment; returns whether anything came."""
+        self.subscription.plan()
+        found = self.subscription.next(0.1)
+        if isinstance(found, Alone):
+            self.alone.append(found)
+            found = read_alone(self._spark, found, lambda: False)
+        if found is None:
+            return False
+        self.batches.append(found)
+        self.subscription.taken(found.ranges)
+        return True
+
+    def until(self, condition: Callable[[], object], what: str) -> None:
+        """Takes turns until `condition`."""
+        wait_until(lambda: bool(self.turn() and False) or condition(), what, TIMEOUT_S)
+
+    def stated(self) -> list[Stated]:
+        every = (read for batch in self.batches for read in batch.ranges)
+        return [(read.tp.topic, read.tp.partition, read.lo, read.hi, read.records) for read in every]
+
+    def read(self) -> dict[int, int]:
+        """How many records of each partition were stated; every one of them is in a file."""
+        found: dict[int, int] = {}
+        for _, partition, *_, count in self.stated():
+            found[partition] = found.get(partition, 0) + count
+        assert sum(part.file.records for batch in self.batches for part in batch.parts) == sum(found.values())
+        return found
+
+
+class Running:
+    """The driver's side of a worker's query, and the query."""
+
+    def __init__(self, spark: SparkSession, bootstrap: str, folder: Path) -> None:
+        self.spark = spark
         self.tasks: list[int] = []
         self.columns: list[str] = []
+        self._bootstrap = bootstrap
+        self._folder = folder
+        self._queries: list[StreamingQuery] = []
+        self.batches = MicroBatches(2, shared=False)
+        self.link = DriverLink(self.batches)
+        self.link.open()
 
-    def start(self, given: dict[str, str], **trigger: Any) -> StreamingQuery:
-        stream = self._spark.readStream.format(NAME).options(**given).load()
-        self.columns = stream.columns
-        writer = stream.writeStream.foreachBatch(self._take).option("checkpointLocation", str(self._checkpoint))
-        return (writer.trigger(**trigger) if trigger else writer).start()
+    def start(self) -> StreamingQuery:
+        checkpoint = self._folder / f"checkpoint-{len(self._queries)}"
+        self._queries.append(stream.start(self.spark, self.link.address, checkpoint.as_uri(), self._take))
+        return self._queries[-1]
 
-    def available_now(self, given: dict[str, str]) -> None:
-        query = self.start(given, availableNow=True)
-        assert query.awaitTermination(120)
+    def connector(self, *topics: str, pinned: bool = False, **named: Any) -> Connector:
+        given: dict[str, Any] = {"bootstrap.servers": self._bootstrap, "log_level": 0}
+        target = intake(LocalStorage(str(self._folder / "runs")))
+        made = source_options(given, topics, timeout=20.0, metadata_age=0.001, intake=target, **named)
+        options = replace(made, pinned=pinned)
+        planner = Planner(options, AdminTopics(options.connector, Admin(given)))
+        found = Subscription(options, planner, SystemClock(), lambda: self.batches.shared, lambda: None)
+        found.begin()
+        self.batches.add(found, options.clients)
+        return Connector(self.spark, found)
 
-    def _take(self, frame: DataFrame, _batch: int) -> None:
+    def close(self) -> None:
+        self.batches.close()
+        for query in self._queries:
+            with suppress(Exception):
+                query.stop()
+        self.link.close()
+
+    def _take(self, frame: DataFrame) -> None:
         self.tasks.append(frame.rdd.getNumPartitions())
-        rows = frame.select("topic", "partition", "offset", "key", "range").collect()
-        self.batches.append(sorted((row[0], row[1], row[2]) for row in rows if row[4] is None))
-        self.statements += [(r[0], r[1], r[4]["lo"], r[4]["hi"], r[4]["records"]) for r in rows if r[4] is not None]
-
-    def seen(self) -> list[tuple[str, int, int]]:
-        return sorted(row for batch in self.batches for row in batch)
+        self.columns = frame.columns
+        self.batches.deliver(gather(frame))
 
 
 @pytest.fixture
-def runs(spark: SparkSession, tmp_path: Path) -> Iterator[Runs]:
-    yield Runs(spark, tmp_path / "checkpoint")
-    for query in spark.streams.active:
-        query.stop()
+def running(spark: SparkSession, broker: EmbeddedKafka, tmp_path: Path) -> Iterator[Running]:
+    found = Running(spark, broker.bootstrap, tmp_path)
+    yield found
+    found.close()
 
 
-def caught(action: Callable[[], object]) -> KeyfoldError:
-    """What `action` fails with, as the driver can tell it from Spark's exception."""
-    with pytest.raises(Exception) as failure:  # noqa: PT011  # Spark has many classes for it
-        action()
-    found = unwrap(failure.value)
-    assert found is not None, str(failure.value)
-    return found
-
-
-def test_a_micro_batch_reads_everything_once(broker: EmbeddedKafka, runs: Runs, topic_name: str) -> None:
-    """It holds every committed record of every partition, over several tasks, and states its ranges."""
+def test_a_micro_batch_reads_everything_once(broker: EmbeddedKafka, running: Running, topic_name: str) -> None:
+    """It writes every committed record of every partition, over several tasks, and states its ranges."""
     create_topic(broker.bootstrap, topic_name, 3)
-    produce(broker.bootstrap, topic_name, numbered(50_000) + numbered(10, 1))
-    produce_transaction(broker.bootstrap, topic_name, numbered(5, 1), commit=False)
-    runs.available_now(options(broker, topic_name, tasks_max="2"))
-    assert runs.columns == SOURCE.names
-    assert runs.tasks == [2]
-    assert runs.seen() == [(topic_name, 0, each) for each in range(50_000)] + [
-        (topic_name, 1, each) for each in range(10)
-    ]
-    assert (sum(hi - lo for *_, lo, hi, _ in runs.statements), sum(row[-1] for row in runs.statements)) == (
-        50_016,
-        50_010,
-    )
+    produce(broker.bootstrap, topic_name, numbered_records(50_000) + numbered_records(10, 1))
+    produce_transaction(broker.bootstrap, topic_name, numbered_records(5, 1), commit=False)
+    one = running.connector(topic_name)
+    running.start()
+    one.until(lambda: one.batches, "it is read")
+    assert running.columns == WRITTEN.names
+    assert running.tasks == [2, 2]  # the first micro-batch reads nothing
+    assert one.read() == {0: 50_000, 1: 10}
+    assert sum(hi - lo for *_, lo, hi, _ in one.stated()) == 50_016
+    assert one.alone == []
 
 
-def test_an_empty_topic_has_no_row(broker: EmbeddedKafka, runs: Runs, topic_name: str) -> None:
-    """A stream of a topic without records has neither records nor ranges, and ends."""
+def test_without_records_no_micro_batch_is_run(broker: EmbeddedKafka, running: Running, topic_name: str) -> None:
+    """Records are read as they come; without any there is none; an aborted transaction is a batch without records."""
     create_topic(broker.bootstrap, topic_name)
-    runs.available_now(options(broker, topic_name))
-    assert (runs.seen(), runs.statements) == ([], [])
+    one = running.connector(topic_name)
+    running.start()
+    one.until(lambda: len(running.tasks) == 1, "Spark has started")
+    produce(broker.bootstrap, topic_name, numbered_records(3))
+    one.until(lambda: one.batches, "the first records are read")
+    produce_transaction(broker.bootstrap, topic_name, numbered_records(3), commit=False)
+    one.until(lambda: (topic_name, 0, 3, 7, 0) in one.stated(), "the aborted range is stated")
+    produce(broker.bootstrap, topic_name, numbered_records(1))
+    one.until(lambda: (topic_name, 0, 7, 8, 1) in one.stated(), "the last record is read")
+    assert not any(one.turn() for _ in range(5))
+    assert len(running.tasks) == 1 + len(one.batches) == 4
 
 
-def test_no_plan_shows_a_secret(broker: EmbeddedKafka, spark: SparkSession, topic_name: str, capfd: Any) -> None:
-    """Client settings do not appear in an explained plan."""
-    create_topic(broker.bootstrap, topic_name)
-    secret = source_clients({"bootstrap.servers": broker.bootstrap, "sasl.password": "hunter2"})
-    frame = spark.readStream.format(NAME).options(**{**options(broker, topic_name), **secret}).load()
+def test_no_plan_shows_a_secret(running: Running, capfd: pytest.CaptureFixture[str]) -> None:
+    """The key of the driver's socket appears neither in an explained plan nor in Spark's progress."""
+    address = running.link.address
+    stream.register(running.spark)
+    reader = running.spark.readStream.format("keyfold").option("socket", address.path).option("secret", address.key)
+    frame = reader.load()
     frame.explain(mode="extended")
     frame.explain(mode="formatted")
-    assert "hunter2" not in capfd.readouterr().out
+    query = running.start()
+    wait_until(lambda: running.tasks and query.recentProgress, "a micro-batch has ended", TIMEOUT_S)
+    query.explain(extended=True)
+    shown = capfd.readouterr().out + str([one.json for one in query.recentProgress])
+    assert "keyfold" in shown
+    assert address.key not in shown
 
 
-def test_available_now_reads_to_the_pinned_end_in_admitted_batches(
-    broker: EmbeddedKafka, runs: Runs, topic_name: str
+def test_a_pinned_connector_reads_to_its_end_in_admitted_batches(
+    broker: EmbeddedKafka, running: Running, topic_name: str
 ) -> None:
-    """AvailableNow takes the backlog in batches of max.offsets.per.trigger and ends at the ends of its start."""
+    """It takes the backlog in batches of max.offsets.per.trigger, each of every partition, and ends where it began."""
     create_topic(broker.bootstrap, topic_name, 2)
-    produce(broker.bootstrap, topic_name, numbered(90) + numbered(10, 1))
-    runs.available_now(options(broker, topic_name, max_offsets_per_trigger="40"))
-    assert [len(batch) for batch in runs.batches] == [40, 40, 20]
-    assert runs.seen() == [(topic_name, 0, each) for each in range(90)] + [(topic_name, 1, each) for each in range(10)]
-    assert all(sum(row[1] == 1 for row in batch) for batch in runs.batches)
+    produce(broker.bootstrap, topic_name, numbered_records(90) + numbered_records(10, 1))
+    one = running.connector(topic_name, pinned=True, limits={"max_offsets": 40})
+    produce(broker.bootstrap, topic_name, numbered_records(7))
+    running.start()
+    one.until(lambda: one.subscription.finished, "it has read everything")
+    assert [sum(read.records for read in batch.ranges) for batch in one.batches] == [40, 40, 20]
+    assert one.read() == {0: 90, 1: 10}
+    assert all(len(batch.ranges) == 2 for batch in one.batches)
 
 
-def test_a_restart_goes_on_from_the_checkpoint(
-    broker: EmbeddedKafka, runs: Runs, new_topic_name: Callable[[str], str]
+def test_another_query_goes_on_where_the_last_one_ended(
+    broker: EmbeddedKafka, running: Running, new_topic_name: Callable[[str], str]
 ) -> None:
-    """A new planner process goes on where the last one ended, with partitions and topics that came meanwhile."""
-    first = create_topic(broker.bootstrap, new_topic_name("restart-a"))
-    given = options(broker, topics_regex=first.replace("restart-a", "restart-[ab]"))
-    produce(broker.bootstrap, first, numbered(5))
-    runs.available_now(given)
+    """A new planner process, with no checkpoint of the last, and partitions and topics that came meanwhile."""
+    first = create_topic(broker.bootstrap, new_topic_name("again-a"))
+    second = first.replace("again-a", "again-b")
+    one = running.connector(regex=first.replace("again-a", "again-[ab]"))
+    produce(broker.bootstrap, first, numbered_records(5))
+    query = running.start()
+    one.until(lambda: one.batches, "it is read")
+    query.stop()
+    running.batches.abandon()
     add_partitions(broker.bootstrap, first, 2)
-    second = create_topic(broker.bootstrap, first.replace("restart-a", "restart-b"))
-    produce(broker.bootstrap, first, numbered(2) + numbered(3, 1))
-    produce(broker.bootstrap, second, numbered(4))
-    runs.available_now(given)
-    runs.available_now(given)
-    mine = [(first, 0, each) for each in range(7)] + [(first, 1, each) for each in range(3)]
-    assert runs.seen() == sorted(mine + [(second, 0, each) for each in range(4)])
-    assert sorted(runs.statements) == sorted(
+    create_topic(broker.bootstrap, second)
+    produce(broker.bootstrap, first, numbered_records(2) + numbered_records(3, 1))
+    produce(broker.bootstrap, second, numbered_records(4))
+    running.start()
+    one.until(lambda: len(one.stated()) == 4, "the rest is read")
+    assert sorted(one.stated()) == sorted(
         [(first, 0, 0, 5, 5), (first, 0, 5, 7, 2), (first, 1, 0, 3, 3), (second, 0, 0, 4, 4)]
     )
 
 
-def test_a_running_stream_follows_and_idles(broker: EmbeddedKafka, runs: Runs, topic_name: str) -> None:
-    """Records are read as they come; without any no batch is run; an aborted transaction is a batch without records."""
-    create_topic(broker.bootstrap, topic_name)
-    query = runs.start(options(broker, topic_name))
-    produce(broker.bootstrap, topic_name, numbered(3))
-    wait_until(lambda: len(runs.seen()) == 3, "the first records are read", 60)
-    batches = len(runs.batches)
-    produce_transaction(broker.bootstrap, topic_name, numbered(3), commit=False)
-    wait_until(lambda: (topic_name, 0, 3, 7, 0) in runs.statements, "the aborted range is stated", 60)
-    produce(broker.bootstrap, topic_name, numbered(1))
-    wait_until(lambda: len(runs.seen()) == 4, "the last record is read", 60)
-    query.processAllAvailable()
-    assert len(runs.batches) == batches + 2
-    query.stop()
+@pytest.mark.parametrize("shared", [False, True])
+def test_lost_records_reach_the_connector_as_what_they_are(
+    broker: EmbeddedKafka, running: Running, new_topic_name: Callable[[str], str], *, shared: bool
+) -> None:
+    """DataLossError of a reading task is raised in the connector's thread, and the query goes on for the other one."""
+    running.batches.shared = shared
+    lost, sound = (create_topic(broker.bootstrap, new_topic_name(stem)) for stem in ("lost", "sound"))
+    produce(broker.bootstrap, lost, numbered_records(9))
+    delete_records(broker.bootstrap, lost, 0, 5)
+    topic_id = Admin({"bootstrap.servers": broker.bootstrap}).describe([lost])[lost].id
+    one = running.connector(lost, connector="orders", starts={lost: TopicOffsets(topic_id, {0: 2})})
+    query = running.start()
+
+    with pytest.raises(DataLossError) as caught:
+        one.until(lambda: False, "it fails")
+    assert f"Connector orders: records of {lost}-0" in caught.value.message
+    assert "on.data.loss=skip" in caught.value.action
+    assert len(one.alone) == shared
+    other = running.connector(sound, connector="other")
+    produce(broker.bootstrap, sound, numbered_records(4))
+    other.until(lambda: other.batches, "the other one is read")
+    assert (other.read(), query.isActive) == ({0: 4}, True)
 
 
-def test_lost_records_reach_the_driver_as_what_they_are(broker: EmbeddedKafka, runs: Runs, topic_name: str) -> None:
-    """DataLossError raised in a reading task is the same error in the driver."""
-    create_topic(broker.bootstrap, topic_name)
-    produce(broker.bootstrap, topic_name, numbered(9))
-    topic_id = _topic_id(broker, topic_name)
-    delete_records(broker.bootstrap, topic_name, 0, 5)
-    starts = json.dumps({topic_name: {"id": topic_id, "partitions": {"0": 2}}})
-    given = options(broker, topic_name, starts=starts)
-    found = caught(lambda: runs.available_now(given))
-    assert type(found) is DataLossError
-    assert f"Connector orders: records of {topic_name}-0" in found.message
-    assert "on.data.loss=skip" in found.action
+def test_an_error_of_the_driver_fails_the_query(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is named in what the query failed with: nobody waits for a micro-batch that is never planned."""
 
+    def broken(_start: int) -> int:
+        raise ValueError("no plan today")
 
-def test_a_recreated_topic_reaches_the_driver_as_what_it_is(broker: EmbeddedKafka, runs: Runs, topic_name: str) -> None:
-    """SourceChangedError raised in the planner of a restarted stream is the same error in the driver."""
-    create_topic(broker.bootstrap, topic_name)
-    produce(broker.bootstrap, topic_name, numbered(9))
-    runs.available_now(options(broker, topic_name))
-    delete_topic(broker.bootstrap, topic_name)
-    create_topic(broker.bootstrap, topic_name)
-    produce(broker.bootstrap, topic_name, numbered(20))
-    found = caught(lambda: runs.available_now(options(broker, topic_name)))
-    assert type(found) is SourceChangedError
-    assert "was recreated" in found.message
-
-
-def test_a_wrong_option_reaches_the_driver_as_what_it_is(broker: EmbeddedKafka, spark: SparkSession) -> None:
-    """ConfigError raised where Spark makes the source is the same error in the driver."""
-    reader = spark.readStream.format(NAME).options(**options(broker, "t", tasks_max="none"))
-    found = caught(reader.load)
-    assert type(found) is ConfigError
-    assert "tasks.max" in found.message
-
-
-def _topic_id(broker: EmbeddedKafka, topic: str) -> str:
-    return Admin({"bootstrap.servers": broker.bootstrap}).describe([topic])[topic].id
+    monkeypatch.setattr(running.batches, "latest", broken)
+    query = running.start()
+    wait_until(lambda: not query.isActive, "it has failed", TIMEOUT_S)
+    assert "no plan today" in str(query.exception())

@@ -1,0 +1,173 @@
+"""What a connector's own thread does between the deliveries of the worker's query; without Spark and brokers."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+from unittest.mock import Mock
+
+import pytest
+
+from compactor.errors import StorageError
+from compactor.ingest.appends import Batch
+from connectors.runtime import reading_thread as module
+from connectors.runtime.components import TaskComponents
+from connectors.runtime.reading_thread import TICK_MS, TOPICS_CHECK_MS, ReadingThread
+from connectors.source.options import SourceOptions
+from connectors.source.subscription import Alone, Offer, Subscription
+from tests.support.clocks import ManualClock
+from tests.support.kafka import wait_until
+from tests.support.source_options import source_options
+
+TIMEOUT_S = 10.0
+STEP_MS = 100
+BATCH = Batch(ranges=(), parts=(), bytes_read=1)
+OFFER = Offer(source_options(topics=["t"]), (), {})
+
+
+class Delivered:
+    """A subscription that delivers what a test says, one of them every STEP_MS, and finishes after the last."""
+
+    def __init__(self, clock: ManualClock, *found: Batch | Alone | None) -> None:
+        self._clock = clock
+        self._left = list(found)
+        self.taken_ranges: list[Any] = []
+        self.closed = False
+
+    @property
+    def finished(self) -> bool:
+        return not self._left
+
+    def next(self, seconds: float) -> Batch | Alone | None:
+        assert seconds == TICK_MS / 1000
+        self._clock.advance(STEP_MS)
+        return self._left.pop(0)
+
+    def taken(self, stated: Any) -> None:
+        self.taken_ranges.append(stated)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Reading:
+    """A reading thread on stand-ins, and what its engine was asked, with the time (ms) since its start."""
+
+    def __init__(self, *found: Batch | Alone | None) -> None:
+        self.clock = ManualClock(0)
+        self.calls: list[tuple[str, int]] = []
+        self.subscription: Any = Delivered(self.clock, *found)
+        self.engine = Mock()
+        self.engine.take.side_effect = lambda *_: self._note("take")
+        self.engine.tick.side_effect = lambda _: self._note("tick")
+        self.engine.commit.side_effect = lambda *_: self._topics(found=True)
+        self.left = threading.Event()
+        parts = TaskComponents(Mock(), Mock(), self.engine, Mock(), Mock())
+        options, query = source_options(topics=["t"]), cast("Any", self)
+        took = lambda: self._note("took")  # noqa: E731
+        self.thread = ReadingThread(Mock(), query, options, parts, cast("Any", self.clock), took)
+
+    @contextmanager
+    def subscribed(self, _options: SourceOptions, _stopped: threading.Event) -> Iterator[Subscription]:
+        try:
+            yield self.subscription
+        finally:
+            self.left.set()
+
+    def run(self) -> None:
+        self.thread.start()
+        assert self.thread.join(TIMEOUT_S)
+
+    def times(self, what: str) -> list[int]:
+        return [at for name, at in self.calls if name == what]
+
+    def _topics(self, *, found: bool) -> bool:
+        self._note("topics")
+        return found
+
+    def _note(self, what: str) -> None:
+        self.calls.append((what, self.clock.now_ms()))
+
+
+def test_what_is_delivered_is_taken() -> None:
+    """By the engine, then its position moves, then it is reported; and the thread ends where the subscription does."""
+    reading = Reading(BATCH, None, BATCH)
+    reading.run()
+    assert reading.thread.failure is None
+    assert [name for name, _ in reading.calls if name in ("take", "took")] == ["take", "took"] * 2
+    assert [call.args[0] for call in reading.engine.take.call_args_list] == [BATCH, BATCH]
+    assert reading.subscription.taken_ranges == [BATCH.ranges, BATCH.ranges]
+    assert reading.left.is_set()
+
+
+def test_idle_it_publishes_what_time_lets_go() -> None:
+    """At most every half second; a take publishes by itself."""
+    reading = Reading(*[None] * 20)
+    reading.run()
+    assert reading.times("tick") == [100, 600, 1_100, 1_600]
+    busy = Reading(*[BATCH] * 20)
+    busy.run()
+    assert busy.times("tick") == []
+
+
+@pytest.mark.parametrize("found", [BATCH, None], ids=["busy", "idle"])
+def test_topics_are_looked_for_when_due(found: Batch | None) -> None:
+    """Also where micro-batches never pause, and first when the take-over's look is old."""
+    reading = Reading(*[found] * (3 * TOPICS_CHECK_MS // STEP_MS))
+    reading.run()
+    due = [TOPICS_CHECK_MS, 2 * TOPICS_CHECK_MS, 3 * TOPICS_CHECK_MS]
+    assert reading.times("topics") == due
+
+
+def test_topics_that_cannot_be_looked_for_yet_are_soon() -> None:
+    """While another turn of the engine is under way it is tried after each take, not half a minute later."""
+    reading = Reading(*[BATCH] * (TOPICS_CHECK_MS // STEP_MS + 5))
+    answers = iter([False, False, True])
+    reading.engine.commit.side_effect = lambda *_: reading._topics(found=next(answers))
+    reading.run()
+    assert reading.times("topics") == [TOPICS_CHECK_MS + each * STEP_MS for each in range(3)]
+
+
+def test_what_is_left_to_it_is_read_in_a_job_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then taken as a delivery is; and an end is looked for meanwhile."""
+    reading, alone = Reading(Alone(OFFER)), list[Any]()
+
+    def read_alone(_spark: Any, found: Alone, stopped: Callable[[], bool]) -> Batch:
+        alone.append((found, stopped()))
+        return BATCH
+
+    monkeypatch.setattr(module, "read_alone", read_alone)
+    reading.run()
+    assert alone == [(Alone(OFFER), False)]
+    assert Counter(name for name, _ in reading.calls)["take"] == 1
+
+
+def test_an_error_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What reading raised is the thread's failure, and its subscription is left."""
+    reading = Reading(Alone(OFFER), BATCH)
+    monkeypatch.setattr(module, "read_alone", Mock(side_effect=StorageError("Full.")))
+    reading.run()
+    assert isinstance(reading.thread.failure, StorageError)
+    assert (reading.left.is_set(), reading.times("take")) == (True, [])
+
+
+def test_an_interrupt_ends_the_wait_for_a_delivery() -> None:
+    """A connector that is stopped while nothing comes ends at once; nothing is taken any more."""
+    reading, waits, closed = Reading(), threading.Event(), threading.Event()
+
+    def waiting(_seconds: float) -> None:
+        waits.set()
+        assert closed.wait(TIMEOUT_S)
+
+    reading.subscription = Mock(finished=False)
+    reading.subscription.next.side_effect = waiting
+    reading.subscription.close.side_effect = closed.set
+    reading.thread.start()
+    assert waits.wait(TIMEOUT_S)
+    reading.thread.cancel()
+    wait_until(reading.left.is_set, "its subscription is left", TIMEOUT_S)
+    assert closed.is_set()
+    assert (reading.thread.failure, reading.times("take")) == (None, [])

@@ -1,0 +1,228 @@
+"""How the worker's streaming query is started again, and what connectors hear of it; without Spark and brokers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+from unittest.mock import Mock
+
+import pytest
+
+from compactor.errors import KeyfoldError
+from compactor.ingest.appends import Batch
+from compactor.model.record import TopicPartition
+from connectors.clock import SystemClock
+from connectors.errors import SourceChangedError
+from connectors.runtime import shared_query as module
+from connectors.runtime.shared_query import POOL, SharedQuery
+from connectors.source import micro_batches, poller, stream
+from connectors.source.bundled_admin import BundledAdmin
+from connectors.source.options import SourceOptions
+from connectors.source.plan import TopicOffsets
+from connectors.source.subscription import Alone, Subscription
+from connectors.spark import session
+from tests.support.kafka import wait_until
+from tests.support.memory.admin import MemoryAdmin
+from tests.support.source_options import source_options
+from tests.support.subscribed import batch_of
+
+TIMEOUT_S = 10.0
+
+
+class Streams:
+    """Stands for Spark's streaming: each query that is started runs `lives`, on a thread, until it fails or ends."""
+
+    def __init__(self, *lives: Callable[[Streams], None]) -> None:
+        self.lives = list(lives)
+        self.started: list[Mock] = []
+        self.take: Callable[[Any], None] = lambda _: None
+        self.plans: Any = None
+        self.found: dict[int, Any] = {}
+
+    def start(self, _spark: Any, _address: Any, _checkpoint: str, take: Callable[[Any], None]) -> Mock:
+        query = Mock(isActive=True)
+        query.exception.return_value = None
+        self.take = take
+        self.started.append(query)
+        life = self.lives.pop(0) if self.lives else lambda _: None
+        try:
+            life(self)
+        except Exception as error:  # noqa: BLE001  # what the query failed with
+            query.isActive = False
+            query.exception.return_value = error
+        return query
+
+    def micro_batch(self) -> dict[int, Batch]:
+        """Plans the next one, from behind the last, and returns what is read of each of its portions."""
+        at = self.plans._number
+        now = self.plans.latest(at)
+        return {one.portion: batch_of(one.split.ranges) for task in self.plans.tasks(at, now) for one in task.portions}
+
+
+@pytest.fixture
+def brokers() -> MemoryAdmin:
+    return MemoryAdmin({TopicPartition("a", 0): 5, TopicPartition("b", 0): 7})
+
+
+@pytest.fixture
+def streams(monkeypatch: pytest.MonkeyPatch, brokers: MemoryAdmin) -> Streams:
+    found = Streams()
+    monkeypatch.setattr(stream, "start", found.start)
+    monkeypatch.setattr(module, "gather", lambda _: found.found)
+    monkeypatch.setattr(session, "cores", lambda _: 2)
+    monkeypatch.setattr(session, "gone", lambda _: None)
+    monkeypatch.setattr(module, "_AGAIN_S", 0.0)
+    monkeypatch.setattr(module, "_LOOK_S", 0.01)
+    monkeypatch.setattr(micro_batches, "WAIT_S", 0.0)
+    monkeypatch.setattr(micro_batches, "HERE_MAX", 0)  # Spark reads everything
+
+    monkeypatch.setattr(
+        poller, "bundled_admin", lambda _, clock: BundledAdmin(cast("Any", brokers), cast("Any", brokers), clock)
+    )
+    return found
+
+
+class Worker:
+    """A shared query on stand-ins, with the connectors that read through it."""
+
+    def __init__(self, streams: Streams) -> None:
+        self.spark = Mock()
+        self.query = SharedQuery(self.spark, SystemClock(), shared=True)
+        streams.plans = self.query._batches
+        self.stopped = threading.Event()
+        self._blocks: list[Any] = []
+
+    def subscribed(self, topic: str, **named: Any) -> Subscription:
+        block = self.query.subscribed(options(topic, **named), self.stopped)
+        found = block.__enter__()
+        self._blocks.append(block)
+        return found
+
+    def close(self) -> None:
+        for block in self._blocks:
+            block.__exit__(None, None, None)
+        assert self.query.stop(TIMEOUT_S)
+
+
+def options(topic: str, **named: Any) -> SourceOptions:
+    return source_options(topics=(topic,), connector=f"c-{topic}", **named)
+
+
+@pytest.fixture
+def worker(streams: Streams) -> Iterator[Worker]:
+    found = Worker(streams)
+    yield found
+    found.close()
+
+
+def offered(*found: Subscription) -> None:
+    for one in found:
+        wait_until(lambda one=one: one.claimable, "it is offered", TIMEOUT_S)  # type: ignore[misc]
+
+
+def fails(_: Streams) -> None:
+    raise RuntimeError("a process of Spark's has ended")
+
+
+def test_each_connector_gets_its_portion(worker: Worker, streams: Streams) -> None:
+    """Through one query, in a pool of its own, whatever the number of connectors."""
+    found = [worker.subscribed("a"), worker.subscribed("b")]
+    offered(*found)
+
+    def life(streams: Streams) -> None:
+        streams.micro_batch()
+        streams.found = cast("Any", streams.micro_batch())
+        streams.take(Mock())
+
+    streams.lives = [life]
+    worker.query.start()
+    batches = [one.next(TIMEOUT_S) for one in found]
+    assert [[str(read.tp) for read in one.ranges] for one in batches if isinstance(one, Batch)] == [["a-0"], ["b-0"]]
+    worker.spark.sparkContext.setLocalProperty.assert_called_once_with("spark.scheduler.pool", POOL)
+    assert len(streams.started) == 1
+
+
+def test_a_failed_query_is_started_again_and_its_portions_are_read_alone(worker: Worker, streams: Streams) -> None:
+    """A connector without a portion in it is offered to the next query as before; no connector fails."""
+    found, later = worker.subscribed("a"), list[Subscription]()
+    offered(found)
+
+    def claims_and_fails(streams: Streams) -> None:
+        streams.micro_batch()
+        assert streams.micro_batch()
+        later.append(worker.subscribed("b"))
+        raise RuntimeError("a process of Spark's has ended")
+
+    streams.lives = [claims_and_fails]
+    worker.query.start()
+    alone = found.next(TIMEOUT_S)
+    assert isinstance(alone, Alone)
+    assert alone.suspect
+    wait_until(lambda: len(streams.started) == 2, "it is started again", TIMEOUT_S)
+    assert streams.started[0].stop.called
+    offered(*later)
+    assert later[0].next(0) is None
+
+
+@pytest.mark.parametrize("gone", [None, StopIteration("Spark is gone")], ids=["query", "Spark"])
+def test_a_query_that_fails_in_vain_fails_every_connector(
+    worker: Worker, streams: Streams, monkeypatch: pytest.MonkeyPatch, gone: Exception | None
+) -> None:
+    """Twice without a micro-batch between: it does not come back; where Spark has ended, that is the reason."""
+    monkeypatch.setattr(session, "gone", lambda _: gone)
+    found = [worker.subscribed("a"), worker.subscribed("b")]
+    streams.lives = [fails, fails]
+    worker.query.start()
+    for one in found:
+        with pytest.raises(StopIteration if gone else RuntimeError):
+            one.next(TIMEOUT_S)
+    wait_until(lambda: len(streams.started) == 3, "it is tried on", TIMEOUT_S)
+
+
+def test_failures_between_micro_batches_are_none_in_vain(worker: Worker, streams: Streams) -> None:
+    """A query that delivers now and then goes on, however often it fails."""
+    found = worker.subscribed("a")
+
+    def delivers_and_fails(streams: Streams) -> None:
+        streams.take(Mock())
+        raise RuntimeError("a process of Spark's has ended")
+
+    streams.lives = [fails, delivers_and_fails] * 3
+    worker.query.start()
+    wait_until(lambda: len(streams.started) == 7, "it is started again", TIMEOUT_S)
+    assert found._error is None
+
+
+def test_a_query_that_cannot_be_started_is_one_that_failed(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its connectors hear it after the second time, too."""
+    found = worker.subscribed("a")
+    monkeypatch.setattr(stream, "start", Mock(side_effect=RuntimeError("no JVM")))
+    worker.query.start()
+    with pytest.raises(RuntimeError, match="no JVM"):
+        found.next(TIMEOUT_S)
+
+
+def test_a_connector_that_cannot_begin_leaves_nothing(worker: Worker, brokers: MemoryAdmin) -> None:
+    """Its poller ends, nobody plans for it, and the others do not notice."""
+    starts = {"a": TopicOffsets("another", {0: 1})}
+    with pytest.raises(SourceChangedError):
+        worker.subscribed("a", starts=starts)
+    assert (worker.query._pollers._pollers, worker.query._batches._subscriptions) == ({}, {})
+    brokers.away = True
+    worker.stopped.set()
+    with pytest.raises(KeyfoldError, match="c-b"):  # stopped while it waits for the brokers
+        worker.subscribed("b")
+    brokers.away = False
+
+
+def test_the_end_interrupts_what_it_reads(worker: Worker, streams: Streams) -> None:
+    """A stop waits for no micro-batch: the query is stopped, and connectors get nothing any more."""
+    found = worker.subscribed("a")
+    worker.query.start()
+    wait_until(lambda: len(streams.started) == 1, "it is started", TIMEOUT_S)
+    assert worker.query.stop(TIMEOUT_S)
+    assert streams.started[0].stop.called
+    at = streams.plans._number
+    assert streams.plans.latest(at) in (at, at + 1)
+    assert found.next(0) is None

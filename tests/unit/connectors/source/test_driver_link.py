@@ -1,0 +1,123 @@
+"""The planner process's questions to the driver, over a real socket."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Iterator
+from multiprocessing import AuthenticationError
+
+import pytest
+
+from connectors.source.driver_link import Address, DriverAnswers, DriverLink
+from connectors.source.micro_batches import PortionSplit, ReadTask
+from connectors.source.plan import ReadSplit, SourceRange
+from tests.support.kafka import wait_until
+from tests.support.source_options import source_options
+
+TIMEOUT_S = 10.0
+
+
+class Plans:
+    """A driver whose micro-batches are a test's."""
+
+    def __init__(self) -> None:
+        self.error: Exception | None = None
+        self.held = threading.Event()
+        self.held.set()
+        options = source_options(topics=["t"])
+        split = ReadSplit((SourceRange("t", "id", 0, 2, 5),))
+        self.task = ReadTask((PortionSplit(7, options, split, options.clients),), bounded=True)
+
+    def begin(self) -> int:
+        return 4
+
+    def latest(self, start: int) -> int:
+        assert self.held.wait(TIMEOUT_S)
+        if self.error is not None:
+            raise self.error
+        return start + 1
+
+    def tasks(self, start: int, end: int) -> list[ReadTask]:
+        return [self.task] * (end - start)
+
+
+@pytest.fixture
+def plans() -> Plans:
+    return Plans()
+
+
+@pytest.fixture
+def link(plans: Plans) -> Iterator[DriverLink]:
+    found = DriverLink(plans)
+    found.open()
+    yield found
+    found.close()
+
+
+def test_questions_are_answered(link: DriverLink, plans: Plans) -> None:
+    """As if the planner were in the driver: numbers and tasks, as often as asked."""
+    driver = DriverAnswers(link.address)
+    assert (driver.begin(), driver.latest(8), driver.latest(9)) == (4, 9, 10)
+    assert driver.tasks(1, 3) == [plans.task, plans.task]
+    assert driver.tasks(3, 3) == []
+
+
+def test_an_error_of_the_driver_fails_the_query(link: DriverLink, plans: Plans) -> None:
+    """It is raised in the planner process; the connection can still be used."""
+    driver = DriverAnswers(link.address)
+    plans.error = ValueError("no plan")
+    with pytest.raises(RuntimeError, match="ValueError: no plan"):
+        driver.latest(1)
+    plans.error = None
+    assert driver.latest(1) == 2
+
+
+def test_whoever_does_not_know_the_key_is_refused(link: DriverLink) -> None:
+    """Other processes of this account may see the socket; the next one with the key is served."""
+    for _ in range(2):
+        with pytest.raises((AuthenticationError, EOFError, OSError)):
+            _ = DriverAnswers(Address(link.address.path, "guessed")).begin()
+    assert DriverAnswers(link.address).begin() == 4
+
+
+def test_a_key_is_not_shown(link: DriverLink) -> None:
+    """Addresses stand in logs and errors, and travel."""
+    assert link.address.key not in repr(link.address)
+    assert pickle.loads(pickle.dumps(link.address)) == link.address
+
+
+def test_one_that_waits_holds_up_no_other(link: DriverLink, plans: Plans) -> None:
+    """A query that was started again asks while its predecessor's question is still waiting."""
+    plans.held.clear()
+    answers: list[int] = []
+    waits = threading.Thread(target=lambda: answers.append(DriverAnswers(link.address).latest(1)))
+    waits.start()
+    assert DriverAnswers(link.address).begin() == 4
+    plans.held.set()
+    waits.join(TIMEOUT_S)
+    assert answers == [2]
+
+
+def test_a_planner_that_has_ended_ends_its_thread(link: DriverLink) -> None:
+    """Queries that fail over and over leave nothing behind."""
+    before = threading.active_count()
+    driver = DriverAnswers(link.address)
+    assert driver.begin() == 4
+    driver._connection.close()
+    wait_until(lambda: threading.active_count() == before, "its thread ends", TIMEOUT_S)
+
+
+@pytest.mark.parametrize("opened", [True, False])
+def test_after_the_end_nobody_is_served(plans: Plans, *, opened: bool) -> None:
+    """Neither is the end waited for where it was never opened."""
+    link = DriverLink(plans)
+    if opened:
+        link.open()
+    closing = threading.Thread(target=link.close, daemon=True)
+    closing.start()
+    closing.join(TIMEOUT_S)
+    assert not closing.is_alive()
+    assert not link._accepting.is_alive()
+    with pytest.raises(OSError):  # noqa: PT011  # the socket is gone
+        DriverAnswers(link.address)

@@ -1,0 +1,266 @@
+"""Which portions a micro-batch holds, which tasks read them, and to whom they are delivered."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from compactor.model.record import TopicPartition
+from connectors.source import micro_batches as module
+from connectors.source.micro_batches import SMALLEST, MicroBatches, ReadTask
+from connectors.source.subscription import Subscription
+from tests.support.memory.cluster import MemoryCluster
+from tests.support.subscribed import Subscribed, batch_of
+
+TIMEOUT_S = 10.0
+TASKS = 3
+
+
+class Query:
+    """Subscriptions over brokers in memory, whose micro-batches are planned as Spark would ask for them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, shared: bool = True) -> None:
+        monkeypatch.setattr(module, "WAIT_S", 0.0)
+        self.cluster = MemoryCluster()
+        self.batches = MicroBatches(TASKS, shared=shared)
+        self.shared = shared
+        self.at = 0
+
+    def add(self, topic: str, *logs: tuple[int, int], **named: Any) -> Subscription:
+        """A connector that reads `topic`, with an offer of everything."""
+        self.cluster.put(topic, *logs)
+        one = Subscribed(self.cluster, topic, shared=self.shared, **named)
+        self.batches.add(one.subscription, one.options.clients)
+        one.subscription.plan()
+        return one.subscription
+
+    def next(self) -> list[ReadTask]:
+        """The tasks of the next micro-batch; none where none is planned."""
+        before, self.at = self.at, self.batches.latest(self.at)
+        return self.batches.tasks(before, self.at)
+
+    def warm(self) -> None:
+        assert len(self.next()) == TASKS
+
+
+@pytest.fixture
+def query(monkeypatch: pytest.MonkeyPatch) -> Query:
+    return Query(monkeypatch)
+
+
+def connectors(tasks: list[ReadTask]) -> Counter[str]:
+    """How many tasks read anything of each connector."""
+    return Counter(portion.options.connector for task in tasks for portion in task.portions)
+
+
+def portion_of(tasks: list[ReadTask], connector: str) -> int:
+    """The number of a connector's portion."""
+    (found,) = {each.portion for task in tasks for each in task.portions if each.options.connector == connector}
+    return found
+
+
+def partitions(tasks: list[ReadTask]) -> list[TopicPartition]:
+    """Every range's partition, by task."""
+    return [one.topic_partition for task in tasks for each in task.portions for one in each.split.ranges]
+
+
+def test_the_first_micro_batch_reads_nothing(query: Query) -> None:
+    """It has as many empty tasks as run at once, so that Spark starts its processes; whoever is there waits for it."""
+    query.add("a", (0, 9))
+    assert query.next() == [ReadTask((), bounded=True)] * TASKS
+    assert connectors(query.next()) == {"c-a": 1}
+
+
+def test_numbers_rise_by_one_and_stay_where_nothing_is_new(query: Query) -> None:
+    """A query that is started again begins behind the last number, with no empty micro-batch."""
+    query.warm()
+    assert (query.at, query.batches._number, query.next()) == (1, 1, [])
+    query.add("a", (0, 9))
+    query.next()
+    assert (query.at, query.batches._number) == (2, 2)
+    query.batches.abandon()
+    assert (query.batches.latest(query.batches._number), query.next()) == (2, [])
+
+
+def test_what_is_asked_twice_is_answered_twice(query: Query) -> None:
+    """Spark may ask again for a micro-batch: it is the same, and no other offer becomes part of it."""
+    query.warm()
+    query.add("a", (0, 9))
+    first = query.next()
+    query.add("b", (0, 9))
+    assert query.batches.latest(1) == 2
+    assert query.batches.tasks(1, 2) == first
+    assert query.batches.tasks(2, 2) == []
+    assert len(query.batches.tasks(0, 1)) == TASKS
+    assert query.batches.tasks(0, 2) == [*query.batches.tasks(0, 1), *first]
+
+
+def test_each_connector_gets_its_own_portion(query: Query) -> None:
+    """By number, whatever the order; a connector whose portion is missing reads it alone."""
+    query.warm()
+    found = {name: query.add(name, (0, end)) for name, end in (("a", 3), ("b", 5), ("c", 7))}
+    tasks = query.next()
+    read = {each.portion: batch_of(each.split.ranges) for task in tasks for each in task.portions}
+    lost = read.pop(portion_of(tasks, "c-b"))
+    query.batches.deliver(read)
+    for name in ("a", "c"):
+        assert found[name].next(0) is read[portion_of(tasks, f"c-{name}")]
+    (range_read,) = lost.ranges
+    alone = found["b"].next(0)
+    assert not hasattr(alone, "parts")
+    assert (range_read.hi, getattr(alone, "suspect", None)) == (5, False)
+
+
+def test_a_delivery_after_abandoning_reaches_nobody(query: Query) -> None:
+    """The query has failed and its portions are read alone by then, so the files of the late one are nobody's."""
+    query.warm()
+    one = query.add("a", (0, 9))
+    tasks = query.next()
+    assert query.batches.abandon() == 1
+    alone = one.next(0)
+    query.batches.deliver({portion_of(tasks, "c-a"): batch_of(tasks[0].portions[0].split.ranges)})
+    assert one.next(0) is alone
+    assert getattr(alone, "suspect", None) is True
+    assert query.batches.abandon() == 0
+
+
+def test_a_late_delivery_is_not_that_of_the_next_micro_batch(query: Query) -> None:
+    """Portions are told apart by number, over all micro-batches and queries."""
+    query.warm()
+    one, other = query.add("a", (0, 9)), query.add("b", (0, 9))
+    late = {each.portion: batch_of(each.split.ranges) for task in query.next() for each in task.portions}
+    query.batches.abandon()
+    for each in (one, other):
+        alone = each.next(0)
+        each.taken(batch_of(alone.offer.ranges).ranges)  # type: ignore[union-attr]
+    query.cluster.put("a", (0, 12))
+    one.plan()
+    tasks = query.next()
+    assert portion_of(tasks, "c-a") not in late
+
+
+def test_a_question_of_a_query_that_has_failed_claims_nothing(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its planner process has ended: what it claimed would be read by nobody, and never be offered again."""
+    query.warm()
+    monkeypatch.setattr(module, "WAIT_S", TIMEOUT_S)
+    answers: list[int] = []
+    asking = threading.Thread(target=lambda: answers.append(query.batches.latest(1)))
+    waiting = threading.Event()
+    wait_for = query.batches._changed.wait_for
+
+    def waits(condition: Any, seconds: float) -> bool:
+        waiting.set()
+        return wait_for(condition, seconds)
+
+    monkeypatch.setattr(query.batches._changed, "wait_for", waits)
+    asking.start()
+    assert waiting.wait(TIMEOUT_S)
+    query.batches.abandon()
+    one = query.add("a", (0, 9))
+    query.batches.wake()
+    asking.join(TIMEOUT_S)
+    assert (answers, one.claimable) == ([1], True)
+
+
+def test_portions_of_several_are_dealt_without_cutting_a_partition(query: Query) -> None:
+    """Every task is about as much work; a partition is one task's, and what is small is one task's together."""
+    query.warm()
+    every = 4 * SMALLEST
+    query.add("a", (0, every), (0, every), (0, every))
+    query.add("b", (0, every), (0, every), (0, every))
+    tasks = query.next()
+    assert len(tasks) == TASKS
+    assert all(task.bounded for task in tasks)
+    assert len(partitions(tasks)) == len(set(partitions(tasks))) == 6
+    assert {sum(one.size for each in task.portions for one in each.split.ranges) for task in tasks} == {2 * every}
+    assert all(len({each.portion for each in task.portions}) == len(task.portions) for task in tasks)
+    assert sum(connectors(tasks).values()) == 4  # one of the tasks reads of both
+
+
+def test_small_portions_share_a_task(query: Query) -> None:
+    """No task is planned for less than SMALLEST offsets of several connectors."""
+    query.warm()
+    for name in "abcde":
+        query.add(name, (0, SMALLEST // 5 - 1))
+    tasks = query.next()
+    assert [len(task.portions) for task in tasks] == [5]
+
+
+def test_portions_are_read_with_the_settings_they_were_added_with(query: Query) -> None:
+    """A consumer is shared by what all have in common, not by the client.id of each."""
+    query.warm()
+    query.cluster.put("a", (0, 9))
+    one, common = Subscribed(query.cluster), Subscribed(query.cluster, connector="common").options.clients
+    query.batches.add(one.subscription, common)
+    one.subscription.plan()
+    (portion,) = query.next()[0].portions
+    assert (portion.clients, portion.options.connector) == (common, "c-a")
+
+
+def test_one_of_several_is_bounded_too(query: Query) -> None:
+    """Another connector may have an offer before it is read."""
+    query.warm()
+    query.add("a", (0, 9))
+    assert [task.bounded for task in query.next()] == [True]
+
+
+def test_the_only_connector_is_cut_into_splits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waits for nobody: its tasks read to the end, each about as many offsets, as many as tasks.max says."""
+    query = Query(monkeypatch, shared=False)
+    query.warm()
+    query.add("a", (0, 300_000), limits={"tasks_max": 4})
+    tasks = query.next()
+    assert [task.bounded for task in tasks] == [False] * 4
+    assert len({each.portion for task in tasks for each in task.portions}) == 1
+    assert sum(one.size for task in tasks for one in task.portions[0].split.ranges) == 300_000
+
+
+def test_one_that_was_removed_is_neither_offered_nor_delivered(query: Query) -> None:
+    """Removed while its portion is read, it gets nothing; the others of the micro-batch get theirs."""
+    query.warm()
+    gone, stays = query.add("a", (0, 9)), query.add("b", (0, 9))
+    tasks = query.next()
+    read = {each.portion: batch_of(each.split.ranges) for task in tasks for each in task.portions}
+    query.batches.remove(gone)
+    query.batches.deliver(read)
+    assert gone.next(TIMEOUT_S) is None
+    assert stays.next(0) is read[portion_of(tasks, "c-b")]
+    query.batches.fail(RuntimeError("no query"))
+    assert gone.next(TIMEOUT_S) is None
+    assert query.next() == []
+
+
+@pytest.mark.parametrize("how", ["close", "wake"])
+def test_a_waiting_question_is_woken(query: Query, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    """By the end of the worker, and by an offer: neither waits for the other's time."""
+    query.warm()
+    monkeypatch.setattr(module, "WAIT_S", 60.0)
+    answers: list[int] = []
+    asking = threading.Thread(target=lambda: answers.append(query.batches.latest(1)))
+    asking.start()
+    if how == "wake":
+        query.add("a", (0, 9))
+    getattr(query.batches, how)()
+    asking.join(TIMEOUT_S)
+    assert answers == [1 if how == "close" else 2]
+
+
+def test_nothing_is_planned_after_the_end(query: Query) -> None:
+    """What has an offer by then is not claimed: nobody would read it."""
+    query.warm()
+    one = query.add("a", (0, 9))
+    query.batches.close()
+    assert (query.next(), one.claimable) == ([], True)
+
+
+def test_an_error_of_the_query_reaches_every_connector(query: Query) -> None:
+    """Those with an offer and those without: none may wait for ever."""
+    query.warm()
+    found = [query.add("a", (0, 9)), query.add("b", (0, 0))]
+    query.batches.fail(RuntimeError("no query"))
+    for one in found:
+        with pytest.raises(RuntimeError, match="no query"):
+            one.next(TIMEOUT_S)

@@ -1,0 +1,206 @@
+"""Who follows the brokers for whom, and since when."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+
+from compactor.model.record import TopicPartition
+from connectors.clock import SystemClock
+from connectors.kafka.client_settings import ClientSettings, Setting
+from connectors.source import poller as module
+from connectors.source.bundled_admin import BundledAdmin
+from connectors.source.options import SourceOptions
+from connectors.source.planner import Planner
+from connectors.source.poller import Pollers, SourcePoller
+from connectors.source.source_topics import AdminTopics
+from connectors.source.subscription import Subscription
+from tests.support.kafka import wait_until
+from tests.support.memory.admin import MemoryAdmin
+from tests.support.source_options import NOBODY, source_options
+from tests.support.subscribed import batch_of
+
+A0, B0 = TopicPartition("a", 0), TopicPartition("b", 0)
+TIMEOUT_S = 10.0
+
+
+class NotingClock(SystemClock):
+    """The machine's clock, with how long (s) the last wait may take."""
+
+    waits = 0.0
+
+    def wait(self, seconds: float, event: threading.Event) -> bool:
+        self.waits = seconds
+        return super().wait(seconds, event)
+
+
+class Worker:
+    """Pollers of a worker over brokers in memory, and the connectors that borrow them."""
+
+    def __init__(self) -> None:
+        self.brokers = MemoryAdmin({A0: 5, B0: 7})
+        self.woken = threading.Semaphore(0)
+        self.clock = NotingClock()
+        self.pollers = Pollers(self.woken.release, self.clock)
+        self.borrowed: list[SourcePoller] = []
+
+    def borrow(self, connector: str = "c", **more: Setting) -> SourcePoller:
+        found = self.pollers.borrow(options(connector, "a", **more).clients)
+        self.borrowed.append(found)
+        return found
+
+    def give_back(self, poller: SourcePoller) -> None:
+        self.borrowed.remove(poller)
+        self.pollers.give_back(poller)
+
+    def subscribed(self, poller: SourcePoller, topic: str) -> Subscription:
+        """A connector that reads `topic`, as the poller is to follow it."""
+        named = options(f"c-{topic}", topic)
+        planner = Planner(named, AdminTopics(named.connector, poller.admin))
+        found = Subscription(named, planner, SystemClock(), lambda: True, poller.poll_now)
+        found.begin()
+        poller.add(found)
+        return found
+
+
+def options(connector: str, topic: str, **more: Setting) -> SourceOptions:
+    return source_options({**NOBODY, **more}, (topic,), connector=connector)
+
+
+@pytest.fixture
+def worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]:
+    found = Worker()
+    brokers = cast("Any", found.brokers)
+    monkeypatch.setattr(module, "bundled_admin", lambda _, clock: BundledAdmin(brokers, brokers, clock))
+    monkeypatch.setattr(module, "POLL_S", 0.01)
+    monkeypatch.setattr(module, "PAUSE_S", 0.005)
+    yield found
+    for one in list(found.borrowed):
+        found.give_back(one)
+
+
+def alive(poller: SourcePoller) -> bool:
+    return poller._thread.is_alive()
+
+
+def test_connectors_with_equal_settings_share_a_poller(worker: Worker) -> None:
+    """Names differ by connector, and change nothing of what is read."""
+    first = worker.borrow(connector="one")
+    assert worker.borrow(connector="two") is first
+    assert first.clients.consumer()["client.id"] == "connector-consumer-one"
+
+
+@pytest.mark.parametrize(
+    "other", [{"bootstrap.servers": "127.0.0.1:2"}, {"sasl.username": "other"}, {"fetch.min.bytes": 7}], ids=str
+)
+def test_connectors_with_other_settings_do_not(worker: Worker, other: dict[str, Setting]) -> None:
+    """Other brokers, another principal, another way to fetch: a consumer of one is none of the other."""
+    assert worker.borrow() is not worker.borrow("c", **other)
+
+
+def test_consumers_that_differ_are_not_shared(worker: Worker) -> None:
+    """Settings of consumers alone count too: one consumer reads for all of them."""
+    named = options("c", "a").clients
+    other = ClientSettings(named.admin(), {**named.consumer(), "fetch.min.bytes": 7}, {})
+    found = worker.pollers.borrow(other)
+    worker.borrowed.append(found)
+    assert worker.borrow() is not found
+
+
+def test_a_poller_ends_with_its_last_user(worker: Worker) -> None:
+    """And the next one with its settings begins anew."""
+    first = worker.borrow(connector="one")
+    worker.borrow(connector="two")
+    worker.give_back(first)
+    assert alive(first)
+    worker.give_back(first)
+    wait_until(lambda: not alive(first), "its thread ends", TIMEOUT_S)
+    again = worker.borrow()
+    assert again is not first
+    assert alive(again)
+
+
+def test_a_poller_lives_while_a_connector_is_about_to_be_added(worker: Worker) -> None:
+    """A connector asks the brokers where it begins before it is planned for, and the last other one may end then."""
+    poller = worker.borrow(connector="ends")
+    subscription = worker.subscribed(poller, "a")
+    assert worker.borrow(connector="begins") is poller
+    poller.remove(subscription)
+    worker.give_back(poller)
+    begun = worker.subscribed(poller, "b")
+    wait_until(lambda: begun.claimable, "the one that began is offered", TIMEOUT_S)
+
+
+def test_one_question_is_for_all_of_them(worker: Worker) -> None:
+    """The ends of all connectors are asked for at once, and whoever plans the query is woken by an offer."""
+    poller = worker.borrow(connector="one")
+    poller.stop()
+    wait_until(lambda: not alive(poller), "its thread ends", TIMEOUT_S)
+    found = [worker.subscribed(poller, "a"), worker.subscribed(poller, "b")]
+    worker.brokers.asked.clear()
+    poller._poll()
+    assert worker.brokers.asked == [{A0, B0}]
+    assert [one.claimable for one in found] == [True, True]
+    assert worker.woken.acquire(blocking=False)
+    poller._poll()  # nobody has anything to plan: nobody is asked, nobody woken
+    assert (worker.brokers.asked, worker.woken.acquire(blocking=False)) == ([{A0, B0}], False)
+
+
+def test_an_offer_follows_what_was_taken(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connector that has taken its portion is planned for at once, not with the next round."""
+    poller = worker.borrow()
+    subscription = worker.subscribed(poller, "a")
+    wait_until(lambda: subscription.claimable, "it is offered", TIMEOUT_S)
+    monkeypatch.setattr(module, "POLL_S", 60.0)
+    wait_until(lambda: worker.clock.waits > TIMEOUT_S, "it waits for the next round", TIMEOUT_S)
+    claimed = subscription.claim()
+    assert claimed is not None
+    worker.brokers.ends[A0] = 9
+    subscription.deliver(None)
+    subscription.taken(batch_of(claimed.ranges).ranges)
+    wait_until(lambda: subscription.claimable, "it is offered again", TIMEOUT_S)
+
+
+def test_one_that_was_removed_is_planned_for_no_more(worker: Worker) -> None:
+    """Nor asked for."""
+    poller = worker.borrow()
+    gone, stays = worker.subscribed(poller, "a"), worker.subscribed(poller, "b")
+    wait_until(lambda: gone.claimable and stays.claimable, "both are offered", TIMEOUT_S)
+    poller.remove(gone)
+    assert poller._subscriptions == (stays,)
+
+
+def test_no_connector_is_lost_where_several_come_and_go(worker: Worker) -> None:
+    """Connectors begin and end on threads of their own, all at once."""
+    poller, stays = worker.borrow(), list[Any]()
+    start = threading.Barrier(8)
+
+    def come_and_go() -> None:
+        start.wait(TIMEOUT_S)
+        for _ in range(200):
+            mine, passing = _Idle(), _Idle()
+            poller.add(mine)  # type: ignore[arg-type]
+            poller.add(passing)  # type: ignore[arg-type]
+            stays.append(mine)
+            poller.remove(passing)  # type: ignore[arg-type]
+
+    threads = [threading.Thread(target=come_and_go) for _ in range(8)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join(TIMEOUT_S)
+    assert len(poller._subscriptions) == len(stays) == 1_600
+    assert set(poller._subscriptions) == set(stays)
+
+
+class _Idle:
+    """A subscription with nothing to plan."""
+
+    def partitions(self) -> list[TopicPartition]:
+        return []
+
+    def plan(self) -> bool:
+        return False

@@ -1,0 +1,228 @@
+"""The way round of a connector's offsets: offered, claimed, delivered, taken, offered again."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from compactor.errors import IngestError, StorageError
+from compactor.ingest.appends import Batch
+from compactor.storage.local import LocalStorage
+from connectors.errors import DataLossError, SourceChangedError
+from connectors.source import subscription as module
+from connectors.source.plan import TopicOffsets
+from connectors.source.subscription import Alone
+from tests.support.engine import intake
+from tests.support.memory.cluster import MemoryCluster
+from tests.support.subscribed import Subscribed, batch_of
+
+TIMEOUT_S = 10.0
+
+
+@pytest.fixture
+def cluster() -> MemoryCluster:
+    found = MemoryCluster()
+    found.put("a", (0, 9), (0, 5))
+    return found
+
+
+@pytest.fixture
+def one(cluster: MemoryCluster) -> Subscribed:
+    return Subscribed(cluster)
+
+
+def whole(one: Subscribed) -> Batch:
+    """What a micro-batch reads of the portion that is offered now."""
+    offer = one.subscription._offer
+    assert offer is not None
+    return batch_of(offer.ranges)
+
+
+def test_offsets_go_round(one: Subscribed, cluster: MemoryCluster) -> None:
+    """An offer is a portion once, and nothing else is offered until it is taken; the next one begins behind it."""
+    assert one.subscription.plan()
+    assert one.subscription.claimable
+    offer = one.subscription.claim()
+    assert offer is not None
+    assert [(each.partition, each.lo, each.hi) for each in offer.ranges] == [(0, 0, 9), (1, 0, 5)]
+    cluster.put("a", (0, 12), (0, 5))
+    assert (one.subscription.claimable, one.subscription.claim(), one.subscription.plan()) == (False, None, False)
+    assert one.subscription.partitions() == []
+    assert one.subscription.next(0) is None
+    delivered = batch_of(offer.ranges)
+    one.subscription.deliver(delivered)
+    assert one.subscription.next(0) is delivered
+    assert (one.subscription.claim(), one.subscription.plan()) == (None, False)
+    assert one.asked_again == 0
+    one.subscription.taken(delivered.ranges)
+    assert one.asked_again == 1
+    assert {key.partition for key in one.subscription.partitions()} == {0, 1}
+    assert one.offered() == ((9, 12),)
+
+
+def test_nothing_new_is_no_offer(one: Subscribed) -> None:
+    """A connector that has everything has no portion, however often it is planned for."""
+    one.offered()
+    one.subscription.deliver(whole(one))
+    one.subscription.taken(whole(one).ranges)
+    assert (one.subscription.plan(), one.subscription.claimable, one.subscription.next(0)) == (False, False, None)
+
+
+def test_an_offer_wakes_whoever_waits(one: Subscribed) -> None:
+    """The connector's own thread sees a delivery at once, not when its time is over."""
+    one.offered()
+    found: list[object] = []
+    thread = threading.Thread(target=lambda: found.append(one.subscription.next(TIMEOUT_S * 2)))
+    thread.start()
+    delivered = whole(one)
+    one.subscription.deliver(delivered)
+    thread.join(TIMEOUT_S)
+    assert found == [delivered]
+
+
+def test_what_comes_after_the_end_reaches_nobody(one: Subscribed) -> None:
+    """A portion that is delivered or given up after its subscription was closed is nobody's, and nothing follows."""
+    one.offered()
+    delivered = whole(one)
+    one.subscription.close()
+    one.subscription.deliver(delivered)
+    one.subscription.abandon()
+    assert one.subscription.next(TIMEOUT_S) is None
+    assert (one.subscription.plan(), one.subscription.claim(), one.subscription.claimable) == (False, None, False)
+    assert one.subscription.partitions() == []
+
+
+def test_an_offer_of_a_closed_connector_is_claimed_no_more(one: Subscribed) -> None:
+    """Nor is one made that was being planned as it was closed."""
+    one.subscription.plan()
+    one.subscription.close()
+    assert (one.subscription.claimable, one.subscription.claim()) == (False, None)
+
+
+def test_a_failed_micro_batch_is_read_alone(cluster: MemoryCluster, tmp_path: object) -> None:
+    """The same ranges, under a number of their own: files of the failed portion are of a batch that never was."""
+    one = Subscribed(cluster, intake=intake(LocalStorage(str(tmp_path))))
+    one.subscription.plan()
+    claimed = one.subscription.claim()
+    assert claimed is not None
+    one.subscription.abandon()
+    alone = one.alone()
+    assert alone.suspect
+    assert (alone.offer.ranges, alone.offer.end) == (claimed.ranges, claimed.end)
+    assert alone.offer.options.intake != claimed.options.intake
+    one.subscription.taken(batch_of(alone.offer.ranges).ranges)
+    cluster.put("a", (0, 10), (0, 5))
+    assert one.offered() == ((9, 10),)  # through the query again
+
+
+@pytest.mark.parametrize("found", [None, Batch(ranges=(), parts=())], ids=["missing", "empty"])
+def test_a_portion_of_which_nothing_was_read_is_read_alone(one: Subscribed, found: Batch | None) -> None:
+    """Missing from the answer, or without a stated range: its own job finds out why; nobody is suspected."""
+    one.offered()
+    one.subscription.deliver(found)
+    assert not one.alone().suspect
+
+
+def test_the_rest_of_a_portion_is_read_alone_next(one: Subscribed, cluster: MemoryCluster) -> None:
+    """What a micro-batch did not read to its end goes on exactly where it stopped, in a job of its own, once."""
+    one.subscription.plan()
+    claimed = one.subscription.claim()
+    assert claimed is not None
+    read = batch_of(claimed.ranges, up_to=4)
+    one.subscription.deliver(read)
+    one.subscription.taken(read.ranges)
+    assert one.subscription.plan()
+    assert not one.subscription.claimable
+    rest = one.alone()
+    assert [(each.partition, each.lo, each.hi) for each in rest.offer.ranges] == [(0, 4, 9), (1, 4, 5)]
+    assert not rest.suspect
+    one.subscription.taken(batch_of(rest.offer.ranges).ranges)
+    cluster.put("a", (0, 10), (0, 5))
+    assert one.offered() == ((9, 10),)
+
+
+def test_a_partition_of_which_nothing_was_read_goes_on_at_its_begin(one: Subscribed) -> None:
+    """A partition that the delivery does not name stays where it was."""
+    one.subscription.plan()
+    claimed = one.subscription.claim()
+    assert claimed is not None
+    read = batch_of(claimed.ranges[:1])
+    one.subscription.deliver(read)
+    one.subscription.taken(read.ranges)
+    one.subscription.plan()
+    assert [(each.partition, each.lo, each.hi) for each in one.alone().offer.ranges] == [(1, 0, 5)]
+
+
+def test_a_job_of_its_own_that_stops_early_is_an_error(one: Subscribed) -> None:
+    """It reads to the end or raises: otherwise a connector would go round for ever."""
+    one.offered()
+    one.subscription.deliver(None)
+    with pytest.raises(IngestError, match=r"c-a: a-0, offsets \[4, 9\) were not read"):
+        one.subscription.taken(batch_of(one.alone().offer.ranges, up_to=4).ranges)
+
+
+def test_offers_keep_the_interval(cluster: MemoryCluster) -> None:
+    """No two offers of a connector begin within trigger.interval.ms; the first one waits for nothing."""
+    one = Subscribed(cluster, interval_ms=5_000)
+    one.offered()
+    one.subscription.deliver(whole(one))
+    one.subscription.taken(whole(one).ranges)
+    cluster.put("a", (0, 12), (0, 5))
+    one.clock.advance(4_999)
+    assert (one.subscription.partitions(), one.subscription.plan()) == ([], False)
+    one.clock.advance(1)
+    assert one.subscription.partitions()
+    assert one.offered() == ((9, 12),)
+
+
+def test_a_pinned_connector_finishes_at_the_ends_of_its_begin(cluster: MemoryCluster) -> None:
+    """It reads in admitted portions what was stable when it began; records that come later are left."""
+    one = Subscribed(cluster, pinned=True, limits={"max_offsets": 7}, starts={"a": TopicOffsets("id-a", {})})
+    cluster.put("a", (0, 99), (0, 5))
+    read = 0
+    while not one.subscription.finished:
+        assert one.subscription.partitions() == []  # it asks for no end any more
+        ranges = one.offered()
+        read += sum(hi - lo for lo, hi in ranges)
+        if ranges:
+            one.subscription.deliver(whole(one))
+            one.subscription.taken(whole(one).ranges)
+    assert read == 14
+    assert (one.subscription.plan(), one.subscription.claimable) == (False, False)
+
+
+def test_an_error_of_planning_is_raised_in_the_connectors_own_thread(cluster: MemoryCluster) -> None:
+    """Planning goes on for nobody then; the poller's thread lives on."""
+    one = Subscribed(cluster)
+    cluster.put("a", (0, 9), (0, 5), topic_id="another")
+    assert not one.subscription.plan()
+    with pytest.raises(SourceChangedError, match="recreated"):
+        one.subscription.next(TIMEOUT_S)
+    assert not one.subscription.plan()
+
+
+@pytest.mark.parametrize("delivered", [DataLossError("Lost."), StorageError("Full.")])
+def test_an_error_in_place_of_a_batch_is_raised(one: Subscribed, delivered: DataLossError | StorageError) -> None:
+    """And so is one of the query itself."""
+    one.offered()
+    one.subscription.deliver(delivered)
+    with pytest.raises(type(delivered)):
+        one.subscription.next(TIMEOUT_S)
+    failed = Subscribed(MemoryCluster())
+    failed.subscription.fail(RuntimeError("no query"))
+    with pytest.raises(RuntimeError, match="no query"):
+        failed.subscription.next(TIMEOUT_S)
+
+
+@pytest.mark.parametrize(
+    ("shared", "offsets", "alone"), [(True, 1, True), (True, 0, False), (False, 1, False)], ids=str
+)
+def test_large_offers_are_read_alone_where_others_wait(*, shared: bool, offsets: int, alone: bool) -> None:
+    """More than SHARED_MAX would hold up the other connectors; without any there is nothing to hold up."""
+    cluster = MemoryCluster()
+    cluster.put("a", (0, module.SHARED_MAX + offsets))
+    one = Subscribed(cluster, shared=shared)
+    assert one.subscription.plan()
+    assert isinstance(one.subscription.next(0), Alone) is alone
+    assert one.subscription.claimable is not alone
