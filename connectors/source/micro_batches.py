@@ -70,7 +70,6 @@ class MicroBatches:
         self._planned: dict[int, list[ReadTask]] = {}
         self._here = False
         self._run = 0
-        self._warm = False
         self._closed = False
 
     def add(self, subscription: Subscription, clients: ClientSettings) -> None:
@@ -111,16 +110,12 @@ class MicroBatches:
     def latest(self, start: int) -> int:
         """Plans the next micro-batch (step 1); returns its number, or `start` where nothing comes for a while.
 
-        The first one reads nothing: it has Spark start its Python processes while connectors are still taken over. Who
-        asked for a query that has failed meanwhile gets nothing: what it claimed would be read by nobody.
+        Who asked for a query that has failed meanwhile gets nothing: what it claimed would be read by nobody.
         """
         with self._changed:
             run = self._run
             if self._number > start:
                 return self._number
-            if not self._warm:
-                self._warm = True
-                return self._plan([ReadTask((), bounded=True)] * self._tasks)
             self._changed.wait_for(lambda: run != self._run or self._closed or self._is_offered(), WAIT_S)
             if run != self._run or self._closed:
                 return start

@@ -19,7 +19,7 @@ from connectors.clock import SystemClock
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.errors import DataLossError
 from connectors.kafka.admin import Admin
-from connectors.source import stream
+from connectors.source import micro_batches, stream
 from connectors.source.driver_link import DriverLink
 from connectors.source.micro_batches import MicroBatches
 from connectors.source.plan import TopicOffsets
@@ -141,7 +141,7 @@ def test_a_micro_batch_reads_everything_once(broker: EmbeddedKafka, running: Run
     running.start()
     one.until(lambda: one.batches, "it is read")
     assert running.columns == WRITTEN.names
-    assert running.tasks == [2, 2]  # the first micro-batch reads nothing
+    assert running.tasks == [2]
     assert one.read() == {0: 50_000, 1: 10}
     assert sum(hi - lo for *_, lo, hi, _ in one.stated()) == 50_016
     assert one.alone == []
@@ -152,7 +152,6 @@ def test_without_records_no_micro_batch_is_run(broker: EmbeddedKafka, running: R
     create_topic(broker.bootstrap, topic_name)
     one = running.connector(topic_name)
     running.start()
-    one.until(lambda: len(running.tasks) == 1, "Spark has started")
     produce(broker.bootstrap, topic_name, numbered_records(3))
     one.until(lambda: one.batches, "the first records are read")
     produce_transaction(broker.bootstrap, topic_name, numbered_records(3), commit=False)
@@ -160,7 +159,7 @@ def test_without_records_no_micro_batch_is_run(broker: EmbeddedKafka, running: R
     produce(broker.bootstrap, topic_name, numbered_records(1))
     one.until(lambda: (topic_name, 0, 7, 8, 1) in one.stated(), "the last record is read")
     assert not any(one.turn() for _ in range(5))
-    assert len(running.tasks) == 1 + len(one.batches) == 4
+    assert len(running.tasks) == len(one.batches) == 3
 
 
 def test_no_plan_shows_a_secret(running: Running, capfd: pytest.CaptureFixture[str]) -> None:
@@ -219,9 +218,15 @@ def test_another_query_goes_on_where_the_last_one_ended(
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_lost_records_reach_the_connector_as_what_they_are(
-    broker: EmbeddedKafka, running: Running, new_topic_name: Callable[[str], str], *, shared: bool
+    broker: EmbeddedKafka,
+    running: Running,
+    new_topic_name: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    shared: bool,
 ) -> None:
     """DataLossError of a reading task is raised in the connector's thread, and the query goes on for the other one."""
+    monkeypatch.setattr(micro_batches, "HERE_MAX", 0)  # few offsets are read within bounds as well
     running.batches.shared = shared
     lost, sound = (create_topic(broker.bootstrap, new_topic_name(stem)) for stem in ("lost", "sound"))
     produce(broker.bootstrap, lost, numbered_records(9))

@@ -131,7 +131,6 @@ def test_each_connector_gets_its_portion(worker: Worker, streams: Streams) -> No
     offered(*found)
 
     def life(streams: Streams) -> None:
-        streams.micro_batch()
         streams.found = cast("Any", streams.micro_batch())
         streams.take(Mock())
 
@@ -149,7 +148,6 @@ def test_a_failed_query_is_started_again_and_its_portions_are_read_alone(worker:
     offered(found)
 
     def claims_and_fails(streams: Streams) -> None:
-        streams.micro_batch()
         assert streams.micro_batch()
         later.append(worker.subscribed("b"))
         raise RuntimeError("a process of Spark's has ended")

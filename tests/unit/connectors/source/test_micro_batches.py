@@ -42,9 +42,6 @@ class Query:
         before, self.at = self.at, self.batches.latest(self.at)
         return self.batches.tasks(before, self.at)
 
-    def warm(self) -> None:
-        assert len(self.next()) == TASKS
-
 
 @pytest.fixture
 def query(monkeypatch: pytest.MonkeyPatch) -> Query:
@@ -67,40 +64,28 @@ def partitions(tasks: list[ReadTask]) -> list[TopicPartition]:
     return [one.topic_partition for task in tasks for each in task.portions for one in each.split.ranges]
 
 
-def test_the_first_micro_batch_reads_nothing(query: Query) -> None:
-    """It has as many empty tasks as run at once, so that Spark starts its processes; whoever is there waits for it."""
-    query.add("a", (0, 9))
-    assert query.next() == [ReadTask((), bounded=True)] * TASKS
-    assert connectors(query.next()) == {"c-a": 1}
-
-
 def test_numbers_rise_by_one_and_stay_where_nothing_is_new(query: Query) -> None:
     """A query that is started again begins behind the last number, with no empty micro-batch."""
-    query.warm()
-    assert (query.at, query.batches._number, query.next()) == (1, 1, [])
+    assert (query.at, query.batches._number, query.next()) == (0, 0, [])
     query.add("a", (0, 9))
     query.next()
-    assert (query.at, query.batches._number) == (2, 2)
+    assert (query.at, query.batches._number) == (1, 1)
     query.batches.abandon()
-    assert (query.batches.latest(query.batches._number), query.next()) == (2, [])
+    assert (query.batches.latest(query.batches._number), query.next()) == (1, [])
 
 
 def test_what_is_asked_twice_is_answered_twice(query: Query) -> None:
     """Spark may ask again for a micro-batch: it is the same, and no other offer becomes part of it."""
-    query.warm()
     query.add("a", (0, 9))
     first = query.next()
     query.add("b", (0, 9))
-    assert query.batches.latest(1) == 2
-    assert query.batches.tasks(1, 2) == first
-    assert query.batches.tasks(2, 2) == []
-    assert len(query.batches.tasks(0, 1)) == TASKS
-    assert query.batches.tasks(0, 2) == [*query.batches.tasks(0, 1), *first]
+    assert query.batches.latest(0) == 1
+    assert query.batches.tasks(0, 1) == first
+    assert query.batches.tasks(1, 1) == []
 
 
 def test_each_connector_gets_its_own_portion(query: Query) -> None:
     """By number, whatever the order; a connector whose portion is missing reads it alone."""
-    query.warm()
     found = {name: query.add(name, (0, end)) for name, end in (("a", 3), ("b", 5), ("c", 7))}
     tasks = query.next()
     read = {each.portion: batch_of(each.split.ranges) for task in tasks for each in task.portions}
@@ -116,7 +101,6 @@ def test_each_connector_gets_its_own_portion(query: Query) -> None:
 
 def test_a_delivery_after_abandoning_reaches_nobody(query: Query) -> None:
     """The query has failed and its portions are read alone by then, so the files of the late one are nobody's."""
-    query.warm()
     one = query.add("a", (0, 9))
     tasks = query.next()
     assert query.batches.abandon() == 1
@@ -129,7 +113,6 @@ def test_a_delivery_after_abandoning_reaches_nobody(query: Query) -> None:
 
 def test_a_late_delivery_is_not_that_of_the_next_micro_batch(query: Query) -> None:
     """Portions are told apart by number, over all micro-batches and queries."""
-    query.warm()
     one, other = query.add("a", (0, 9)), query.add("b", (0, 9))
     late = {each.portion: batch_of(each.split.ranges) for task in query.next() for each in task.portions}
     query.batches.abandon()
@@ -144,10 +127,9 @@ def test_a_late_delivery_is_not_that_of_the_next_micro_batch(query: Query) -> No
 
 def test_a_question_of_a_query_that_has_failed_claims_nothing(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its planner process has ended: what it claimed would be read by nobody, and never be offered again."""
-    query.warm()
     monkeypatch.setattr(module, "WAIT_S", TIMEOUT_S)
     answers: list[int] = []
-    asking = threading.Thread(target=lambda: answers.append(query.batches.latest(1)))
+    asking = threading.Thread(target=lambda: answers.append(query.batches.latest(0)))
     waiting = threading.Event()
     wait_for = query.batches._changed.wait_for
 
@@ -162,12 +144,11 @@ def test_a_question_of_a_query_that_has_failed_claims_nothing(query: Query, monk
     one = query.add("a", (0, 9))
     query.batches.wake()
     asking.join(TIMEOUT_S)
-    assert (answers, one.claimable) == ([1], True)
+    assert (answers, one.claimable) == ([0], True)
 
 
 def test_portions_of_several_are_dealt_without_cutting_a_partition(query: Query) -> None:
     """Every task is about as much work; a partition is one task's, and what is small is one task's together."""
-    query.warm()
     every = 4 * SMALLEST
     query.add("a", (0, every), (0, every), (0, every))
     query.add("b", (0, every), (0, every), (0, every))
@@ -182,7 +163,6 @@ def test_portions_of_several_are_dealt_without_cutting_a_partition(query: Query)
 
 def test_small_portions_share_a_task(query: Query) -> None:
     """No task is planned for less than SMALLEST offsets of several connectors."""
-    query.warm()
     for name in "abcde":
         query.add(name, (0, SMALLEST // 5 - 1))
     tasks = query.next()
@@ -191,7 +171,6 @@ def test_small_portions_share_a_task(query: Query) -> None:
 
 def test_portions_are_read_with_the_settings_they_were_added_with(query: Query) -> None:
     """A consumer is shared by what all have in common, not by the client.id of each."""
-    query.warm()
     query.cluster.put("a", (0, 9))
     one, common = Subscribed(query.cluster), Subscribed(query.cluster, connector="common").options.clients
     query.batches.add(one.subscription, common)
@@ -202,7 +181,6 @@ def test_portions_are_read_with_the_settings_they_were_added_with(query: Query) 
 
 def test_one_of_several_is_bounded_too(query: Query) -> None:
     """Another connector may have an offer before it is read."""
-    query.warm()
     query.add("a", (0, 9))
     assert [task.bounded for task in query.next()] == [True]
 
@@ -210,7 +188,6 @@ def test_one_of_several_is_bounded_too(query: Query) -> None:
 def test_the_only_connector_is_cut_into_splits(monkeypatch: pytest.MonkeyPatch) -> None:
     """It waits for nobody: its tasks read to the end, each about as many offsets, as many as tasks.max says."""
     query = Query(monkeypatch, shared=False)
-    query.warm()
     query.add("a", (0, 300_000), limits={"tasks_max": 4})
     tasks = query.next()
     assert [task.bounded for task in tasks] == [False] * 4
@@ -220,7 +197,6 @@ def test_the_only_connector_is_cut_into_splits(monkeypatch: pytest.MonkeyPatch) 
 
 def test_one_that_was_removed_is_neither_offered_nor_delivered(query: Query) -> None:
     """Removed while its portion is read, it gets nothing; the others of the micro-batch get theirs."""
-    query.warm()
     gone, stays = query.add("a", (0, 9)), query.add("b", (0, 9))
     tasks = query.next()
     read = {each.portion: batch_of(each.split.ranges) for task in tasks for each in task.portions}
@@ -236,21 +212,19 @@ def test_one_that_was_removed_is_neither_offered_nor_delivered(query: Query) -> 
 @pytest.mark.parametrize("how", ["close", "wake"])
 def test_a_waiting_question_is_woken(query: Query, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     """By the end of the worker, and by an offer: neither waits for the other's time."""
-    query.warm()
     monkeypatch.setattr(module, "WAIT_S", 60.0)
     answers: list[int] = []
-    asking = threading.Thread(target=lambda: answers.append(query.batches.latest(1)))
+    asking = threading.Thread(target=lambda: answers.append(query.batches.latest(0)))
     asking.start()
     if how == "wake":
         query.add("a", (0, 9))
     getattr(query.batches, how)()
     asking.join(TIMEOUT_S)
-    assert answers == [1 if how == "close" else 2]
+    assert answers == [0 if how == "close" else 1]
 
 
 def test_nothing_is_planned_after_the_end(query: Query) -> None:
     """What has an offer by then is not claimed: nobody would read it."""
-    query.warm()
     one = query.add("a", (0, 9))
     query.batches.close()
     assert (query.next(), one.claimable) == ([], True)
@@ -258,7 +232,6 @@ def test_nothing_is_planned_after_the_end(query: Query) -> None:
 
 def test_an_error_of_the_query_reaches_every_connector(query: Query) -> None:
     """Those with an offer and those without: none may wait for ever."""
-    query.warm()
     found = [query.add("a", (0, 9)), query.add("b", (0, 0))]
     query.batches.fail(RuntimeError("no query"))
     for one in found:
