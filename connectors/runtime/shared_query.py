@@ -10,23 +10,28 @@ from __future__ import annotations
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
 import structlog
 
+from compactor.errors import KeyfoldError
+from compactor.ingest.appends import Batch
 from compactor.ingest.ingest import gather, portions
 from compactor.spark.errors import briefly
 from connectors.clock import Clock
 from connectors.source import stream
+from connectors.source.bounded_reader import read_bounded
 from connectors.source.driver_link import DriverLink
-from connectors.source.micro_batches import MicroBatches
+from connectors.source.micro_batches import MicroBatches, PortionSplit, ReadTask
 from connectors.source.options import SourceOptions
 from connectors.source.planner import Planner
 from connectors.source.poller import Pollers
-from connectors.source.read_task import read_task
+from connectors.source.read_task import write_portion
 from connectors.source.source_errors import reading_stopped
 from connectors.source.source_topics import AdminTopics
 from connectors.source.subscription import Subscription
@@ -39,6 +44,8 @@ if TYPE_CHECKING:
 
 POOL: Final = "query"
 """Its Spark pool: a micro-batch gets the next free task, however many tasks publishes and folds have."""
+_WRITERS: Final = 4
+"""Threads that write small portions: most of their time is spent waiting for the disk."""
 _AGAIN_S: Final = 1.0
 _LOOK_S: Final = 0.5
 
@@ -54,6 +61,7 @@ class SharedQuery:
         self._batches = MicroBatches(session.cores(spark), shared=shared)
         self._pollers = Pollers(self._batches.wake, clock)
         self._link = DriverLink(self._batches)
+        self._writers = ThreadPoolExecutor(_WRITERS, "level-0-writer")
         self._suspects: set[str] = set()
         self._anew = threading.Event()
         self._delivered = False
@@ -69,6 +77,7 @@ class SharedQuery:
         self._batches.close()
         self._thread.stop()
         self._link.close()
+        self._writers.shutdown(wait=False)
         return self._thread.join(seconds)
 
     @contextmanager
@@ -146,9 +155,18 @@ class SharedQuery:
         Few offsets are read here, and Spark runs no job: nobody says that a micro-batch's frame is used.
         """
         here = self._batches.here()
-        if here is None:
-            found = gather(frame)
-        else:
-            found = portions(row for task in here for batch in read_task(task) for row in batch.to_pylist())
+        found = gather(frame) if here is None else self._read_here(here)
         self._delivered = True
         self._batches.deliver(found)
+
+    def _read_here(self, tasks: Iterable[ReadTask]) -> dict[int, Batch | KeyfoldError]:
+        """Reads a small micro-batch; hands over each portion as soon as it is in files, so nothing is returned."""
+        read = (found for task in tasks for found in read_bounded(task.portions))
+        wait([self._writers.submit(self._write, portion, batches) for portion, batches in read])
+        return {}
+
+    def _write(self, portion: PortionSplit, batches: Iterable[pa.RecordBatch]) -> None:
+        rows = (row for batch in write_portion(portion, batches) for row in batch.to_pylist())
+        for number, found in portions(rows).items():
+            if isinstance(found, Batch):
+                self._batches.deliver_portion(number, found)

@@ -146,6 +146,13 @@ class MicroBatches:
         for number, subscription in claimed.items():
             subscription.deliver(found.get(number))
 
+    def deliver_portion(self, number: int, found: Batch) -> None:
+        """Hands over the portion `number` before the others of its micro-batch, which `deliver` ends."""
+        with self._changed:
+            subscription = self._claimed.pop(number, None)
+        if subscription is not None:
+            subscription.deliver(found)
+
     def abandon(self) -> int:
         """Gives up the micro-batch that was planned and not delivered, as the query has failed; counts its portions."""
         with self._changed:

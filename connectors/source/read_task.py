@@ -23,19 +23,25 @@ def read_task(task: ReadTask) -> Iterator[pa.RecordBatch]:
     Of a bounded task, a portion that cannot be written is missing in the answer, as one that cannot be read: a job of
     its own finds the reason again. Of any other, a row of kind `error` says why.
     """
-    if not task.bounded:
-        for portion in task.portions:
-            try:
-                yield from list(_written(portion, read(portion.split, portion.options)))
-            except KeyfoldError as error:
-                yield error_row(portion.portion, error)
+    if task.bounded:
+        for portion, batches in read_bounded(task.portions):
+            yield from write_portion(portion, batches)
         return
-    for portion, batches in read_bounded(task.portions):
+    for portion in task.portions:
         try:
-            yield from list(_written(portion, batches))
-        except Exception as error:  # noqa: BLE001  # whatever it is, it is this connector's
-            name = portion.options.connector
-            _log.debug("portion is left for a job of its own", connector=name, error=str(error))
+            yield from list(_written(portion, read(portion.split, portion.options)))
+        except KeyfoldError as error:
+            yield error_row(portion.portion, error)
+
+
+def write_portion(portion: PortionSplit, batches: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """Writes what was read of a portion within bounds; returns rows of `ingest.WRITTEN`, none where that failed."""
+    try:
+        return list(_written(portion, batches))
+    except Exception as error:  # noqa: BLE001  # whatever it is, it is this connector's
+        name = portion.options.connector
+        _log.debug("portion is left for a job of its own", connector=name, error=str(error))
+        return []
 
 
 def _written(portion: PortionSplit, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
