@@ -139,7 +139,7 @@ def _fill_topics(bootstrap: str, count: int) -> tuple[str, ...]:
 MANY: Final = Measurement(
     "many",
     f"freshness of {CONNECTORS} connectors of {PARTITIONS} partitions, {CONNECTORS * RATE:,g} records/s in all",
-    {},
+    {"p50, s": (1.5, 0.8), "p99, s": (4, 2)},
     partial(many, rate=RATE),
 )
 MANY_TENFOLD: Final = Measurement(
@@ -148,12 +148,22 @@ MANY_TENFOLD: Final = Measurement(
     {},
     partial(many, rate=TENFOLD),
 )
-IDLE_20: Final = Measurement("idle-20", "20 idle connectors in a worker", {}, partial(idle, connectors=20))
-IDLE_100: Final = Measurement("idle-100", "100 idle connectors in a worker", {}, partial(idle, connectors=100))
+IDLE_20: Final = Measurement(
+    "idle-20",
+    "20 idle connectors in a worker",
+    {"% of a core": (8, 4), "PSS, MiB": (1331, 1024)},
+    partial(idle, connectors=20),
+)
+IDLE_100: Final = Measurement(
+    "idle-100",
+    "100 idle connectors in a worker",
+    {"% of a core": (20, 20), "PSS, MiB": (3072, 3072)},
+    partial(idle, connectors=100),
+)
 BESIDE: Final = Measurement(
     "beside",
     f"freshness of {CONNECTORS - 1} connectors, {RATE:g} records/s each, beside one with {BACKLOG.records / 1e6:g} M"
     " records to read",
-    {},
+    {"p99, s": (3, 3)},
     beside,
 )

@@ -64,5 +64,5 @@ def _produce(producer: Producer, topic: str, count: int, value: bytes) -> float:
 
 
 PARTITIONS: Final = Measurement(
-    "partitions", "a record to each of 1,000 partitions", {"until published, s": (3, 1)}, partitions
+    "partitions", "a record to each of 1,000 partitions", {"until published, s": (2, 1)}, partitions
 )

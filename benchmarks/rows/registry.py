@@ -59,8 +59,8 @@ COMPARISONS: Final = {
             "small",
             KEYFOLD,
             STREAMS_TABLE,
-            6,
-            12,
+            5.5,
+            8,
         ),
         Comparison(
             "backlog-20M",
@@ -68,7 +68,7 @@ COMPARISONS: Final = {
             "20M",
             KEYFOLD,
             STREAMS_BEST,
-            6,
+            8,
             12,
             rounds=1,
         ),
@@ -85,12 +85,12 @@ COMPARISONS: Final = {
         Comparison(
             "steady", "micro-batches of ≤ 1 M records, against Kafka Streams", "small", SMALL_BATCHES, STREAMS, 4, 8
         ),
-        Comparison("backlog-1KiB", "values of 1 KiB, against Kafka Streams", "1KiB", KEYFOLD, STREAMS, 6, 12),
-        Comparison("backlog-unique", "each key once, against Kafka Streams", "unique", KEYFOLD, STREAMS, 6, 12),
+        Comparison("backlog-1KiB", "values of 1 KiB, against Kafka Streams", "1KiB", KEYFOLD, STREAMS, 5, 8),
+        Comparison("backlog-unique", "each key once, against Kafka Streams", "unique", KEYFOLD, STREAMS, 2.2, 4),
         Comparison("backlog-zipf", "Zipf keys, against Kafka Streams", "zipf", KEYFOLD, STREAMS, 6, 12),
         Comparison("tombstones", "90 % tombstones, against reading only", "tombstones", KEYFOLD, READING, 0.3, 0.7),
-        Comparison("backlog-1", "1 partition, against Kafka Streams", "1-partition", KEYFOLD, STREAMS, 6, 12),
-        Comparison("backlog-64", "64 partitions, against Kafka Streams", "64-partitions", KEYFOLD, STREAMS, 6, 12),
+        Comparison("backlog-1", "1 partition, against Kafka Streams", "1-partition", KEYFOLD, STREAMS, 4, 8),
+        Comparison("backlog-64", "64 partitions, against Kafka Streams", "64-partitions", KEYFOLD, STREAMS, 4, 8),
         Comparison("backlog-quix", "500,000 records, against Quix Streams", "500k", KEYFOLD, QUIX, 1, 1),
         *(
             Comparison(f"backlog-{name}", f"backlog, against {peer.name}", "small", KEYFOLD, peer, 1, 1)

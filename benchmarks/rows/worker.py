@@ -58,8 +58,8 @@ def fresh(bootstrap: str) -> dict[str, float]:
         return watch(subject, load, Path(folder, "signals"), SETTLE_S / 3, FRESH_S).values()
 
 
-READY: Final = Measurement("ready", "worker ready", {"first micro-batch, s": (12, 6)}, ready)
+READY: Final = Measurement("ready", "worker ready", {"published, s": (8, 5)}, ready)
 IDLE: Final = Measurement("idle", "idle worker, nothing to read", {"% of a core": (5, 2), "MiB": (1229, 819)}, idle)
 FRESH: Final = Measurement(
-    "fresh", f"freshness at {RATE:,} records/s", {"p50, s": (0.8, 0.3), "p99, s": (1.5, 0.6)}, fresh
+    "fresh", f"freshness at {RATE:,} records/s", {"p50, s": (0.4, 0.25), "p99, s": (1.0, 0.6)}, fresh
 )
