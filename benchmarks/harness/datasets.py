@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from benchmarks.harness.call import call
-from benchmarks.harness.topics import create_topic
+from benchmarks.harness.topics import create_topic, send
 
 _TIMEOUT_S: Final = 60.0
 _POOL_BYTES: Final = 1 << 20
@@ -123,12 +123,7 @@ def _produce_partition(bootstrap: str, topic: str, data: DataSet, partition: int
         }
     )
     for key, value in _records(data, partition):
-        while True:
-            try:
-                producer.produce(topic, value, key, partition)
-                break
-            except BufferError:
-                producer.poll(0.1)
+        send(producer, topic, value, key, partition)
     unsent = producer.flush(_TIMEOUT_S)
     if unsent:
         raise RuntimeError(f"{unsent} records of {topic}-{partition} were not taken")

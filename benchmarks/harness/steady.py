@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from msgspec import Struct
 
 from benchmarks.harness.latencies import Latencies
-from benchmarks.harness.topics import end_offsets
+from benchmarks.harness.topics import end_offsets, send
 
 _TICK_S: Final = 0.02
 _QUIET_S: Final = 1.0
@@ -126,7 +126,7 @@ def _produce(bootstrap: str, load: Load, stop: Path) -> Produced:
             partition, due = load.batch(number, tick, sent[number], seconds)
             value = _STAMP.pack(time.time()) + padding
             for _ in due:
-                _send(producer, topic, value, load.key(partition, numbers[number][partition]), partition)
+                send(producer, topic, value, load.key(partition, numbers[number][partition]), partition)
                 numbers[number][partition] += 1
             sent[number] = due.stop
         tick += 1
@@ -136,15 +136,6 @@ def _produce(bootstrap: str, load: Load, stop: Path) -> Produced:
     if unsent:
         raise RuntimeError(f"{unsent} records of a steady load were not taken")
     return Produced(sum(sent), time.monotonic() - began)
-
-
-def _send(producer: Producer, topic: str, value: bytes, key: bytes, partition: int) -> None:
-    while True:
-        try:
-            producer.produce(topic, value, key, partition)
-            return
-        except BufferError:
-            producer.poll(0.1)
 
 
 def _read(bootstrap: str, topics: tuple[str, ...], started: Path, stop: Path) -> Latencies:

@@ -8,7 +8,7 @@ from concurrent.futures import wait
 from functools import cache
 from typing import Final
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 _POLL_S: Final = 0.1
@@ -96,3 +96,12 @@ def committed(
         return all(held.get(number, -1) >= offset for number, offset in offsets.items() if offset)
 
     return reached
+
+
+def send(producer: Producer, topic: str, value: bytes | None, key: bytes, partition: int) -> None:
+    """Gives one record to `producer`, as soon as its queue has room."""
+    while True:
+        try:
+            return producer.produce(topic, value, key, partition)
+        except BufferError:
+            producer.poll(0.1)

@@ -7,13 +7,11 @@ the connector, which comes from Maven as the embedded broker's files do, and is 
 from __future__ import annotations
 
 import hashlib
-import subprocess
-import sys
 import tempfile
-import venv
 from pathlib import Path
 from typing import Final
 
+from benchmarks.harness.environments import python_with
 from benchmarks.harness.row import MissingError
 from connectors.errors import UnreachableError
 from connectors.jvm.artifacts import default_cache, retrieve
@@ -31,7 +29,6 @@ _MODULE: Final = f"""<ivy-module version="2.0">
   </dependencies>
 </ivy-module>
 """
-_LONGEST_S: Final = 1_200.0
 
 
 def flink_python(cache: Path | None = None) -> Path:
@@ -40,14 +37,7 @@ def flink_python(cache: Path | None = None) -> Path:
     Raises:
         MissingError: it cannot be installed.
     """
-    found = f"apache-flink-{VERSION}-{sys.version_info.major}.{sys.version_info.minor}"
-    target = (cache or default_cache()) / found
-    python = target / "bin" / "python"
-    done = target / ".installed"  # an environment knows its own path: it cannot be made elsewhere and moved here
-    if not done.exists():
-        _install(target, python)
-        done.touch()
-    return python
+    return python_with("apache-flink", VERSION, cache or default_cache())
 
 
 def kafka_connector(cache: Path | None = None) -> Path:
@@ -70,14 +60,3 @@ def kafka_connector(cache: Path | None = None) -> Path:
                 raise MissingError(f"{name} came changed from Maven")
             fetched.rename(root / name)
     return root / name
-
-
-def _install(target: Path, python: Path) -> None:
-    options = ["--quiet", "--disable-pip-version-check"]
-    command = [str(python), "-m", "pip", "install", *options, f"apache-flink=={VERSION}"]
-    try:
-        venv.create(target, clear=True, with_pip=True)
-        subprocess.run(command, capture_output=True, check=True, text=True, timeout=_LONGEST_S)
-    except (OSError, subprocess.SubprocessError) as error:
-        lines = str(getattr(error, "stderr", None) or error).splitlines()
-        raise MissingError(f"apache-flink {VERSION} could not be installed: {lines[-1] if lines else error}") from error

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import venv
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
+from benchmarks.harness.environments import python_with
 from benchmarks.harness.process import Used, running
-from benchmarks.harness.row import MissingError
 from benchmarks.harness.topics import committed_to_end, create_topic, end_offsets
 from connectors.jvm.artifacts import default_cache
 
 VERSION: Final = "3.28.1"
 _PROGRAM: Final = Path(__file__).with_name("quix_latest.py")
-_LONGEST_S: Final = 600.0
 
 
 class QuixStreams:
@@ -41,28 +37,4 @@ def quix_python(cache: Path) -> Path:
     Raises:
         MissingError: it cannot be installed.
     """
-    target = cache / f"quixstreams-{VERSION}-{sys.version_info.major}.{sys.version_info.minor}"
-    python = target / "bin" / "python"
-    done = target / ".installed"  # an environment knows its own path: it cannot be made elsewhere and moved here
-    if not done.exists():
-        _install(target, python)
-        done.touch()
-    return python
-
-
-def _install(target: Path, python: Path) -> None:
-    try:
-        venv.create(target, clear=True, with_pip=True)
-        command = [
-            str(python),
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-            f"quixstreams=={VERSION}",
-        ]
-        subprocess.run(command, capture_output=True, check=True, text=True, timeout=_LONGEST_S)
-    except (OSError, subprocess.SubprocessError) as error:
-        lines = str(getattr(error, "stderr", None) or error).splitlines()
-        raise MissingError(f"quixstreams {VERSION} could not be installed: {lines[-1] if lines else error}") from error
+    return python_with("quixstreams", VERSION, cache)

@@ -15,17 +15,19 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from operator import methodcaller
 from typing import Any, Final
 
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from compactor.model import record
 from connectors.errors import UnreachableError
 from connectors.kafka.admin import Admin
 from connectors.kafka.client_settings import ClientSettings
+from connectors.kafka.errors import cause
 from connectors.kafka.retry import poll_until
 
 Headers = list[tuple[str, bytes | None]]
@@ -145,3 +147,19 @@ def _reason(error: BaseException) -> str:
     decoding = error if isinstance(error, UnicodeDecodeError) else error.__cause__
     name = f"{decoding.object!r} " if isinstance(decoding, UnicodeDecodeError) else ""
     return f"a header name {name}is not UTF-8"
+
+
+def last_stable_offsets(
+    consumer: Consumer, partitions: Collection[record.TopicPartition], seconds: float
+) -> dict[record.TopicPartition, int | KafkaError]:
+    """Asks once, for at most `seconds`, for the last stable offset of each partition; a negative one is no answer.
+
+    `consumer` is a read_committed one, and reads nothing for this. An admin client makes a future for each partition,
+    which takes five times the processor time.
+    """
+    wanted = [TopicPartition(*tp, OFFSET_END) for tp in partitions]
+    try:
+        answers = consumer.offsets_for_times(wanted, seconds)
+    except KafkaException as error:
+        return dict.fromkeys(partitions, cause(error))
+    return {record.TopicPartition(one.topic, one.partition): one.error or int(one.offset) for one in answers}

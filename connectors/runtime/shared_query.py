@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import structlog
 
-from compactor.errors import KeyfoldError
 from compactor.ingest.appends import Batch
 from compactor.ingest.ingest import gather, portions
 from compactor.spark.errors import briefly
@@ -88,9 +87,10 @@ class SharedQuery:
         """
         poller = self._pollers.borrow(options.clients)
         planner = self._planner(options, AdminTopics(options.connector, poller.admin), stopped)
-        shared = lambda: self._batches.shared  # noqa: E731
         suspect = options.connector in self._suspects
-        subscription = Subscription(options, planner, self._clock, shared, poller.poll_now, suspect=suspect)
+        subscription = Subscription(
+            options, planner, self._clock, poller.poll_now, shared=self._batches.shared, suspect=suspect
+        )
         try:
             subscription.begin()
             self._batches.add(subscription, poller.clients)
@@ -116,15 +116,15 @@ class SharedQuery:
             error = self._run_once(stopped)
             if stopped.is_set():
                 return
-            portions = self._batches.abandon()
+            given_up = self._batches.abandon()
             if self._anew.is_set():
                 self._anew.clear()
                 continue
-            in_vain = 0 if portions or self._delivered else in_vain + 1  # a connector's portion may be why it failed
+            in_vain = 0 if given_up or self._delivered else in_vain + 1  # a connector's portion may be why it failed
             self._delivered = False
             _log.warning(
                 "query failed, started again; what it read is read by jobs of their own",
-                portions=portions,
+                portions=given_up,
                 error=briefly(error) if error else "it ended",
             )
             if in_vain > 1 and error is not None:
@@ -155,15 +155,16 @@ class SharedQuery:
         Few offsets are read here, and Spark runs no job: nobody says that a micro-batch's frame is used.
         """
         here = self._batches.here()
-        found = gather(frame) if here is None else self._read_here(here)
+        if here is not None:
+            self._read_here(here)
+        found = gather(frame) if here is None else {}
         self._delivered = True
         self._batches.deliver(found)
 
-    def _read_here(self, tasks: Iterable[ReadTask]) -> dict[int, Batch | KeyfoldError]:
-        """Reads a small micro-batch; hands over each portion as soon as it is in files, so nothing is returned."""
+    def _read_here(self, tasks: Iterable[ReadTask]) -> None:
+        """Reads a small micro-batch; hands over each portion as soon as it is in files."""
         read = (found for task in tasks for found in read_bounded(task.portions))
         wait([self._writers.submit(self._write, portion, batches) for portion, batches in read])
-        return {}
 
     def _write(self, portion: PortionSplit, batches: Iterable[pa.RecordBatch]) -> None:
         rows = (row for batch in write_portion(portion, batches) for row in batch.to_pylist())

@@ -15,7 +15,7 @@ from contextlib import closing
 from typing import Final
 
 import structlog
-from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as Partition
 
 from compactor.model.position import Tail, Unknown
@@ -24,7 +24,7 @@ from compactor.model.record import TopicPartition
 from connectors.errors import CHECK_BROKERS, OutputError, UnreachableError
 from connectors.kafka.admin import Admin
 from connectors.kafka.client_settings import Setting
-from connectors.kafka.consumers import headers_of
+from connectors.kafka.consumers import headers_of, last_stable_offsets
 from connectors.kafka.errors import cause, is_settling, typed
 from connectors.kafka.retry import call_again
 from connectors.sinks.encode import OFFSET, PARTITION, TOPIC
@@ -176,18 +176,13 @@ def check_writers(
 def stable_ends(member: Consumer, admin: Admin, places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
     """Returns the last stable offset of each of `places`, behind which nothing is read anyway.
 
-    `member`, a read_committed consumer, answers in a fifth of the processor time of an admin client, which makes a
-    future for each partition. The latter asks again, and says what is wrong, where the former has no answer.
+    `member` is a read_committed consumer; where it has no answer, `admin` asks again and says what is wrong.
     """
     if not places:
         return {}
-    try:
-        answers = member.offsets_for_times([Partition(*place, OFFSET_END) for place in places], _ENDS_S)
-    except KafkaException:
-        return admin.ends(places)
-    if any(one.error is not None or one.offset < 0 for one in answers):
-        return admin.ends(places)
-    return {TopicPartition(one.topic, one.partition): int(one.offset) for one in answers}
+    answers = last_stable_offsets(member, places, _ENDS_S)
+    ends = {place: end for place, end in answers.items() if isinstance(end, int) and end >= 0}
+    return ends if len(ends) == len(places) else admin.ends(places)
 
 
 def _check_partition(where: str, config: Mapping[str, Setting], place: TopicPartition, target: PublishTarget) -> None:

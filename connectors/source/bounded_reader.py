@@ -197,7 +197,7 @@ class _BoundedRead:
 
 
 def _up_to(cursor: RangeCursor) -> SourceRange:
-    return replace(cursor.part, hi=min(cursor.position, cursor.part.hi))
+    return replace(cursor.part, hi=cursor.position)
 
 
 def _by_owner(owners: Longs) -> Mapping[int, Longs]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
-from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException
-from confluent_kafka import TopicPartition as Partition
+from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import OffsetSpec
 
 from compactor.model.record import TopicPartition
 from connectors.kafka.admin import Admin, TopicInfo
 from connectors.kafka.client_settings import ClientSettings
+from connectors.kafka.consumers import last_stable_offsets
 from connectors.kafka.errors import cause
 
 TOPICS_AGE_S: Final = 2.5
@@ -32,8 +32,7 @@ def bundled_admin(clients: ClientSettings, clock: Callable[[], float]) -> Bundle
 class BundledAdmin:
     """An `Admin` for planners that answers from what `refresh` has asked for all of them. `clock`: monotonic seconds.
 
-    Offsets are asked for by a read_committed consumer, which never reads: an admin client makes a future for each
-    partition, which takes five times its processor time. One thread refreshes; others may ask meanwhile.
+    Offsets are asked for by a read_committed consumer, which never reads. One thread refreshes; others may ask too.
     """
 
     def __init__(self, admin: Admin, consumer: Consumer, clock: Callable[[], float]) -> None:
@@ -50,7 +49,7 @@ class BundledAdmin:
         names = frozenset(tp.topic for tp in partitions)
         if not self._is_fresh(names):
             self._topics, self._asked, self._topics_at = self._described(names), names, self._clock()
-        self._ends = self._latest(partitions)
+        self._ends = last_stable_offsets(self._consumer, partitions, REQUEST_S)
 
     def forget_ends(self) -> None:
         """Forgets the offsets: whoever asks again wants those of that time."""
@@ -89,12 +88,3 @@ class BundledAdmin:
             return self._admin.describe_each(names)
         except KafkaException as error:
             return dict.fromkeys(names, cause(error))
-
-    def _latest(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int | KafkaError]:
-        """Returns the last stable offsets, or errors; an offset is negative where the leader did not answer."""
-        wanted = [Partition(*tp, OFFSET_END) for tp in partitions]
-        try:
-            answers = self._consumer.offsets_for_times(wanted, REQUEST_S)
-        except KafkaException as error:
-            return dict.fromkeys(partitions, cause(error))
-        return {TopicPartition(one.topic, one.partition): one.error or int(one.offset) for one in answers}

@@ -27,8 +27,6 @@ WAIT_S: Final = 1.0
 """How long (s) a question for the next micro-batch waits for one."""
 SMALLEST: Final = 2_500
 """Offsets for which another reading task is planned, where a micro-batch holds portions of several connectors."""
-
-
 HERE_MAX: Final = 10_000
 """Offsets of a micro-batch that the driver reads itself at most: a Spark job costs more than to read so few."""
 

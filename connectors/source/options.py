@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from compactor.ingest.ingest import Intake
-from connectors.config.topics import TopicPattern
+from connectors.config.topics import TopicPattern, pattern
 from connectors.kafka.client_settings import ClientSettings
 from connectors.source.plan import TopicOffsets
 from connectors.source.source_errors import left_out
@@ -117,6 +117,5 @@ def _selection(connector: ConnectorConfig, closed: frozenset[str]) -> Selection:
     """Selects what is read: never the topics `closed`."""
     if connector.topics is not None:
         return Selection(topics=tuple(name for name in connector.topics if name not in closed))
-    dead = {connector.dead_letter_topic} if connector.dead_letter_topic else set()
-    exclude = frozenset(dead | closed)
-    return Selection(pattern=TopicPattern(connector.topics_regex or "", connector.output_topic_template, exclude))
+    found = pattern(connector)
+    return Selection(pattern=replace(found, exclude=found.exclude | closed))

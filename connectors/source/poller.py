@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-import structlog
-
 from compactor.model.record import TopicPartition
 from connectors.clock import Clock
 from connectors.kafka.client_settings import ClientSettings
@@ -26,8 +24,6 @@ SLOW_S: Final = 1.0
 _SLOW_AT_ONCE: Final = 4
 _NAMES: Final = ("client.id", "group.id")
 """Settings that differ by connector and change nothing of what an assigned consumer reads."""
-
-_log = structlog.get_logger()
 
 
 class SourcePoller:

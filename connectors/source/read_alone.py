@@ -21,7 +21,7 @@ from connectors.source.subscription import Alone
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-HERE_MAX: Final = 20_000
+DRIVER_MAX: Final = 20_000
 """Offsets that are read in this process at most; it waits with them for as long as the brokers need."""
 
 _WAIT_S: Final = 0.2
@@ -35,12 +35,11 @@ def read_alone(spark: SparkSession, alone: Alone, stopped: Callable[[], bool]) -
     Once `stopped` returns True it ends soon. Raises what `reader.read` raises, and StorageError.
     """
     offer, options = alone.offer, alone.offer.options
-    assert options.intake is not None
-    if not alone.suspect and plan.size(offer.ranges) <= HERE_MAX:
-        here = write_level0(read(ReadSplit(offer.ranges), options, stopped), options.intake)
-        return _batch(row for batch in here for row in batch.to_pylist())
-    if alone.suspect and plan.size(offer.ranges) <= HERE_MAX:
-        return _batch(tasks.run(spark, 1, _reading([ReadSplit(offer.ranges)], options), WRITTEN))
+    if plan.size(offer.ranges) <= DRIVER_MAX:
+        whole = ReadSplit(offer.ranges)
+        if alone.suspect:  # it may end the process that reads it
+            return _batch(tasks.run(spark, 1, _reading([whole], options), WRITTEN))
+        return _batch(row for batch in _written(whole, options, stopped) for row in batch.to_pylist())
     splits = plan.splits(offer.ranges, min(options.limits.tasks_max, max(1, spark.sparkContext.defaultParallelism - 1)))
     while not _one_at_a_time.acquire(timeout=_WAIT_S):
         if stopped():
@@ -58,10 +57,16 @@ def _reading(splits: list[ReadSplit], options: SourceOptions) -> Callable[[int],
         from connectors.logging_setup import configure_as_parent
 
         configure_as_parent()
-        assert options.intake is not None
-        yield from write_level0(read(splits[number], options), options.intake)
+        yield from _written(splits[number], options)
 
     return task
+
+
+def _written(
+    split: ReadSplit, options: SourceOptions, stopped: Callable[[], bool] = lambda: False
+) -> Iterator[pa.RecordBatch]:
+    assert options.intake is not None
+    return write_level0(read(split, options, stopped), options.intake)
 
 
 def _batch(rows: Iterable[Mapping[str, Any]]) -> Batch:

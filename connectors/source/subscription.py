@@ -63,9 +63,9 @@ class Subscription:
         options: SourceOptions,
         planner: Planner,
         clock: Clock,
-        shared: Callable[[], bool],
         taken: Callable[[], None],
         *,
+        shared: bool,
         suspect: bool = False,
     ) -> None:
         self.options = options
@@ -137,13 +137,17 @@ class Subscription:
                 self._position = end
                 self._finished = self.options.pinned and end is position
                 return False
-            self._make_offer(ranges, end)
+            self._offered_at = self._clock.monotonic()
+            self._offer = self._numbered(ranges, end)
+            if self._alone or (self._shared and plan.size(ranges) > SHARED_MAX):
+                self._ready = Alone(self._offer, self._suspect)
+                self._changed.notify_all()
             return True
 
     def claim(self) -> Offer | None:
         """Returns the offer for a portion of the next micro-batch, once; None where there is none."""
         with self._changed:
-            if self._closed or self._claimed or self._offer is None or self._ready is not None:
+            if not self.claimable:
                 return None
             self._claimed = True
             return self._offer
@@ -205,11 +209,11 @@ class Subscription:
             assert offer is not None
             assert self._position is not None
             reached = plan.reached(self._position, stated)
-            whole = not plan.ranges(self.options.connector, reached, offer.end)
-            if was_alone and not whole:
-                raise _unread(self.options.connector, plan.ranges(self.options.connector, reached, offer.end)[0])
-            self._position = {**offer.end, **reached} if not whole else offer.end
-            self._alone, self._suspect = not whole, False
+            left = plan.ranges(self.options.connector, reached, offer.end)
+            if was_alone and left:
+                raise _unread(self.options.connector, left[0])
+            self._position = {**offer.end, **reached} if left else offer.end
+            self._alone, self._suspect = bool(left), False
             self._offer, self._ready, self._claimed = None, None, False
         self._taken()
 
@@ -221,20 +225,15 @@ class Subscription:
 
     def _limit(self) -> int | None:
         most = self.options.limits.max_offsets
-        return min(most or ALONE_MAX, ALONE_MAX) if self._shared() else most
+        return min(most or ALONE_MAX, ALONE_MAX) if self._shared else most
 
-    def _make_offer(self, ranges: tuple[SourceRange, ...], end: Offsets) -> None:
+    def _numbered(self, ranges: tuple[SourceRange, ...], end: Offsets) -> Offer:
         self._number += 1
-        self._offered_at = self._clock.monotonic()
-        self._offer = Offer(self.options.of_batch(self._number, self._clock.now_ms()), ranges, end)
-        if self._alone or (self._shared() and plan.size(ranges) > SHARED_MAX):
-            self._ready = Alone(self._offer, self._suspect)
-            self._changed.notify_all()
+        return Offer(self.options.of_batch(self._number, self._clock.now_ms()), ranges, end)
 
     def _renumbered(self, offer: Offer) -> Offer:
         """Returns the offer under a number of its own: files of the failed portion are of a batch that never was."""
-        self._number += 1
-        self._offer = Offer(self.options.of_batch(self._number, self._clock.now_ms()), offer.ranges, offer.end)
+        self._offer = self._numbered(offer.ranges, offer.end)
         return self._offer
 
 

@@ -60,7 +60,7 @@ class Worker:
         """A connector that reads `topic`, as the poller is to follow it."""
         named = options(f"c-{topic}", topic)
         planner = Planner(named, AdminTopics(named.connector, poller.admin))
-        found = Subscription(named, planner, SystemClock(), lambda: True, poller.poll_now)
+        found = Subscription(named, planner, SystemClock(), poller.poll_now, shared=True)
         found.begin()
         poller.add(found)
         return found
