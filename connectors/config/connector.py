@@ -74,7 +74,8 @@ class ConnectorConfig(BaseModel):
     """Source topics by pattern: a Java regular expression that must match the whole name. New topics join while the
     connector runs. keyfold's own output and dead letter topics and topics that begin with `__` never match."""
     tasks_max: Int | None = _connector("tasks.max", None, ge=1, importance="high")
-    """Upper bound of reading and of publishing tasks at a time. Not set: the number of Spark's cores."""
+    """Upper bound of reading and of publishing tasks at a time. Not set: the number of Spark's cores, divided by the
+    number of the worker's connectors, at least 1."""
     output_topic_template: OutputTopic = _output("output.topic", "${topic}.compacted", importance="high")
     """Where the compacted changelog goes; `${topic}` stands for the source topic's name. A fixed name is allowed for a
     single source topic. `none` publishes nothing: only snapshots are made."""

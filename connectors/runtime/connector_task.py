@@ -113,7 +113,7 @@ class ConnectorTask:
         if stop.is_set():  # a run that never began fences no owner
             return
         with ExitStack() as stack:
-            components = self.take_over(stack, known)
+            components = self.take_over(stack, known, self._tasks_max(query.tasks_max))
             catalog, broker = components.catalog, components.broker
             with _fenced_first(catalog, stop), closing_topic(catalog, broker.look_into, self._clock.now_ms):
                 self._run(components, query, stack, stop, once=once)
@@ -146,19 +146,19 @@ class ConnectorTask:
     def perform(self, request: Request) -> dict[str, Any]:
         """Takes over, publishes what is due and carries `request` out, without reading anything new."""
         with ExitStack() as stack:
-            components = self.take_over(stack)
+            components = self.take_over(stack, None, self._tasks_max())
             stack.callback(components.maintenance.interrupt)  # a command that is cancelled waits for no broker
             components.engine.tick(self._clock.now_ms())
             return components.requests.carry_out(request)
 
-    def take_over(self, stack: ExitStack, known: str | None = None) -> TaskComponents:
+    def take_over(self, stack: ExitStack, known: str | None, tasks_max: int) -> TaskComponents:
         """Takes steps T1 to T3 on the catalog with the id `known`, and makes the components of this run."""
         self._observer.stage(self._connector.name, "taking over")
         stack.callback(self._claim.release)
         self._claim.claim(0)  # first, so that a command finds a worker here, not a connector to take over
         self._claim.warn_of_another()
         now_ms = self._clock.now_ms()
-        catalog, broker = take_over(self._storage, self._connector, self._clients, self._tasks_max(), now_ms, known)
+        catalog, broker = take_over(self._storage, self._connector, self._clients, tasks_max, now_ms, known)
         self.catalog = catalog
         self._claim.claim(catalog.epoch)
         components = self._components(catalog, broker)
@@ -195,7 +195,7 @@ class ConnectorTask:
         engine, state = components.engine, components.catalog.state
         self._storage.delete_folder("checkpoint")
         hit("takeover.query")
-        tasks_max = self._tasks_max()
+        tasks_max = self._tasks_max(query.tasks_max)
         options = source_options(self._connector, self._clients, state, tasks_max, engine.intake, pinned=once)
         self._observer.stage(self._connector.name, "reading")
         return ReadingThread(self._spark, query, options, components, self._clock, lambda: self._took(engine))
@@ -275,8 +275,8 @@ class ConnectorTask:
     def _job(self, what: str, step: Callable[[], object]) -> CancellableJob:
         return CancellableJob(self._spark, f"{what}-{self._connector.name}", lambda _: step())
 
-    def _tasks_max(self) -> int:
-        return self._connector.tasks_max or session.cores(self._spark)
+    def _tasks_max(self, share: int | None = None) -> int:
+        return self._connector.tasks_max or share or session.cores(self._spark)
 
     def _every(self, what: str, period_ms: int) -> bool:
         """Returns True once in each period, the first time after one has passed; by the monotonic clock."""

@@ -52,12 +52,17 @@ _log = structlog.get_logger()
 
 
 class SharedQuery:
-    """Runs the query from `start` to `stop`. `shared`: whether more than one connector reads through it."""
+    """Runs the query from `start` to `stop`, for so many `connectors`.
 
-    def __init__(self, spark: SparkSession, clock: Clock, *, shared: bool) -> None:
+    `tasks_max` is how many of Spark's tasks each of them has at a time, where its file does not say.
+    """
+
+    def __init__(self, spark: SparkSession, clock: Clock, *, connectors: int) -> None:
+        cores = session.cores(spark)
+        self.tasks_max = max(1, cores // max(1, connectors))
         self._spark = spark
         self._clock = clock
-        self._batches = MicroBatches(session.cores(spark), shared=shared)
+        self._batches = MicroBatches(cores, shared=connectors > 1)
         self._pollers = Pollers(self._batches.wake, clock)
         self._link = DriverLink(self._batches)
         self._writers = ThreadPoolExecutor(_WRITERS, "level-0-writer")

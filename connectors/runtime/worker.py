@@ -89,7 +89,7 @@ class Worker:
         return errors.EXIT_INTERRUPTED if code == errors.EXIT_OK and once and self._interrupted else code
 
     def _run(self, spark: SparkSession, *, once: bool) -> None:
-        query = SharedQuery(spark, self._clock, shared=len(self._files) > 1)
+        query = SharedQuery(spark, self._clock, connectors=len(self._files))
         try:
             query.start()
             self._start_all(spark, query, once=once)

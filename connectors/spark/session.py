@@ -183,7 +183,7 @@ class SparkStart:
 
 
 def cores(spark: SparkSession) -> int:
-    """Returns the number of tasks that run at once: the default of `tasks.max`."""
+    """Returns the number of tasks that run at once."""
     return max(1, spark.sparkContext.defaultParallelism)
 
 

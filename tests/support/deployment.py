@@ -38,7 +38,7 @@ PROCESS_TIMEOUT_S = 120.0
 @contextmanager
 def shared_query(spark: SparkSession) -> Iterator[SharedQuery]:
     """Runs a worker's streaming query for one connector during the block."""
-    query = SharedQuery(spark, SystemClock(), shared=False)
+    query = SharedQuery(spark, SystemClock(), connectors=1)
     query.start()
     try:
         yield query

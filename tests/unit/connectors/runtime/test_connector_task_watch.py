@@ -149,7 +149,17 @@ def test_a_checkpoint_of_an_earlier_version_is_removed(running: Running, monkeyp
     """It held Spark's own record of progress, which nothing reads any more."""
     storage = running.task._storage = MemoryStorage()
     storage.write("checkpoint/3/offsets/0", b"")
-    monkeypatch.setattr(running.task, "_tasks_max", lambda: 1)
+    monkeypatch.setattr(running.task, "_tasks_max", lambda *_: 1)
     monkeypatch.setattr(connector_task, "source_options", lambda *_, **__: Mock())
     running.task._reading_thread(running.components, Mock(), once=False)
     assert storage.list("checkpoint") == []
+
+
+@pytest.mark.parametrize(("said", "taken"), [(5, 5), (None, 3)])
+def test_a_connector_without_tasks_max_has_its_share(running: Running, said: int | None, taken: int) -> None:
+    """The query knows how many connectors share Spark's cores; a connector's own word comes first."""
+    running.task._connector = Mock(tasks_max=said)
+    running.task.take_over = Mock(return_value=running.components)  # type: ignore[method-assign]
+    running.task._run = Mock()  # type: ignore[method-assign]
+    running.task.run(running.stop, Mock(tasks_max=3), once=False)
+    assert running.task.take_over.call_args.args[2] == taken

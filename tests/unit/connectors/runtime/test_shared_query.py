@@ -88,7 +88,7 @@ class Worker:
 
     def __init__(self, streams: Streams) -> None:
         self.spark = Mock()
-        self.query = SharedQuery(self.spark, SystemClock(), shared=True)
+        self.query = SharedQuery(self.spark, SystemClock(), connectors=2)
         streams.plans = self.query._batches
         self.stopped = threading.Event()
         self._blocks: list[Any] = []
@@ -107,6 +107,17 @@ class Worker:
 
 def options(topic: str, **named: Any) -> SourceOptions:
     return source_options(topics=(topic,), connector=f"c-{topic}", **named)
+
+
+@pytest.mark.parametrize(("cores", "connectors", "each"), [(2, 1, 2), (16, 4, 4), (2, 20, 1), (2, 0, 2)])
+def test_the_cores_are_shared_among_the_connectors(
+    monkeypatch: pytest.MonkeyPatch, cores: int, connectors: int, each: int
+) -> None:
+    """Each has its part of Spark's tasks, and so of transactions in a publish; never none."""
+    monkeypatch.setattr(session, "cores", lambda _: cores)
+    query = SharedQuery(Mock(), SystemClock(), connectors=connectors)
+    assert query.stop(TIMEOUT_S)
+    assert query.tasks_max == each
 
 
 @pytest.fixture
