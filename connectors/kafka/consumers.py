@@ -2,7 +2,8 @@
 
 They never join a group: librdkafka asks for a `group.id` before it lets a consumer assign. A Python worker of Spark may
 live through many micro-batches, so a finished consumer is kept for the next task with the same settings; where none is
-kept, a new one is made.
+kept, a new one is made. One that nobody has wanted for some minutes is closed: its connector may be gone, or have other
+settings now.
 
 confluent-kafka decodes the names of headers when they are first asked for. One that is not UTF-8 leaves an exception
 pending and hands out a list with a null pointer in it, then and later: whatever touches that ends the process. Python
@@ -15,11 +16,12 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from operator import methodcaller
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -32,6 +34,8 @@ from connectors.kafka.retry import poll_until
 
 Headers = list[tuple[str, bytes | None]]
 
+KEPT_S: Final = 300.0
+"""How long (s) a consumer is kept that nobody wants."""
 _STOPPED_S: Final = 10.0
 _POLL_S: Final = 0.001
 _ask_headers: Final = methodcaller("headers")
@@ -77,7 +81,14 @@ class AssignedConsumer:
         self.consumer.close()
 
 
-_idle: dict[str, list[AssignedConsumer]] = {}
+class _Kept(NamedTuple):
+    """A consumer that waits for its next task, since a time (s)."""
+
+    consumer: AssignedConsumer
+    since: float
+
+
+_idle: dict[str, list[_Kept]] = {}
 _lock: Final = threading.Lock()
 
 
@@ -92,23 +103,27 @@ def borrowed(clients: ClientSettings, request_s: float) -> Iterator[AssignedCons
     except BaseException:
         consumer.close()
         raise
+    now = time.monotonic()
     with _lock:
-        _idle.setdefault(key, []).append(consumer)
+        _idle.setdefault(key, []).append(_Kept(consumer, now))
+    close_idle(now - KEPT_S)
 
 
-def close_idle() -> None:
-    """Closes every kept consumer of this process."""
+def close_idle(before: float = float("inf")) -> None:
+    """Closes the kept consumers of this process that nobody has wanted since `before`, in monotonic seconds, or all."""
     with _lock:
-        consumers = [consumer for kept in _idle.values() for consumer in kept]
+        old = [one.consumer for kept in _idle.values() for one in kept if one.since < before]
+        left = {key: [one for one in kept if one.since >= before] for key, kept in _idle.items()}
         _idle.clear()
-    for consumer in consumers:
+        _idle.update({key: kept for key, kept in left.items() if kept})
+    for consumer in old:
         consumer.close()
 
 
 def _take(key: str) -> AssignedConsumer | None:
     with _lock:
         kept = _idle.get(key)
-        return kept.pop() if kept else None
+        return kept.pop().consumer if kept else None
 
 
 def _key(clients: ClientSettings, request_s: float) -> str:

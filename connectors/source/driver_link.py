@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from multiprocessing import AuthenticationError
-from multiprocessing.connection import Client, Connection, Listener
+from multiprocessing.connection import Client, Connection, Listener, answer_challenge, deliver_challenge
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import structlog
@@ -57,9 +57,8 @@ class DriverLink:
 
     def __init__(self, plans: Plans) -> None:
         self._plans = plans
-        key = secrets.token_hex(16)
-        self._listener = Listener(None, "AF_UNIX", authkey=key.encode())
-        self.address = Address(str(self._listener.address), key)
+        self._listener = Listener(None, "AF_UNIX")  # without the key: accept() would wait for a frozen planner's answer
+        self.address = Address(str(self._listener.address), secrets.token_hex(16))
         self._accepting = CancellableThread("driver-link", self._accept)
 
     def open(self) -> None:
@@ -81,13 +80,15 @@ class DriverLink:
         while not stopped.is_set():
             try:
                 connection = self._listener.accept()
-            except (OSError, EOFError, AuthenticationError) as error:  # whoever did not know the key
-                _log.debug("connection refused", error=str(error))
+            except OSError as error:
+                _log.debug("connection lost", error=str(error))
                 continue
             CancellableThread("driver-link-planner", partial(self._answer, connection)).start()
 
     def _answer(self, connection: Connection, _stopped: threading.Event) -> None:
         with connection, suppress(EOFError, OSError):  # the process has ended
+            if not self._is_known(connection):
+                return
             while True:
                 name, arguments = connection.recv()
                 try:
@@ -95,6 +96,17 @@ class DriverLink:
                 except Exception as error:  # noqa: BLE001  # raised in the planner, whose query fails with it
                     answer = (False, f"{type(error).__name__}: {error}")
                 connection.send(answer)
+
+    def _is_known(self, connection: Connection) -> bool:
+        """Proves each side to the other, as `Listener.accept` does where it has the key."""
+        key = self.address.key.encode()
+        try:
+            deliver_challenge(connection, key)
+            answer_challenge(connection, key)
+        except AuthenticationError as error:
+            _log.debug("connection refused", error=str(error))
+            return False
+        return True
 
     def _answer_to(self, name: str, arguments: tuple[int, ...]) -> Any:
         return getattr(self._plans, name)(*arguments)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import socket
 import threading
 from collections.abc import Iterator
 from multiprocessing import AuthenticationError
@@ -97,6 +98,13 @@ def test_one_that_waits_holds_up_no_other(link: DriverLink, plans: Plans) -> Non
     plans.held.set()
     waits.join(TIMEOUT_S)
     assert answers == [2]
+
+
+def test_a_planner_that_freezes_before_it_has_proved_itself_holds_up_no_other(link: DriverLink) -> None:
+    """It is connected and answers nothing: the next query's planner is served all the same."""
+    with socket.socket(socket.AF_UNIX) as frozen:
+        frozen.connect(link.address.path)
+        assert DriverAnswers(link.address).begin() == 4
 
 
 def test_a_planner_that_has_ended_ends_its_thread(link: DriverLink) -> None:
