@@ -79,7 +79,7 @@ def _measure() -> Results:
     os.environ[SCALE] = str(_SCALE)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "results.json")
-        runner = Runner(files.load(file, _SCALE), _ROUNDS, file)
+        runner = Runner(files.load(file, _SCALE, files.code()), _ROUNDS, file)
         runner.compare(COMPARISONS["backlog"])
         own = runner.results.runs
         own.extend([replace(one, row="reading") for one in own if one.program == COMPARISONS["reading"].ours.name])

@@ -5,15 +5,20 @@ from __future__ import annotations
 import os
 import platform
 import statistics
+import subprocess
 from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import Final
 
 import msgspec
 import psutil
 from msgspec import Struct
 
-from benchmarks.harness.process import Used
+from benchmarks.harness.process import ROOT, Used
+
+_CODE: Final = ("compactor", "connectors", "benchmarks", "constraints.txt")
+"""What a figure depends on; pages and tests may change while rows are measured."""
 
 
 class Run(Struct, frozen=True, kw_only=True):
@@ -59,11 +64,13 @@ class Results(Struct, kw_only=True):
     """Everything measured so far.
 
     `missing`: the programs that cannot run here, or measurements that need one, with the reason; `notes`: processes
-    that a signal ended, and failures; `scale`: the factor by which numbers of records were multiplied.
+    that a signal ended, and failures; `scale`: the factor by which numbers of records were multiplied; `code`: the
+    newest commit that changed what is measured, with a `+` where files were changed since.
     """
 
     machine: Machine
     scale: float = 1.0
+    code: str = ""
     runs: list[Run] = []
     measured: list[Measured] = []
     missing: dict[str, str] = {}
@@ -105,17 +112,35 @@ def machine() -> Machine:
     )
 
 
-def load(file: Path, scale: float) -> Results:
-    """Reads `file`; returns empty results if there is none.
+def code(root: Path = ROOT) -> str:
+    """Returns the newest commit of `root` that changed what is measured, and a `+` where it has changed since.
+
+    Empty where this is no clone of the repository.
+    """
+    try:
+        commit = _git(root, "log", "-1", "--format=%h", "--", *_CODE)
+        return commit + "+" * bool(_git(root, "status", "--porcelain", "--", *_CODE))
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+def _git(root: Path, *arguments: str) -> str:
+    return subprocess.run(("git", *arguments), cwd=root, capture_output=True, check=True, text=True).stdout.strip()
+
+
+def load(file: Path, scale: float, commit: str) -> Results:
+    """Reads `file`; returns empty results of `commit` if there is none.
 
     Raises:
-        ValueError: it was measured at another scale.
+        ValueError: it was measured at another scale, or on another state of the code.
     """
     if not file.exists():
-        return Results(machine=machine(), scale=scale)
+        return Results(machine=machine(), scale=scale, code=commit)
     found = msgspec.json.decode(file.read_bytes(), type=Results)
     if found.scale != scale:
         raise ValueError(f"{file} was measured with --scale {found.scale:g}: give that, or another folder by --into")
+    if found.code != commit:
+        raise ValueError(f"{file} was measured at {found.code or 'no known commit'}, this is {commit}: move it away")
     return found
 
 

@@ -16,10 +16,11 @@ _SHORT = " **short**"
 
 
 def report(compared: Iterable[Comparison], measured: Iterable[Measurement], results: Results) -> str:
-    """Renders both tables, the scale if it is not 1, and the notes."""
+    """Renders both tables, the scale if it is not 1, the commit, and the notes."""
     scaled = (
         [] if results.scale == 1 else [f"{results.scale:g} times as many records as the rows say: tried, not measured."]
     )
+    scaled += [f"Measured at {results.code}."] if results.code else []
     notes = [f"- {_first_and_last(note)}" for note in results.notes]
     parts = ["\n".join(scaled), comparisons(compared, results), measurements(measured, results), "\n".join(notes)]
     return "\n\n".join(part for part in parts if part)

@@ -73,6 +73,7 @@ COMPARISONS: Final = {
             rounds=1,
         ),
         Comparison("reading", "the same against reading only", "small", KEYFOLD, READING, 0.3, 0.7),
+        Comparison("reading-20M", "20 million records, against reading only", "20M", KEYFOLD, READING, 0.4, 0.7),
         Comparison(
             "reading-as-we",
             "the same against reading only with keyfold's client settings",

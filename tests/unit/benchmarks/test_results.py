@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from benchmarks import quick
 from benchmarks.harness import plots
 from benchmarks.harness.process import Used
-from benchmarks.harness.results import Machine, Measured, Results, Run, load, save
+from benchmarks.harness.results import Machine, Measured, Results, Run, code, load, save
 from benchmarks.harness.row import Measurement
 from benchmarks.harness.table import comparisons, measurements, report
 from benchmarks.quick import Limits
@@ -99,20 +100,55 @@ def test_measurements() -> None:
 def test_report() -> None:
     """A report at another scale says so, and notes failures by their first and last line."""
     found = results()
+    found.code = "abc"
     found.scale, found.notes = 0.02, ["row failed:\nTraceback\nRuntimeError: why\n"]
     text = report([ROW], [], found)
     assert text.startswith("0.02 times as many records")
+    assert "\nMeasured at abc.\n" in text
     assert text.endswith("- row failed: RuntimeError: why")
 
 
 def test_results_are_continued_at_their_scale(tmp_path: Path) -> None:
-    """Results are continued at the scale at which they were measured, and at no other."""
+    """Results are continued at the scale and the commit at which they were measured, and at no other."""
     file = tmp_path / "into" / "results.json"
     found = results()
+    found.code = "abc"
     save(file, found)
-    assert load(file, 1.0) == found
+    assert load(file, 1.0, "abc") == found
     with pytest.raises(ValueError, match="--scale 1"):
-        load(file, 0.5)
+        load(file, 0.5, "abc")
+    with pytest.raises(ValueError, match="measured at abc, this is abd"):
+        load(file, 1.0, "abd")
+    assert load(tmp_path / "none.json", 1.0, "abd").code == "abd"
+
+
+def test_the_state_of_the_code(tmp_path: Path) -> None:
+    """It is the commit that last changed what is measured: a page or a test changes no figure."""
+
+    def git(*arguments: str) -> None:
+        who = ("-c", "user.name=a", "-c", "user.email=a@b")
+        subprocess.run(("git", *who, *arguments), cwd=tmp_path, check=True, capture_output=True)
+
+    def change(path: str) -> None:
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        with (tmp_path / path).open("a", encoding="utf-8") as file:
+            file.write("x")
+        git("add", path)
+
+    assert code(tmp_path) == ""
+    git("init")
+    change("connectors/a.py")
+    git("commit", "-m", "one")
+    first = code(tmp_path)
+    assert first
+    assert "+" not in first
+    change("docs/a.md")
+    git("commit", "-m", "two")
+    assert code(tmp_path) == first
+    change("compactor/b.py")
+    assert code(tmp_path) == first + "+"
+    git("commit", "-m", "three")
+    assert code(tmp_path) not in (first, first + "+")
 
 
 def test_shared_rounds() -> None:
