@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TICK_MS: Final = 500
+SETTLED_TICK_MS: Final = 5_000
+"""The longest time between two ticks where nothing is left to be published: only positions grow old by themselves."""
 TOPICS_CHECK_MS: Final = 30_000
 ALONE_POLL_S: Final = 0.1
 
@@ -76,7 +78,8 @@ class ReadingThread(CancellableJob):
 
     def _take(self, subscription: Subscription, stopped: threading.Event) -> None:
         """Takes what comes until the next tick."""
-        found = subscription.next(TICK_MS / 1000)
+        settled = self._engine.is_settled() and not self._topics_due
+        found = subscription.next((SETTLED_TICK_MS if settled else TICK_MS) / 1000)
         if isinstance(found, Alone):
             found = self._alone(found, stopped)
         if found is not None:

@@ -192,6 +192,19 @@ def test_a_pinned_connector_finishes_at_the_ends_of_its_begin(cluster: MemoryClu
     assert (one.subscription.plan(), one.subscription.claimable) == (False, False)
 
 
+def test_who_waits_is_told_that_a_pinned_connector_has_finished(cluster: MemoryCluster) -> None:
+    """At once: its thread has nothing to wait for any more."""
+    one = Subscribed(cluster, pinned=True)
+    waiting = threading.Thread(target=one.subscription.next, args=(TIMEOUT_S,), daemon=True)
+    waiting.start()
+    while not one.subscription.finished:
+        if one.offered():
+            one.subscription.deliver(whole(one))
+            one.subscription.taken(whole(one).ranges)
+    waiting.join(TIMEOUT_S / 2)
+    assert not waiting.is_alive()
+
+
 def test_an_error_of_planning_is_raised_in_the_connectors_own_thread(cluster: MemoryCluster) -> None:
     """Planning goes on for nobody then; the poller's thread lives on."""
     one = Subscribed(cluster)
