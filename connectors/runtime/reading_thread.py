@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -20,6 +20,9 @@ from connectors.source.subscription import Alone, Subscription
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from compactor.model.actions import AnyAction
+    from compactor.model.state import CatalogState
 
 TICK_MS: Final = 500
 SETTLED_TICK_MS: Final = 5_000
@@ -115,7 +118,14 @@ class ReadingThread(CancellableJob):
         self._look_for_topics()
 
     def _look_for_topics(self) -> None:
-        """Looks for topics when it is due, as soon as no other turn of the engine is under way."""
+        """Looks for topics when it is due, as soon as no other turn of the engine is under way.
+
+        In that turn nothing is published, so producers that were not used for long are dropped as well.
+        """
         self._topics_due = self._topics_due or self._topics.ready("topics")
         if self._topics_due:
-            self._topics_due = not self._engine.commit(self._broker.discover, self._clock.now_ms())
+            self._topics_due = not self._engine.commit(self._look, self._clock.now_ms())
+
+    def _look(self, state: CatalogState) -> Sequence[AnyAction]:
+        self._broker.drop_unused()
+        return self._broker.discover(state)

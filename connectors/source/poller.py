@@ -25,7 +25,7 @@ PAUSE_S: Final = 0.05
 """The shortest time (s) between two questions: a connector that has taken its portion asks for the next at once."""
 SLOW_S: Final = 1.0
 """A question that takes longer (s) is slow: a leader does not answer, and those that were asked with it wait for it."""
-PLAN_AGAIN_S: Final = 1.0
+PLAN_AGAIN_S: Final = 2.5
 """How often (s) a connector is planned for whose ends have not moved: its topics may have changed."""
 _SLOW_AT_ONCE: Final = 4
 _NAMES: Final = ("client.id", "group.id")

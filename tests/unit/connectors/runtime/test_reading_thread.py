@@ -132,6 +132,17 @@ def test_topics_are_looked_for_when_due(found: Batch | None) -> None:
     assert reading.times("topics") == due
 
 
+def test_producers_that_are_not_used_are_dropped_with_the_look_at_topics() -> None:
+    """In the engine's turn, in which nothing is published; an idle connector would keep their threads for ever."""
+    reading = Reading(*[None] * (TOPICS_CHECK_MS // STEP_MS))
+    reading.run()
+    broker, state = cast("Any", reading.thread._broker), cast("Any", object())
+    assert not broker.drop_unused.called
+    decide = reading.engine.commit.call_args.args[0]
+    assert decide(state) is broker.discover.return_value
+    assert (broker.drop_unused.call_count, broker.discover.call_args.args) == (1, (state,))
+
+
 def test_topics_that_cannot_be_looked_for_yet_are_soon() -> None:
     """While another turn of the engine is under way it is tried after each take, not half a minute later."""
     reading = Reading(*[BATCH] * (TOPICS_CHECK_MS // STEP_MS + 5))
