@@ -101,6 +101,11 @@ class Engine:
         self._turn.release()
         return True
 
+    def is_settled(self) -> bool:
+        """Returns whether all that is ingested is published, so that time makes nothing due but old positions."""
+        state = self._catalog.state
+        return all(log.published >= log.end for log in state.logs if state.topics[log.topic].closed is None)
+
     @property
     def transaction_may_be_open(self) -> bool:
         """Whether a publish has begun and has not succeeded, so that it may have left a transaction open."""

@@ -29,6 +29,8 @@ class CancellableThread:
         self.failure: BaseException | None = None
         self._work = work
         self._stopped = threading.Event()
+        self._over = False
+        self._when_over: Callable[[], object] = lambda: None
         self._fields = structlog.contextvars.get_contextvars()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -36,9 +38,13 @@ class CancellableThread:
         """Starts the thread; to be called once."""
         self._thread.start()
 
+    def when_over(self, call: Callable[[], object]) -> None:
+        """Has `call` called on the thread once its work is over, however that ended; to be set before `start`."""
+        self._when_over = call
+
     def is_alive(self) -> bool:
-        """Returns whether the thread was started and has not ended."""
-        return self._thread.is_alive()
+        """Returns whether the thread was started and its work is not over."""
+        return self._thread.is_alive() and not self._over
 
     def join(self, seconds: float | None = None) -> bool:
         """Waits until the thread has ended, for at most `seconds`; returns whether it has, or was never started."""
@@ -73,3 +79,6 @@ class CancellableThread:
                     _log.debug("failed after it was stopped", exc_info=error)
                 else:
                     self.failure = error
+            finally:
+                self._over = True
+                self._when_over()

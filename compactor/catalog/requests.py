@@ -77,14 +77,16 @@ def pending(storage: Storage, now_ms: int) -> tuple[Request, ...]:
 
     A request that cannot be read is answered with that; one whose time is over is withdrawn, as its asker has ended.
     """
-    names = set(storage.list(FOLDER))
-    asked = sorted(name for name in names if name.endswith(_ASKED) and not name.endswith((_DONE, _BEGUN)))
-    ids = [name.removesuffix(_ASKED) for name in asked if name.removesuffix(_ASKED) + _DONE not in names]
-    found = [request for name in ids if (request := _read(storage, name))]
+    found = [request for name in _unanswered(storage) if (request := _read(storage, name))]
     over = [one for one in found if one.until_ms is not None and now_ms > one.until_ms + GRACE_MS]
     for one in over:
         answer(storage, one.id, WITHDRAWN)
     return tuple(one for one in found if one not in over)
+
+
+def is_any_pending(storage: Storage) -> bool:
+    """Returns whether any request has no answer: one listing, nothing is read. Raises StorageError."""
+    return bool(_unanswered(storage))
 
 
 def begin(storage: Storage, request_id: str) -> bool:
@@ -130,6 +132,13 @@ def answered_before(storage: Storage, before_ms: int) -> list[FileInfo]:
     old = [info for info in files.values() if info.path.endswith(_DONE) and info.modified_ms < before_ms]
     stems = [info.path.removesuffix(_DONE) for info in old]
     return [info for stem in stems for ending in (_ASKED, _BEGUN, _DONE) if (info := files.get(stem + ending))]
+
+
+def _unanswered(storage: Storage) -> list[str]:
+    """Lists the ids of the requests without an answer, the oldest first."""
+    names = set(storage.list(FOLDER))
+    asked = sorted(name for name in names if name.endswith(_ASKED) and not name.endswith((_DONE, _BEGUN)))
+    return [name.removesuffix(_ASKED) for name in asked if name.removesuffix(_ASKED) + _DONE not in names]
 
 
 def _read(storage: Storage, name: str) -> Request | None:

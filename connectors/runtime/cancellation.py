@@ -23,11 +23,25 @@ if TYPE_CHECKING:
 class StopToken(threading.Event):
     """Event that is set when a connector is to stop. `drain`: a running fold may finish as well.
 
-    `cancel_at`, in monotonic seconds, is when the step that runs now is cancelled; None: it is not.
+    `cancel_at`, in monotonic seconds, is when the step that runs now is cancelled; None: it is not. `woken` is set
+    with it, and by `wake`: who waits for that one sees at once what else has happened to the connector.
     """
 
     drain: bool = False
     cancel_at: float | None = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.woken = threading.Event()
+
+    def set(self) -> None:
+        """Sets the event, and `woken` after it."""
+        super().set()
+        self.woken.set()
+
+    def wake(self) -> None:
+        """Lets who waits for `woken` look around; stops nothing."""
+        self.woken.set()
 
     def stop(self, *, drain: bool = False, cancel_at: float | None = None) -> None:
         """Stops the connector. Of several stops, one without `drain` and the earliest `cancel_at` count."""

@@ -57,8 +57,10 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger()
 
-POLL_SECONDS: Final = 0.25
 WATCH_MS: Final = 500
+"""How often a connector is looked at, and its requests, as long as it is not known to work."""
+WATCH_WORKED_MS: Final = 1_000
+"""How often after that: what cannot wait (a stop, a thread that ends) wakes whoever watches."""
 FENCE_CHECK_MS: Final = 5_000
 IDLE_S: Final = 10.0
 
@@ -130,9 +132,11 @@ class ConnectorTask:
         shutdown = Shutdown(components, maintenance, self._connector, self._clients, self._clock, stop)
         stack.callback(shutdown.end_maintenance)
         stack.callback(shutdown.abort_transactions)
+        maintenance.when_over(stop.wake)
         maintenance.start()
         self._count_unread(catalog, broker, once=once)
         reading = self._reading_thread(components, query, once=once)
+        reading.when_over(stop.wake)
         stack.callback(reading.cancel)
         stack.callback(shutdown.interrupt_maintenance)
         reading.start()
@@ -228,21 +232,34 @@ class ConnectorTask:
         Raises what one of its threads failed with. What a stop interrupts is no failure: the next run goes on from the
         catalog.
         """
-        catalog = components.catalog
-        self._idle_from = self._clock.monotonic()
-        while reading.is_alive() and not self._clock.wait(POLL_SECONDS, stop):
+        self._idle_from = now = self._clock.monotonic()
+        next_look = now + WATCH_MS / 1000
+        while reading.is_alive() and not self._is_stopped_until(next_look, stop):
             _raise_failure(reading, maintenance)
-            if not self._every("watch", WATCH_MS):
+            if (now := self._clock.monotonic()) < next_look:
                 continue
-            if self._every("fence", FENCE_CHECK_MS):
-                self._claim.claim(catalog.epoch)
-                catalog.refresh()  # an idle owner commits nothing: only so it sees a newer owner
-            elif not self._claim.held:
-                self._claim.claim(catalog.epoch)
-            self._note_idle(components.engine, reading)
-            self._show(components.engine)
+            next_look = now + (WATCH_WORKED_MS if self.worked and self._claim.held else WATCH_MS) / 1000
+            self._look(reading, maintenance, components)
         if not stop.is_set():
             _raise_failure(reading, maintenance)
+
+    def _is_stopped_until(self, until: float, stop: StopToken) -> bool:
+        """Waits until `until`, in monotonic seconds, or until something wakes it; returns whether that is the stop."""
+        self._clock.wait(until - self._clock.monotonic(), stop.woken)
+        stop.woken.clear()  # before anybody looks: who wakes it from here on is seen with the next wait
+        return stop.is_set()
+
+    def _look(self, reading: ReadingThread, maintenance: MaintenanceThread, components: TaskComponents) -> None:
+        catalog = components.catalog
+        if self._every("fence", FENCE_CHECK_MS):
+            self._claim.claim(catalog.epoch)
+            catalog.refresh()  # an idle owner commits nothing: only so it sees a newer owner
+        elif not self._claim.held:
+            self._claim.claim(catalog.epoch)
+        if components.requests.is_any_pending():
+            maintenance.wake()
+        self._note_idle(components.engine, reading)
+        self._show(components.engine)
 
     def _note_idle(self, engine: Engine, reading: ReadingThread) -> None:
         now = self._clock.monotonic()

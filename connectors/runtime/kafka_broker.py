@@ -166,6 +166,10 @@ class KafkaBroker:
         """See Broker."""
         return LocalPublisher(self._publisher(state), self._sessions, cancelled)
 
+    def drop_unused(self) -> None:
+        """Drops the sessions that publishing has kept and not used for long; no publish may be under way."""
+        self._sessions.drop_unused()
+
     def close(self) -> None:
         """Drops the sessions that publishing has kept."""
         self._sessions.close()

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 POLL_SECONDS: Final = 0.5
+"""The shortest time between two turns, unless a request waits."""
+LOOK_SECONDS: Final = 5.0
+"""The longest one: so often it asks whether a snapshot is due. Many idle threads that look twice a second cost."""
 FIRST_VACUUM_MS: Final = 60_000
 VACUUM_EVERY_MS: Final = 600_000
 VACUUM_GRACE_MS: Final = 3_600_000
@@ -61,6 +64,7 @@ class MaintenanceThread(CancellableJob):
         self._running = running
         self._clock = clock
         self._schedule = schedule
+        self._woken = threading.Event()
         self._next_round = clock.monotonic() + schedule.initial_delay_ms / 1000
         self._next_snapshot = clock.monotonic()
         self._next_vacuum = clock.monotonic() + FIRST_VACUUM_MS / 1000  # short runs leave files behind as well
@@ -70,9 +74,26 @@ class MaintenanceThread(CancellableJob):
         self._maintenance.interrupt()
         super().interrupt()
 
+    def stop(self) -> None:
+        """Asks the thread to end after what it does now; one that waits ends at once."""
+        super().stop()
+        self.wake()
+
+    def wake(self) -> None:
+        """Has the next turn begin at once: a request waits."""
+        self._woken.set()
+
     def _run_turns(self, stopped: threading.Event) -> None:
-        while not self._clock.wait(POLL_SECONDS, stopped):
-            self._turn()
+        while not stopped.is_set():
+            self._clock.wait(self._pause(), self._woken)
+            self._woken.clear()  # before the turn: what comes meanwhile gets another one
+            if not stopped.is_set():
+                self._turn()
+
+    def _pause(self) -> float:
+        """Returns how long (s) to wait until the next turn: until the next thing is due, within bounds."""
+        left = min(self._next_round, self._next_vacuum) - self._clock.monotonic()
+        return min(max(left, POLL_SECONDS), LOOK_SECONDS)
 
     def _turn(self) -> None:
         self._requests.answer_all()

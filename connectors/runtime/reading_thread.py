@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -21,7 +21,12 @@ from connectors.source.subscription import Alone, Subscription
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from compactor.model.actions import AnyAction
+    from compactor.model.state import CatalogState
+
 TICK_MS: Final = 500
+SETTLED_TICK_MS: Final = 5_000
+"""The longest time between two ticks where nothing is left to be published: only positions grow old by themselves."""
 TOPICS_CHECK_MS: Final = 30_000
 ALONE_POLL_S: Final = 0.1
 
@@ -76,7 +81,8 @@ class ReadingThread(CancellableJob):
 
     def _take(self, subscription: Subscription, stopped: threading.Event) -> None:
         """Takes what comes until the next tick."""
-        found = subscription.next(TICK_MS / 1000)
+        settled = self._engine.is_settled() and not self._topics_due
+        found = subscription.next((SETTLED_TICK_MS if settled else TICK_MS) / 1000)
         if isinstance(found, Alone):
             found = self._alone(found, stopped)
         if found is not None:
@@ -112,7 +118,14 @@ class ReadingThread(CancellableJob):
         self._look_for_topics()
 
     def _look_for_topics(self) -> None:
-        """Looks for topics when it is due, as soon as no other turn of the engine is under way."""
+        """Looks for topics when it is due, as soon as no other turn of the engine is under way.
+
+        In that turn nothing is published, so producers that were not used for long are dropped as well.
+        """
         self._topics_due = self._topics_due or self._topics.ready("topics")
         if self._topics_due:
-            self._topics_due = not self._engine.commit(self._broker.discover, self._clock.now_ms())
+            self._topics_due = not self._engine.commit(self._look, self._clock.now_ms())
+
+    def _look(self, state: CatalogState) -> Sequence[AnyAction]:
+        self._broker.drop_unused()
+        return self._broker.discover(state)

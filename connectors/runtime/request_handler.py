@@ -35,6 +35,10 @@ class RequestHandler:
         self._maintenance = maintenance
         self._clock = clock
 
+    def is_any_pending(self) -> bool:
+        """Returns whether any request waits, one for a restart as well. Raises StorageError."""
+        return requests.is_any_pending(self._storage)
+
     def answer_all(self) -> None:
         """Carries out every request that waits. Raises what ends a connector anyway (StorageError, FencedError)."""
         for request in requests.pending(self._storage, self._clock.now_ms()):

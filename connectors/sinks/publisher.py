@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from connectors.config.connector import ConnectorConfig
 
 KEPT_S: Final = 60.0
-"""A producer that was not used for so long (s) is not kept: the brokers may have moved since."""
+"""A producer that was not used for so long (s) is not kept: the brokers may have moved since, and its threads cost."""
 
 T = TypeVar("T")
 
@@ -191,8 +191,7 @@ class KeptSessions:
 
     def begin(self, publisher: ChangelogPublisher) -> QueryClients:
         """Returns the query clients; to be called before the first bucket of a publish begins."""
-        if self._clock() - self._used > KEPT_S:
-            self.close()
+        self.drop_unused()
         self._used = self._clock()
         self._queries = self._queries or QueryClients(publisher.connector, publisher.clients)
         return self._queries
@@ -205,6 +204,11 @@ class KeptSessions:
         """Keeps a session whose last transaction was committed."""
         self._open[bucket] = session
         self._used = self._clock()
+
+    def drop_unused(self) -> None:
+        """Drops all sessions where none was used for KEPT_S, and closes the clients; no publish may be under way."""
+        if self._clock() - self._used > KEPT_S:
+            self.close()
 
     def close(self) -> None:
         """Drops all sessions and closes the clients; no publish may be under way."""

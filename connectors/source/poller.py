@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from typing import Final
+
+from msgspec import Struct
 
 from compactor.model.record import TopicPartition
 from connectors.clock import Clock
@@ -21,9 +24,19 @@ PAUSE_S: Final = 0.05
 """The shortest time (s) between two questions: a connector that has taken its portion asks for the next at once."""
 SLOW_S: Final = 1.0
 """A question that takes longer (s) is slow: a leader does not answer, and those that were asked with it wait for it."""
+PLAN_AGAIN_S: Final = 2.5
+"""How often (s) a connector is planned for whose ends have not moved: its topics may have changed."""
 _SLOW_AT_ONCE: Final = 4
 _NAMES: Final = ("client.id", "group.id")
 """Settings that differ by connector and change nothing of what an assigned consumer reads."""
+
+
+class _Fruitless(Struct, frozen=True):
+    """What a plan that found nothing was made from: the `ends` of `partitions`; the next one is made at `again_at`."""
+
+    partitions: list[TopicPartition]
+    ends: list[int]
+    again_at: float
 
 
 class SourcePoller:
@@ -42,6 +55,9 @@ class SourcePoller:
         self._subscriptions: tuple[Subscription, ...] = ()
         self._slow: set[Subscription] = set()
         self._asking: set[Subscription] = set()
+        self._fruitless: dict[Subscription, _Fruitless] = {}
+        self._lists: list[list[TopicPartition]] = []
+        self._wanted: frozenset[TopicPartition] = frozenset()
         self._now = threading.Event()
         self._pool = ThreadPoolExecutor(_SLOW_AT_ONCE, "source-poller-slow")
         self._thread = CancellableThread("source-poller", self._run)
@@ -96,16 +112,34 @@ class SourcePoller:
             self._pool.submit(self._ask_alone, one)
 
     def _ask(self, subscriptions: Iterable[Subscription]) -> bool:
-        """Asks for the ends of all of them at once, and lets each plan; returns whether any has an offer."""
+        """Asks for the ends of all at once, and lets those plan that have moved; returns whether any has an offer."""
         asked = list(subscriptions)
-        wanted: set[TopicPartition] = set()
-        for one in asked:
-            wanted.update(one.partitions())
-        if wanted:
-            self.admin.refresh(wanted)
-        offered = [one.plan() for one in asked]
+        lists = [one.partitions() for one in asked]
+        if lists != self._lists:  # of idle connectors they are the same objects each time
+            self._lists, self._wanted = lists, frozenset(chain.from_iterable(lists))
+        ends = self.admin.refresh(self._wanted) if self._wanted else {}
+        now = self._clock.monotonic()
+        offered = [self._plan(one, partitions, ends, now) for one, partitions in zip(asked, lists, strict=True)]
         self.admin.forget_ends()
+        if len(self._fruitless) > len(asked):  # of connectors that are gone
+            self._fruitless = {one: found for one, found in self._fruitless.items() if one in asked}
         return any(offered)
+
+    def _plan(
+        self, one: Subscription, partitions: list[TopicPartition], ends: Mapping[TopicPartition, object], now: float
+    ) -> bool:
+        """Lets `one` plan, unless that would find nothing again; returns whether it has an offer."""
+        known = [end for tp in partitions if isinstance(end := ends.get(tp), int) and end >= 0]
+        before = self._fruitless.get(one)
+        if before and before.partitions is partitions and before.ends == known and now < before.again_at:
+            return False
+        if one.plan():
+            return True
+        if partitions and len(known) == len(partitions):  # what was not answered is to be noted each time
+            self._fruitless[one] = _Fruitless(partitions, known, now + PLAN_AGAIN_S)
+        else:
+            self._fruitless.pop(one, None)
+        return False
 
     def _ask_alone(self, subscription: Subscription) -> None:
         began = self._clock.monotonic()

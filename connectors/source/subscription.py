@@ -75,6 +75,8 @@ class Subscription:
         self._taken = taken
         self._changed = threading.Condition()
         self._position: Offsets | None = None
+        self._listed_of: Offsets | None = None
+        self._listed: list[TopicPartition] = []
         self._offer: Offer | None = None
         self._claimed = False
         self._ready: Batch | Alone | None = None
@@ -117,7 +119,12 @@ class Subscription:
         position = self._position
         if not self._plannable() or position is None or self.options.pinned:
             return []
-        return [TopicPartition(name, number) for name, topic in position.items() for number in topic.partitions]
+        if position is not self._listed_of:  # the same list as long as it stays where it is
+            self._listed_of = position
+            self._listed = [
+                TopicPartition(name, number) for name, topic in position.items() for number in topic.partitions
+            ]
+        return self._listed
 
     def plan(self) -> bool:
         """Makes an offer of what is new by now, if anything is; returns whether it did."""
@@ -136,6 +143,7 @@ class Subscription:
             if not ranges:  # topics that were found begin at their log starts
                 self._position = end
                 self._finished = self.options.pinned and end is position
+                self._changed.notify_all()
                 return False
             self._offered_at = self._clock.monotonic()
             self._offer = self._numbered(ranges, end)
@@ -192,7 +200,9 @@ class Subscription:
     def next(self, seconds: float) -> Batch | Alone | None:
         """Waits at most `seconds` for what is to be taken or read alone; raises what reading or planning raised."""
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or self._error or self._ready is not None, seconds)
+            self._changed.wait_for(
+                lambda: self._closed or self._finished or self._error or self._ready is not None, seconds
+            )
             if self._closed:
                 return None
             if self._error is not None:

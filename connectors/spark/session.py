@@ -39,10 +39,11 @@ JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _DEFAULT_OPTIONS: Final = "spark.driver.defaultJavaOptions"
 LOGGING: Final = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
 _COMPILING: Final = (
-    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
-    "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
+    "-XX:Tier4InvocationThreshold=500000 -XX:Tier4MinInvocationThreshold=60000 "
+    "-XX:Tier4CompileThreshold=1500000 -XX:Tier4BackEdgeThreshold=4000000"
 )
-"""The JVM compiles for speed only what has run ten times as often as it would by itself: docs/decisions/findings.md."""
+"""The JVM compiles for speed only what has run a hundred times as often as it would by itself:
+docs/decisions/findings.md."""
 _METADATA: Final = "-XX:MetaspaceSize=256m"
 """A collection of everything, 0.2 s, would begin in the first micro-batch, as Spark's classes pass 21 MB."""
 _COLLECTOR: Final = "-XX:+UseParallelGC"

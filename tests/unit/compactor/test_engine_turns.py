@@ -85,3 +85,17 @@ def test_positions_are_made_sense_of_without_a_batch(engine: Engine) -> None:
     engine._changelog.resolve_positions.side_effect = PositionError("Another catalog's.")  # type: ignore[attr-defined]
     with pytest.raises(PositionError):
         engine.resolve_positions(1)
+
+
+@pytest.mark.parametrize(
+    ("published", "closed", "settled"),
+    [((9, 9), None, True), ((9, 8), None, False), ((0, 0), None, False), ((9, 8), "deleted", True)],
+)
+def test_it_is_settled_once_all_that_is_ingested_is_published(
+    engine: Engine, published: tuple[int, int], closed: str | None, *, settled: bool
+) -> None:
+    """Set aside or not; a topic that is gone is not waited for."""
+    catalog = cast("Any", engine._catalog)
+    catalog.state.logs = [Mock(topic="t", published=one, end=9) for one in published]
+    catalog.state.topics = {"t": Mock(closed=closed)}
+    assert engine.is_settled() is settled

@@ -98,3 +98,15 @@ def test_damaged_answer_is_told(storage: Storage) -> None:
     answer = requests.answered(storage, asked.id)
     assert answer is not None
     assert not answer.ok
+
+
+def test_that_any_waits_is_known_without_reading_it(storage: Storage) -> None:
+    """From the list of names alone, until each is answered."""
+    assert not requests.is_any_pending(storage)
+    asked = [requests.leave(storage, "clean", number) for number in (1, 2)]
+    for one in asked:
+        assert requests.is_any_pending(storage)
+        requests.begin(storage, one.id)
+        assert requests.is_any_pending(storage)
+        requests.answer(storage, one.id, Answer(ok=True))
+    assert not requests.is_any_pending(storage)

@@ -91,3 +91,34 @@ def test_a_jvm_that_has_ended_hinders_no_end(*, started: bool) -> None:
         step.start()
     step.cancel()
     assert (step.is_alive(), step.failure, asked.is_set()) == (False, None, started)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_who_waits_for_a_job_is_told_when_it_is_over(*, fails: bool) -> None:
+    """However it ended: by then it counts as ended, and its failure is known."""
+    found: list[tuple[bool, bool]] = []
+
+    def work(_stopped: threading.Event) -> None:
+        if fails:
+            raise ValueError("It failed.")
+
+    step = cancellable_job(work)
+    step.when_over(lambda: found.append((step.is_alive(), step.failure is not None)))
+    step.start()
+    step.join(TIMEOUT_S)
+    assert found == [(False, fails)]
+
+
+def test_a_stop_wakes_and_to_be_woken_stops_nothing() -> None:
+    """Who watches a connector waits for one event, whatever happens to it."""
+    woken, stopped, restarted = StopToken(), StopToken(), RunStops()
+    woken.wake()
+    stopped.stop()
+    run = restarted.begin_run()
+    restarted.restart(cancel_at=1.0)
+    assert [(one.is_set(), one.woken.is_set()) for one in (StopToken(), woken, stopped, run)] == [
+        (False, False),
+        (False, True),
+        (True, True),
+        (True, True),
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
@@ -13,7 +14,7 @@ from compactor.errors import FencedError, StorageError
 from connectors.config.files import load_connector, load_worker
 from connectors.runtime import connector_task
 from connectors.runtime.cancellation import StopToken
-from connectors.runtime.connector_task import FENCE_CHECK_MS, IDLE_S, WATCH_MS, ConnectorTask
+from connectors.runtime.connector_task import FENCE_CHECK_MS, IDLE_S, WATCH_MS, WATCH_WORKED_MS, ConnectorTask
 from tests.support.cli import connector_file, worker_file
 from tests.support.clocks import ManualClock
 from tests.support.memory.storage import MemoryStorage
@@ -52,6 +53,53 @@ def test_a_stop_and_the_status_wait_for_no_micro_batch(running: Running) -> None
     assert {after - before for before, after in pairwise(running.reported)} == {WATCH_MS}
     assert running.reported[-1] >= FENCE_CHECK_MS
     assert not running.components.engine.tick.called
+
+
+def test_one_that_works_is_looked_at_less_often(running: Running) -> None:
+    """A hundred of them that are idle cost; while the lock is not held it is asked for as before."""
+    running.task.worked = True
+    running.lock.claim.side_effect = [*[False] * 3, *[True] * 10]
+    running.catalog.refresh.side_effect = running.stop.stop
+    running.watch()
+    gaps = [after - before for before, after in pairwise(running.reported)]
+    assert gaps[:3] + gaps[-1:] == [WATCH_MS, WATCH_MS, WATCH_MS, WATCH_WORKED_MS]
+
+
+def test_a_thread_that_ends_is_seen_at_once(running: Running) -> None:
+    """It wakes whoever watches; nothing is looked at before it is due for that."""
+    running.stop.wake()
+    running.threads[0].is_alive.side_effect = [True, True, False]
+    running.watch()
+    assert (running.clock.now_ms(), running.reported) == (WATCH_MS, [WATCH_MS])
+    running.threads[1].failure = StorageError("Full.")
+    running.threads[0].is_alive.side_effect = None
+    running.stop.wake()
+    with pytest.raises(StorageError):
+        running.watch()
+    assert running.clock.now_ms() == WATCH_MS
+
+
+def test_both_threads_wake_who_watches(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are told so before they are started."""
+    reading, maintenance = running.threads
+    for thread in running.threads:
+        thread.start.side_effect = lambda one=thread: one.when_over.assert_called_once_with(running.stop.wake)
+    reading.is_alive.return_value = False
+    monkeypatch.setattr(running.task, "_maintenance_thread", lambda *_, **__: maintenance)
+    monkeypatch.setattr(running.task, "_reading_thread", lambda *_, **__: reading)
+    with ExitStack() as stack:
+        running.task._run(running.components, Mock(), stack, running.stop, once=False)
+    assert reading.start.called
+    assert maintenance.start.called
+
+
+@pytest.mark.parametrize("pending", [True, False])
+def test_a_request_wakes_maintenance(running: Running, *, pending: bool) -> None:
+    """Which sleeps until something else is due; nobody else looks for what commands ask."""
+    running.components.requests.is_any_pending.return_value = pending
+    running.catalog.refresh.side_effect = running.stop.stop
+    running.watch()
+    assert running.threads[1].wake.called is pending
 
 
 def test_a_newer_owner_is_seen_during_a_micro_batch(running: Running) -> None:

@@ -16,13 +16,17 @@ from compactor.errors import SnapshotError, SnapshotStorageError, StorageError
 from connectors.clock import SystemClock
 from connectors.runtime.maintenance_thread import (
     FIRST_VACUUM_MS,
+    LOOK_SECONDS,
+    POLL_SECONDS,
     SNAPSHOT_RETRY_SECONDS,
     VACUUM_EVERY_MS,
     MaintenanceSchedule,
     MaintenanceThread,
 )
 from tests.support.clocks import ManualClock
+from tests.support.kafka import wait_until
 
+TIMEOUT_S = 10.0
 SCHEDULE = MaintenanceSchedule(initial_delay_ms=60_000, backoff_ms=15_000)
 
 
@@ -176,3 +180,36 @@ def test_one_that_was_never_started_is_stopped_at_once() -> None:
     thread, _ = background(Work(), SystemClock())
     thread.cancel(draining=lambda: True)
     assert thread.failure is None
+
+
+@pytest.mark.parametrize(
+    ("left_s", "pause_s"), [(60.0, LOOK_SECONDS), (3.0, 3.0), (0.1, POLL_SECONDS), (-1.0, POLL_SECONDS)]
+)
+@pytest.mark.parametrize("which", ["_next_round", "_next_vacuum"])
+def test_it_sleeps_until_something_is_due(which: str, left_s: float, pause_s: float) -> None:
+    """But looks for snapshots now and then, and never spins where rounds follow one another."""
+    clock = ManualClock()
+    thread, _ = background(Work(), clock)
+    setattr(thread, which, clock.monotonic() + left_s)
+    assert thread._pause() == pytest.approx(pause_s)
+
+
+class Unhurried(SystemClock):
+    """Waits for events only, however few seconds are asked for."""
+
+    def wait(self, seconds: float, event: threading.Event) -> bool:
+        return event.wait(TIMEOUT_S)
+
+
+def test_a_request_and_a_stop_are_waited_for_by_nobody() -> None:
+    """Each wakes the thread; a stop begins no other turn."""
+    thread, _ = background(Work(), Unhurried())
+    turns = threading.Semaphore(0)
+    thread._turn = turns.release  # type: ignore[method-assign]
+    thread.start()
+    for _ in range(2):
+        thread.wake()
+        assert turns.acquire(timeout=TIMEOUT_S / 2)
+    thread.stop()
+    wait_until(lambda: not thread.is_alive(), "it ends", TIMEOUT_S / 2)
+    assert not turns.acquire(blocking=False)

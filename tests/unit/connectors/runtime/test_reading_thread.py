@@ -15,7 +15,7 @@ from compactor.errors import StorageError
 from compactor.ingest.appends import Batch
 from connectors.runtime import reading_thread as module
 from connectors.runtime.components import TaskComponents
-from connectors.runtime.reading_thread import TICK_MS, TOPICS_CHECK_MS, ReadingThread
+from connectors.runtime.reading_thread import SETTLED_TICK_MS, TICK_MS, TOPICS_CHECK_MS, ReadingThread
 from connectors.source.options import SourceOptions
 from connectors.source.subscription import Alone, Offer, Subscription
 from tests.support.clocks import ManualClock
@@ -35,6 +35,7 @@ class Delivered:
         self._clock = clock
         self._left = list(found)
         self.taken_ranges: list[Any] = []
+        self.waits: list[int] = []
         self.closed = False
 
     @property
@@ -42,7 +43,7 @@ class Delivered:
         return not self._left
 
     def next(self, seconds: float) -> Batch | Alone | None:
-        assert seconds == TICK_MS / 1000
+        self.waits.append(round(seconds * 1000))
         self._clock.advance(STEP_MS)
         return self._left.pop(0)
 
@@ -61,6 +62,7 @@ class Reading:
         self.calls: list[tuple[str, int]] = []
         self.subscription: Any = Delivered(self.clock, *found)
         self.engine = Mock()
+        self.engine.is_settled.return_value = False
         self.engine.take.side_effect = lambda *_: self._note("take")
         self.engine.tick.side_effect = lambda _: self._note("tick")
         self.engine.commit.side_effect = lambda *_: self._topics(found=True)
@@ -113,6 +115,14 @@ def test_idle_it_publishes_what_time_lets_go() -> None:
     assert busy.times("tick") == []
 
 
+def test_it_waits_longer_where_nothing_is_left_to_publish() -> None:
+    """Time lets go only what is ingested; what is delivered ends the wait."""
+    reading = Reading(*[None] * 6)
+    reading.engine.is_settled.side_effect = [True, True, False, False, True, True]
+    reading.run()
+    assert reading.subscription.waits == [*[SETTLED_TICK_MS] * 2, *[TICK_MS] * 2, *[SETTLED_TICK_MS] * 2]
+
+
 @pytest.mark.parametrize("found", [BATCH, None], ids=["busy", "idle"])
 def test_topics_are_looked_for_when_due(found: Batch | None) -> None:
     """Also where micro-batches never pause, and first when the take-over's look is old."""
@@ -122,12 +132,25 @@ def test_topics_are_looked_for_when_due(found: Batch | None) -> None:
     assert reading.times("topics") == due
 
 
+def test_producers_that_are_not_used_are_dropped_with_the_look_at_topics() -> None:
+    """In the engine's turn, in which nothing is published; an idle connector would keep their threads for ever."""
+    reading = Reading(*[None] * (TOPICS_CHECK_MS // STEP_MS))
+    reading.run()
+    broker, state = cast("Any", reading.thread._broker), cast("Any", object())
+    assert not broker.drop_unused.called
+    decide = reading.engine.commit.call_args.args[0]
+    assert decide(state) is broker.discover.return_value
+    assert (broker.drop_unused.call_count, broker.discover.call_args.args) == (1, (state,))
+
+
 def test_topics_that_cannot_be_looked_for_yet_are_soon() -> None:
     """While another turn of the engine is under way it is tried after each take, not half a minute later."""
     reading = Reading(*[BATCH] * (TOPICS_CHECK_MS // STEP_MS + 5))
     answers = iter([False, False, True])
     reading.engine.commit.side_effect = lambda *_: reading._topics(found=next(answers))
+    reading.engine.is_settled.return_value = True
     reading.run()
+    assert [at for at, ms in enumerate(reading.subscription.waits) if ms == TICK_MS] == [300, 301]
     assert reading.times("topics") == [TOPICS_CHECK_MS + each * STEP_MS for each in range(3)]
 
 

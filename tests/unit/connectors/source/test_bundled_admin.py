@@ -32,7 +32,7 @@ def bundled() -> Bundled:
 
 def test_one_question_answers_all(bundled: Bundled) -> None:
     """After a refresh, every planner has topics and ends without a request of its own."""
-    bundled.admin.refresh({A0, A1, B0})
+    bundled.admin.refresh(frozenset({A0, A1, B0}))
     assert bundled.admin.offsets_each([A0, A1], LATEST) == {A0: 5, A1: 6}
     assert bundled.admin.offsets_each([B0], OffsetSpec.latest()) == {B0: 7}
     assert {name: found.partitions for name, found in bundled.admin.describe_each(["a"]).items()} == {"a": 2}  # type: ignore[union-attr]
@@ -42,10 +42,10 @@ def test_one_question_answers_all(bundled: Bundled) -> None:
 
 def test_offsets_are_those_of_the_last_refresh(bundled: Bundled) -> None:
     """Never older ones: whoever asks after they were forgotten is answered by the brokers."""
-    bundled.admin.refresh({A0})
+    bundled.admin.refresh(frozenset({A0}))
     bundled.brokers.ends[A0] = 50
     assert bundled.admin.offsets_each([A0], LATEST) == {A0: 5}
-    bundled.admin.refresh({A0})
+    bundled.admin.refresh(frozenset({A0}))
     assert bundled.admin.offsets_each([A0], LATEST) == {A0: 50}
     bundled.brokers.ends[A0] = 60
     bundled.admin.forget_ends()
@@ -54,7 +54,7 @@ def test_offsets_are_those_of_the_last_refresh(bundled: Bundled) -> None:
 
 def test_log_starts_are_never_those_of_a_refresh(bundled: Bundled) -> None:
     """It asks for ends; a start is another offset."""
-    bundled.admin.refresh({A0})
+    bundled.admin.refresh(frozenset({A0}))
     assert bundled.admin.offsets_each([A0], EARLIEST) == {A0: 0}
     assert bundled.brokers.asked[1:] == [{A0}]
 
@@ -62,22 +62,22 @@ def test_log_starts_are_never_those_of_a_refresh(bundled: Bundled) -> None:
 def test_topics_are_asked_for_again_after_a_while(bundled: Bundled) -> None:
     """A recreated topic is seen within TOPICS_AGE_S, and within it the brokers are asked once."""
     for _ in range(3):
-        bundled.admin.refresh({A0, B0})
+        bundled.admin.refresh(frozenset({A0, B0}))
         assert set(bundled.admin.describe_each(["a"])) == {"a"}
     assert len(bundled.brokers.described) == 1
     bundled.clock.sleep(TOPICS_AGE_S)
     bundled.admin.describe_each(["a"])  # what is old is asked for directly
-    bundled.admin.refresh({A0})
+    bundled.admin.refresh(frozenset({A0}))
     assert bundled.brokers.described[1:] == [{"a"}, {"a"}]
 
 
 def test_what_was_not_asked_for_is_asked_directly(bundled: Bundled) -> None:
     """A connector that came after the refresh, a new partition, a topic that was just found."""
-    bundled.admin.refresh({A0})
+    bundled.admin.refresh(frozenset({A0}))
     assert set(bundled.admin.describe_each(["a", "b"])) == {"a", "b"}
     assert bundled.admin.offsets_each([A0, B0], LATEST) == {A0: 5, B0: 7}
     assert (bundled.brokers.described, bundled.brokers.asked) == ([{"a"}, {"a", "b"}], [{A0}, {B0}])
-    bundled.admin.refresh({A0, B0})  # another set of topics is another question
+    bundled.admin.refresh(frozenset({A0, B0}))  # another set of topics is another question
     assert bundled.brokers.described[2:] == [{"a", "b"}]
     assert list(bundled.admin.list_topics()) == ["a", "b"]
 
@@ -85,7 +85,7 @@ def test_what_was_not_asked_for_is_asked_directly(bundled: Bundled) -> None:
 def test_a_topic_that_is_not_there_is_no_topic(bundled: Bundled) -> None:
     """That no broker knows it is an answer too."""
     gone = TopicPartition("gone", 0)
-    bundled.admin.refresh({A0, gone})
+    bundled.admin.refresh(frozenset({A0, gone}))
     assert set(bundled.admin.describe_each(["a", "gone"])) == {"a"}
     assert len(bundled.brokers.described) == 1
 
@@ -93,7 +93,7 @@ def test_a_topic_that_is_not_there_is_no_topic(bundled: Bundled) -> None:
 def test_an_error_is_that_of_its_topic(bundled: Bundled) -> None:
     """The connector of a refused topic is told so; the others have their ends."""
     bundled.brokers.refused.add("b")
-    bundled.admin.refresh({A0, B0})
+    bundled.admin.refresh(frozenset({A0, B0}))
     ends = bundled.admin.offsets_each([A0, B0], LATEST)
     assert (ends[A0], isinstance(ends[B0], KafkaError)) == (5, True)
     assert isinstance(bundled.admin.describe_each(["b"])["b"], KafkaError)
@@ -103,7 +103,7 @@ def test_an_error_is_that_of_its_topic(bundled: Bundled) -> None:
 def test_brokers_away_are_an_error_of_each(bundled: Bundled, how: str) -> None:
     """Each planner finds it out as if it had asked, and none asks once more."""
     setattr(bundled.brokers, how, True)
-    bundled.admin.refresh({A0, B0})
+    bundled.admin.refresh(frozenset({A0, B0}))
     found = [*bundled.admin.describe_each(["a", "b"]).values(), *bundled.admin.offsets_each([A0, B0], LATEST).values()]
     assert [cast("KafkaError", one).code() for one in found] == [KafkaError._TRANSPORT] * 4
     assert (len(bundled.brokers.described), len(bundled.brokers.asked)) == (1, 1)

@@ -15,9 +15,10 @@ from connectors.source import poller as module
 from connectors.source.bundled_admin import BundledAdmin
 from connectors.source.options import SourceOptions
 from connectors.source.planner import Planner
-from connectors.source.poller import Pollers, SourcePoller
+from connectors.source.poller import PLAN_AGAIN_S, Pollers, SourcePoller
 from connectors.source.source_topics import AdminTopics
 from connectors.source.subscription import Subscription
+from tests.support.clocks import ManualClock
 from tests.support.kafka import wait_until
 from tests.support.memory.admin import MemoryAdmin
 from tests.support.source_options import NOBODY, source_options
@@ -147,6 +148,57 @@ def test_one_question_is_for_all_of_them(worker: Worker) -> None:
     assert worker.woken.acquire(blocking=False)
     poller._poll()  # nobody has anything to plan: nobody is asked, nobody woken
     assert (worker.brokers.asked, worker.woken.acquire(blocking=False)) == ([{A0, B0}], False)
+
+
+class Planned:
+    """A connector that reads partition a-0 and never finds anything; counts its plans."""
+
+    def __init__(self) -> None:
+        self.listed = [A0]
+        self.plans = 0
+
+    def partitions(self) -> list[TopicPartition]:
+        return self.listed
+
+    def plan(self) -> bool:
+        self.plans += 1
+        return False
+
+
+def test_nobody_plans_where_nothing_has_moved(worker: Worker) -> None:
+    """Only now and then, as topics change; at once where an end or the position has moved."""
+    poller, clock, one = worker.borrow(), ManualClock(), Planned()
+    poller.stop()
+    wait_until(lambda: not alive(poller), "its thread ends", TIMEOUT_S)
+    poller._clock = clock
+
+    def plans() -> int:
+        before = one.plans
+        poller._ask(cast("Any", [one]))
+        return one.plans - before
+
+    assert [plans(), plans(), plans()] == [1, 0, 0]
+    worker.brokers.ends[A0] = 6
+    assert [plans(), plans()] == [1, 0]
+    one.listed = list(one.listed)
+    assert [plans(), plans()] == [1, 0]
+    clock.advance(round(PLAN_AGAIN_S * 1000))
+    assert [plans(), plans()] == [1, 0]
+    worker.brokers.away = True
+    assert [plans(), plans()] == [1, 1]  # how long it is not answered is counted by its plans
+    worker.brokers.away = False
+    assert [plans(), plans()] == [1, 0]
+
+
+def test_what_is_kept_of_plans_goes_with_their_connectors(worker: Worker) -> None:
+    """Connectors come and go for as long as the worker runs."""
+    poller, stays = worker.borrow(), Planned()
+    poller.stop()
+    wait_until(lambda: not alive(poller), "its thread ends", TIMEOUT_S)
+    for _ in range(5):
+        poller._ask(cast("Any", [stays, Planned()]))
+    poller._ask(cast("Any", [stays]))
+    assert list(poller._fruitless) == [cast("Any", stays)]
 
 
 def test_an_offer_follows_what_was_taken(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any, cast
 
 import pytest
 
@@ -14,6 +15,7 @@ from connectors.source import subscription as module
 from connectors.source.plan import TopicOffsets
 from connectors.source.subscription import Alone
 from tests.support.engine import intake
+from tests.support.kafka import wait_until
 from tests.support.memory.cluster import MemoryCluster
 from tests.support.subscribed import Subscribed, batch_of
 
@@ -190,6 +192,18 @@ def test_a_pinned_connector_finishes_at_the_ends_of_its_begin(cluster: MemoryClu
             one.subscription.taken(whole(one).ranges)
     assert read == 14
     assert (one.subscription.plan(), one.subscription.claimable) == (False, False)
+
+
+def test_who_waits_is_told_that_a_pinned_connector_has_finished(cluster: MemoryCluster) -> None:
+    """At once: its thread has nothing to wait for any more."""
+    one = Subscribed(cluster, pinned=True, starts={"a": TopicOffsets("id-a", {0: 9, 1: 5})})
+    waiting = threading.Thread(target=one.subscription.next, args=(TIMEOUT_S,), daemon=True)
+    waiting.start()
+    changed = cast("Any", one.subscription._changed)
+    wait_until(lambda: bool(changed._waiters), "it waits", TIMEOUT_S)
+    assert (one.subscription.plan(), one.subscription.finished) == (False, True)
+    waiting.join(TIMEOUT_S / 2)
+    assert not waiting.is_alive()
 
 
 def test_an_error_of_planning_is_raised_in_the_connectors_own_thread(cluster: MemoryCluster) -> None:
