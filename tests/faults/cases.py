@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Generic, Self, TypeVar
 
 import pytest
 
@@ -20,10 +20,13 @@ RENEW_AFTER: Final = 12
 """Cases on one scenario: each check reads the whole topic, which grows."""
 
 
-class Case:
+S = TypeVar("S", bound=Scenario)
+
+
+class CaseOf(Generic[S]):
     """One fault at one step of a scenario. `outcome` is its text in the matrix."""
 
-    def __init__(self, scenario: Scenario) -> None:
+    def __init__(self, scenario: S) -> None:
         self.scenario = scenario
         self.outcome = "went on"
         self.seconds: float | None = None
@@ -67,14 +70,18 @@ class Case:
         assert found == [], "\n".join(found[:40])
 
 
-class Cases:
-    """The scenarios of a test file, one at a time."""
+Case = CaseOf[Scenario]
 
-    def __init__(self, folder: Path, bootstrap: str) -> None:
+
+class CasesOf(Generic[S]):
+    """The scenarios of a test file, one at a time, made by `make`."""
+
+    def __init__(self, folder: Path, bootstrap: str, make: Callable[[Path, str, int, Mapping[str, Any]], S]) -> None:
         self._folder = folder
         self._bootstrap = bootstrap
+        self._make = make
         self._number = 0
-        self._now: tuple[Mapping[str, Any], Scenario, int] | None = None
+        self._now: tuple[Mapping[str, Any], S, int] | None = None
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -90,9 +97,9 @@ class Cases:
         self._drop()
 
     @contextmanager
-    def case(self, fault: str, step: str, settings: Mapping[str, Any] = CALM) -> Iterator[Case]:
+    def case(self, fault: str, step: str, settings: Mapping[str, Any] = CALM) -> Iterator[CaseOf[S]]:
         """Runs a case on a scenario with `settings`: that of the case before, unless it failed."""
-        case = Case(self._field(settings))
+        case = CaseOf(self._field(settings))
         seed = case.scenario.seed
         try:
             yield case
@@ -107,13 +114,14 @@ class Cases:
         case.scenario.control.disarm()
         _note(matrix.Result(fault=fault, step=step, outcome=case.outcome, seconds_to_recover=case.seconds, seed=seed))
 
-    def _field(self, settings: Mapping[str, Any]) -> Scenario:
+    def _field(self, settings: Mapping[str, Any]) -> S:
         if self._now is not None and (self._now[0] is not settings or self._now[2] >= RENEW_AFTER):
             self._drop()
         if self._now is None:
             self._number += 1
-            scenario = Scenario(self._folder / str(self._number), self._bootstrap, self._number, settings)
-            self._now = settings, self._stack.enter_context(scenario), 0
+            scenario = self._make(self._folder / str(self._number), self._bootstrap, self._number, settings)
+            self._stack.enter_context(scenario)
+            self._now = settings, scenario, 0
         _, scenario, done = self._now
         self._now = settings, scenario, done + 1
         return scenario
@@ -121,6 +129,9 @@ class Cases:
     def _drop(self) -> None:
         self._now = None
         self._stack.close()
+
+
+Cases = CasesOf[Scenario]
 
 
 def _note(result: matrix.Result) -> None:

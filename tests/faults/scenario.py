@@ -20,11 +20,10 @@ from tests.faults.worker_process import Control, WorkerProcess
 from tests.support.deployment import Deployment
 from tests.support.kafka import create_topic, wait_until
 
-RECOVERY_S: Final = 180.0 * float(os.environ.get("FAULT_PATIENCE", "1"))
-"""Seconds within which all records acknowledged at the fault must be published.
-
-FAULT_PATIENCE multiplies it, for a busy machine.
-"""
+PATIENCE: Final = float(os.environ.get("FAULT_PATIENCE", "1"))
+"""Multiplies every bound of time, for a busy machine."""
+RECOVERY_S: Final = 180.0 * PATIENCE
+"""Seconds within which all records acknowledged at the fault must be published."""
 CLUSTER_S: Final = 3 * RECOVERY_S
 """The same for settings with which each start takes three JVMs more."""
 
@@ -61,7 +60,7 @@ class Scenario:
     """One connector under load, as a context manager; `worker` is the current worker, if any."""
 
     def __init__(
-        self, folder: Path, bootstrap: str, seed: int, settings: Mapping[str, Any] = BUSY, rate: int = RATE
+        self, folder: Path, bootstrap: str, seed: int, settings: Mapping[str, Any] = BUSY, rate: float = RATE
     ) -> None:
         topic = create_topic(bootstrap, f"f-{uuid4().hex[:10]}", 2, cleanup_policy="delete")
         folder.mkdir(parents=True, exist_ok=True)
@@ -122,10 +121,14 @@ class Scenario:
         """Waits `seconds`, for faults that consist of time."""
         threading.Event().wait(seconds)
 
+    def arm(self, step: str, action: str) -> None:
+        """Makes the next process that takes `step` for this connector do `action`, once."""
+        self.control.arm(step, action)
+
     def meet(self, step: str, action: str) -> WorkerProcess:
         """Arms the failpoint `step` in the current worker and waits until a process reaches it."""
         worker = self.running()
-        self.control.arm(step, action)
+        self.arm(step, action)
         worker.until_met(step)
         return worker
 
