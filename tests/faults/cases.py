@@ -74,12 +74,19 @@ Case = CaseOf[Scenario]
 
 
 class CasesOf(Generic[S]):
-    """The scenarios of a test file, one at a time, made by `make`."""
+    """The scenarios of a test file, one at a time, made by `make`; each for `renew_after` cases at most."""
 
-    def __init__(self, folder: Path, bootstrap: str, make: Callable[[Path, str, int, Mapping[str, Any]], S]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        bootstrap: str,
+        make: Callable[[Path, str, int, Mapping[str, Any]], S],
+        renew_after: int = RENEW_AFTER,
+    ) -> None:
         self._folder = folder
         self._bootstrap = bootstrap
         self._make = make
+        self._renew_after = renew_after
         self._number = 0
         self._now: tuple[Mapping[str, Any], S, int] | None = None
         self._stack = ExitStack()
@@ -115,7 +122,7 @@ class CasesOf(Generic[S]):
         _note(matrix.Result(fault=fault, step=step, outcome=case.outcome, seconds_to_recover=case.seconds, seed=seed))
 
     def _field(self, settings: Mapping[str, Any]) -> S:
-        if self._now is not None and (self._now[0] is not settings or self._now[2] >= RENEW_AFTER):
+        if self._now is not None and (self._now[0] is not settings or self._now[2] >= self._renew_after):
             self._drop()
         if self._now is None:
             self._number += 1

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from itertools import cycle
 from types import TracebackType
 from typing import Final, NamedTuple, Self
+from uuid import uuid4
 
 from confluent_kafka import Message, Producer
 
-from tests.support.kafka import Headers, ToSend, wait_until
+from tests.support.kafka import TIMEOUT_S, Headers, ToSend, wait_until
 
 KEYS: Final = 120
 RATE: Final = 100
@@ -58,9 +59,9 @@ class TopicRecords:
         """Returns partition → the offset after the last acknowledged record."""
         return dict(self._ends)
 
-    def send(self, producer: Producer) -> bool:
-        """Produces the next record; returns False if the producer's queue is full."""
-        record = self._next()
+    def send(self, producer: Producer, keys: int = KEYS) -> bool:
+        """Produces the next record, of one of so many keys; returns False if the producer's queue is full."""
+        record = self._next(keys)
         sent = Sent(record.key, record.value, record.headers)
         self.under_way += 1
         try:
@@ -78,9 +79,9 @@ class TopicRecords:
         producer.poll(0)
         return True
 
-    def _next(self) -> ToSend:
+    def _next(self, keys: int) -> ToSend:
         self._count += 1
-        key = self._chance.randrange(KEYS)
+        key = self._chance.randrange(keys)
         value = None if self._chance.random() < TOMBSTONES else f"{self._seed}-{self._count}".encode() * 4
         headers = [("n", str(self._count).encode()), ("h", None)] if self._count % 5 == 0 else []
         return ToSend(key % self._partitions, f"key-{key}".encode(), value, headers)
@@ -102,6 +103,7 @@ class Sender:
     """
 
     def __init__(self, bootstrap: str, topics: Sequence[TopicRecords], rate: float) -> None:
+        self._bootstrap = bootstrap
         self._topics = topics
         self._rate = rate
         self._producer = Producer({"bootstrap.servers": bootstrap, **_PATIENT})
@@ -122,6 +124,21 @@ class Sender:
         self._thread.join()
         self._producer.purge()
         self._producer.poll(0)
+
+    def burst(self, count: int, keys: int) -> None:
+        """Sends `count` records of so many keys to each topic in one transaction, so that all are visible at once.
+
+        To be called while it is paused.
+        """
+        name = f"burst-{uuid4().hex}"
+        producer = Producer({"bootstrap.servers": self._bootstrap, "transactional.id": name, "log_level": 0})
+        producer.init_transactions(TIMEOUT_S)
+        producer.begin_transaction()
+        for one in self._topics:
+            for _ in range(count):
+                while not one.send(producer, keys):
+                    producer.poll(0.02)
+        producer.commit_transaction(TIMEOUT_S)
 
     def pause(self, timeout_s: float = 120.0) -> None:
         """Stops sending; returns once everything sent is acknowledged or refused."""

@@ -16,6 +16,7 @@ from uuid import uuid4
 from tests.faults import checks
 from tests.faults.load import RATE, Load
 from tests.faults.observe import observe
+from tests.faults.worker_main import VACUUM_EVERY_MS, VACUUM_GRACE_MS
 from tests.faults.worker_process import Control, WorkerProcess
 from tests.support.deployment import Deployment
 from tests.support.kafka import create_topic, wait_until
@@ -52,8 +53,9 @@ RETAINING: Final[Mapping[str, Any]] = {
     **_RESTARTS,
 }
 QUICK_WORKER: Final[Mapping[str, Any]] = {"log.cleaner.initial.delay.ms": 3_000, "log.cleaner.backoff.ms": 500}
-VACUUM_MS: Final = (4_000, 20_000)
-"""Interval and grace of the vacuum, in ms."""
+_VACUUM: Final = {VACUUM_EVERY_MS: "4000", VACUUM_GRACE_MS: "20000"}
+_ENVIRONMENT: Final = "FAULT_"
+"""Settings that begin so are environment variables of the worker's."""
 
 
 class Scenario:
@@ -66,7 +68,11 @@ class Scenario:
         folder.mkdir(parents=True, exist_ok=True)
         self.deployment = Deployment(folder, bootstrap, topic)
         ours = {key: value for key, value in settings.items() if key.startswith(_OF_THE_WORKER)}
-        self.deployment.settings |= {key: value for key, value in settings.items() if key not in ours}
+        environment = {key: value for key, value in settings.items() if key.startswith(_ENVIRONMENT)}
+        self._environment = {**_VACUUM, **environment}
+        self.deployment.settings |= {
+            key: value for key, value in settings.items() if key not in ours and key not in environment
+        }
         self.deployment.worker |= {**QUICK_WORKER, **ours}
         self.control = Control(folder / "control")
         self.load = Load(bootstrap, topic, seed, rate)
@@ -87,7 +93,7 @@ class Scenario:
     def start(self, *args: str) -> WorkerProcess:
         """Starts a worker, which becomes the current one; does not touch an older one."""
         self._workers += 1
-        worker = WorkerProcess(self.deployment, self.control, self._workers, *args, vacuum_ms=VACUUM_MS)
+        worker = WorkerProcess(self.deployment, self.control, self._workers, *args, environment=self._environment)
         self.worker = self._stack.enter_context(worker)
         return worker
 
