@@ -66,9 +66,9 @@ test: setup ## Lints, checks types and runs every test: those without Spark and 
 	$(BIN)/mypy
 	$(BIN)/pytest -n 2 --dist loadgroup
 
-faults: setup ## Tries every fault at every step, then 100 random kills (FAULT_KILLS=10 for fewer); takes hours.
-	@rm -f build/faults.jsonl
-	@FAULTS=all FAULTS_MATRIX=$(CURDIR)/build/faults.jsonl $(BIN)/pytest -v -n 2 --dist loadgroup tests/faults; code=$$?; \
+faults: setup ## Tries every fault at every step, then 100 random kills (FAULT_KILLS=10 for fewer); takes hours. FAULTS_GO_ON=1 keeps what ran at this commit.
+	@$(if $(FAULTS_GO_ON),$(BIN)/python -m tests.faults.matrix --keep build/faults.jsonl,rm -f build/faults.jsonl)
+	@FAULTS=all FAULTS_GO_ON=$(FAULTS_GO_ON) FAULTS_MATRIX=$(CURDIR)/build/faults.jsonl $(BIN)/pytest -v -n 2 --dist loadgroup tests/faults; code=$$?; \
 	  $(BIN)/python -m tests.faults.matrix build/faults.jsonl docs/reliability.md && exit $$code
 
 soak: setup ## Runs a worker under a steady load for an hour (MINUTES=60) and tells what grew: build/soak.

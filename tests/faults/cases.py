@@ -10,9 +10,10 @@ from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
 import pytest
+from msgspec.structs import replace
 
 from connectors.errors import EXIT_FENCED, EXIT_OK
-from tests.faults import matrix
+from tests.faults import matrix, revision
 from tests.faults.scenario import CALM, RECOVERY_S, Scenario
 from tests.faults.worker_process import TIMEOUT_S
 
@@ -105,7 +106,12 @@ class CasesOf(Generic[S]):
 
     @contextmanager
     def case(self, fault: str, step: str, settings: Mapping[str, Any] = CALM) -> Iterator[CaseOf[S]]:
-        """Runs a case on a scenario with `settings`: that of the case before, unless it failed."""
+        """Runs a case on a scenario with `settings`: that of the case before, unless it failed.
+
+        Skips the test where the matrix has the case already and FAULTS_GO_ON is set.
+        """
+        if (fault, step) in matrix.already_there():
+            pytest.skip("ran at this commit already")
         case = CaseOf(self._field(settings))
         seed = case.scenario.seed
         try:
@@ -116,7 +122,7 @@ class CasesOf(Generic[S]):
         except BaseException as error:
             self._drop()
             text = (str(error).splitlines() or [type(error).__name__])[0]
-            _note(matrix.Result(fault=fault, step=step, outcome=f"**failed**: {text[:120]}", seed=seed))
+            _note(matrix.Result(fault=fault, step=step, outcome=f"{matrix.FAILED}: {text[:120]}", seed=seed))
             raise
         case.scenario.control.disarm()
         _note(matrix.Result(fault=fault, step=step, outcome=case.outcome, seconds_to_recover=case.seconds, seed=seed))
@@ -144,4 +150,4 @@ Cases = CasesOf[Scenario]
 def _note(result: matrix.Result) -> None:
     file = matrix.file()
     if file is not None:
-        matrix.append(file, result)
+        matrix.append(file, replace(result, commit=revision.current()))
