@@ -30,6 +30,20 @@ def stands_at(scenario: Scenario, step: str, action: str) -> WorkerProcess:
     return worker
 
 
+def comes_to(scenario: Scenario, step: str, action: str) -> WorkerProcess:
+    """Returns the worker that runs, of which a process is at `step` and does `action` there.
+
+    For steps of a start that is in the connector's next life, while those beside it run.
+    """
+    worker = scenario.worker
+    assert worker is not None
+    scenario.arm(step, action)
+    if step in AT_START:
+        scenario.arm(_BREAKS_A_LIFE, "error")
+    worker.until_met(step)
+    return worker
+
+
 def frozen_at(scenario: Scenario, step: str) -> WorkerProcess:
     """Returns a worker that stands at `step`, all of its processes stopped."""
     sleeper = stands_at(scenario, step, NAP)
@@ -64,19 +78,10 @@ def kill_one(case: CaseOf[S], step: str) -> None:
     case.judge()
 
 
-def fail(scenario: Scenario, step: str) -> None:
-    """Makes `step` fail once in the running worker; steps of a start in the connector's next one."""
-    assert scenario.worker is not None
-    scenario.arm(step, "error")
-    if step in AT_START:
-        scenario.arm(_BREAKS_A_LIFE, "error")
-    scenario.worker.until_met(step)
-
-
 def fail_once(case: CaseOf[S], step: str) -> None:
     """Makes `step` fail once; the same worker goes on."""
     worker = case.scenario.running()
-    fail(case.scenario, step)
+    comes_to(case.scenario, step, "error")
     case.strikes()
     case.recovers()
     assert worker.alive, worker.tail()
@@ -85,7 +90,21 @@ def fail_once(case: CaseOf[S], step: str) -> None:
 
 def freeze_through_a_take_over(case: CaseOf[S], step: str) -> None:
     """Freezes the worker at `step` until another publishes; then it goes on, changes nothing and ends with 5."""
-    sleeper = frozen_at(case.scenario, step)
+    _wakes_up_fenced(case, frozen_at(case.scenario, step))
+
+
+def freeze_all_through_a_take_over(case: CaseOf[S], step: str) -> None:
+    """The same of a worker that has taken over the others of its connectors.
+
+    What it has not come to when it freezes it takes over when it wakes up, as any worker that is started later.
+    """
+    case.scenario.running()
+    sleeper = comes_to(case.scenario, step, NAP)
+    sleeper.signal_all(signal.SIGSTOP)
+    _wakes_up_fenced(case, sleeper)
+
+
+def _wakes_up_fenced(case: CaseOf[S], sleeper: WorkerProcess) -> None:
     case.strikes()
     case.scenario.start()
     case.recovers()

@@ -12,7 +12,7 @@ from tests.faults.cases import CasesOf
 from tests.faults.crowded_scenario import CrowdedScenario
 from tests.faults.neighbours import COUNT
 from tests.faults.step_settings import ALL, settings
-from tests.faults.strikes import fail, freeze_through_a_take_over, kill_all
+from tests.faults.strikes import comes_to, freeze_all_through_a_take_over, kill_all
 from tests.support.kafka import delete_topic
 
 TIMES: Final = 3
@@ -42,7 +42,7 @@ def test_a_worker_of_many_killed_at_a_step(crowd: Crowd, step: str) -> None:
 def test_a_frozen_worker_of_many_wakes_up_after_a_take_over(crowd: Crowd, step: str) -> None:
     """It changes nothing for any of the twenty, and ends with 5."""
     with crowd.case(f"frozen beside {COUNT}", step, settings(step)) as case:
-        freeze_through_a_take_over(case, step)
+        freeze_all_through_a_take_over(case, step)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_one_connector_of_many_fails_at_a_step(crowd: Crowd, step: str) -> None:
         worker = scenario.running()
         with scenario.neighbours_undisturbed() as watch:
             for _ in range(TIMES):
-                fail(scenario, step)
+                comes_to(scenario, step, "error")
             case.strikes()
             case.recovers()
             case.outcome = f"others had news every {watch.longest().seconds:.1f} s"
