@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Generic, Self, TypeVar
 
 import pytest
+from msgspec.structs import replace
 
 from connectors.errors import EXIT_FENCED, EXIT_OK
-from tests.faults import matrix
+from tests.faults import matrix, revision
 from tests.faults.scenario import CALM, RECOVERY_S, Scenario
 from tests.faults.worker_process import TIMEOUT_S
 
@@ -20,10 +21,13 @@ RENEW_AFTER: Final = 12
 """Cases on one scenario: each check reads the whole topic, which grows."""
 
 
-class Case:
+S = TypeVar("S", bound=Scenario)
+
+
+class CaseOf(Generic[S]):
     """One fault at one step of a scenario. `outcome` is its text in the matrix."""
 
-    def __init__(self, scenario: Scenario) -> None:
+    def __init__(self, scenario: S) -> None:
         self.scenario = scenario
         self.outcome = "went on"
         self.seconds: float | None = None
@@ -67,14 +71,25 @@ class Case:
         assert found == [], "\n".join(found[:40])
 
 
-class Cases:
-    """The scenarios of a test file, one at a time."""
+Case = CaseOf[Scenario]
 
-    def __init__(self, folder: Path, bootstrap: str) -> None:
+
+class CasesOf(Generic[S]):
+    """The scenarios of a test file, one at a time, made by `make`; each for `renew_after` cases at most."""
+
+    def __init__(
+        self,
+        folder: Path,
+        bootstrap: str,
+        make: Callable[[Path, str, int, Mapping[str, Any]], S],
+        renew_after: int = RENEW_AFTER,
+    ) -> None:
         self._folder = folder
         self._bootstrap = bootstrap
+        self._make = make
+        self._renew_after = renew_after
         self._number = 0
-        self._now: tuple[Mapping[str, Any], Scenario, int] | None = None
+        self._now: tuple[Mapping[str, Any], S, int] | None = None
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -90,9 +105,14 @@ class Cases:
         self._drop()
 
     @contextmanager
-    def case(self, fault: str, step: str, settings: Mapping[str, Any] = CALM) -> Iterator[Case]:
-        """Runs a case on a scenario with `settings`: that of the case before, unless it failed."""
-        case = Case(self._field(settings))
+    def case(self, fault: str, step: str, settings: Mapping[str, Any] = CALM) -> Iterator[CaseOf[S]]:
+        """Runs a case on a scenario with `settings`: that of the case before, unless it failed.
+
+        Skips the test where the matrix has the case already and FAULTS_GO_ON is set.
+        """
+        if (fault, step) in matrix.already_there():
+            pytest.skip("ran at this commit already")
+        case = CaseOf(self._field(settings))
         seed = case.scenario.seed
         try:
             yield case
@@ -102,18 +122,19 @@ class Cases:
         except BaseException as error:
             self._drop()
             text = (str(error).splitlines() or [type(error).__name__])[0]
-            _note(matrix.Result(fault=fault, step=step, outcome=f"**failed**: {text[:120]}", seed=seed))
+            _note(matrix.Result(fault=fault, step=step, outcome=f"{matrix.FAILED}: {text[:120]}", seed=seed))
             raise
         case.scenario.control.disarm()
         _note(matrix.Result(fault=fault, step=step, outcome=case.outcome, seconds_to_recover=case.seconds, seed=seed))
 
-    def _field(self, settings: Mapping[str, Any]) -> Scenario:
-        if self._now is not None and (self._now[0] is not settings or self._now[2] >= RENEW_AFTER):
+    def _field(self, settings: Mapping[str, Any]) -> S:
+        if self._now is not None and (self._now[0] is not settings or self._now[2] >= self._renew_after):
             self._drop()
         if self._now is None:
             self._number += 1
-            scenario = Scenario(self._folder / str(self._number), self._bootstrap, self._number, settings)
-            self._now = settings, self._stack.enter_context(scenario), 0
+            scenario = self._make(self._folder / str(self._number), self._bootstrap, self._number, settings)
+            self._stack.enter_context(scenario)
+            self._now = settings, scenario, 0
         _, scenario, done = self._now
         self._now = settings, scenario, done + 1
         return scenario
@@ -123,7 +144,10 @@ class Cases:
         self._stack.close()
 
 
+Cases = CasesOf[Scenario]
+
+
 def _note(result: matrix.Result) -> None:
     file = matrix.file()
     if file is not None:
-        matrix.append(file, result)
+        matrix.append(file, replace(result, commit=revision.current()))

@@ -14,6 +14,7 @@ import pytest
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from tests.faults import matrix
 from tests.faults.cases import Cases
+from tests.faults.scenario import Scenario
 
 HERE = Path(__file__).parent
 
@@ -44,5 +45,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture(scope="module")
 def cases(tmp_path_factory: pytest.TempPathFactory, broker: EmbeddedKafka) -> Iterator[Cases]:
     """Where the cases of one file happen: its last worker ends with it, and is in nobody's way after that."""
-    with Cases(tmp_path_factory.mktemp("faults"), broker.bootstrap) as running:
+    with Cases(tmp_path_factory.mktemp("faults"), broker.bootstrap, Scenario) as running:
         yield running

@@ -5,12 +5,15 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections.abc import Sequence
+from itertools import cycle
 from types import TracebackType
 from typing import Final, NamedTuple, Self
+from uuid import uuid4
 
 from confluent_kafka import Message, Producer
 
-from tests.support.kafka import Headers, ToSend, wait_until
+from tests.support.kafka import TIMEOUT_S, Headers, ToSend, wait_until
 
 KEYS: Final = 120
 RATE: Final = 100
@@ -34,28 +37,80 @@ class Sent(NamedTuple):
     headers: Headers
 
 
-class Load:
-    """Sends records at a steady `rate` (records/s) from a thread, as a context manager.
+class TopicRecords:
+    """The records of one topic: makes them by chance, and remembers which of them the broker has taken.
 
     Every key has one partition. `acknowledged` has (partition, offset) → record of all that the broker has taken;
-    `refused` the errors of those that it never will.
+    `refused` the errors of those that it never will; `under_way` counts those of which it is not known yet.
     """
 
-    def __init__(self, bootstrap: str, topic: str, seed: int, rate: int = RATE, partitions: int = 2) -> None:
+    def __init__(self, topic: str, seed: int, partitions: int = 2) -> None:
         self.acknowledged: dict[tuple[int, int], Sent] = {}
         self.refused: list[str] = []
-        self.seed = seed
+        self.under_way = 0
         self._topic = topic
-        self._rate = rate
+        self._seed = seed
         self._partitions = partitions
         self._chance = random.Random(seed)
-        self._producer = Producer({"bootstrap.servers": bootstrap, **_PATIENT})
         self._ends: dict[int, int] = {}
         self._count = 0
-        self._under_way = 0
+
+    def ends(self) -> dict[int, int]:
+        """Returns partition → the offset after the last acknowledged record."""
+        return dict(self._ends)
+
+    def send(self, producer: Producer, keys: int = KEYS) -> bool:
+        """Produces the next record, of one of so many keys; returns False if the producer's queue is full."""
+        record = self._next(keys)
+        sent = Sent(record.key, record.value, record.headers)
+        self.under_way += 1
+        try:
+            producer.produce(
+                self._topic,
+                record.value,
+                record.key,
+                record.partition,
+                headers=list(record.headers),
+                on_delivery=lambda error, message: self._delivered(error, message, sent),
+            )
+        except BufferError:
+            self.under_way -= 1
+            return False
+        producer.poll(0)
+        return True
+
+    def _next(self, keys: int) -> ToSend:
+        self._count += 1
+        key = self._chance.randrange(keys)
+        value = None if self._chance.random() < TOMBSTONES else f"{self._seed}-{self._count}".encode() * 4
+        headers = [("n", str(self._count).encode()), ("h", None)] if self._count % 5 == 0 else []
+        return ToSend(key % self._partitions, f"key-{key}".encode(), value, headers)
+
+    def _delivered(self, error: object, message: Message, sent: Sent) -> None:
+        if error is None:
+            partition, offset = message.partition() or 0, message.offset() or 0
+            self.acknowledged[partition, offset] = sent
+            self._ends[partition] = offset + 1
+        else:
+            self.refused.append(str(error))
+        self.under_way -= 1
+
+
+class Sender:
+    """Sends the records of `topics` in turn, `rate` records/s in all, from one thread with one producer.
+
+    As a context manager.
+    """
+
+    def __init__(self, bootstrap: str, topics: Sequence[TopicRecords], rate: float) -> None:
+        self._bootstrap = bootstrap
+        self._topics = topics
+        self._rate = rate
+        self._producer = Producer({"bootstrap.servers": bootstrap, **_PATIENT})
         self._running = threading.Event()
+        self._resting = threading.Event()
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._work, name=f"load-{topic}", daemon=True)
+        self._thread = threading.Thread(target=self._work, name="load", daemon=True)
 
     def __enter__(self) -> Self:
         self._running.set()
@@ -70,62 +125,57 @@ class Load:
         self._producer.purge()
         self._producer.poll(0)
 
+    def burst(self, count: int, keys: int) -> None:
+        """Sends `count` records of so many keys to each topic in one transaction, so that all are visible at once.
+
+        To be called while it is paused.
+        """
+        name = f"burst-{uuid4().hex}"
+        producer = Producer({"bootstrap.servers": self._bootstrap, "transactional.id": name, "log_level": 0})
+        producer.init_transactions(TIMEOUT_S)
+        producer.begin_transaction()
+        for one in self._topics:
+            for _ in range(count):
+                while not one.send(producer, keys):
+                    producer.poll(0.02)
+        producer.commit_transaction(TIMEOUT_S)
+
     def pause(self, timeout_s: float = 120.0) -> None:
         """Stops sending; returns once everything sent is acknowledged or refused."""
         self._running.clear()
-        wait_until(lambda: self._under_way == 0, "all that was sent is acknowledged", timeout_s)
+        wait_until(self._is_silent, "all that was sent is acknowledged", timeout_s)
 
     def resume(self) -> None:
         """Sends again."""
         self._running.set()
 
-    def ends(self) -> dict[int, int]:
-        """Returns partition → the offset after the last acknowledged record."""
-        return dict(self._ends)
+    def _is_silent(self) -> bool:
+        return self._resting.is_set() and all(one.under_way == 0 for one in self._topics)
 
     def _work(self) -> None:
         """Sends in the only thread that uses the producer, so that callbacks run in it too."""
+        turns = cycle(self._topics)
         while not self._ended.is_set():
+            self._resting.clear()
             began, sent = time.monotonic(), 0
-            while self._running.is_set() and not self._ended.is_set():
-                if sent > (time.monotonic() - began) * self._rate or not self._send():
+            while self._topics and self._running.is_set() and not self._ended.is_set():
+                if sent > (time.monotonic() - began) * self._rate or not next(turns).send(self._producer):
                     self._producer.poll(0.02)
                 else:
                     sent += 1
+            self._resting.set()
             self._producer.poll(0.02)
 
-    def _send(self) -> bool:
-        """Produces a record; returns False if the producer's queue is full."""
-        record = self._next()
-        sent = Sent(record.key, record.value, record.headers)
-        self._under_way += 1
-        try:
-            self._producer.produce(
-                self._topic,
-                record.value,
-                record.key,
-                record.partition,
-                headers=list(record.headers),
-                on_delivery=lambda error, message: self._delivered(error, message, sent),
-            )
-        except BufferError:
-            self._under_way -= 1
-            return False
-        self._producer.poll(0)
-        return True
 
-    def _next(self) -> ToSend:
-        self._count += 1
-        key = self._chance.randrange(KEYS)
-        value = None if self._chance.random() < TOMBSTONES else f"{self.seed}-{self._count}".encode() * 4
-        headers = [("n", str(self._count).encode()), ("h", None)] if self._count % 5 == 0 else []
-        return ToSend(key % self._partitions, f"key-{key}".encode(), value, headers)
+class Load(Sender):
+    """Sends records to one topic at a steady `rate` (records/s); see TopicRecords for `acknowledged` and `refused`."""
 
-    def _delivered(self, error: object, message: Message, sent: Sent) -> None:
-        if error is None:
-            partition, offset = message.partition() or 0, message.offset() or 0
-            self.acknowledged[partition, offset] = sent
-            self._ends[partition] = offset + 1
-        else:
-            self.refused.append(str(error))
-        self._under_way -= 1
+    def __init__(self, bootstrap: str, topic: str, seed: int, rate: float = RATE, partitions: int = 2) -> None:
+        self._records = TopicRecords(topic, seed, partitions)
+        super().__init__(bootstrap, [self._records], rate)
+        self.acknowledged = self._records.acknowledged
+        self.refused = self._records.refused
+
+    def ends(self) -> dict[int, int]:
+        """Returns partition → the offset after the last acknowledged record."""
+        return self._records.ends()

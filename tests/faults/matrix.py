@@ -1,6 +1,7 @@
 """What each case came to: fault and step → outcome and seconds to recover, and the table of it for docs/reliability.md.
 
-`python -m tests.faults.matrix RESULTS.jsonl DOCUMENT.md` writes the table between the document's two markers.
+`python -m tests.faults.matrix RESULTS.jsonl DOCUMENT.md` writes the table between the document's two markers;
+`python -m tests.faults.matrix --keep RESULTS.jsonl` keeps only what need not be tried again at the present commit.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from compactor.failpoints import STEPS
+from tests.faults import revision
 
 VARIABLE: Final = "FAULTS_MATRIX"
 """Environment variable: the file to which results are appended."""
@@ -23,16 +26,21 @@ BEGIN: Final = "<!-- matrix: begin (make faults) -->"
 END: Final = "<!-- matrix: end -->"
 MANY: Final = 6
 """Number of steps from which on a fault has a column of its own."""
+GO_ON: Final = "FAULTS_GO_ON"
+"""Environment variable: cases are left out whose results are in the file already."""
+FAILED: Final = "**failed**"
+"""How the outcome of a case begins that has failed."""
 
 
 class Result(Struct, frozen=True, kw_only=True):
-    """Result of one case; `seconds_to_recover` is None if there was nothing to recover."""
+    """Result of one case; `seconds_to_recover` is None if there was nothing to recover. `commit`: see `revision`."""
 
     fault: str
     step: str
     outcome: str
     seconds_to_recover: float | None = None
     seed: int = 0
+    commit: str = ""
 
 
 def append(file: Path, result: Result) -> None:
@@ -48,6 +56,30 @@ def read(file: Path) -> list[Result]:
     return [msgspec.json.decode(line, type=Result) for line in lines]
 
 
+def keep(file: Path, commit: str) -> None:
+    """Removes all results from `file` but the `valid` ones of `commit`."""
+    kept = valid(read(file), commit)
+    file.unlink(missing_ok=True)
+    for result in kept:
+        append(file, result)
+
+
+def valid(results: Iterable[Result], commit: str) -> list[Result]:
+    """Returns what need not be tried again at `commit`: the last result of each case, if it is of it and no failure."""
+    last = {(one.fault, one.step): one for one in results}
+    found = last.values() if revision.is_exact(commit) else ()
+    return [one for one in found if one.commit == commit and not one.outcome.startswith(FAILED)]
+
+
+@cache
+def already_there() -> frozenset[tuple[str, str]]:
+    """Returns fault and step of the cases that are left out; to be asked first before this process appends any."""
+    named = file()
+    if named is None or not os.environ.get(GO_ON):
+        return frozenset()
+    return frozenset((one.fault, one.step) for one in valid(read(named), revision.current()))
+
+
 def table(results: Iterable[Result]) -> str:
     """Renders faults tried at many steps as a table of steps and faults, the others a line each."""
     last = {(one.fault, one.step): one for one in results}
@@ -57,6 +89,24 @@ def table(results: Iterable[Result]) -> str:
     steps = [step for step in STEPS if any(at[1] == step for at in cells)]
     others = [one for at, one in last.items() if at not in cells]
     return "\n\n".join(filter(None, (_grid(faults, steps, cells), _list(others))))
+
+
+def commits(results: Iterable[Result]) -> str:
+    """Says at which commit the cases ran: at the commonest one, but for those that are named."""
+    last = {(one.fault, one.step): one for one in results}
+    ran: dict[str, dict[str, list[str]]] = {}
+    for (fault, step), one in last.items():
+        ran.setdefault(one.commit or revision.UNKNOWN, {}).setdefault(fault, []).append(step)
+    if not ran:
+        return ""
+    sizes = {commit: sum(map(len, faults.values())) for commit, faults in ran.items()}
+    most = max(sizes, key=lambda commit: sizes[commit])
+    others = [f"at {commit} {_named(ran[commit])}" for commit in ran if commit != most]
+    return f"All at {most}{' but: ' if others else ''}{'; '.join(others)}."
+
+
+def _named(faults: Mapping[str, Sequence[str]]) -> str:
+    return ", ".join(f"*{fault}* ({', '.join(steps)})" for fault, steps in faults.items())
 
 
 def _grid(faults: Sequence[str], steps: Sequence[str], cells: Mapping[tuple[str, str], Result]) -> str:
@@ -91,7 +141,9 @@ def written(document: str, results: Iterable[Result]) -> str:
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise ValueError(f"The document has no lines {BEGIN!r} and {END!r}.")
-    return f"{before}{begin}\n\n{table(results)}\n\n{end}{after}"
+    found = list(results)
+    parts = (f"{before}{begin}", table(found), commits(found), f"{end}{after}")
+    return "\n\n".join(filter(None, parts))
 
 
 def file() -> Path | None:
@@ -101,5 +153,8 @@ def file() -> Path | None:
 
 
 if __name__ == "__main__":
-    results, document = map(Path, sys.argv[1:])
-    document.write_text(written(document.read_text(encoding="utf-8"), read(results)), encoding="utf-8")
+    if sys.argv[1] == "--keep":
+        keep(Path(sys.argv[2]), revision.current())
+    else:
+        results, document = map(Path, sys.argv[1:])
+        document.write_text(written(document.read_text(encoding="utf-8"), read(results)), encoding="utf-8")

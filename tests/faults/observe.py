@@ -15,14 +15,14 @@ from compactor.model.state import CatalogState
 from compactor.snapshot import manifest
 from compactor.snapshot.listing import LATEST
 from tests.faults.checks import Observation, Row, SnapshotFiles
-from tests.faults.load import Load
+from tests.faults.load import Load, TopicRecords
 from tests.support.deployment import Deployment
 from tests.support.kafka import TIMEOUT_S, consume_all, end_offsets
 
 TRIES: Final = 20
 
 
-def observe(deployment: Deployment, load: Load) -> Observation:
+def observe(deployment: Deployment, load: Load | TopicRecords) -> Observation:
     """Returns what is there now; no record may be produced meanwhile, but the worker may run."""
     ends = end_offsets(deployment.bootstrap, deployment.topic)
     source = tuple(consume_all(deployment.bootstrap, deployment.topic))

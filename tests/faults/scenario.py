@@ -16,15 +16,15 @@ from uuid import uuid4
 from tests.faults import checks
 from tests.faults.load import RATE, Load
 from tests.faults.observe import observe
+from tests.faults.worker_main import VACUUM_EVERY_MS, VACUUM_GRACE_MS
 from tests.faults.worker_process import Control, WorkerProcess
 from tests.support.deployment import Deployment
 from tests.support.kafka import create_topic, wait_until
 
-RECOVERY_S: Final = 180.0 * float(os.environ.get("FAULT_PATIENCE", "1"))
-"""Seconds within which all records acknowledged at the fault must be published.
-
-FAULT_PATIENCE multiplies it, for a busy machine.
-"""
+PATIENCE: Final = float(os.environ.get("FAULT_PATIENCE", "1"))
+"""Multiplies every bound of time, for a busy machine."""
+RECOVERY_S: Final = 180.0 * PATIENCE
+"""Seconds within which all records acknowledged at the fault must be published."""
 CLUSTER_S: Final = 3 * RECOVERY_S
 """The same for settings with which each start takes three JVMs more."""
 
@@ -53,21 +53,26 @@ RETAINING: Final[Mapping[str, Any]] = {
     **_RESTARTS,
 }
 QUICK_WORKER: Final[Mapping[str, Any]] = {"log.cleaner.initial.delay.ms": 3_000, "log.cleaner.backoff.ms": 500}
-VACUUM_MS: Final = (4_000, 20_000)
-"""Interval and grace of the vacuum, in ms."""
+_VACUUM: Final = {VACUUM_EVERY_MS: "4000", VACUUM_GRACE_MS: "20000"}
+_ENVIRONMENT: Final = "FAULT_"
+"""Settings that begin so are environment variables of the worker's."""
 
 
 class Scenario:
     """One connector under load, as a context manager; `worker` is the current worker, if any."""
 
     def __init__(
-        self, folder: Path, bootstrap: str, seed: int, settings: Mapping[str, Any] = BUSY, rate: int = RATE
+        self, folder: Path, bootstrap: str, seed: int, settings: Mapping[str, Any] = BUSY, rate: float = RATE
     ) -> None:
         topic = create_topic(bootstrap, f"f-{uuid4().hex[:10]}", 2, cleanup_policy="delete")
         folder.mkdir(parents=True, exist_ok=True)
         self.deployment = Deployment(folder, bootstrap, topic)
         ours = {key: value for key, value in settings.items() if key.startswith(_OF_THE_WORKER)}
-        self.deployment.settings |= {key: value for key, value in settings.items() if key not in ours}
+        environment = {key: value for key, value in settings.items() if key.startswith(_ENVIRONMENT)}
+        self._environment = {**_VACUUM, **environment}
+        self.deployment.settings |= {
+            key: value for key, value in settings.items() if key not in ours and key not in environment
+        }
         self.deployment.worker |= {**QUICK_WORKER, **ours}
         self.control = Control(folder / "control")
         self.load = Load(bootstrap, topic, seed, rate)
@@ -88,7 +93,7 @@ class Scenario:
     def start(self, *args: str) -> WorkerProcess:
         """Starts a worker, which becomes the current one; does not touch an older one."""
         self._workers += 1
-        worker = WorkerProcess(self.deployment, self.control, self._workers, *args, vacuum_ms=VACUUM_MS)
+        worker = WorkerProcess(self.deployment, self.control, self._workers, *args, environment=self._environment)
         self.worker = self._stack.enter_context(worker)
         return worker
 
@@ -122,10 +127,14 @@ class Scenario:
         """Waits `seconds`, for faults that consist of time."""
         threading.Event().wait(seconds)
 
+    def arm(self, step: str, action: str) -> None:
+        """Makes the next process that takes `step` for this connector do `action`, once."""
+        self.control.arm(step, action)
+
     def meet(self, step: str, action: str) -> WorkerProcess:
         """Arms the failpoint `step` in the current worker and waits until a process reaches it."""
         worker = self.running()
-        self.control.arm(step, action)
+        self.arm(step, action)
         worker.until_met(step)
         return worker
 

@@ -1,6 +1,7 @@
 """Runs a worker under a steady load for an hour: `python -m tests.faults.soak --minutes 60 --into FOLDER`.
 
-A real broker, a real worker with folds, snapshots and vacuum, and a load that knows the truth. What the worker uses
+A real broker, a real worker with folds, snapshots and vacuum, and a load that knows the truth; with `--connectors 10`
+ten connectors in that worker, which share the load. What the worker uses
 is noted every ten seconds, the promises are checked at the end; `soak_report` makes table and plot of the notes.
 """
 
@@ -10,7 +11,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,12 +21,14 @@ import psutil
 
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from tests.faults import soak_report
-from tests.faults.scenario import Scenario
+from tests.faults.crowded_scenario import CrowdedScenario
+from tests.faults.neighbours import Crowd
 from tests.faults.worker_process import WorkerProcess
+from tests.support.deployment import Deployment
 
 EVERY_S: Final = 10.0
 RATE: Final = 250
-"""Records per second."""
+"""Records per second, of all connectors together."""
 SETTINGS: Final = {
     "snapshot.interval.ms": 60_000,
     "min.cleanable.dirty.ratio": 0.5,
@@ -46,22 +49,25 @@ def main() -> int:
     """Runs the soak; returns 0 if nothing grew and every promise held."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--minutes", type=float, default=60)
+    options.add_argument("--connectors", type=int, default=1)
     options.add_argument("--into", type=Path, required=True)
     asked = options.parse_args()
     asked.into.mkdir(parents=True, exist_ok=True)
     notes = asked.into / "soak.jsonl"
-    breaches = _run(asked.minutes * 60, notes)
+    breaches = _run(asked.minutes * 60, asked.connectors, notes)
     for breach in breaches:
         print("BREACH", breach)
     flat = soak_report.write(notes, asked.into)
     return 0 if flat and not breaches else 1
 
 
-def _run(seconds: float, notes: Path) -> list[str]:
+def _run(seconds: float, connectors: int, notes: Path) -> list[str]:
+    rate = RATE / connectors
+    crowd = Crowd(connectors - 1, rate, SETTINGS)
     with (
         TemporaryDirectory() as folder,
         EmbeddedKafka(Path(folder) / "kafka") as broker,
-        Scenario(Path(folder) / "field", broker.bootstrap, seed=1, settings=SETTINGS, rate=RATE) as scenario,
+        CrowdedScenario(Path(folder) / "field", broker.bootstrap, 1, SETTINGS, rate, crowd) as scenario,
     ):
         scenario.deployment.worker |= WORKER
         worker = scenario.start()
@@ -71,11 +77,11 @@ def _run(seconds: float, notes: Path) -> list[str]:
             return [f"the worker ended: {worker.tail()}"]
         found = scenario.violations()
         code, took_s = worker.terminate()
-        print(f"stopped with exit code {code} in {took_s:.1f} s; {len(scenario.load.acknowledged):,} records were sent")
+        print(f"stopped with exit code {code} in {took_s:.1f} s; {_sent(scenario):,} records were sent")
         return found if code == 0 else [*found, f"exit code {code}"]
 
 
-def _watch(scenario: Scenario, worker: WorkerProcess, seconds: float, notes: Path) -> None:
+def _watch(scenario: CrowdedScenario, worker: WorkerProcess, seconds: float, notes: Path) -> None:
     """Appends what is used every ten seconds, until the time is over or the worker ends."""
     began = time.monotonic()
     with notes.open("w", encoding="utf-8") as file:
@@ -85,16 +91,27 @@ def _watch(scenario: Scenario, worker: WorkerProcess, seconds: float, notes: Pat
             time.sleep(max(0.0, EVERY_S - (time.monotonic() - began - passed)))
 
 
-def _note(scenario: Scenario, pid: int) -> dict[str, Any]:
+def _note(scenario: CrowdedScenario, pid: int) -> dict[str, Any]:
     """Returns memory in bytes (PSS), threads and open files by role, and files by folder."""
-    wanted, published = scenario.load.ends(), scenario.deployment.published()
+    every = [(scenario.deployment, scenario.load.ends())]
+    every += [(one.deployment, one.records.ends()) for one in scenario.neighbours]
     return {
-        "behind": sum(end - published.get(partition, 0) for partition, end in wanted.items()),
-        "records": len(scenario.load.acknowledged),
-        "epoch": scenario.deployment.state().epoch,
+        "connectors": len(every),
+        "behind": sum(_behind(deployment, ends) for deployment, ends in every),
+        "records": _sent(scenario),
+        "epoch": max(deployment.state().epoch for deployment, _ in every),
         "processes": _processes(psutil.Process(pid)),
-        "store": dict(_stored(scenario.deployment.folder)),
+        "store": _stored(scenario.deployment.folder),
     }
+
+
+def _sent(scenario: CrowdedScenario) -> int:
+    return len(scenario.load.acknowledged) + sum(len(one.records.acknowledged) for one in scenario.neighbours)
+
+
+def _behind(deployment: Deployment, ends: Mapping[int, int]) -> int:
+    published = deployment.published()
+    return sum(end - published.get(partition, 0) for partition, end in ends.items())
 
 
 def _processes(worker: psutil.Process) -> dict[str, dict[str, int]]:
@@ -116,13 +133,15 @@ def _role(process: psutil.Process, worker: psutil.Process) -> str:
     return "jvm" if process.name() == "java" else "spark python"
 
 
-def _stored(folder: Path) -> Iterator[tuple[str, dict[str, int]]]:
-    """Returns files and bytes in each folder of the connector's storage, and of its snapshots."""
-    parts = [*(folder / "storage").glob("*/*"), folder / "snapshots"]
-    for part in parts:
+def _stored(folder: Path) -> dict[str, dict[str, int]]:
+    """Returns files and bytes in each folder of the connectors' storage, all together, and of their snapshots."""
+    found: dict[str, dict[str, int]] = {}
+    for part in (*(folder / "storage").glob("*/*"), folder / "snapshots"):
         if part.is_dir():
-            sizes = list(_sizes(part))
-            yield part.name, {"files": len(sizes), "bytes": sum(sizes)}
+            stored, sizes = found.setdefault(part.name, {"files": 0, "bytes": 0}), list(_sizes(part))
+            stored["files"] += len(sizes)
+            stored["bytes"] += sum(sizes)
+    return found
 
 
 def _sizes(folder: Path) -> Iterator[int]:

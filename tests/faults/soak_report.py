@@ -88,7 +88,8 @@ def table(found: Sequence[Series], notes: Sequence[Note]) -> str:
     last = notes[-1]
     behind = statistics.median(note["behind"] for note in notes)
     head = (
-        f"{last['seconds'] / 60:.0f} minutes, {last['records']:,} records, one worker (epoch {last['epoch']}); "
+        f"{last['seconds'] / 60:.0f} minutes, {last['records']:,} records, "
+        f"{_connectors(last)}one worker (epoch {last['epoch']}); "
         f"not yet published at a look: {behind:.0f} records (median), {max(note['behind'] for note in notes)} (most)."
     )
     rows = [
@@ -96,6 +97,11 @@ def table(found: Sequence[Series], notes: Sequence[Note]) -> str:
         for one in found
     ]
     return "\n".join([head, "", "| what | of | second quarter | last quarter | flat |", "|---|---|---|---|---|", *rows])
+
+
+def _connectors(note: Note) -> str:
+    count = note.get("connectors", 1)
+    return f"{count} connectors in " if count > 1 else ""
 
 
 def _plot(found: Sequence[Series], minutes: Sequence[float], file: Path) -> None:

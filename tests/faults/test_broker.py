@@ -9,6 +9,7 @@ import pytest
 
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from tests.faults.cases import Cases
+from tests.faults.scenario import Scenario
 from tests.faults.worker_process import GRACE_S, MARGIN_S
 
 FORGETFUL = {
@@ -32,7 +33,7 @@ def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKaf
 @pytest.fixture(scope="module")
 def own_cases(tmp_path_factory: pytest.TempPathFactory, own_broker: EmbeddedKafka) -> Iterator[Cases]:
     """Cases on that broker."""
-    with Cases(tmp_path_factory.mktemp("own-cases"), own_broker.bootstrap) as running:
+    with Cases(tmp_path_factory.mktemp("own-cases"), own_broker.bootstrap, Scenario) as running:
         yield running
 
 
@@ -96,7 +97,7 @@ def test_transactional_ids_that_expire(tmp_path: Path) -> None:
     """The broker forgets ids and producers that rest, also one that is frozen in a transaction."""
     with (
         EmbeddedKafka(tmp_path / "kafka", properties=FORGETFUL) as forgetful,
-        Cases(tmp_path / "cases", forgetful.bootstrap) as cases,
+        Cases(tmp_path / "cases", forgetful.bootstrap, Scenario) as cases,
         cases.case("transactional ids expired", "between transactions") as case,
     ):
         worker = case.scenario.running()

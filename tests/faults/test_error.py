@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.faults.cases import Cases
-from tests.faults.step_settings import ALL, AT_START, settings
+from tests.faults.step_settings import ALL, settings
+from tests.faults.strikes import fail_once
 
-BREAKS_A_LIFE = "ingest.before-commit"
 SELECTED = {"catalog.created"}
 pytestmark = pytest.mark.timeout(600)
 
@@ -18,15 +18,7 @@ pytestmark = pytest.mark.timeout(600)
 def test_an_error_at_a_step(cases: Cases, step: str) -> None:
     """The worker lives on and publishes all that it would have without it."""
     with cases.case("error", step, settings(step)) as case:
-        worker = case.scenario.running()
-        case.scenario.control.arm(step, "error")
-        if step in AT_START:
-            case.scenario.control.arm(BREAKS_A_LIFE, "error")
-        worker.until_met(step)
-        case.strikes()
-        case.recovers()
-        assert worker.alive, worker.tail()
-        case.judge()
+        fail_once(case, step)
 
 
 def test_error_after_error(cases: Cases) -> None:

@@ -7,51 +7,27 @@ import signal
 import pytest
 
 from connectors.errors import EXIT_FENCED
-from tests.faults.cases import Case, Cases
-from tests.faults.scenario import TASKS, Scenario
-from tests.faults.step_settings import ALL, AT_START, settings
-from tests.faults.worker_process import TIMEOUT_S, WorkerProcess
+from tests.faults.cases import Cases
+from tests.faults.scenario import TASKS
+from tests.faults.step_settings import ALL, settings
+from tests.faults.strikes import freeze_through_a_take_over, frozen_at
+from tests.faults.worker_process import TIMEOUT_S
 
-NAP = "sleep:2000"
 pytestmark = pytest.mark.timeout(600)
-
-
-def frozen_at(scenario: Scenario, step: str) -> WorkerProcess:
-    """A worker that stands at `step`, all of its processes stopped."""
-    sleeper = scenario.running()
-    if step in AT_START:
-        sleeper.kill()
-    scenario.control.arm(step, NAP)
-    if step in AT_START:
-        sleeper = scenario.start()
-    sleeper.until_met(step)
-    sleeper.signal_all(signal.SIGSTOP)
-    return sleeper
 
 
 @pytest.mark.parametrize("step", ALL)
 def test_a_frozen_worker_wakes_up_after_a_take_over(cases: Cases, step: str) -> None:
     """The new owner publishes; then the old one goes on from `step`."""
     with cases.case("frozen through a take-over", step, settings(step)) as case:
-        _wakes_up_fenced(case, step)
-
-
-def _wakes_up_fenced(case: Case, step: str) -> None:
-    sleeper = frozen_at(case.scenario, step)
-    case.strikes()
-    case.scenario.start()
-    case.recovers()
-    sleeper.signal_all(signal.SIGCONT)
-    assert sleeper.wait(TIMEOUT_S) == EXIT_FENCED, sleeper.tail()
-    case.outcome = "exit 5"
-    case.judge()
+        freeze_through_a_take_over(case, step)
 
 
 @pytest.mark.parametrize("step", ["publish.position", "publish.sent", "publish.committed"])
 def test_a_frozen_publish_task_wakes_up_after_a_take_over(cases: Cases, step: str) -> None:
     """The same in a task of Spark's, which was given its plan before."""
     with cases.case("publish task frozen through a take-over", step, TASKS) as case:
-        _wakes_up_fenced(case, step)
+        freeze_through_a_take_over(case, step)
 
 
 @pytest.mark.parametrize("take_over", [True, False], ids=["another owner", "nobody else"])

@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from compactor.failpoints import STEPS
-from tests.faults.matrix import BEGIN, END, MANY, Result, append, read, table, written
+from tests.faults import revision
+from tests.faults.matrix import (
+    BEGIN,
+    END,
+    FAILED,
+    GO_ON,
+    MANY,
+    VARIABLE,
+    Result,
+    already_there,
+    append,
+    commits,
+    keep,
+    read,
+    table,
+    valid,
+    written,
+)
 
 pytestmark = pytest.mark.selected
 
 KILLED = Result(fault="SIGKILL", step="publish.sent", outcome="went on", seconds_to_recover=8.04, seed=3)
+OLD = "1111111"
+NEW = "2222222"
 AWAY = Result(fault="broker away 60 s", step="any time", outcome="waited")
 
 
@@ -44,7 +64,66 @@ def test_the_table_goes_between_the_markers() -> None:
     """What stands around the markers stays; a second run replaces the first; without markers it is an error."""
     once = written(f"before\n{BEGIN}\nold\n{END}\nafter\n", [AWAY])
     assert once.startswith(f"before\n{BEGIN}\n\n| fault |")
-    assert once.endswith(f"|\n\n{END}\nafter\n")
+    assert once.endswith(f"|\n\nAll at unknown.\n\n{END}\nafter\n")
     assert written(once, [AWAY]) == once
     with pytest.raises(ValueError, match="no lines"):
         written("no markers", [AWAY])
+
+
+def at(commit: str, fault: str, step: str, outcome: str = "went on") -> Result:
+    return Result(fault=fault, step=step, outcome=outcome, commit=commit)
+
+
+def test_it_is_said_which_cells_ran_at_another_commit() -> None:
+    """The commonest commit is named once; the last result of a cell counts."""
+    ran = [at(OLD, "error", "a"), at(OLD, "error", "b"), at(NEW, "kill", "a"), at(NEW, "error", "b")]
+    assert commits(ran[:2]) == f"All at {OLD}."
+    assert commits(ran) == f"All at {NEW} but: at {OLD} *error* (a)."
+    assert commits([]) == ""
+
+
+def test_what_ran_at_this_commit_is_kept(tmp_path: Path) -> None:
+    """Not what failed last, nor what ran at another commit; nothing where it is not known what ran."""
+    file = tmp_path / "results.jsonl"
+    keep(file, NEW)
+    ran = [at(NEW, "error", "a"), at(OLD, "error", "b"), at(NEW, "kill", "a"), at(NEW, "kill", "a", f"{FAILED}: x")]
+    for one in ran:
+        append(file, one)
+    keep(file, NEW)
+    assert read(file) == ran[:1]
+    assert valid([at(f"{NEW}+", "error", "a")], f"{NEW}+") == []
+    assert valid([at(revision.UNKNOWN, "error", "a")], revision.UNKNOWN) == []
+
+
+def test_a_run_that_goes_on_leaves_out_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only where that is asked for, and at the commit of the results."""
+    file = tmp_path / "results.jsonl"
+    append(file, at(NEW, "error", "a"))
+    monkeypatch.setenv(VARIABLE, str(file))
+    monkeypatch.setattr(revision, "current", lambda: NEW)
+    left_out = already_there.__wrapped__
+    assert left_out() == frozenset()
+    monkeypatch.setenv(GO_ON, "1")
+    assert left_out() == {("error", "a")}
+    monkeypatch.setattr(revision, "current", lambda: OLD)
+    assert left_out() == frozenset()
+
+
+def test_a_changed_tree_is_marked(tmp_path: Path) -> None:
+    """Code that is not committed is a `+`; texts are not; without a repository the commit is unknown."""
+    assert revision.current(tmp_path) == revision.UNKNOWN
+    git(tmp_path, "init", "--quiet")
+    (tmp_path / "code.py").touch()
+    git(tmp_path, "add", ".")
+    git(tmp_path, "-c", "user.name=t", "-c", "user.email=t@localhost", "commit", "--quiet", "--message", "first")
+    clean = revision.current(tmp_path)
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "reliability.md").touch()
+    assert revision.is_exact(clean)
+    assert revision.current(tmp_path) == clean
+    (tmp_path / "more.py").touch()
+    assert revision.current(tmp_path) == f"{clean}+"
+
+
+def git(folder: Path, *args: str) -> None:
+    subprocess.run(["git", *args], cwd=folder, check=True)

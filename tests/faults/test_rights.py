@@ -18,7 +18,7 @@ from confluent_kafka.admin import (
 
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from tests.faults.cases import Cases
-from tests.faults.scenario import CALM, TASKS
+from tests.faults.scenario import CALM, TASKS, Scenario
 from tests.support.kafka import TIMEOUT_S, admin
 
 ANYBODY = "User:ANONYMOUS"
@@ -62,7 +62,7 @@ def test_the_right_to_write_is_taken(tmp_path: Path, settings: Mapping[str, Any]
     """FAILED, naming topic and right, and started again until it has it back; old deletions still arrive."""
     with (
         EmbeddedKafka(tmp_path / "kafka", properties=WITH_RIGHTS) as broker,
-        Cases(tmp_path / "cases", broker.bootstrap) as cases,
+        Cases(tmp_path / "cases", broker.bootstrap, Scenario) as cases,
         cases.case("producer refused by ACL", step, {**settings, "delete.retention.ms": 1}) as case,
     ):
         scenario = case.scenario

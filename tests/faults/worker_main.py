@@ -1,6 +1,7 @@
-"""The command that a fault case starts: `keyfold` with an early vacuum and a clock that a test can move.
+"""The command that a fault case starts: `keyfold` with an early vacuum, low limits and a clock that a test can move.
 
-The interval of the vacuum is no setting, and a test cannot wait ten minutes.
+The interval of the vacuum is no setting, and a test cannot wait ten minutes; nor are the limits from which on tasks
+fold in two passes, and a test cannot send millions of records.
 """
 
 from __future__ import annotations
@@ -8,9 +9,13 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Final
+from typing import Any, Final
+
+from msgspec.structs import replace
 
 from connectors import clock
 from connectors.cli import main
@@ -19,6 +24,11 @@ from connectors.runtime import maintenance_thread as background
 
 VACUUM_EVERY_MS: Final = "FAULT_VACUUM_EVERY_MS"
 VACUUM_GRACE_MS: Final = "FAULT_VACUUM_GRACE_MS"
+TASK_RECORDS: Final = "FAULT_TASK_RECORDS"
+"""Environment variable: how many records all publish tasks together fold in memory."""
+TASK_KEYS: Final = "FAULT_TASK_KEYS"
+"""Environment variable: how many keys all tasks together hold that fold in two passes."""
+TRANSACTION_BYTES: Final = "FAULT_TRANSACTION_BYTES"
 CLOCK: Final = "FAULT_CLOCK"
 """Environment variable: a file with the ms by which the wall clock is wrong, which may change at any time."""
 
@@ -31,6 +41,26 @@ def _vacuum_soon() -> None:
     if grace:
         _set(background, "VACUUM_GRACE_MS", grace)
         _set(connector_task, "VACUUM_GRACE_MS", grace)
+
+
+def _limits() -> None:
+    """Lowers limits, and has the folds noted that go beyond them. The imports take half a second."""
+    from compactor.clean import rewriter
+    from compactor.publish import executors
+    from connectors.sinks import publisher
+    from tests.faults.inject import ways
+
+    keys, transaction_bytes = int(os.environ[TASK_KEYS]), int(os.environ[TRANSACTION_BYTES])
+    _change(executors, "TASKS", lambda found: replace(found, records=int(os.environ[TASK_RECORDS])))
+    _change(executors, "KEYS", lambda found: replace(found, keys=keys))
+    _change(rewriter, "KEYS", lambda found: replace(found, keys=keys))
+    _change(publisher, "TransactionLimits", lambda found: partial(found, transaction_bytes=transaction_bytes))
+    ways.install()
+
+
+def _change(module: ModuleType, name: str, changed: Callable[[Any], object]) -> None:
+    """Replaces what a module has under `name`; raises if it no longer has it."""
+    setattr(module, name, changed(getattr(module, name)))
 
 
 def _set(module: ModuleType, name: str, value: str) -> None:
@@ -50,6 +80,8 @@ def _wrong_clock(file: Path) -> None:
 
 if __name__ == "__main__":
     _vacuum_soon()
+    if TASK_RECORDS in os.environ:
+        _limits()
     if CLOCK in os.environ:
         _wrong_clock(Path(os.environ[CLOCK]))
     sys.exit(main.main())

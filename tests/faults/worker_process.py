@@ -7,12 +7,13 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 import psutil
 
-from tests.faults.worker_main import CLOCK, VACUUM_EVERY_MS, VACUUM_GRACE_MS
+from tests.faults.worker_main import CLOCK
 from tests.support.deployment import ROOT, Deployment, Process
 from tests.support.kafka import wait_until
 
@@ -57,29 +58,29 @@ class Control:
 
 
 class WorkerProcess(Process):
-    """`keyfold run` of a deployment with failpoints, in a process group of its own."""
+    """`keyfold run` of a deployment with failpoints, in a process group of its own.
+
+    `environment` is for `worker_main`.
+    """
 
     def __init__(
-        self, deployment: Deployment, control: Control, number: int, *args: str, vacuum_ms: tuple[int, int]
+        self, deployment: Deployment, control: Control, number: int, *args: str, environment: Mapping[str, str]
     ) -> None:
         connector, worker = deployment.write()
         self._control = control
         self.log = deployment.folder / f"worker-{number}.log"
         self._file = self.log.open("ab")
-        every, grace = vacuum_ms
-        environment = {
+        own = {
             "PYTHONPATH": os.pathsep.join((str(INJECT), str(ROOT))),
             "FAULT_STEPS": str(control.folder),
             CLOCK: str(control.clock),
-            VACUUM_EVERY_MS: str(every),
-            VACUUM_GRACE_MS: str(grace),
         }
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.faults.worker_main", "run", str(connector), "--worker", str(worker), *args],
             stdout=self._file,
             stderr=self._file,
             stdin=subprocess.DEVNULL,
-            env={**os.environ, **environment},
+            env={**os.environ, **environment, **own},
             start_new_session=True,
             cwd=deployment.folder,
         )

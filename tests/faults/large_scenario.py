@@ -1,0 +1,75 @@
+"""A scenario in which a fault strikes large work: what Spark's tasks read, and fold in two passes with keys on disk.
+
+The limits from which on work is large are lowered, by settings and in the worker (`worker_main`), and a burst of
+records goes beyond them before each fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from tests.faults.inject import ways
+from tests.faults.scenario import BUSY, Scenario
+from tests.faults.worker_main import TASK_KEYS, TASK_RECORDS, TRANSACTION_BYTES
+
+BURST: Final = 24_000
+"""Records, visible at once, in two partitions: more of each than the driver reads by itself."""
+BURST_KEYS: Final = 16_000
+LARGE: Final = 4_000
+"""Records from which on a fold of a task counts as large; a quarter of a burst's keys, as two tasks share them."""
+
+LEVEL0_FILES: Final = 2
+PUBLISHING: Final[Mapping[str, Any]] = {
+    **BUSY,
+    "fold.level0.files": LEVEL0_FILES,
+    "publish.local.max.records": 2_000,
+    "segment.bytes": 65_536,
+    TASK_RECORDS: "2000",
+    TASK_KEYS: "4000",
+    TRANSACTION_BYTES: str(128 << 10),
+}
+# No snapshot, and so no full fold, takes what the merges are to take.
+MERGING: Final[Mapping[str, Any]] = {
+    **{key: value for key, value in PUBLISHING.items() if key != "snapshot.interval.ms"},
+    "snapshot.location": "none",
+}
+
+
+class LargeScenario(Scenario):
+    """A scenario whose armed step is taken with a burst."""
+
+    def __init__(self, folder: Path, bootstrap: str, seed: int, settings: Mapping[str, Any]) -> None:
+        super().__init__(folder, bootstrap, seed, settings)
+        self._kind = ways.REWRITE
+
+    def arm(self, step: str, action: str) -> None:
+        """Sends a burst, in whose work the next process that takes `step` does `action`, once.
+
+        A clean reads all that is published: it is large from when the burst is.
+        """
+        self._kind = ways.PUBLISH if step.startswith("publish.") else ways.REWRITE
+        after_it = step.startswith("clean.")
+        self.load.pause()
+        if after_it:
+            self.load.burst(BURST, BURST_KEYS)
+        self.until(self.deployment.caught_up, "everything acknowledged is published")
+        if step.startswith("merge."):
+            self.until(self._is_merged, "nothing smaller is to be merged")
+        ways.forget(self.control.folder)
+        super().arm(step, action)
+        if not after_it:
+            self.load.burst(BURST, BURST_KEYS)
+        self.load.resume()
+
+    def _is_merged(self) -> bool:
+        logs = self.deployment.state().logs
+        return all(sum(run.level == 0 for run in log.runs) < LEVEL0_FILES for log in logs)
+
+    def violations(self) -> list[str]:
+        """Returns every violation; that the work was not large is one."""
+        made = ways.read(self.control.folder, self._kind)
+        large = [one for one in made if one.records >= LARGE and one.has_spilled]
+        missing = [] if large else [f"no large {self._kind} in two passes, only {made}"]
+        return [*missing, *super().violations()]
