@@ -4,34 +4,33 @@ Spark makes these objects anew in planner and worker processes, so they hold not
 answers (`driver_link.py`). What a micro-batch holds is planned there (`micro_batches.py`); a position of the stream is
 the number of a micro-batch.
 
-What reads is imported where it is first used: most of the processes that a worker's start waits for do not read.
+What reads, and Arrow, is imported where it is first used: a worker's start waits for processes that plan, one after the
+other, and none of them needs that.
 """
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.types import StructType
 
-from compactor.ingest.ingest import WRITTEN
-from compactor.model.record import ddl
-from connectors.source.driver_link import Address, DriverAnswers
+from connectors.source.driver_answers import Address, DriverAnswers
 
 if TYPE_CHECKING:
-    from connectors.source.micro_batches import ReadTask
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
 
 NAME: Final = "keyfold"
 _POSITION: Final = "batch"
 
 
 class TaskPartition(InputPartition):
-    """What one task reads of a micro-batch."""
+    """What one task reads of a micro-batch: a pickled `ReadTask`."""
 
-    def __init__(self, task: ReadTask) -> None:
+    def __init__(self, task: bytes) -> None:
         super().__init__(task)
         self.task = task
 
@@ -39,17 +38,14 @@ class TaskPartition(InputPartition):
 class KafkaSource(DataSource):
     """The topics of all connectors of one worker.
 
-    The options `socket` and `secret`, a name whose value Spark shows in no plan, are an `Address`.
+    The options `socket` and `secret`, a name whose value Spark shows in no plan, are an `Address`. The schema is given
+    by who loads it, `WRITTEN` of compactor/ingest/ingest.py.
     """
 
     @classmethod
     def name(cls) -> str:
         """Returns what `format(…)` is given."""
         return NAME
-
-    def schema(self) -> str:
-        """Returns `WRITTEN` of compactor/ingest/ingest.py."""
-        return ddl(WRITTEN)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802  # Spark's
         """Returns the reader of micro-batches."""
@@ -93,4 +89,4 @@ class StreamReader(DataSourceStreamReader):
 
         configure_as_parent()
         assert isinstance(partition, TaskPartition)
-        yield from read_task(partition.task)
+        yield from read_task(pickle.loads(partition.task))  # noqa: S301  # the driver's, through Spark

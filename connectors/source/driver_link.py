@@ -1,55 +1,28 @@
 """Lets Spark's planner process ask the driver for micro-batches, over a Unix socket of this machine.
 
 Spark gives a Python source a process of its own for its planning. What is planned is known in the driver, so that
-process only passes questions on. The socket lies in a folder that only this account can enter.
+process only passes questions on (`driver_answers.py`). The socket lies in a folder that only this account can enter.
 """
 
 from __future__ import annotations
 
-import os
+import pickle
 import secrets
 import socket
 import threading
-from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from multiprocessing import AuthenticationError
-from multiprocessing.connection import Client, Connection, Listener, answer_challenge, deliver_challenge
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from multiprocessing.connection import Connection, Listener, answer_challenge, deliver_challenge
+from typing import Any, Final
 
 import structlog
-from msgspec import Struct
 
+from connectors.source.driver_answers import Address, Plans
 from connectors.threads import CancellableThread
-
-if TYPE_CHECKING:
-    from connectors.source.micro_batches import ReadTask
 
 _CLOSE_S: Final = 2.0
 _log = structlog.get_logger()
-
-
-class Plans(Protocol):
-    """What the planner process may ask for: `MicroBatches`."""
-
-    def begin(self) -> int:
-        """Begins a run of the query; returns the number of the last micro-batch that was planned."""
-
-    def latest(self, start: int) -> int:
-        """Returns the number of the micro-batch behind `start`, or `start`."""
-
-    def tasks(self, start: int, end: int) -> Sequence[ReadTask]:
-        """Returns the reading tasks behind `start` up to `end`."""
-
-
-class Address(Struct, frozen=True):
-    """Where the driver listens, and what proves that a process may ask. Its repr does not show that."""
-
-    path: str
-    key: str
-
-    def __repr__(self) -> str:
-        return f"Address({self.path!r})"
 
 
 class DriverLink:
@@ -109,35 +82,5 @@ class DriverLink:
         return True
 
     def _answer_to(self, name: str, arguments: tuple[int, ...]) -> Any:
-        return getattr(self._plans, name)(*arguments)
-
-
-class DriverAnswers:
-    """`Plans` in the planner process: asks the driver at `address`, with one connection."""
-
-    def __init__(self, address: Address) -> None:
-        self._connection = _connect(address)
-
-    def begin(self) -> int:
-        """See Plans."""
-        return int(self._ask("begin"))
-
-    def latest(self, start: int) -> int:
-        """See Plans."""
-        return int(self._ask("latest", start))
-
-    def tasks(self, start: int, end: int) -> Sequence[ReadTask]:
-        """See Plans."""
-        found: Sequence[ReadTask] = self._ask("tasks", start, end)
-        return found
-
-    def _ask(self, name: str, *arguments: int) -> Any:
-        self._connection.send((name, arguments))
-        answered, found = self._connection.recv()
-        if not answered:
-            raise RuntimeError(f"the driver could not plan: {found}")
-        return found
-
-
-def _connect(address: Address) -> Connection:
-    return Client(os.fspath(address.path), "AF_UNIX", authkey=address.key.encode())
+        found = getattr(self._plans, name)(*arguments)
+        return [pickle.dumps(task) for task in found] if name == "tasks" else found

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
+from compactor.ingest.ingest import WRITTEN
+from compactor.model.record import ddl
 from connectors.source.datasource import NAME, KafkaSource
-from connectors.source.driver_link import Address
+from connectors.source.driver_answers import Address
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -24,20 +27,40 @@ def start(spark: SparkSession, address: Address, checkpoint: str, take: Callable
     A micro-batch begins as soon as the one before it has ended and the driver at `address` has planned it. `checkpoint`
     is the URL of an empty folder, for Spark alone: nothing is ever read from it again.
     """
-    register(spark)
-    frame = spark.readStream.format(NAME).option("socket", address.path).option("secret", address.key).load()
-    writer = frame.writeStream.foreachBatch(lambda batch, _: take(batch)).options(**_PROGRESS)
+    writer = load(spark, address).writeStream.foreachBatch(lambda batch, _: take(batch)).options(**_PROGRESS)
     return writer.option("checkpointLocation", checkpoint).start()
 
 
-def register(spark: SparkSession) -> None:
-    """Registers the source with `spark`, once: the first time, Spark looks through Python for sources for a second."""
+def load(spark: SparkSession, address: Address) -> DataFrame:
+    """Returns the stream of what the driver at `address` plans: `WRITTEN` of compactor/ingest/ingest.py."""
+    _register(spark)
+    source = spark.readStream.format(NAME).schema(ddl(WRITTEN))
+    return source.option("socket", address.path).option("secret", address.key).load()
+
+
+def _register(spark: SparkSession) -> None:
+    """Registers the source with `spark`, once, as the only one in Python."""
     with _registering:
         if spark not in _registered:
+            _look_for_no_others(spark)
             spark.dataSource.register(KafkaSource)
             _registered.add(spark)
 
 
+def _look_for_no_others(spark: SparkSession) -> None:
+    """Tells Spark that no other Python sources are installed; it would start a process to look for them, 0.45 s.
+
+    Nothing public says so: this is a variable of Spark's `DataSourceManager`, which its own tests set. A Spark that has
+    no such variable looks for them.
+    """
+    with suppress(Exception):
+        java = spark._jvm.java.lang.Class  # type: ignore[union-attr]
+        manager, maps = (java.forName(name).getField("MODULE$").get(None) for name in (_MANAGER, _MAP))
+        getattr(manager, "dataSourceBuilders_$eq")(spark._jvm.scala.Option.apply(maps.empty()))  # type: ignore[union-attr]
+
+
+_MANAGER: Final = "org.apache.spark.sql.execution.datasources.DataSourceManager$"
+_MAP: Final = "scala.collection.immutable.Map$"
 _PROGRESS: Final = {
     "asyncProgressTrackingEnabled": "true",
     "asyncProgressTrackingCheckpointIntervalMs": "60000",

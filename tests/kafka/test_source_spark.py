@@ -165,9 +165,7 @@ def test_without_records_no_micro_batch_is_run(broker: EmbeddedKafka, running: R
 def test_no_plan_shows_a_secret(running: Running, capfd: pytest.CaptureFixture[str]) -> None:
     """The key of the driver's socket appears neither in an explained plan nor in Spark's progress."""
     address = running.link.address
-    stream.register(running.spark)
-    reader = running.spark.readStream.format("keyfold").option("socket", address.path).option("secret", address.key)
-    frame = reader.load()
+    frame = stream.load(running.spark, address)
     frame.explain(mode="extended")
     frame.explain(mode="formatted")
     query = running.start()
