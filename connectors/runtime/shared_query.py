@@ -58,11 +58,11 @@ class SharedQuery:
     """
 
     def __init__(self, spark: SparkSession, clock: Clock, *, connectors: int) -> None:
-        cores = session.cores(spark)
-        self.tasks_max = max(1, cores // max(1, connectors))
+        self._cores = session.cores(spark)
+        self.tasks_max = max(1, self._cores // max(1, connectors))
         self._spark = spark
         self._clock = clock
-        self._batches = MicroBatches(cores, shared=connectors > 1)
+        self._batches = MicroBatches(self._cores, shared=connectors > 1)
         self._pollers = Pollers(self._batches.wake, clock)
         self._link = DriverLink(self._batches)
         self._writers = ThreadPoolExecutor(_WRITERS, "level-0-writer")
@@ -71,8 +71,12 @@ class SharedQuery:
         self._delivered = False
         self._thread = CancellableThread("query", self._run)
 
-    def start(self) -> None:
-        """Starts the query on a thread, beside the take-overs of the connectors."""
+    def start(self, *, prepares: bool) -> None:
+        """Starts the query on a thread, beside the take-overs of the connectors.
+
+        `prepares`: Spark's processes are started at once, for a backlog; little is read without them.
+        """
+        self._batches.prepare(self._cores if prepares else 0)
         self._link.open()
         self._thread.start()
 

@@ -6,6 +6,7 @@ for its restart, or is FAILED until an operator restarts it, still belongs to th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -78,9 +79,15 @@ class Supervisor:
         with suppress(StorageError):
             self._lock.claim(owner_lock.this_process(self._catalog.epoch if self._catalog else 0))
 
-    def start(self, spark: SparkSession, query: SharedQuery, *, once: bool) -> None:
-        """Starts the connector's thread, which reads through `query`; with `once` it ends when all is done."""
+    def start(
+        self, spark: SparkSession, query: SharedQuery, *, once: bool, over: Callable[[], object] = lambda: None
+    ) -> None:
+        """Starts the connector's thread, which reads through `query`; with `once` it ends when all is done.
+
+        `over` is called when it has ended, however that came.
+        """
         self._thread = CancellableThread(self._name, lambda _: self._run(spark, query, once=once))
+        self._thread.when_over(over)
         self._thread.start()
 
     def fail(self, error: BaseException) -> None:

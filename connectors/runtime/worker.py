@@ -20,6 +20,7 @@ from connectors.config.worker import WorkerConfig
 from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.probe import BrokerProbe, probe_all
 from connectors.progress.observer import Observer
+from connectors.runtime.cancellation import StopToken
 from connectors.runtime.shared_query import SharedQuery
 from connectors.runtime.signals import handled
 from connectors.runtime.supervisor import Supervisor
@@ -61,7 +62,7 @@ class Worker:
         self._clock = clock
         self._observer = observer
         self._spark = spark
-        self._stop = threading.Event()
+        self._stop = StopToken()
         self._interrupted = False
         self._reload = threading.Event()
         self._supervisors: dict[str, Supervisor] = {}
@@ -91,7 +92,7 @@ class Worker:
     def _run(self, spark: SparkSession, *, once: bool) -> None:
         query = SharedQuery(spark, self._clock, connectors=len(self._files))
         try:
-            query.start()
+            query.start(prepares=once)
             self._start_all(spark, query, once=once)
             self._watch(spark, query, once=once)
         finally:
@@ -149,7 +150,7 @@ class Worker:
     def _start_all(self, spark: SparkSession, query: SharedQuery, *, once: bool) -> None:
         for name in self._files:
             if not self._stop.is_set():  # set where the signal came while Spark was starting
-                self._supervisors[name].start(spark, query, once=once)
+                self._supervisors[name].start(spark, query, once=once, over=self._stop.wake)
 
     def _supervisor(self, file: ConnectorFile) -> Supervisor:
         made = Supervisor(self._config, file.config, self._clock, self._observer)
@@ -158,7 +159,8 @@ class Worker:
 
     def _watch(self, spark: SparkSession, query: SharedQuery, *, once: bool) -> None:
         while not self._stop.is_set() and any(one.is_alive() for one in self._supervisors.values()):
-            self._clock.wait(POLL_SECONDS, self._stop)
+            self._clock.wait(POLL_SECONDS, self._stop.woken)
+            self._stop.woken.clear()  # before it looks: a connector that ends from here on is seen with the next wait
             if self._lost(spark):
                 return
             if self._reload.is_set():
@@ -188,7 +190,7 @@ class Worker:
     def _close(self, spark: SparkSession, until: float) -> None:
         """Ends Spark; a JVM that does not end by `until` is killed: nothing in it is needed any more."""
         # It fails where a signal to the process group has ended the JVM already.
-        closing = CancellableThread("stop-spark", lambda _: spark.stop())
+        closing = CancellableThread("stop-spark", lambda _: session.close(spark))
         closing.start()
         if not closing.join(max(LEAST_SECONDS, until - self._clock.monotonic())):
             self._abandon("Spark")
@@ -224,7 +226,7 @@ class Worker:
                     return
             del self._files[name], self._supervisors[name]
             self._files[found.config.name] = found
-            self._supervisor(found).start(spark, query, once=once)
+            self._supervisor(found).start(spark, query, once=once, over=self._stop.wake)
 
     def _restart_failed(self, name: str, *, once: bool) -> None:
         """Restarts a connector only if it is FAILED: its file is unchanged, or another worker has taken it over."""

@@ -67,6 +67,7 @@ class MicroBatches:
         self._number = 0
         self._planned: dict[int, list[ReadTask]] = {}
         self._here = False
+        self._first: list[ReadTask] | None = None
         self._run = 0
         self._closed = False
 
@@ -85,6 +86,14 @@ class MicroBatches:
             self._subscriptions.pop(subscription, None)
             unbounded = any(not task.bounded for task in self._planned.get(self._number, []))
             return unbounded and subscription in self._claimed.values()
+
+    def prepare(self, processes: int) -> None:
+        """Has the next micro-batch hold nothing, read by so many of Spark's processes; with 0 Spark runs no job for it.
+
+        Spark's first micro-batch takes a second more than others, and the first job another one: they pass beside the
+        take-overs.
+        """
+        self._first = [ReadTask((), bounded=True)] * processes
 
     def wake(self) -> None:
         """Lets a waiting `latest` look again: subscriptions have new offers."""
@@ -114,6 +123,10 @@ class MicroBatches:
             run = self._run
             if self._number > start:
                 return self._number
+            if self._first is not None:
+                first, self._first = self._first, None
+                self._here = not first
+                return self._plan(first)
             self._changed.wait_for(lambda: run != self._run or self._closed or self._is_offered(), WAIT_S)
             if run != self._run or self._closed:
                 return start

@@ -201,6 +201,14 @@ def gone(spark: SparkSession) -> SparkGoneError | None:
     )
 
 
+def close(spark: SparkSession) -> None:
+    """Ends Spark before this process ends: its tasks, its Python processes and its folders in /tmp.
+
+    PySpark's own `stop` waits nearly a second more, for threads of its own that end with this process.
+    """
+    spark._jsparkSession.stop()
+
+
 def kill(spark: SparkSession) -> None:
     """Kills the JVM that this process started."""
     process = _process(spark)

@@ -39,12 +39,15 @@ class Streams:
         self.take: Callable[[Any], None] = lambda _: None
         self.plans: Any = None
         self.found: dict[int, Any] = {}
+        self.empty: Any = None
 
     def start(self, _spark: Any, _address: Any, _checkpoint: str, take: Callable[[Any], None]) -> Mock:
         query = Mock(isActive=True)
         query.exception.return_value = None
         self.take = take
         self.started.append(query)
+        if len(self.started) == 1:
+            self.empty = self.micro_batch()
         life = self.lives.pop(0) if self.lives else lambda _: None
         try:
             life(self)
@@ -146,7 +149,7 @@ def test_each_connector_gets_its_portion(worker: Worker, streams: Streams) -> No
         streams.take(Mock())
 
     streams.lives = [life]
-    worker.query.start()
+    worker.query.start(prepares=False)
     batches = [one.next(TIMEOUT_S) for one in found]
     assert [[str(read.tp) for read in one.ranges] for one in batches if isinstance(one, Batch)] == [["a-0"], ["b-0"]]
     worker.spark.sparkContext.setLocalProperty.assert_called_once_with("spark.scheduler.pool", POOL)
@@ -164,7 +167,7 @@ def test_a_failed_query_is_started_again_and_its_portions_are_read_alone(worker:
         raise RuntimeError("a process of Spark's has ended")
 
     streams.lives = [claims_and_fails]
-    worker.query.start()
+    worker.query.start(prepares=False)
     alone = found.next(TIMEOUT_S)
     assert isinstance(alone, Alone)
     assert alone.suspect
@@ -182,7 +185,7 @@ def test_a_query_that_fails_in_vain_fails_every_connector(
     monkeypatch.setattr(session, "gone", lambda _: gone)
     found = [worker.subscribed("a"), worker.subscribed("b")]
     streams.lives = [fails, fails]
-    worker.query.start()
+    worker.query.start(prepares=False)
     for one in found:
         with pytest.raises(StopIteration if gone else RuntimeError):
             one.next(TIMEOUT_S)
@@ -198,7 +201,7 @@ def test_failures_between_micro_batches_are_none_in_vain(worker: Worker, streams
         raise RuntimeError("a process of Spark's has ended")
 
     streams.lives = [fails, delivers_and_fails] * 3
-    worker.query.start()
+    worker.query.start(prepares=False)
     wait_until(lambda: len(streams.started) == 7, "it is started again", TIMEOUT_S)
     assert found._error is None
 
@@ -207,7 +210,7 @@ def test_a_query_that_cannot_be_started_is_one_that_failed(worker: Worker, monke
     """Its connectors hear it after the second time, too."""
     found = worker.subscribed("a")
     monkeypatch.setattr(stream, "start", Mock(side_effect=RuntimeError("no JVM")))
-    worker.query.start()
+    worker.query.start(prepares=False)
     with pytest.raises(RuntimeError, match="no JVM"):
         found.next(TIMEOUT_S)
 
@@ -228,7 +231,7 @@ def test_a_connector_that_cannot_begin_leaves_nothing(worker: Worker, brokers: M
 def test_the_end_interrupts_what_it_reads(worker: Worker, streams: Streams) -> None:
     """A stop waits for no micro-batch: the query is stopped, and connectors get nothing any more."""
     found = worker.subscribed("a")
-    worker.query.start()
+    worker.query.start(prepares=False)
     wait_until(lambda: len(streams.started) == 1, "it is started", TIMEOUT_S)
     assert worker.query.stop(TIMEOUT_S)
     assert streams.started[0].stop.called

@@ -56,9 +56,10 @@ class Session:
         self.killed = threading.Event()
         process = SimpleNamespace(poll=lambda: code, kill=self.killed.set)
         self.sparkContext = SimpleNamespace(_gateway=SimpleNamespace(proc=process))
+        self._jsparkSession = SimpleNamespace(stop=self._stop)
         self._hangs = hangs
 
-    def stop(self) -> None:
+    def _stop(self) -> None:
         if self._hangs:
             self.killed.wait()
 
@@ -97,6 +98,21 @@ def test_what_ends_in_its_time_is_waited_for(worker: Any) -> None:
     made, code, one, _ = worker(hangs=False, spark=Session())
     assert (made.abandoned, code) == ([], EXIT_OK)
     assert one.cancel_at is not None
+
+
+def test_a_worker_ends_with_its_last_connector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once: `--once` is over when its connectors are, not when the worker looks the next time."""
+    monkeypatch.setattr(workers, "POLL_SECONDS", 60.0)
+    monkeypatch.setattr(session, "create", lambda *_: Session())
+    monkeypatch.setattr(supervisor.Supervisor, "_run", lambda *_, **__: threading.Event().wait(0.2))
+    monkeypatch.setattr(workers, "SharedQuery", Mock())
+    config = load_worker(worker_file(tmp_path))
+    starting = SparkStart("local[1]", {})
+    made = Worker(config, [load_connector(connector_file(tmp_path), config)], SystemClock(), NullObserver(), starting)
+    running = threading.Thread(target=made.run, kwargs={"once": False}, daemon=True)
+    running.start()
+    running.join(20)
+    assert not running.is_alive()
 
 
 @pytest.mark.parametrize(("code", "how"), [(-9, "signal 9"), (3, "exit code 3")])

@@ -74,6 +74,17 @@ def test_numbers_rise_by_one_and_stay_where_nothing_is_new(query: Query) -> None
     assert (query.batches.latest(query.batches._number), query.next()) == (1, [])
 
 
+@pytest.mark.parametrize("processes", [0, 3])
+def test_the_first_micro_batch_may_hold_nothing(query: Query, processes: int) -> None:
+    """Spark gets ready with it, beside the take-overs; what is offered already is in the next one."""
+    query.add("a", (0, 9))
+    query.batches.prepare(processes)
+    assert query.next() == [ReadTask((), bounded=True)] * processes
+    assert query.batches.here() == (None if processes else [])  # without processes Spark runs no job for it
+    query.batches.deliver({})
+    assert connectors(query.next()) == {"c-a": 1}
+
+
 def test_what_is_asked_twice_is_answered_twice(query: Query) -> None:
     """Spark may ask again for a micro-batch: it is the same, and no other offer becomes part of it."""
     query.add("a", (0, 9))
