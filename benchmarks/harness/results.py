@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import statistics
-import subprocess
 from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -15,7 +14,8 @@ import msgspec
 import psutil
 from msgspec import Struct
 
-from benchmarks.harness.process import ROOT, Used
+from benchmarks.harness.process import Used
+from connectors.dev.revision import UNKNOWN, revision
 
 _CODE: Final = ("compactor", "connectors", "benchmarks", "constraints.txt")
 """What a figure depends on; pages and tests may change while rows are measured."""
@@ -70,7 +70,7 @@ class Results(Struct, kw_only=True):
 
     machine: Machine
     scale: float = 1.0
-    code: str = ""
+    code: str = UNKNOWN
     runs: list[Run] = []
     measured: list[Measured] = []
     missing: dict[str, str] = {}
@@ -112,20 +112,9 @@ def machine() -> Machine:
     )
 
 
-def code(root: Path = ROOT) -> str:
-    """Returns the newest commit of `root` that changed what is measured, and a `+` where it has changed since.
-
-    Empty where this is no clone of the repository.
-    """
-    try:
-        commit = _git(root, "log", "-1", "--format=%h", "--", *_CODE)
-        return commit + "+" * bool(_git(root, "status", "--porcelain", "--", *_CODE))
-    except (OSError, subprocess.CalledProcessError):
-        return ""
-
-
-def _git(root: Path, *arguments: str) -> str:
-    return subprocess.run(("git", *arguments), cwd=root, capture_output=True, check=True, text=True).stdout.strip()
+def code() -> str:
+    """Returns the revision of what is measured."""
+    return revision(*_CODE)
 
 
 def load(file: Path, scale: float, commit: str) -> Results:
@@ -140,7 +129,7 @@ def load(file: Path, scale: float, commit: str) -> Results:
     if found.scale != scale:
         raise ValueError(f"{file} was measured with --scale {found.scale:g}: give that, or another folder by --into")
     if found.code != commit:
-        raise ValueError(f"{file} was measured at {found.code or 'no known commit'}, this is {commit}: move it away")
+        raise ValueError(f"{file} was measured at {found.code}, this is {commit}: move it away")
     return found
 
 

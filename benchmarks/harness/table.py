@@ -20,7 +20,7 @@ def report(compared: Iterable[Comparison], measured: Iterable[Measurement], resu
     scaled = (
         [] if results.scale == 1 else [f"{results.scale:g} times as many records as the rows say: tried, not measured."]
     )
-    scaled += [f"Measured at {results.code}."] if results.code else []
+    scaled.append(f"Measured at {results.code}.")
     notes = [f"- {_first_and_last(note)}" for note in results.notes]
     parts = ["\n".join(scaled), comparisons(compared, results), measurements(measured, results), "\n".join(notes)]
     return "\n\n".join(part for part in parts if part)

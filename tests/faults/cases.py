@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from connectors.errors import EXIT_FENCED, EXIT_OK
-from tests.faults import matrix, revision
+from tests.faults import matrix
 from tests.faults.scenario import CALM, RECOVERY_S, Scenario
 from tests.faults.worker_process import TIMEOUT_S
 
@@ -150,4 +150,4 @@ Cases = CasesOf[Scenario]
 def _note(result: matrix.Result) -> None:
     file = matrix.file()
     if file is not None:
-        matrix.append(file, replace(result, commit=revision.current()))
+        matrix.append(file, replace(result, commit=matrix.present()))

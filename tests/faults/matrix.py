@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from compactor.failpoints import STEPS
-from tests.faults import revision
+from connectors.dev.revision import UNKNOWN, is_exact, revision
 
 VARIABLE: Final = "FAULTS_MATRIX"
 """Environment variable: the file to which results are appended."""
@@ -28,6 +28,8 @@ MANY: Final = 6
 """Number of steps from which on a fault has a column of its own."""
 GO_ON: Final = "FAULTS_GO_ON"
 """Environment variable: cases are left out whose results are in the file already."""
+TRIED: Final = ("compactor", "connectors", "tests/faults", "tests/support", "constraints.txt")
+"""What a result depends on; `make faults` writes into a page itself."""
 FAILED: Final = "**failed**"
 """How the outcome of a case begins that has failed."""
 
@@ -41,6 +43,11 @@ class Result(Struct, frozen=True, kw_only=True):
     seconds_to_recover: float | None = None
     seed: int = 0
     commit: str = ""
+
+
+def present() -> str:
+    """Returns the revision of what is tried."""
+    return revision(*TRIED)
 
 
 def append(file: Path, result: Result) -> None:
@@ -67,7 +74,7 @@ def keep(file: Path, commit: str) -> None:
 def valid(results: Iterable[Result], commit: str) -> list[Result]:
     """Returns what need not be tried again at `commit`: the last result of each case, if it is of it and no failure."""
     last = {(one.fault, one.step): one for one in results}
-    found = last.values() if revision.is_exact(commit) else ()
+    found = last.values() if is_exact(commit) else ()
     return [one for one in found if one.commit == commit and not one.outcome.startswith(FAILED)]
 
 
@@ -77,7 +84,7 @@ def already_there() -> frozenset[tuple[str, str]]:
     named = file()
     if named is None or not os.environ.get(GO_ON):
         return frozenset()
-    return frozenset((one.fault, one.step) for one in valid(read(named), revision.current()))
+    return frozenset((one.fault, one.step) for one in valid(read(named), present()))
 
 
 def table(results: Iterable[Result]) -> str:
@@ -96,7 +103,7 @@ def commits(results: Iterable[Result]) -> str:
     last = {(one.fault, one.step): one for one in results}
     ran: dict[str, dict[str, list[str]]] = {}
     for (fault, step), one in last.items():
-        ran.setdefault(one.commit or revision.UNKNOWN, {}).setdefault(fault, []).append(step)
+        ran.setdefault(one.commit or UNKNOWN, {}).setdefault(fault, []).append(step)
     if not ran:
         return ""
     sizes = {commit: sum(map(len, faults.values())) for commit, faults in ran.items()}
@@ -154,7 +161,7 @@ def file() -> Path | None:
 
 if __name__ == "__main__":
     if sys.argv[1] == "--keep":
-        keep(Path(sys.argv[2]), revision.current())
+        keep(Path(sys.argv[2]), present())
     else:
         results, document = map(Path, sys.argv[1:])
         document.write_text(written(document.read_text(encoding="utf-8"), read(results)), encoding="utf-8")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from compactor.failpoints import STEPS
-from tests.faults import revision
+from connectors.dev.revision import UNKNOWN
+from tests.faults import matrix
 from tests.faults.matrix import (
     BEGIN,
     END,
@@ -92,7 +92,7 @@ def test_what_ran_at_this_commit_is_kept(tmp_path: Path) -> None:
     keep(file, NEW)
     assert read(file) == ran[:1]
     assert valid([at(f"{NEW}+", "error", "a")], f"{NEW}+") == []
-    assert valid([at(revision.UNKNOWN, "error", "a")], revision.UNKNOWN) == []
+    assert valid([at(UNKNOWN, "error", "a")], UNKNOWN) == []
 
 
 def test_a_run_that_goes_on_leaves_out_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,30 +100,10 @@ def test_a_run_that_goes_on_leaves_out_what_is_there(tmp_path: Path, monkeypatch
     file = tmp_path / "results.jsonl"
     append(file, at(NEW, "error", "a"))
     monkeypatch.setenv(VARIABLE, str(file))
-    monkeypatch.setattr(revision, "current", lambda: NEW)
+    monkeypatch.setattr(matrix, "present", lambda: NEW)
     left_out = already_there.__wrapped__
     assert left_out() == frozenset()
     monkeypatch.setenv(GO_ON, "1")
     assert left_out() == {("error", "a")}
-    monkeypatch.setattr(revision, "current", lambda: OLD)
+    monkeypatch.setattr(matrix, "present", lambda: OLD)
     assert left_out() == frozenset()
-
-
-def test_a_changed_tree_is_marked(tmp_path: Path) -> None:
-    """Code that is not committed is a `+`; texts are not; without a repository the commit is unknown."""
-    assert revision.current(tmp_path) == revision.UNKNOWN
-    git(tmp_path, "init", "--quiet")
-    (tmp_path / "code.py").touch()
-    git(tmp_path, "add", ".")
-    git(tmp_path, "-c", "user.name=t", "-c", "user.email=t@localhost", "commit", "--quiet", "--message", "first")
-    clean = revision.current(tmp_path)
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "reliability.md").touch()
-    assert revision.is_exact(clean)
-    assert revision.current(tmp_path) == clean
-    (tmp_path / "more.py").touch()
-    assert revision.current(tmp_path) == f"{clean}+"
-
-
-def git(folder: Path, *args: str) -> None:
-    subprocess.run(["git", *args], cwd=folder, check=True)

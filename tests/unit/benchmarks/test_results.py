@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from benchmarks import quick
 from benchmarks.harness import plots
 from benchmarks.harness.process import Used
-from benchmarks.harness.results import Machine, Measured, Results, Run, code, load, save
+from benchmarks.harness.results import Machine, Measured, Results, Run, load, save
 from benchmarks.harness.row import Measurement
 from benchmarks.harness.table import comparisons, measurements, report
 from benchmarks.quick import Limits
@@ -120,35 +119,6 @@ def test_results_are_continued_at_their_scale(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="measured at abc, this is abd"):
         load(file, 1.0, "abd")
     assert load(tmp_path / "none.json", 1.0, "abd").code == "abd"
-
-
-def test_the_state_of_the_code(tmp_path: Path) -> None:
-    """It is the commit that last changed what is measured: a page or a test changes no figure."""
-
-    def git(*arguments: str) -> None:
-        who = ("-c", "user.name=a", "-c", "user.email=a@b")
-        subprocess.run(("git", *who, *arguments), cwd=tmp_path, check=True, capture_output=True)
-
-    def change(path: str) -> None:
-        (tmp_path / path).parent.mkdir(exist_ok=True)
-        with (tmp_path / path).open("a", encoding="utf-8") as file:
-            file.write("x")
-        git("add", path)
-
-    assert code(tmp_path) == ""
-    git("init")
-    change("connectors/a.py")
-    git("commit", "-m", "one")
-    first = code(tmp_path)
-    assert first
-    assert "+" not in first
-    change("docs/a.md")
-    git("commit", "-m", "two")
-    assert code(tmp_path) == first
-    change("compactor/b.py")
-    assert code(tmp_path) == first + "+"
-    git("commit", "-m", "three")
-    assert code(tmp_path) not in (first, first + "+")
 
 
 def test_shared_rounds() -> None:

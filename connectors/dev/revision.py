@@ -1,0 +1,35 @@
+"""Tells which commit of the repository something was tried or measured on.
+
+On its own because `make bench` and `make faults` note it for other files: pages may change while either runs.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Final
+
+UNKNOWN: Final = "unknown"
+CHANGED: Final = "+"
+ROOT: Final = Path(__file__).parents[2]
+
+
+def revision(*paths: str, root: Path = ROOT) -> str:
+    """Returns the short hash of the newest commit that changed any of `paths`, and a `+` where they changed since.
+
+    "unknown" where `root` is no clone of the repository.
+    """
+    try:
+        commit = _git(root, "log", "-1", "--format=%h", "--", *paths)
+        return commit + CHANGED * bool(_git(root, "status", "--porcelain", "--", *paths)) if commit else UNKNOWN
+    except (OSError, subprocess.CalledProcessError):
+        return UNKNOWN
+
+
+def is_exact(found: str) -> bool:
+    """Returns whether a revision says which code it is: not so where it was changed, or there is no repository."""
+    return found not in ("", UNKNOWN) and not found.endswith(CHANGED)
+
+
+def _git(root: Path, *arguments: str) -> str:
+    return subprocess.run(("git", *arguments), cwd=root, capture_output=True, check=True, text=True).stdout.strip()
