@@ -186,6 +186,6 @@ def test_a_broken_read_leaves_no_consumer_behind(broker: EmbeddedKafka, topic_na
     reading.close()  # type: ignore[attr-defined]
     assert not any(consumers._idle.values())
     assert offsets(source.read(whole)) == list(range(100))
-    (kept,) = [session for sessions in consumers._idle.values() for session in sessions]
+    (kept,) = [one.consumer for kept in consumers._idle.values() for one in kept]
     assert offsets(source.read(whole)) == list(range(100))
-    assert [session for sessions in consumers._idle.values() for session in sessions] == [kept]
+    assert [one.consumer for again in consumers._idle.values() for one in again] == [kept]
