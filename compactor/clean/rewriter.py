@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from msgspec import Struct
+from msgspec.structs import replace
 
 from compactor.clean.record_filter import RecordFilter
 from compactor.fold.chooser import CheapestFold
 from compactor.fold.latest_per_key import FoldJob, Work
-from compactor.fold.memory_budget import ANY, KEYS, FoldBudget
+from compactor.fold.memory_budget import ANY, KEYS, FoldBudget, MemoryBudget, local
 from compactor.fold.throttler import Throttler
 from compactor.runs import file_stats, writer
 from compactor.runs.file_stats import FileStats
@@ -32,6 +35,11 @@ READ: Final = ANY
 """How much all tasks together read in two passes."""
 
 
+_WAIT_S: Final = 0.2
+_one_at_a_time: Final = threading.Lock()
+"""Held while this process rewrites: the cleaners of many connectors begin together, and publishes need a core."""
+
+
 class CompactionTask(Struct, frozen=True, kw_only=True):
     """A rewrite: what `keep` leaves of each of `ranges` goes by offset into files of `target`, closed at its max_bytes.
 
@@ -46,10 +54,22 @@ class CompactionTask(Struct, frozen=True, kw_only=True):
 
 
 class Rewriter:
-    """Carries out compaction tasks, for one thread. Once `stopping` returns True, nothing is tried again."""
+    """Carries out compaction tasks, for one thread. Once `stopping` returns True, nothing is tried again.
 
-    def __init__(self, spark: SparkSession, storage: Storage, stopping: Callable[[], bool] = lambda: False) -> None:
+    What holds up to `local_records` is rewritten in this process: a Spark job takes longer than that.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        storage: Storage,
+        stopping: Callable[[], bool] = lambda: False,
+        *,
+        local_records: int = -1,
+    ) -> None:
         self._spark = spark
+        self._stopping = stopping
+        self._local = local(local_records)
         self._fold = CheapestFold(spark, storage, "rewriting", stopping)
 
     def rewrite(self, task: CompactionTask) -> tuple[tuple[FileStats, ...], ...]:
@@ -58,8 +78,40 @@ class Rewriter:
         No commit names the files of a failed job, and a vacuum removes them: so a job may be done again. Raises
         StorageError, FoldError.
         """
-        job = fold_job(task, self._spark.sparkContext.defaultParallelism)
-        return file_stats.by_range(task.ranges, map(file_stats.from_row, self._fold.run(job).rows))
+        job = local_job(task, self._local)
+        if job is None:
+            done = self._fold.run(fold_job(task, self._spark.sparkContext.defaultParallelism))
+        else:
+            with self._turn():
+                done = self._fold.run(job)
+        return file_stats.by_range(task.ranges, map(file_stats.from_row, done.rows))
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Lets one connector of this process rewrite at a time; one that is to stop waits for no other."""
+        mine = False
+        while not (mine or self._stopping()):
+            mine = _one_at_a_time.acquire(timeout=_WAIT_S)
+        try:
+            yield
+        finally:
+            if mine:
+                _one_at_a_time.release()
+
+
+def local_job(task: CompactionTask, budget: MemoryBudget) -> FoldJob | None:
+    """Returns the fold that `task` is where it fits `budget`, for this process; None where it is for Spark.
+
+    That it is as well where it has a limit of bytes, which tasks keep, and where nothing is folded by key.
+    """
+    if task.limit is not None or not task.keep.by_key or not budget.fits(task.ranges):
+        return None
+    return replace(
+        fold_job(task, 1),
+        budget=FoldBudget(here=budget),
+        tasks={0: range(len(task.ranges))},
+        work_here=lambda: _writing(task.target, task.failpoint, Throttler.shared(None, 1)),
+    )
 
 
 def fold_job(task: CompactionTask, cores: int) -> FoldJob:

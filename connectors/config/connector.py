@@ -127,6 +127,11 @@ class ConnectorConfig(BaseModel):
         "fold.io.max.bytes.per.second", "unlimited", unit="bytes/s", importance="medium"
     )
     """Upper bound of what folds read and write together."""
+    fold_local_max_records: Annotated[Long, or_minus_one("everything is rewritten by Spark's tasks")] = _fold(
+        "fold.local.max.records", "100000", unit="records", importance="low"
+    )
+    """A fold of logs that hold up to so many records together (and 64 MiB) is done by the worker's own process, without
+    a Spark job; a larger one, or one with `fold.io.max.bytes.per.second`, by Spark's tasks."""
     bootstrap_fold_enable: Flag = _fold("bootstrap.fold.enable", "true", importance="medium")
     """Fold the backlog that a topic has when it is first seen before anything of it is published, so that a reader of a
     fresh output topic gets each key once."""

@@ -177,7 +177,8 @@ class ConnectorTask:
         publish = PublishExecutor(self._spark, self._storage, broker, stopping.is_set)
         engine = Engine(catalog, broker, settings, Changelog(catalog, broker, publish, quarantine, now_ms))
         snapshots = Snapshots(self._spark, catalog, quarantine, broker, settings, snapshot_storage, engine.uncertain)
-        rewriter = Rewriter(self._spark, self._storage, stopping.is_set)
+        few = settings.fold.local_max_records
+        rewriter = Rewriter(self._spark, self._storage, stopping.is_set, local_records=few)
         cleaner = Cleaner(rewriter, catalog, quarantine, settings, engine.counters, engine.uncertain, now_ms)
         maintenance = Maintenance(cleaner, snapshots, catalog, quarantine, engine.counters, stopping)
         maintenance.begin()

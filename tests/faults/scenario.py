@@ -38,6 +38,7 @@ BUSY: Final[Mapping[str, Any]] = {
     "snapshot.interval.ms": 3_000,
     "min.cleanable.dirty.ratio": 1,
     "fold.level0.files": 2,
+    "fold.local.max.records": -1,
     **_RESTARTS,
 }
 # Publish tasks of Spark's have what the worker itself would publish.

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Sequence
 from functools import partial
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
@@ -10,11 +12,12 @@ from pyspark.sql import SparkSession
 
 from compactor.clean import rewriter
 from compactor.clean.record_filter import RecordFilter
-from compactor.clean.rewriter import CompactionTask, Rewriter, fold_job
+from compactor.clean.rewriter import CompactionTask, Rewriter, fold_job, local_job
 from compactor.clean.tombstones import Fate, fate
 from compactor.errors import StorageError
-from compactor.fold import in_memory
+from compactor.fold import in_memory, memory_budget
 from compactor.fold.in_tasks import InTasks
+from compactor.fold.latest_per_key import Folded, FoldJob
 from compactor.fold.memory_budget import OffsetMapBudget
 from compactor.fold.on_spark import OnSpark
 from compactor.model import record
@@ -28,6 +31,7 @@ from tests.support.engine import Row, ingested, log_of, new_state, row, target, 
 
 KEYS = [b"", b"\x00", b"a", b"ab", b"\xff", b"a" * 300, None]
 NOW = 500
+TIMEOUT_S = 30.0
 
 
 def rows_of(seed: int, lo: int, hi: int) -> list[Row]:
@@ -112,6 +116,75 @@ def test_tasks_leave_what_sparks_fold_leaves(
         assert figures(ours) == figures(theirs)
 
 
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize(
+    "keep", [RecordFilter(horizons=(700, 800, 900), now_ms=NOW), RecordFilter()], ids=["full fold", "merge"]
+)
+def test_little_is_rewritten_without_spark(
+    spark: SparkSession, storage: LocalStorage, seed: int, keep: RecordFilter
+) -> None:
+    """What the worker's own process leaves is what Spark's fold leaves."""
+    state = filled(storage, seed)
+    ranges = [between(log, 7 * seed, 60 - 5 * seed) for log in state.logs]
+    here = Rewriter(cast("Any", None), storage, local_records=1_000).rewrite(rewriting(storage, "1-h", ranges, keep))
+    on_spark = by_spark(spark, storage, rewriting(storage, "1-s", ranges, keep))
+    for part, ours, theirs in zip(ranges, here, on_spark, strict=True):
+        assert ours
+        assert theirs
+        assert content(storage, part, ours) == content(storage, part, theirs)
+        assert figures(ours) == figures(theirs)
+
+
+def test_what_tasks_have_to_do_is_not_rewritten_here(storage: LocalStorage) -> None:
+    """More than the budget, with a limit of bytes per second, or without a fold by key."""
+    ranges = [between(log, 0, 60) for log in filled(storage).logs]
+    task, budget = rewriting(storage, "1-h", ranges, RecordFilter()), memory_budget.local(1_000)
+    assert local_job(task, budget) is not None
+    assert local_job(task, memory_budget.local(20)) is None
+    assert local_job(replace(task, limit=1_000), budget) is None
+    assert local_job(replace(task, keep=RecordFilter(by_key=False)), budget) is None
+
+
+def test_connectors_rewrite_here_one_at_a_time(storage: LocalStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twenty that begin together would take each other's publishes the processor; a stop waits for no other."""
+    stopping = threading.Event()
+    ranges = [between(log, 0, 60) for log in filled(storage).logs]
+    one = Rewriter(cast("Any", None), storage, stopping.is_set, local_records=1_000)
+    monkeypatch.setattr(rewriter, "_WAIT_S", 0.01)
+    ended = threading.Event()
+
+    def rewrites() -> None:
+        one.rewrite(rewriting(storage, "1-h", ranges, RecordFilter()))
+        ended.set()
+
+    with rewriter._one_at_a_time:  # another connector does
+        waits = threading.Thread(target=rewrites, daemon=True)
+        waits.start()
+        assert not ended.wait(0.2)
+        stopping.set()
+        assert ended.wait(TIMEOUT_S)
+    stopping.clear()
+    rewrites()
+    assert rewriter._one_at_a_time.acquire(blocking=False)
+    rewriter._one_at_a_time.release()
+
+
+def test_a_damaged_file_is_not_decoded_here(storage: LocalStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It could end the worker: all of the job goes to Spark."""
+    state = filled(storage)
+    ranges = [between(log, 0, 60) for log in state.logs]
+    damage(storage, log_of(state).runs[1].files[0].path)
+    left: list[FoldJob] = []
+
+    def on_spark(_: OnSpark, job: FoldJob) -> Folded:
+        left.append(job)
+        return Folded([])
+
+    monkeypatch.setattr(OnSpark, "run", on_spark)
+    Rewriter(cast("Any", None), storage, local_records=1_000).rewrite(rewriting(storage, "1-h", ranges, RecordFilter()))
+    assert [one.ranges for one in left] == [ranges]
+
+
 HELD = {
     "one class": OffsetMapBudget(2_000, 1 << 20),
     "many classes": OffsetMapBudget(8, 1 << 20),
@@ -173,16 +246,20 @@ def test_a_second_fold_drops_what_a_first_has_stamped(
         assert kept == ([one for one in rows if one["value"] is not None] if gone else rows)
 
 
+def damage(storage: LocalStorage, path: str) -> None:
+    """Changes one byte of a file."""
+    data = bytearray(storage.read(path))
+    data[len(data) // 3] ^= 0xFF
+    storage.delete(path)
+    storage.write(path, bytes(data))
+
+
 def test_a_damaged_file_is_left_to_spark(spark: SparkSession, storage: LocalStorage) -> None:
     """A damaged page can end the process that decodes it: Spark's fold names it, or reads around it."""
     state = filled(storage)
     ranges = [between(log, 0, 60) for log in state.logs]
     assert all(by_tasks(spark, storage, rewriting(storage, "1-a", ranges, RecordFilter())))
-    path = log_of(state).runs[1].files[0].path
-    data = bytearray(storage.read(path))
-    data[len(data) // 3] ^= 0xFF
-    storage.delete(path)
-    storage.write(path, bytes(data))
+    damage(storage, log_of(state).runs[1].files[0].path)
     assert by_tasks(spark, storage, rewriting(storage, "1-b", ranges, RecordFilter())) == (None,) * 3
 
 

@@ -217,7 +217,7 @@ class Simulation:
         snapshots = Snapshots(
             self._spark, catalog, quarantine, self.broker, engine_settings, self.shelf, engine.uncertain
         )
-        rewriter = Rewriter(self._spark, self.storage, stopping.is_set)
+        rewriter = Rewriter(self._spark, self.storage, stopping.is_set, local_records=settings.local)
         cleaner = Cleaner(rewriter, catalog, quarantine, engine_settings, engine.counters, engine.uncertain)
         maintenance = Maintenance(cleaner, snapshots, catalog, quarantine, engine.counters, stopping)
         maintenance.begin()
