@@ -16,7 +16,7 @@ from uuid import uuid4
 from tests.faults import checks
 from tests.faults.load import RATE, Load
 from tests.faults.observe import observe
-from tests.faults.worker_main import VACUUM_EVERY_MS, VACUUM_GRACE_MS
+from tests.faults.worker_main import READ_HERE, VACUUM_EVERY_MS, VACUUM_GRACE_MS
 from tests.faults.worker_process import Control, WorkerProcess
 from tests.support.deployment import Deployment
 from tests.support.kafka import create_topic, wait_until
@@ -41,8 +41,8 @@ BUSY: Final[Mapping[str, Any]] = {
     "fold.local.max.records": -1,
     **_RESTARTS,
 }
-# Publish tasks of Spark's have what the worker itself would publish.
-TASKS: Final[Mapping[str, Any]] = {**CALM, "publish.local.max.records": -1}
+# Tasks of Spark's have what the worker itself would read and publish.
+TASKS: Final[Mapping[str, Any]] = {**CALM, "publish.local.max.records": -1, READ_HERE: "-1"}
 CLUSTER: Final[Mapping[str, Any]] = {**TASKS, "spark.master": "local-cluster[2,1,1024]"}
 # Runs are never folded, so that they grow old.
 RETAINING: Final[Mapping[str, Any]] = {

@@ -13,7 +13,6 @@ AT_START: Final = tuple(step for step in STEPS if step.startswith("takeover."))
 
 IN_TASKS: Final = frozenset(
     {
-        "source.plan",
         "source.read",
         "ingest.write",
         "publish.fence",
@@ -26,7 +25,7 @@ IN_TASKS: Final = frozenset(
         "clean.write",
     }
 )
-"""Steps that Spark's Python processes reach if its tasks publish; the driver reaches all others."""
+"""Steps that Spark's Python processes reach if its tasks read and publish; the driver reaches all others."""
 
 ALL: Final = tuple(STEPS)
 
@@ -36,8 +35,8 @@ BEHIND: Final = ("merge.", "clean.", "snapshot.", "vacuum.")
 
 
 def settings(step: str, *, tasks: bool = False) -> Mapping[str, Any]:
-    """Returns settings with which `step` is reached; with `tasks`, Spark's tasks publish."""
-    if tasks and step.startswith("publish."):
+    """Returns settings with which `step` is reached; with `tasks`, Spark's tasks read and publish."""
+    if tasks and step.startswith(("publish.", "source.", "ingest.")):
         return TASKS
     if step.startswith("retain."):
         return RETAINING

@@ -28,6 +28,8 @@ TASK_RECORDS: Final = "FAULT_TASK_RECORDS"
 """Environment variable: how many records all publish tasks together fold in memory."""
 TASK_KEYS: Final = "FAULT_TASK_KEYS"
 """Environment variable: how many keys all tasks together hold that fold in two passes."""
+READ_HERE: Final = "FAULT_READ_HERE"
+"""Environment variable: how many offsets of a micro-batch the worker reads itself at most."""
 TRANSACTION_BYTES: Final = "FAULT_TRANSACTION_BYTES"
 CLOCK: Final = "FAULT_CLOCK"
 """Environment variable: a file with the ms by which the wall clock is wrong, which may change at any time."""
@@ -82,6 +84,10 @@ if __name__ == "__main__":
     _vacuum_soon()
     if TASK_RECORDS in os.environ:
         _limits()
+    if READ_HERE in os.environ:
+        from connectors.source import micro_batches
+
+        _set(micro_batches, "HERE_MAX", os.environ[READ_HERE])
     if CLOCK in os.environ:
         _wrong_clock(Path(os.environ[CLOCK]))
     sys.exit(main.main())
