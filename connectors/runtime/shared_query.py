@@ -138,7 +138,8 @@ class SharedQuery:
             )
             if in_vain > 1 and error is not None:
                 self._batches.fail(session.gone(self._spark) or error)
-            self._clock.wait(_AGAIN_S, stopped)
+            if in_vain:  # what made it fail is read alone from now on: the others need not wait
+                self._clock.wait(_AGAIN_S, stopped)
 
     def _run_once(self, stopped: threading.Event) -> BaseException | None:
         """Runs the query until it ends or `stopped` is set; returns what it failed with."""
