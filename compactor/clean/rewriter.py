@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -21,6 +20,7 @@ from compactor.runs.file_stats import FileStats
 from compactor.runs.scan import OffsetRange
 from compactor.runs.writer import RunTarget
 from compactor.storage.base import Storage
+from compactor.turns import turn
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,8 +34,6 @@ A log that has more records is a task by itself.
 READ: Final = ANY
 """How much all tasks together read in two passes."""
 
-
-_WAIT_S: Final = 0.2
 _one_at_a_time: Final = threading.Lock()
 """Held while this process rewrites: the cleaners of many connectors begin together, and publishes need a core."""
 
@@ -82,21 +80,9 @@ class Rewriter:
         if job is None:
             done = self._fold.run(fold_job(task, self._spark.sparkContext.defaultParallelism))
         else:
-            with self._turn():
+            with turn(_one_at_a_time, self._stopping):  # one that is to stop waits for no other
                 done = self._fold.run(job)
         return file_stats.by_range(task.ranges, map(file_stats.from_row, done.rows))
-
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
-        """Lets one connector of this process rewrite at a time; one that is to stop waits for no other."""
-        mine = False
-        while not (mine or self._stopping()):
-            mine = _one_at_a_time.acquire(timeout=_WAIT_S)
-        try:
-            yield
-        finally:
-            if mine:
-                _one_at_a_time.release()
 
 
 def local_job(task: CompactionTask, budget: MemoryBudget) -> FoldJob | None:

@@ -2,7 +2,7 @@
 
 They never join a group: librdkafka asks for a `group.id` before it lets a consumer assign. A Python worker of Spark may
 live through many micro-batches, so a finished consumer is kept for the next task with the same settings; where none is
-kept, a new one is made. One that nobody has wanted for some minutes is closed: its connector may be gone, or have other
+kept, a new one is made. One that was not used for some minutes is closed: its connector may be gone, or have other
 settings now.
 
 confluent-kafka decodes the names of headers when they are first asked for. One that is not UTF-8 leaves an exception
@@ -35,7 +35,7 @@ from connectors.kafka.retry import poll_until
 Headers = list[tuple[str, bytes | None]]
 
 KEPT_S: Final = 300.0
-"""How long (s) a consumer is kept that nobody wants."""
+"""How long (s) an unused consumer is kept."""
 _STOPPED_S: Final = 10.0
 _POLL_S: Final = 0.001
 _ask_headers: Final = methodcaller("headers")
@@ -110,7 +110,7 @@ def borrowed(clients: ClientSettings, request_s: float) -> Iterator[AssignedCons
 
 
 def close_idle(before: float = float("inf")) -> None:
-    """Closes the kept consumers of this process that nobody has wanted since `before`, in monotonic seconds, or all."""
+    """Closes the kept consumers of this process that were not used since `before`, in monotonic seconds, or all."""
     with _lock:
         old = [one.consumer for kept in _idle.values() for one in kept if one.since < before]
         left = {key: [one for one in kept if one.since >= before] for key, kept in _idle.items()}

@@ -14,6 +14,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+from connectors.clock import Clock
 from connectors.threads import CancellableThread
 
 if TYPE_CHECKING:
@@ -42,6 +43,12 @@ class StopToken(threading.Event):
     def wake(self) -> None:
         """Lets who waits for `woken` look around; stops nothing."""
         self.woken.set()
+
+    def is_set_within(self, seconds: float, clock: Clock) -> bool:
+        """Waits until something wakes it, for at most `seconds`; returns whether that is the stop."""
+        clock.wait(seconds, self.woken)
+        self.woken.clear()  # before the caller looks: what wakes it from here on is seen with the next wait
+        return self.is_set()
 
     def stop(self, *, drain: bool = False, cancel_at: float | None = None) -> None:
         """Stops the connector. Of several stops, one without `drain` and the earliest `cancel_at` count."""

@@ -60,7 +60,7 @@ _log = structlog.get_logger()
 WATCH_MS: Final = 500
 """How often a connector is looked at, and its requests, as long as it is not known to work."""
 WATCH_WORKED_MS: Final = 1_000
-"""How often after that: what cannot wait (a stop, a thread that ends) wakes whoever watches."""
+"""How often after that: what cannot wait (a stop, a thread that ends) wakes the thread that watches."""
 FENCE_CHECK_MS: Final = 5_000
 IDLE_S: Final = 10.0
 
@@ -235,7 +235,7 @@ class ConnectorTask:
         """
         self._idle_from = now = self._clock.monotonic()
         next_look = now + WATCH_MS / 1000
-        while reading.is_alive() and not self._is_stopped_until(next_look, stop):
+        while reading.is_alive() and not stop.is_set_within(next_look - self._clock.monotonic(), self._clock):
             _raise_failure(reading, maintenance)
             if (now := self._clock.monotonic()) < next_look:
                 continue
@@ -243,12 +243,6 @@ class ConnectorTask:
             self._look(reading, maintenance, components)
         if not stop.is_set():
             _raise_failure(reading, maintenance)
-
-    def _is_stopped_until(self, until: float, stop: StopToken) -> bool:
-        """Waits until `until`, in monotonic seconds, or until something wakes it; returns whether that is the stop."""
-        self._clock.wait(until - self._clock.monotonic(), stop.woken)
-        stop.woken.clear()  # before anybody looks: who wakes it from here on is seen with the next wait
-        return stop.is_set()
 
     def _look(self, reading: ReadingThread, maintenance: MaintenanceThread, components: TaskComponents) -> None:
         catalog = components.catalog

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import structlog
 
+from compactor.errors import KeyfoldError
 from compactor.ingest.appends import Batch
 from compactor.ingest.ingest import gather, portions
 from compactor.spark.errors import briefly
@@ -165,9 +166,11 @@ class SharedQuery:
         Few offsets are read here, and Spark runs no job: nobody says that a micro-batch's frame is used.
         """
         here = self._batches.here()
-        if here is not None:
+        found: dict[int, Batch | KeyfoldError] = {}
+        if here is None:
+            found = gather(frame)
+        else:
             self._read_here(here)
-        found = gather(frame) if here is None else {}
         self._delivered = True
         self._batches.deliver(found)
 

@@ -159,8 +159,7 @@ class Worker:
 
     def _watch(self, spark: SparkSession, query: SharedQuery, *, once: bool) -> None:
         while not self._stop.is_set() and any(one.is_alive() for one in self._supervisors.values()):
-            self._clock.wait(POLL_SECONDS, self._stop.woken)
-            self._stop.woken.clear()  # before it looks: a connector that ends from here on is seen with the next wait
+            self._stop.is_set_within(POLL_SECONDS, self._clock)  # or until a connector has ended
             if self._lost(spark):
                 return
             if self._reload.is_set():

@@ -39,22 +39,19 @@ class BundledAdmin:
         self._admin = admin
         self._consumer = consumer
         self._clock = clock
-        self._partitions: frozenset[TopicPartition] = frozenset()
-        self._names: frozenset[str] = frozenset()
         self._ends: Mapping[TopicPartition, int | KafkaError] = {}
         self._topics: Mapping[str, TopicInfo | KafkaError] = {}
         self._asked: frozenset[str] = frozenset()
         self._topics_at = float("-inf")
 
-    def refresh(self, partitions: frozenset[TopicPartition]) -> Mapping[TopicPartition, int | KafkaError]:
+    def refresh(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int | KafkaError]:
         """Asks for the last stable offset of each partition, and for the topics where the last answer is old.
 
         Returns the offsets, or errors; an offset is negative where the leader did not answer.
         """
-        if partitions is not self._partitions:  # the same object as long as nobody has moved
-            self._partitions, self._names = partitions, frozenset(tp.topic for tp in partitions)
-        if not self._is_fresh(self._names):
-            self._topics, self._asked, self._topics_at = self._described(self._names), self._names, self._clock()
+        names = frozenset(tp.topic for tp in partitions)
+        if not self._is_fresh(names):
+            self._topics, self._asked, self._topics_at = self._described(names), names, self._clock()
         self._ends = last_stable_offsets(self._consumer, partitions, REQUEST_S)
         return self._ends
 

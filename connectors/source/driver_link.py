@@ -42,7 +42,7 @@ class DriverLink:
         """Takes no further connection; those that are there end with their processes."""
         self._accepting.stop()
         if self._accepting.is_alive():
-            # It sees that it is to end. No handshake: where it has ended meanwhile, nobody would answer that.
+            # It sees that it is to end. Without a handshake, which is not answered where it has ended meanwhile.
             with suppress(OSError), socket.socket(socket.AF_UNIX) as knock:
                 knock.settimeout(_CLOSE_S)
                 knock.connect(self.address.path)

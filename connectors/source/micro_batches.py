@@ -117,7 +117,7 @@ class MicroBatches:
     def latest(self, start: int) -> int:
         """Plans the next micro-batch (step 1); returns its number, or `start` where nothing comes for a while.
 
-        Who asked for a query that has failed meanwhile gets nothing: what it claimed would be read by nobody.
+        A query that has failed meanwhile gets `start`: what it claimed would not be read.
         """
         with self._changed:
             run = self._run

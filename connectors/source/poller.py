@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from typing import Final
+from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
@@ -55,7 +56,7 @@ class SourcePoller:
         self._subscriptions: tuple[Subscription, ...] = ()
         self._slow: set[Subscription] = set()
         self._asking: set[Subscription] = set()
-        self._fruitless: dict[Subscription, _Fruitless] = {}
+        self._fruitless: WeakKeyDictionary[Subscription, _Fruitless] = WeakKeyDictionary()
         self._lists: list[list[TopicPartition]] = []
         self._wanted: frozenset[TopicPartition] = frozenset()
         self._now = threading.Event()
@@ -121,8 +122,6 @@ class SourcePoller:
         now = self._clock.monotonic()
         offered = [self._plan(one, partitions, ends, now) for one, partitions in zip(asked, lists, strict=True)]
         self.admin.forget_ends()
-        if len(self._fruitless) > len(asked):  # of connectors that are gone
-            self._fruitless = {one: found for one, found in self._fruitless.items() if one in asked}
         return any(offered)
 
     def _plan(

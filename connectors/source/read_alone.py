@@ -11,6 +11,7 @@ import pyarrow as pa
 from compactor.ingest.appends import Batch
 from compactor.ingest.ingest import WRITTEN, portions, write_level0
 from compactor.spark import tasks
+from compactor.turns import turn
 from connectors.source import plan
 from connectors.source.options import SourceOptions
 from connectors.source.plan import ReadSplit
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 DRIVER_MAX: Final = 20_000
 """Offsets that are read in this process at most; it waits with them for as long as the brokers need."""
 
-_WAIT_S: Final = 0.2
 _one_at_a_time: Final = threading.Lock()
 """Held while Spark's tasks read much alone: in all but one of its tasks, so that micro-batches find a free one."""
 
@@ -41,13 +41,10 @@ def read_alone(spark: SparkSession, alone: Alone, stopped: Callable[[], bool]) -
             return _batch(tasks.run(spark, 1, _reading([whole], options), WRITTEN))
         return _batch(row for batch in _written(whole, options, stopped) for row in batch.to_pylist())
     splits = plan.splits(offer.ranges, min(options.limits.tasks_max, max(1, spark.sparkContext.defaultParallelism - 1)))
-    while not _one_at_a_time.acquire(timeout=_WAIT_S):
-        if stopped():
+    with turn(_one_at_a_time, stopped) as mine:
+        if not mine:
             raise reading_stopped(options.connector)
-    try:
         return _batch(tasks.run(spark, len(splits), _reading(splits, options), WRITTEN))
-    finally:
-        _one_at_a_time.release()
 
 
 def _reading(splits: list[ReadSplit], options: SourceOptions) -> Callable[[int], Iterator[pa.RecordBatch]]:

@@ -36,7 +36,7 @@ class CrowdedScenario(Scenario):
 
     def __enter__(self) -> Self:
         super().__enter__()
-        self._stack.enter_context(self.neighbours)
+        self._stack.enter_context(self.neighbours.load)
         return self
 
     def start(self, *args: str) -> WorkerProcess:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 from tests.faults import checks
 from tests.faults.load import Sender, TopicRecords
 from tests.faults.observe import observe
-from tests.faults.output_watch import OutputWatch
+from tests.faults.output_watch import OutputWatch, watching
 from tests.support.deployment import Deployment
 from tests.support.kafka import create_topic
 
@@ -49,7 +48,7 @@ class Crowd(NamedTuple):
 
 
 class Neighbours:
-    """A crowd in the worker of `deployment`, with one producer for all; a context manager.
+    """A crowd in the worker of `deployment`; `load`, a context manager, sends to all with one producer.
 
     Every second one has two partitions.
     """
@@ -59,15 +58,6 @@ class Neighbours:
         seeds = range(seed * 1000, seed * 1000 + crowd.size)
         self._all = [_made(deployment, crowd.settings, each, 1 + each % 2) for each in seeds]
         self.load = Sender(deployment.bootstrap, [one.records for one in self._all], crowd.rate * crowd.size)
-
-    def __enter__(self) -> Self:
-        self.load.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.load.__exit__(kind, error, traceback)
 
     def __iter__(self) -> Iterator[Neighbour]:
         return iter(self._all)
@@ -85,15 +75,15 @@ class Neighbours:
 
     def behind(self, wanted: Ends) -> list[str]:
         """Returns the topics of which not everything below `wanted` is published."""
-        return [one.topic for one, _ in self._all if not _has_published(one, wanted[one.topic])]
+        return [one.topic for one, _ in self._all if not one.has_published(wanted[one.topic])]
 
     def epochs(self) -> dict[str, int]:
         """Returns the epoch of each, which rises with every start, by connector."""
         return {deployment.name: deployment.state().epoch for deployment, _ in self._all}
 
-    def watched(self) -> OutputWatch:
-        """Returns a watch of their outputs."""
-        return OutputWatch(self._worker.bootstrap, [deployment.output for deployment, _ in self._all])
+    def watched(self) -> AbstractContextManager[OutputWatch]:
+        """Watches their outputs in a block."""
+        return watching(self._worker.bootstrap, [deployment.output for deployment, _ in self._all])
 
     def violations(self) -> list[str]:
         """Returns every violation, by connector; while the load rests, and everything acknowledged is published."""
@@ -117,13 +107,6 @@ def _made(worker: Deployment, settings: Mapping[str, Any], seed: int, partitions
     deployment = Deployment(worker.folder, worker.bootstrap, topic)
     deployment.settings |= settings
     return Neighbour(deployment, TopicRecords(topic, seed, partitions))
-
-
-def _has_published(deployment: Deployment, wanted: Mapping[int, int]) -> bool:
-    if not deployment.taken_over():
-        return False
-    published = deployment.published()
-    return all(published.get(partition, 0) >= end for partition, end in wanted.items())
 
 
 def _violations(neighbour: Neighbour) -> list[str]:

@@ -111,7 +111,7 @@ class Scenario:
         began = time.monotonic()
         wait_until(self.load.ends, "anything is acknowledged")
         wanted = self.load.ends()
-        self.until(lambda: self._reached(wanted), f"published is at {wanted}", timeout_s)
+        self.until(lambda: self.deployment.has_published(wanted), f"published is at {wanted}", timeout_s)
         return time.monotonic() - began
 
     def until(self, condition: Any, what: str, timeout_s: float = RECOVERY_S) -> None:
@@ -155,9 +155,3 @@ class Scenario:
             self.worker.signal_all(signal.SIGKILL)
             self.worker.wait()
         self.worker = None
-
-    def _reached(self, wanted: Mapping[int, int]) -> bool:
-        if not self.deployment.taken_over():
-            return False
-        published = self.deployment.published()
-        return all(published.get(partition, 0) >= end for partition, end in wanted.items())

@@ -1,8 +1,8 @@
 """Runs a worker under a steady load for an hour: `python -m tests.faults.soak --minutes 60 --into FOLDER`.
 
 A real broker, a real worker with folds, snapshots and vacuum, and a load that knows the truth; with `--connectors 10`
-ten connectors in that worker, which share the load. What the worker uses
-is noted every ten seconds, the promises are checked at the end; `soak_report` makes table and plot of the notes.
+ten connectors in that worker, which share the load. What the worker uses is noted every ten seconds, the promises are
+checked at the end; `soak_report` makes table and plot of the notes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Faults that are tried at every step: of one connector alone, and of one among many."""
+"""Faults that are tried at every step: of one connector alone, and of one among many; a test judges them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,6 @@ def kill_all(case: CaseOf[S], step: str) -> None:
     worker.kill()
     case.scenario.start()
     case.recovers()
-    case.judge()
 
 
 def kill_one(case: CaseOf[S], step: str) -> None:
@@ -75,7 +74,6 @@ def kill_one(case: CaseOf[S], step: str) -> None:
         scenario.start()
         case.recovers()
         wait_until(lambda: _is_gone(worker), "the processes of the dead driver end")
-    case.judge()
 
 
 def fail_once(case: CaseOf[S], step: str) -> None:
@@ -85,7 +83,6 @@ def fail_once(case: CaseOf[S], step: str) -> None:
     case.strikes()
     case.recovers()
     assert worker.alive, worker.tail()
-    case.judge()
 
 
 def freeze_through_a_take_over(case: CaseOf[S], step: str) -> None:
@@ -111,7 +108,6 @@ def _wakes_up_fenced(case: CaseOf[S], sleeper: WorkerProcess) -> None:
     sleeper.signal_all(signal.SIGCONT)
     assert sleeper.wait(TIMEOUT_S) == EXIT_FENCED, sleeper.tail()
     case.outcome = "exit 5"
-    case.judge()
 
 
 def _is_gone(worker: WorkerProcess) -> bool:

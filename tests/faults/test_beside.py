@@ -21,34 +21,36 @@ SELECTED: Final = {"publish.sent"}
 WATCHED_S: Final = 20.0
 pytestmark = pytest.mark.timeout(900)
 
-Crowd = CasesOf[CrowdedScenario]
+CrowdedCases = CasesOf[CrowdedScenario]
 
 
 @pytest.fixture(scope="module")
-def crowd(tmp_path_factory: pytest.TempPathFactory, broker: EmbeddedKafka) -> Iterator[Crowd]:
+def crowd(tmp_path_factory: pytest.TempPathFactory, broker: EmbeddedKafka) -> Iterator[CrowdedCases]:
     """Where the cases of this file happen."""
     with CasesOf(tmp_path_factory.mktemp("crowd"), broker.bootstrap, CrowdedScenario) as running:
         yield running
 
 
 @pytest.mark.parametrize("step", ALL)
-def test_a_worker_of_many_killed_at_a_step(crowd: Crowd, step: str) -> None:
+def test_a_worker_of_many_killed_at_a_step(crowd: CrowdedCases, step: str) -> None:
     """SIGKILL to all of its processes at a step of one connector: the next worker goes on with all twenty."""
     with crowd.case(f"SIGKILL beside {COUNT}", step, settings(step)) as case:
         kill_all(case, step)
+        case.judge()
 
 
 @pytest.mark.parametrize("step", ALL)
-def test_a_frozen_worker_of_many_wakes_up_after_a_take_over(crowd: Crowd, step: str) -> None:
+def test_a_frozen_worker_of_many_wakes_up_after_a_take_over(crowd: CrowdedCases, step: str) -> None:
     """It changes nothing for any of the twenty, and ends with 5."""
     with crowd.case(f"frozen beside {COUNT}", step, settings(step)) as case:
         freeze_all_through_a_take_over(case, step)
+        case.judge()
 
 
 @pytest.mark.parametrize(
     "step", [pytest.param(step, marks=[pytest.mark.selected] if step in SELECTED else []) for step in ALL]
 )
-def test_one_connector_of_many_fails_at_a_step(crowd: Crowd, step: str) -> None:
+def test_one_connector_of_many_fails_at_a_step(crowd: CrowdedCases, step: str) -> None:
     """It fails time and again and recovers by itself; the others publish all the while, and none is started again."""
     with crowd.case(f"error beside {COUNT}", step, settings(step)) as case:
         scenario = case.scenario
@@ -63,7 +65,7 @@ def test_one_connector_of_many_fails_at_a_step(crowd: Crowd, step: str) -> None:
         case.judge()
 
 
-def test_one_connector_of_many_fails_for_good(crowd: Crowd) -> None:
+def test_one_connector_of_many_fails_for_good(crowd: CrowdedCases) -> None:
     """Its output is deleted: it is FAILED by name, and the others do not notice."""
     with crowd.case(f"output deleted beside {COUNT}", "while running") as case:
         scenario = case.scenario

@@ -19,6 +19,7 @@ def test_an_error_at_a_step(cases: Cases, step: str) -> None:
     """The worker lives on and publishes all that it would have without it."""
     with cases.case("error", step, settings(step)) as case:
         fail_once(case, step)
+        case.judge()
 
 
 def test_error_after_error(cases: Cases) -> None:

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
+from compactor import turns
 from compactor.clean import rewriter
 from compactor.clean.record_filter import RecordFilter
 from compactor.clean.rewriter import CompactionTask, Rewriter, fold_job, local_job
@@ -95,6 +96,20 @@ def figures(written: tuple[FileStats, ...]) -> tuple[int, ...]:
     return tuple(map(sum, zip(*sizes, strict=True)))
 
 
+def assert_alike(
+    storage: LocalStorage,
+    ranges: Sequence[OffsetRange],
+    one: Sequence[tuple[FileStats, ...] | None],
+    other: Sequence[tuple[FileStats, ...] | None],
+) -> None:
+    """Two rewrites of `ranges` have left the same records, and say the same of them."""
+    for part, ours, theirs in zip(ranges, one, other, strict=True):
+        assert ours
+        assert theirs
+        assert content(storage, part, ours) == content(storage, part, theirs)
+        assert figures(ours) == figures(theirs)
+
+
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize(
     "keep",
@@ -109,11 +124,7 @@ def test_tasks_leave_what_sparks_fold_leaves(
     ranges = [between(log, 7 * seed, 60 - 5 * seed) for log in state.logs]
     in_tasks = by_tasks(spark, storage, rewriting(storage, "1-t", ranges, keep))
     on_spark = by_spark(spark, storage, rewriting(storage, "1-s", ranges, keep))
-    for part, ours, theirs in zip(ranges, in_tasks, on_spark, strict=True):
-        assert ours
-        assert theirs
-        assert content(storage, part, ours) == content(storage, part, theirs)
-        assert figures(ours) == figures(theirs)
+    assert_alike(storage, ranges, in_tasks, on_spark)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -128,11 +139,7 @@ def test_little_is_rewritten_without_spark(
     ranges = [between(log, 7 * seed, 60 - 5 * seed) for log in state.logs]
     here = Rewriter(cast("Any", None), storage, local_records=1_000).rewrite(rewriting(storage, "1-h", ranges, keep))
     on_spark = by_spark(spark, storage, rewriting(storage, "1-s", ranges, keep))
-    for part, ours, theirs in zip(ranges, here, on_spark, strict=True):
-        assert ours
-        assert theirs
-        assert content(storage, part, ours) == content(storage, part, theirs)
-        assert figures(ours) == figures(theirs)
+    assert_alike(storage, ranges, here, on_spark)
 
 
 def test_what_tasks_have_to_do_is_not_rewritten_here(storage: LocalStorage) -> None:
@@ -150,7 +157,7 @@ def test_connectors_rewrite_here_one_at_a_time(storage: LocalStorage, monkeypatc
     stopping = threading.Event()
     ranges = [between(log, 0, 60) for log in filled(storage).logs]
     one = Rewriter(cast("Any", None), storage, stopping.is_set, local_records=1_000)
-    monkeypatch.setattr(rewriter, "_WAIT_S", 0.01)
+    monkeypatch.setattr(turns, "LOOK_S", 0.01)
     ended = threading.Event()
 
     def rewrites() -> None:

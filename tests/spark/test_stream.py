@@ -1,4 +1,4 @@
-"""What Spark is told before the worker's query is started."""
+"""What is set in Spark before the worker's query is started."""
 
 from __future__ import annotations
 

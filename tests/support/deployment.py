@@ -146,6 +146,13 @@ class Deployment:
         """Whether a worker has ever taken the connector over."""
         return (self.folder / "storage" / self.name / "catalog").is_dir() and self.state().epoch > 0
 
+    def has_published(self, wanted: Mapping[int, int]) -> bool:
+        """Returns whether a worker has taken over and published each partition up to its offset in `wanted`."""
+        if not self.taken_over():
+            return False
+        published = self.published()
+        return all(published.get(partition, 0) >= end for partition, end in wanted.items())
+
     def caught_up(self) -> bool:
         """Whether all records of the source are published."""
         return self.taken_over() and self.published() == end_offsets(self.bootstrap, self.topic)

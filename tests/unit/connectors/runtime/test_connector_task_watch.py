@@ -66,7 +66,7 @@ def test_one_that_works_is_looked_at_less_often(running: Running) -> None:
 
 
 def test_a_thread_that_ends_is_seen_at_once(running: Running) -> None:
-    """It wakes whoever watches; nothing is looked at before it is due for that."""
+    """It wakes the thread that watches, which looks at nothing before that is due."""
     running.stop.wake()
     running.threads[0].is_alive.side_effect = [True, True, False]
     running.watch()
@@ -80,7 +80,7 @@ def test_a_thread_that_ends_is_seen_at_once(running: Running) -> None:
 
 
 def test_both_threads_wake_who_watches(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are told so before they are started."""
+    """Both are given the callback before they are started."""
     reading, maintenance = running.threads
     for thread in running.threads:
         thread.start.side_effect = lambda one=thread: one.when_over.assert_called_once_with(running.stop.wake)
@@ -95,7 +95,7 @@ def test_both_threads_wake_who_watches(running: Running, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("pending", [True, False])
 def test_a_request_wakes_maintenance(running: Running, *, pending: bool) -> None:
-    """Which sleeps until something else is due; nobody else looks for what commands ask."""
+    """Maintenance sleeps until something else is due; only the watching thread looks for requests of commands."""
     running.components.requests.is_any_pending.return_value = pending
     running.catalog.refresh.side_effect = running.stop.stop
     running.watch()

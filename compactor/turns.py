@@ -1,0 +1,26 @@
+"""Lets one thread of this process at a time do what would take the processor from all others.
+
+On its own because two kinds of work do so: reading a backlog, and rewriting runs.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+LOOK_S: Final = 0.2
+"""How often (s) a thread that waits for its turn looks whether it is to stop."""
+
+
+@contextmanager
+def turn(lock: threading.Lock, stopped: Callable[[], bool]) -> Iterator[bool]:
+    """Holds `lock` in the block and yields True; yields False, without it, once `stopped` returns True."""
+    while not (mine := lock.acquire(timeout=LOOK_S)) and not stopped():
+        pass
+    try:
+        yield mine
+    finally:
+        if mine:
+            lock.release()
