@@ -26,6 +26,8 @@ from tests.support.records import random_records
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+YEAR_MS = 365 * 24 * 3_600_000
+
 
 @pytest.fixture
 def ran(spark: SparkSession, deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> Deployment:
@@ -124,7 +126,9 @@ def test_an_altered_output_topic(spark: SparkSession, lived: Deployment) -> None
     """What would let its keys expire is found at the next start, with what to change; put back, it goes on."""
 
     def alter(policy: str) -> None:
-        wanted = {"cleanup.policy": policy, "retention.ms": "3600000"}  # the test broker's own keeps everything
+        # A limit, but one that nothing reaches: these records are of 2023, and the broker may look for what has
+        # expired at any moment.
+        wanted = {"cleanup.policy": policy, "retention.ms": str(100 * YEAR_MS)}
         entries = [ConfigEntry(*one, incremental_operation=AlterConfigOpType.SET) for one in wanted.items()]
         resource = ConfigResource(ResourceType.TOPIC, lived.output, incremental_configs=entries)
         client = admin(lived.bootstrap)
