@@ -111,34 +111,38 @@ class OnSpark:
 
     def run(self, job: FoldJob) -> Folded:
         """See `LatestPerKey.run`; no part of the job is left."""
-        cores = self._spark.sparkContext.defaultParallelism
+        # A session of its own has Spark's defaults, where the worker's may leave out what is dear for few rows.
+        spark = self._spark.newSession()
+        cores = spark.sparkContext.defaultParallelism
         throttler, work, answers = Throttler.shared(job.limit, cores), job.work(), record.ddl(job.answers)
 
         def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             with tagging():
                 yield from _worked(batches, work)
 
-        frame = job.keep.on_spark(throttler.on_spark(scan(self._spark, self._storage, job.ranges)))
+        frame = job.keep.on_spark(throttler.on_spark(scan(spark, self._storage, job.ranges)))
         with unwrapping():
-            rows = self._placed(job, frame, cores).mapInArrow(task, answers).collect()
+            rows = _placed(spark, job, frame, cores).mapInArrow(task, answers).collect()
         return Folded([row.asDict() for row in rows])
 
-    def _placed(self, job: FoldJob, frame: DataFrame, cores: int) -> DataFrame:
-        """Places rows in a Spark partition for each task, with its number, range after range by offset (_PLACED)."""
-        if job.tasks is None:
-            splits = split_by_offset(job.ranges, job.target_bytes, cores)
-            numbered, last = frame.withColumn(_TASK, _task_of(splits)), max((one.task for one in splits), default=0)
-        else:
-            own = [(log, number) for number, logs in job.tasks.items() for log in logs]
-            numbered = frame.withColumn(_TASK, _task_of([RangeSplit(log, 0, number) for log, number in sorted(own)]))
-            numbered = numbered.select(*_MARK.names).unionAll(self._marks(job.tasks))
-            last = max(job.tasks, default=0)
-        ordered = numbered.repartitionById(last + 1, _TASK).sortWithinPartitions(LOG, "offset")
-        return ordered.select(*_PLACED.names)
 
-    def _marks(self, numbers: Iterable[int]) -> DataFrame:
-        """Returns a row without topic for each task, which comes first and begins it, also where it has no record."""
-        return self._spark.createDataFrame(pa.Table.from_pylist([{_TASK: one, LOG: -1} for one in numbers], _MARK))
+def _placed(spark: SparkSession, job: FoldJob, frame: DataFrame, cores: int) -> DataFrame:
+    """Places rows in a Spark partition for each task, with its number, range after range by offset (_PLACED)."""
+    if job.tasks is None:
+        splits = split_by_offset(job.ranges, job.target_bytes, cores)
+        numbered, last = frame.withColumn(_TASK, _task_of(splits)), max((one.task for one in splits), default=0)
+    else:
+        own = [(log, number) for number, logs in job.tasks.items() for log in logs]
+        numbered = frame.withColumn(_TASK, _task_of([RangeSplit(log, 0, number) for log, number in sorted(own)]))
+        numbered = numbered.select(*_MARK.names).unionAll(_marks(spark, job.tasks))
+        last = max(job.tasks, default=0)
+    ordered = numbered.repartitionById(last + 1, _TASK).sortWithinPartitions(LOG, "offset")
+    return ordered.select(*_PLACED.names)
+
+
+def _marks(spark: SparkSession, numbers: Iterable[int]) -> DataFrame:
+    """Returns a row without topic for each task, which comes first and begins it, also where it has no record."""
+    return spark.createDataFrame(pa.Table.from_pylist([{_TASK: one, LOG: -1} for one in numbers], _MARK))
 
 
 def _task_of(splits: Sequence[RangeSplit]) -> Column:

@@ -5,14 +5,20 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
+from typing import Any, cast
+from unittest.mock import Mock
+from zipfile import ZipFile
 
+import pyspark.sql
 import pytest
+from pyspark.core.context import SparkContext
 
 from connectors.jvm.cds_archive import archive_of
 from connectors.jvm.spark_home import JARS, ensure_home
-from connectors.spark.session import DEFAULTS, JAVA_OPTIONS, prepare
+from connectors.spark.session import DEFAULTS, FOR_RECORDS, JAVA_OPTIONS, create, prepare
 
 LOCAL = ("local", "local[2]", "local[*]", "local-cluster[2,1,1024]")
+WHOLE_STAGE = "spark.sql.codegen.wholeStage"
 ELSEWHERE = ("spark://host:7077", "yarn", "k8s://https://host:443")
 
 
@@ -82,6 +88,49 @@ def test_an_archive_of_the_users_own_is_kept(archive: Path, own: str) -> None:
     """Where his options choose an archive, none, or what no archive goes with, they stay as they are."""
     assert archive.exists()
     assert prepare("local[2]", {JAVA_OPTIONS: own}, {})[JAVA_OPTIONS] == own
+
+
+def test_the_jvm_that_puts_the_command_together_finds_its_classes_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the one JAR that has them; not where a shell would split its name, nor in place of what the user has set."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    found: dict[str, str] = {}
+    prepare("local[2]", {}, found)
+    (option,) = [one for one in found["SPARK_LAUNCHER_OPTS"].split() if one.startswith("-Xbootclasspath")]
+    jar = Path(option.removeprefix("-Xbootclasspath/a:"))
+    with ZipFile(jar) as classes:
+        assert "org/apache/spark/launcher/Main.class" in classes.namelist()
+    own = {"SPARK_LAUNCHER_OPTS": "-Xmx64m"}
+    prepare("local[2]", {}, own)
+    assert own["SPARK_LAUNCHER_OPTS"] == "-Xmx64m"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a cache"))
+    blank: dict[str, str] = {}
+    prepare("local[2]", {}, blank)
+    assert blank["SPARK_LAUNCHER_OPTS"] == "-XX:TieredStopAtLevel=1"
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, {"wholeStage": "false", "factoryMode": "NO_CODEGEN"}),
+        (FOR_RECORDS, {}),
+        ({WHOLE_STAGE: "true"}, {"factoryMode": "NO_CODEGEN"}),
+    ],
+    ids=["worker", "analyze", "user"],
+)
+def test_java_is_written_for_no_frame_of_answers(
+    monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], expected: dict[str, str]
+) -> None:
+    """Unless the user, or a command that works on records in Spark's JVM, wants it."""
+    made = Mock()
+    builder = made.builder.master.return_value.appName.return_value
+    builder.config.return_value = builder
+    monkeypatch.setattr(pyspark.sql, "SparkSession", made)
+    monkeypatch.setattr(SparkContext, "_gateway", object())
+    spark = create("local[2]", settings)
+    found = {call.args[0].rsplit(".", 1)[1]: call.args[1] for call in cast("Any", spark.conf.set).call_args_list}
+    assert found == expected
 
 
 @pytest.mark.parametrize("name", ["JAVA_TOOL_OPTIONS", "SPARK_SUBMIT_OPTS", "JDK_JAVA_OPTIONS"])
