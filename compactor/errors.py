@@ -169,7 +169,7 @@ class QuarantinedError(KeyfoldError):
 
 
 class StoppedError(KeyfoldError):
-    """A stop came before all files were read: nothing is known of the rest."""
+    """A stop came before the work was done: nothing of it counts, and nothing is known of what was not read."""
 
     retriable = True
 

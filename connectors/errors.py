@@ -97,7 +97,7 @@ class RecordRefusedError(ConnectorError):
 
 
 class SparkGoneError(KeyfoldError):
-    """Spark's JVM has ended under a running worker, which can do nothing more in this process."""
+    """Spark, or the way to it, is gone under a running worker, which can do nothing more in this process."""
 
 
 _EXIT_CODES: tuple[tuple[type[KeyfoldError], int], ...] = (

@@ -1,7 +1,7 @@
 """Runs threads that can be stopped and cancelled.
 
 Threads that only copy a pipe until it ends (`jvm/stderr.py`, `progress/live.py`) are plain daemon threads, and short
-pieces of work side by side are given to a pool (`source/poller.py`, `runtime/shared_query.py`).
+pieces of work side by side are given to a pool (`runtime/shared_query.py`), which this process waits for when it ends.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compactor.clean.record_filter import RecordFilter
+from compactor.errors import StoppedError
 from compactor.fold.chooser import CheapestFold
 from compactor.fold.latest_per_key import FoldJob, Work
 from compactor.fold.memory_budget import ANY, KEYS, FoldBudget, MemoryBudget, local
@@ -80,7 +81,9 @@ class Rewriter:
         if job is None:
             done = self._fold.run(fold_job(task, self._spark.sparkContext.defaultParallelism))
         else:
-            with turn(_one_at_a_time, self._stopping):  # one that is to stop waits for no other
+            with turn(_one_at_a_time, self._stopping) as mine:
+                if not mine:
+                    raise StoppedError("A stop came before a log was rewritten.", "The next start does it.")
                 done = self._fold.run(job)
         return file_stats.by_range(task.ranges, map(file_stats.from_row, done.rows))
 

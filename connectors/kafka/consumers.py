@@ -170,7 +170,8 @@ def last_stable_offsets(
     """Asks once, for at most `seconds`, for the last stable offset of each partition; a negative one is no answer.
 
     `consumer` is a read_committed one, and reads nothing for this. An admin client makes a future for each partition,
-    which takes five times the processor time.
+    which takes five times the processor time; but it answers for each, where an error of one partition is the answer
+    for all of them here (librdkafka's `rd_kafka_offsets_for_times`).
     """
     wanted = [TopicPartition(*tp, OFFSET_END) for tp in partitions]
     try:

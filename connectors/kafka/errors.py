@@ -53,7 +53,7 @@ SETTLING: Final = frozenset(
 )
 """Answers right after a broker has started, or a topic or the first group was made: asked again."""
 
-_UNANSWERED: Final = frozenset(
+UNANSWERED: Final = frozenset(
     (
         KafkaError._TIMED_OUT,
         KafkaError._TRANSPORT,
@@ -117,7 +117,7 @@ def typed(error: KafkaError, doing: str, bootstrap: str, right: str | None = Non
             f"{doing}: {bootstrap} does not know the topic at the moment: {error.str()}.",
             "It is asked for again; if it was deleted, the next start of the connector says so.",
         )
-    if code in _UNANSWERED or error.retriable():
+    if code in UNANSWERED or error.retriable():
         return UnreachableError(
             f"{doing}: {bootstrap} did not answer: {error.str()}.",
             CHECK_BROKERS,

@@ -67,7 +67,6 @@ class SharedQuery:
         self._pollers = Pollers(self._batches.wake, clock)
         self._link = DriverLink(self._batches)
         self._writers = ThreadPoolExecutor(_WRITERS, "level-0-writer")
-        self._suspects: set[str] = set()
         self._anew = threading.Event()
         self._delivered = False
         self._thread = CancellableThread("query", self._run)
@@ -81,10 +80,19 @@ class SharedQuery:
         self._link.open()
         self._thread.start()
 
-    def stop(self, seconds: float) -> bool:
-        """Ends the query, whatever it reads; returns whether it has ended within `seconds`."""
+    @property
+    def failure(self) -> BaseException | None:
+        """What has ended the thread that starts the query again wherever it fails; None while that works."""
+        return self._thread.failure
+
+    def begin_stop(self) -> None:
+        """Ends the query, whatever it reads, and waits for nothing: what connectors end with needs it no more."""
         self._batches.close()
         self._thread.stop()
+
+    def stop(self, seconds: float) -> bool:
+        """Ends the query, whatever it reads; returns whether it has ended within `seconds`."""
+        self.begin_stop()
         self._link.close()
         self._writers.shutdown(wait=False)
         return self._thread.join(seconds)
@@ -97,7 +105,7 @@ class SharedQuery:
         """
         poller = self._pollers.borrow(options.clients)
         planner = self._planner(options, AdminTopics(options.connector, poller.admin), stopped)
-        suspect = options.connector in self._suspects
+        suspect = self._batches.is_suspect(options.connector)
         subscription = Subscription(
             options, planner, self._clock, poller.poll_now, shared=self._batches.shared, suspect=suspect
         )
@@ -107,7 +115,6 @@ class SharedQuery:
             poller.add(subscription)
             yield subscription
         finally:
-            (self._suspects.add if subscription.suspect else self._suspects.discard)(options.connector)
             if self._batches.remove(subscription):
                 self._anew.set()
             poller.remove(subscription)
@@ -128,7 +135,6 @@ class SharedQuery:
                 return
             given_up = self._batches.abandon()
             if self._anew.is_set():
-                self._anew.clear()
                 continue
             in_vain = 0 if given_up or self._delivered else in_vain + 1  # a connector's portion may be why it failed
             self._delivered = False
@@ -144,9 +150,11 @@ class SharedQuery:
 
     def _run_once(self, stopped: threading.Event) -> BaseException | None:
         """Runs the query until it ends or `stopped` is set; returns what it failed with."""
-        folder = Path(tempfile.mkdtemp(prefix="keyfold-query-"))  # of mode 0700
+        folder: Path | None = None
         query: StreamingQuery | None = None
+        self._anew.clear()
         try:
+            folder = Path(tempfile.mkdtemp(prefix="keyfold-query-"))  # of mode 0700
             self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
             query = stream.start(self._spark, self._link.address, (folder / "checkpoint").as_uri(), self._take)
             while query.isActive and not (self._clock.wait(_LOOK_S, stopped) or self._anew.is_set()):
@@ -158,7 +166,8 @@ class SharedQuery:
             if query is not None:
                 with suppress(Exception):  # a JVM that has ended has no query either
                     query.stop()
-            shutil.rmtree(folder, ignore_errors=True)
+            if folder is not None:
+                shutil.rmtree(folder, ignore_errors=True)
 
     def _take(self, frame: DataFrame) -> None:
         """Hands each connector its portion of a micro-batch; waits for none of them.

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from compactor.errors import FencedError, KeyfoldError
+from compactor.spark.errors import briefly
 from connectors import errors
 from connectors.clock import Clock
 from connectors.config.errors import Fault, FaultyConfigError
 from connectors.config.files import ConnectorFile, clashes, load_connector, other_file
 from connectors.config.worker import WorkerConfig
+from connectors.errors import SparkGoneError
 from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.probe import BrokerProbe, probe_all
 from connectors.progress.observer import Observer
@@ -90,16 +92,19 @@ class Worker:
         return errors.EXIT_INTERRUPTED if code == errors.EXIT_OK and once and self._interrupted else code
 
     def _run(self, spark: SparkSession, *, once: bool) -> None:
-        query = SharedQuery(spark, self._clock, connectors=len(self._files))
+        query: SharedQuery | None = None
         try:
+            query = SharedQuery(spark, self._clock, connectors=len(self._files))
             query.start(prepares=once)
             self._start_all(spark, query, once=once)
             self._watch(spark, query, once=once)
         finally:
             until = self._clock.monotonic() + self._graceful_seconds
-            self._stop_all(until)
-            if not query.stop(max(0.0, until - self._clock.monotonic())):
-                self._abandon("the streaming query")
+            if query is not None:
+                query.begin_stop()
+                self._stop_all(until)
+                if not query.stop(max(0.0, until - self._clock.monotonic())):
+                    self._abandon("the streaming query")
             self._close(spark, until)
 
     @property
@@ -160,15 +165,15 @@ class Worker:
     def _watch(self, spark: SparkSession, query: SharedQuery, *, once: bool) -> None:
         while not self._stop.is_set() and any(one.is_alive() for one in self._supervisors.values()):
             self._stop.is_set_within(POLL_SECONDS, self._clock)  # or until a connector has ended
-            if self._lost(spark):
+            if self._lost(spark, query):
                 return
             if self._reload.is_set():
                 self._reload.clear()
                 self._reload_files(spark, query, once=once)
 
-    def _lost(self, spark: SparkSession) -> bool:
-        """Returns whether Spark's JVM has ended by itself; a signal to the process group ends it as well."""
-        gone = session.gone(spark)
+    def _lost(self, spark: SparkSession, query: SharedQuery) -> bool:
+        """Returns whether Spark's JVM, or the query for good, has ended; a signal to the process group ends it too."""
+        gone = session.gone(spark) or query_gone(query.failure)
         if gone is None or self._clock.wait(POLL_SECONDS, self._stop):
             return False
         self._gone = gone
@@ -263,6 +268,16 @@ def _refuse_clashes(found: ConnectorFile, others: Sequence[ConnectorFile]) -> No
     ]
     if faults:
         raise FaultyConfigError(str(found.path), faults)
+
+
+def query_gone(failure: BaseException | None) -> KeyfoldError | None:
+    """Returns the error of a worker whose query is not started again, for what `failure` was; None while it is."""
+    if failure is None:
+        return None
+    return SparkGoneError(
+        f"The streaming query of this worker has ended for good: {briefly(failure)}.",
+        "Start the worker again: it goes on from its catalogs.",
+    )
 
 
 def outcome(found: Iterable[BaseException | None]) -> int:

@@ -6,6 +6,7 @@ is answered from there.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
@@ -16,7 +17,7 @@ from compactor.model.record import TopicPartition
 from connectors.kafka.admin import Admin, TopicInfo
 from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.consumers import last_stable_offsets
-from connectors.kafka.errors import cause
+from connectors.kafka.errors import UNANSWERED, cause
 
 TOPICS_AGE_S: Final = 2.5
 """How old (s) an answer about topics may be: half the time after which a planner asks again."""
@@ -29,35 +30,42 @@ def bundled_admin(clients: ClientSettings, clock: Callable[[], float]) -> Bundle
     return BundledAdmin(Admin(clients.admin(), REQUEST_S), Consumer(clients.consumer()), clock)
 
 
+class _Answers(threading.local):
+    """What a thread has asked for: the ends, and at `topics_at` the topics `asked`."""
+
+    ends: Mapping[TopicPartition, int | KafkaError] = {}  # replaced, never changed
+    topics: Mapping[str, TopicInfo | KafkaError] = {}
+    asked: frozenset[str] = frozenset()
+    topics_at = float("-inf")
+
+
 class BundledAdmin:
     """An `Admin` for planners that answers from what `refresh` has asked for all of them. `clock`: monotonic seconds.
 
-    Offsets are asked for by a read_committed consumer, which never reads. One thread refreshes; others may ask too.
+    Only the thread that has refreshed is answered from there: another one may know of later offsets by now, and would
+    take older ones for a log that was cut. Offsets are asked for by a read_committed consumer, which never reads.
     """
 
     def __init__(self, admin: Admin, consumer: Consumer, clock: Callable[[], float]) -> None:
         self._admin = admin
         self._consumer = consumer
         self._clock = clock
-        self._ends: Mapping[TopicPartition, int | KafkaError] = {}
-        self._topics: Mapping[str, TopicInfo | KafkaError] = {}
-        self._asked: frozenset[str] = frozenset()
-        self._topics_at = float("-inf")
+        self._answers = _Answers()
 
     def refresh(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int | KafkaError]:
         """Asks for the last stable offset of each partition, and for the topics where the last answer is old.
 
         Returns the offsets, or errors; an offset is negative where the leader did not answer.
         """
-        names = frozenset(tp.topic for tp in partitions)
+        names, answers = frozenset(tp.topic for tp in partitions), self._answers
         if not self._is_fresh(names):
-            self._topics, self._asked, self._topics_at = self._described(names), names, self._clock()
-        self._ends = last_stable_offsets(self._consumer, partitions, REQUEST_S)
-        return self._ends
+            answers.topics, answers.asked, answers.topics_at = self._described(names), names, self._clock()
+        answers.ends = self._asked_ends(partitions)
+        return answers.ends
 
     def forget_ends(self) -> None:
         """Forgets the offsets: whoever asks again wants those of that time."""
-        self._ends = {}
+        self._answers.ends = {}
 
     def close(self) -> None:
         """Closes the consumer's connections."""
@@ -72,23 +80,31 @@ class BundledAdmin:
         wanted = frozenset(names)
         if not self._is_fresh(wanted):
             return self._admin.describe_each(wanted)
-        return {name: found for name, found in self._topics.items() if name in wanted}
+        return {name: found for name, found in self._answers.topics.items() if name in wanted}
 
     def offsets_each(
         self, partitions: Iterable[TopicPartition], spec: OffsetSpec
     ) -> Mapping[TopicPartition, int | KafkaError]:
         """See `Admin.offsets_each`; the latest are those of the last refresh."""
         wanted = list(partitions)
-        known = self._ends if spec is OffsetSpec.latest() else {}
+        known = self._answers.ends if spec is OffsetSpec.latest() else {}
         left = [tp for tp in wanted if tp not in known]
         found = {tp: known[tp] for tp in wanted if tp in known}
         return {**found, **self._admin.offsets_each(left, spec)} if left else found
 
     def _is_fresh(self, names: frozenset[str]) -> bool:
-        return names <= self._asked and self._clock() - self._topics_at < TOPICS_AGE_S
+        answers = self._answers
+        return names <= answers.asked and self._clock() - answers.topics_at < TOPICS_AGE_S
 
     def _described(self, names: Collection[str]) -> Mapping[str, TopicInfo | KafkaError]:
         try:
             return self._admin.describe_each(names)
         except KafkaException as error:
             return dict.fromkeys(names, cause(error))
+
+    def _asked_ends(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int | KafkaError]:
+        found = last_stable_offsets(self._consumer, partitions, REQUEST_S)
+        failed = next((one for one in found.values() if isinstance(one, KafkaError)), None)
+        if failed is None or failed.code() in UNANSWERED:
+            return found
+        return self._admin.offsets_each(partitions, OffsetSpec.latest())  # whose error it is, nothing else says

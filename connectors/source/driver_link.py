@@ -9,7 +9,9 @@ from __future__ import annotations
 import pickle
 import secrets
 import socket
+import tempfile
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from multiprocessing import AuthenticationError
@@ -18,10 +20,12 @@ from typing import Any, Final
 
 import structlog
 
+from connectors.errors import SparkGoneError
 from connectors.source.driver_answers import Address, Plans
 from connectors.threads import CancellableThread
 
 _CLOSE_S: Final = 2.0
+_AGAIN_S: Final = 0.2
 _log = structlog.get_logger()
 
 
@@ -29,8 +33,19 @@ class DriverLink:
     """Answers planner processes from `plans`, each on a thread of its own, from `open` to `close`."""
 
     def __init__(self, plans: Plans) -> None:
-        self._plans = plans
-        self._listener = Listener(None, "AF_UNIX")  # without the key: accept() would wait for a frozen planner's answer
+        self._questions: dict[str, Callable[..., Any]] = {
+            "begin": plans.begin,
+            "latest": plans.latest,
+            "tasks": lambda start, end: [pickle.dumps(task) for task in plans.tasks(start, end)],
+        }
+        try:
+            self._listener = Listener(None, "AF_UNIX")  # without the key: accept() would wait for a frozen planner
+        except OSError as error:
+            folder = tempfile.gettempdir()
+            raise SparkGoneError(
+                f"Spark's planner has no way to this worker: a socket cannot be made in {folder}: {error}.",
+                f"Make room in {folder}, or set TMPDIR to a folder with a short path; then start the worker again.",
+            ) from error
         self.address = Address(str(self._listener.address), secrets.token_hex(16))
         self._accepting = CancellableThread("driver-link", self._accept)
 
@@ -53,10 +68,10 @@ class DriverLink:
         while not stopped.is_set():
             try:
                 connection = self._listener.accept()
-            except OSError as error:
-                _log.debug("connection lost", error=str(error))
-                continue
-            CancellableThread("driver-link-planner", partial(self._answer, connection)).start()
+                CancellableThread("driver-link-planner", partial(self._answer, connection)).start()
+            except (OSError, RuntimeError) as error:  # no file, or no thread, is left; a planner that is lost asks anew
+                if not stopped.wait(_AGAIN_S):
+                    _log.warning("a process of Spark's that plans was not let in", error=str(error))
 
     def _answer(self, connection: Connection, _stopped: threading.Event) -> None:
         with connection, suppress(EOFError, OSError):  # the process has ended
@@ -65,7 +80,7 @@ class DriverLink:
             while True:
                 name, arguments = connection.recv()
                 try:
-                    answer = (True, self._answer_to(name, arguments))
+                    answer = (True, self._questions[name](*arguments))
                 except Exception as error:  # noqa: BLE001  # raised in the planner, whose query fails with it
                     answer = (False, f"{type(error).__name__}: {error}")
                 connection.send(answer)
@@ -80,7 +95,3 @@ class DriverLink:
             _log.debug("connection refused", error=str(error))
             return False
         return True
-
-    def _answer_to(self, name: str, arguments: tuple[int, ...]) -> Any:
-        found = getattr(self._plans, name)(*arguments)
-        return [pickle.dumps(task) for task in found] if name == "tasks" else found

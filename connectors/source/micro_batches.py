@@ -69,7 +69,13 @@ class MicroBatches:
         self._here = False
         self._first: list[ReadTask] | None = None
         self._run = 0
+        self._suspects: set[str] = set()
         self._closed = False
+
+    def is_suspect(self, connector: str) -> bool:
+        """Returns whether its last micro-batch failed as a whole, and nothing of it was read alone since."""
+        with self._changed:
+            return connector in self._suspects
 
     def add(self, subscription: Subscription, clients: ClientSettings) -> None:
         """Lets `subscription` be offered; portions of all with the same `clients` may be read by one consumer."""
@@ -84,6 +90,8 @@ class MicroBatches:
         subscription.close()
         with self._changed:
             self._subscriptions.pop(subscription, None)
+            if not subscription.suspect:
+                self._suspects.discard(subscription.options.connector)
             unbounded = any(not task.bounded for task in self._planned.get(self._number, []))
             return unbounded and subscription in self._claimed.values()
 
@@ -169,14 +177,17 @@ class MicroBatches:
         with self._changed:
             claimed, self._claimed = self._claimed, {}
             self._run += 1
+            for subscription in claimed.values():  # before `remove` looks: one that ends now is suspect as well
+                subscription.abandon()
+                self._suspects.add(subscription.options.connector)
             self._changed.notify_all()
-        for subscription in claimed.values():
-            subscription.abandon()
         return len(claimed)
 
     def fail(self, error: BaseException) -> None:
         """Hands `error` to every connector: the query cannot be run."""
-        for subscription in list(self._subscriptions):
+        with self._changed:
+            subscriptions = list(self._subscriptions)
+        for subscription in subscriptions:
             subscription.fail(error)
 
     def _is_offered(self) -> bool:

@@ -80,6 +80,12 @@ class Planner:
             return start
         return start if end == start else end
 
+    def partitions(self, position: Offsets) -> list[TopicPartition]:
+        """Returns the partitions of `position` whose ends it is going to ask for: those of topics that are not gone."""
+        topics = self._topics
+        names = position.keys() if topics is None else position.keys() & topics.keys()
+        return [TopicPartition(name, number) for name in sorted(names) for number in position[name].partitions]
+
     def _initial(self) -> dict[str, TopicOffsets]:
         topics, log_starts = (self._pinned.topics, self._pinned.log_starts) if self._pinned else (self._known(), None)
         starts = self._options.starts

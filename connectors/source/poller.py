@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
+from functools import partial
+from itertools import chain, islice
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -28,6 +28,7 @@ SLOW_S: Final = 1.0
 PLAN_AGAIN_S: Final = 2.5
 """How often (s) a connector is planned for whose ends have not moved: its topics may have changed."""
 _SLOW_AT_ONCE: Final = 4
+"""Slow connectors that are asked for at a time, each on a thread of its own."""
 _NAMES: Final = ("client.id", "group.id")
 """Settings that differ by connector and change nothing of what an assigned consumer reads."""
 
@@ -54,13 +55,12 @@ class SourcePoller:
         self._clock = clock
         self._lock = threading.Lock()
         self._subscriptions: tuple[Subscription, ...] = ()
-        self._slow: set[Subscription] = set()
+        self._slow: dict[Subscription, None] = {}  # in the order in which they are to be asked for
         self._asking: set[Subscription] = set()
         self._fruitless: WeakKeyDictionary[Subscription, _Fruitless] = WeakKeyDictionary()
         self._lists: list[list[TopicPartition]] = []
         self._wanted: frozenset[TopicPartition] = frozenset()
         self._now = threading.Event()
-        self._pool = ThreadPoolExecutor(_SLOW_AT_ONCE, "source-poller-slow")
         self._thread = CancellableThread("source-poller", self._run)
         self._thread.start()
 
@@ -74,7 +74,7 @@ class SourcePoller:
         """Plans no more for it."""
         with self._lock:
             self._subscriptions = tuple(one for one in self._subscriptions if one is not subscription)
-            self._slow.discard(subscription)
+            self._slow.pop(subscription, None)
 
     def poll_now(self) -> None:
         """Asks again soon: a connector has taken what it had."""
@@ -84,7 +84,6 @@ class SourcePoller:
         """Ends the thread after the question that is under way; waits for none."""
         self._thread.stop()
         self._now.set()
-        self._pool.shutdown(wait=False)
 
     def _run(self, stopped: threading.Event) -> None:
         while not stopped.is_set():
@@ -99,18 +98,20 @@ class SourcePoller:
         self.admin.close()
 
     def _poll(self) -> None:
-        subscriptions, slow = self._subscriptions, self._slow
-        together = [one for one in subscriptions if one not in slow]
+        with self._lock:
+            together = [one for one in self._subscriptions if one not in self._slow]
+            waiting = (one for one in self._slow if one not in self._asking)
+            alone = list(islice(waiting, _SLOW_AT_ONCE - len(self._asking)))
+            self._asking.update(alone)
+        for one in alone:
+            CancellableThread("source-poller-slow", partial(self._ask_alone, one)).start()
         began = self._clock.monotonic()
         offered = self._ask(together)
         if self._clock.monotonic() - began > SLOW_S:
             with self._lock:
-                self._slow.update(one for one in together if one in self._subscriptions)
+                self._slow.update((one, None) for one in together if one in self._subscriptions)
         if offered:
             self._wake()
-        for one in slow & set(subscriptions) - self._asking:
-            self._asking.add(one)
-            self._pool.submit(self._ask_alone, one)
 
     def _ask(self, subscriptions: Iterable[Subscription]) -> bool:
         """Asks for the ends of all at once, and lets those plan that have moved; returns whether any has an offer."""
@@ -140,18 +141,23 @@ class SourcePoller:
             self._fruitless.pop(one, None)
         return False
 
-    def _ask_alone(self, subscription: Subscription) -> None:
-        began = self._clock.monotonic()
+    def _ask_alone(self, subscription: Subscription, _stopped: threading.Event) -> None:
+        asks, began = False, self._clock.monotonic()
         try:
+            asks = subscription.plannable
             if subscription.plan():
                 self._wake()
         except Exception as error:  # noqa: BLE001  # the connector's thread says it
             subscription.fail(error)
         finally:
+            # What asked for nothing was quick as well, and says nothing of the leader.
+            is_quick = asks and self._clock.monotonic() - began <= SLOW_S
             with self._lock:
                 self._asking.discard(subscription)
-                if self._clock.monotonic() - began <= SLOW_S:
-                    self._slow.discard(subscription)
+                was_slow = subscription in self._slow
+                self._slow.pop(subscription, None)
+                if was_slow and not is_quick:
+                    self._slow[subscription] = None  # behind the others
 
 
 class Pollers:
@@ -168,9 +174,9 @@ class Pollers:
         """Returns the poller of all connectors whose settings equal `clients`; to be given back."""
         key = _key(clients)
         with self._lock:
-            self._users[key] = self._users.get(key, 0) + 1
             if key not in self._pollers:
                 self._pollers[key] = SourcePoller(clients, self._wake, self._clock)
+            self._users[key] = self._users.get(key, 0) + 1  # once it is made: its clients may refuse their settings
             return self._pollers[key]
 
     def give_back(self, poller: SourcePoller) -> None:

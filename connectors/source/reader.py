@@ -12,6 +12,7 @@ or in an error, never in fewer records.
 from __future__ import annotations
 
 import gc
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
@@ -67,15 +68,29 @@ def uncollected() -> Iterator[None]:
     """Turns Python's cyclic garbage collector off until the whole split is read, and its records are taken.
 
     It would look through the thousands of messages of every poll again and again (docs/decisions/findings.md); none of
-    them is in a cycle.
+    them is in a cycle. It is on again as soon as no thread of this process is in such a block.
     """
-    was_on = gc.isenabled()
-    gc.disable()
+    with _uncollected.lock:
+        _uncollected.blocks += 1
+        gc.disable()
     try:
         yield
     finally:
-        if was_on:
-            gc.enable()
+        with _uncollected.lock:
+            _uncollected.blocks -= 1
+            if not _uncollected.blocks:
+                gc.enable()
+
+
+class _Uncollected:
+    """Counts the blocks in which threads of this process have the collector off."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.blocks = 0
+
+
+_uncollected: Final = _Uncollected()
 
 
 class _SplitReader:

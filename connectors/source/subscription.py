@@ -75,7 +75,6 @@ class Subscription:
         self._taken = taken
         self._changed = threading.Condition()
         self._position: Offsets | None = None
-        self._listed_of: Offsets | None = None
         self._listed: list[TopicPartition] = []
         self._offer: Offer | None = None
         self._claimed = False
@@ -117,19 +116,17 @@ class Subscription:
     def partitions(self) -> list[TopicPartition]:
         """Returns the partitions whose ends `plan` is going to ask for; none where it has nothing to plan now."""
         position = self._position
-        if not self._plannable() or position is None or self.options.pinned:
+        if not self.plannable or position is None or self.options.pinned:
             return []
-        if position is not self._listed_of:  # the same list as long as it stays where it is
-            self._listed_of = position
-            self._listed = [
-                TopicPartition(name, number) for name, topic in position.items() for number in topic.partitions
-            ]
+        found = self._planner.partitions(position)
+        if found != self._listed:  # the same list as long as it names the same
+            self._listed = found
         return self._listed
 
     def plan(self) -> bool:
         """Makes an offer of what is new by now, if anything is; returns whether it did."""
         position = self._position
-        if not self._plannable() or position is None:
+        if not self.plannable or position is None:
             return False
         try:
             end = self._planner.latest(position, self._limit())
@@ -227,7 +224,9 @@ class Subscription:
             self._offer, self._ready, self._claimed = None, None, False
         self._taken()
 
-    def _plannable(self) -> bool:
+    @property
+    def plannable(self) -> bool:
+        """Whether `plan` asks the brokers now: nothing is offered, and its interval is over."""
         idle = self._offer is None and self._error is None and not (self._closed or self._finished)
         waits = not (self.options.pinned or self._alone)  # what is left of a micro-batch follows at once
         over = self._clock.monotonic() - self._offered_at >= self.options.interval_ms / 1000

@@ -15,7 +15,7 @@ from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.errors import EXIT_FAILED, EXIT_OK
 from connectors.runtime import status
 from tests.support.deployment import PROCESS_TIMEOUT_S, Deployment, Process
-from tests.support.kafka import create_topic, delete_records, end_offsets, produce, wait_until
+from tests.support.kafka import create_topic, delete_records, delete_topic, end_offsets, produce, wait_until
 from tests.support.records import random_records
 
 pytestmark = pytest.mark.timeout(300)
@@ -98,6 +98,36 @@ def test_one_that_lost_records_fails_alone(three: Three) -> None:
         worker.signal_all(signal.SIGTERM)
         assert worker.wait() == EXIT_FAILED, worker.tail()
     three.check(1, 2)
+
+
+def test_a_deleted_topic_of_one_costs_the_others_nothing(three: Three) -> None:
+    """Its position stays; where its partitions were asked for with the others', the brokers would answer for none.
+
+    The connector itself goes on with its other topic, and none is started again.
+    """
+    first = three.all[0]
+    second = create_topic(first.bootstrap, f"{first.topic}-second", 2, cleanup_policy="delete")
+    three.write(0, topics=f"{first.topic},{second}", output_topic="${topic}.compacted")
+
+    def is_published(topic: str) -> bool:
+        published = {log.partition: log.published for log in first.state().logs if log.topic == topic}
+        return published == end_offsets(first.bootstrap, topic)
+
+    with three.process() as worker:
+        three.publish(0, 1, 2)
+        produce(first.bootstrap, second, random_records(1, 100))
+        wait_until(lambda: is_published(second), "the second topic is published", PROCESS_TIMEOUT_S)
+        epochs = [one.state().epoch for one in three.all]
+        delete_topic(first.bootstrap, second)
+        wait_until(lambda: "source topic does not exist" in worker.printed(), "it is seen", PROCESS_TIMEOUT_S)
+        for _ in range(3):
+            three.publish(0, 1, 2)
+        assert [one.state().epoch for one in three.all] == epochs
+        unanswered = [line for line in worker.printed().splitlines() if "source is not answered" in line]
+        assert [line for line in unanswered if f"connector={first.name} " not in line] == []
+        worker.signal_all(signal.SIGTERM)
+        assert worker.wait() == EXIT_OK, worker.tail()
+    three.check(0, 1, 2)
 
 
 def pause(worker: Process) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from typing import Any, cast
 
@@ -15,7 +16,7 @@ from compactor.clean import rewriter
 from compactor.clean.record_filter import RecordFilter
 from compactor.clean.rewriter import CompactionTask, Rewriter, fold_job, local_job
 from compactor.clean.tombstones import Fate, fate
-from compactor.errors import StorageError
+from compactor.errors import StoppedError, StorageError
 from compactor.fold import in_memory, memory_budget
 from compactor.fold.in_tasks import InTasks
 from compactor.fold.latest_per_key import Folded, FoldJob
@@ -153,25 +154,27 @@ def test_what_tasks_have_to_do_is_not_rewritten_here(storage: LocalStorage) -> N
 
 
 def test_connectors_rewrite_here_one_at_a_time(storage: LocalStorage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Twenty that begin together would take each other's publishes the processor; a stop waits for no other."""
+    """Twenty that begin together would take each other's publishes the processor; a stop waits for no other.
+
+    One that is stopped rewrites nothing: nothing could end it before it is done.
+    """
     stopping = threading.Event()
     ranges = [between(log, 0, 60) for log in filled(storage).logs]
     one = Rewriter(cast("Any", None), storage, stopping.is_set, local_records=1_000)
     monkeypatch.setattr(turns, "LOOK_S", 0.01)
-    ended = threading.Event()
 
-    def rewrites() -> None:
-        one.rewrite(rewriting(storage, "1-h", ranges, RecordFilter()))
-        ended.set()
+    def rewrite() -> object:
+        return one.rewrite(rewriting(storage, "1-h", ranges, RecordFilter()))
 
-    with rewriter._one_at_a_time:  # another connector does
-        waits = threading.Thread(target=rewrites, daemon=True)
-        waits.start()
-        assert not ended.wait(0.2)
-        stopping.set()
-        assert ended.wait(TIMEOUT_S)
-    stopping.clear()
-    rewrites()
+    with ThreadPoolExecutor(1) as other:
+        with rewriter._one_at_a_time:  # another connector does
+            waits = other.submit(rewrite)
+            assert not wait([waits], 0.2).done
+            stopping.set()
+            with pytest.raises(StoppedError):
+                waits.result(TIMEOUT_S)
+        stopping.clear()
+        assert rewrite()
     assert rewriter._one_at_a_time.acquire(blocking=False)
     rewriter._one_at_a_time.release()
 

@@ -58,10 +58,13 @@ class MemoryAdmin:
         return {key: unknown if key.topic in self.refused else known.get(key, unknown) for key in wanted}
 
     def offsets_for_times(self, partitions: list[Partition], timeout: float) -> list[Any]:
-        """See confluent_kafka.Consumer: the last stable offsets, by a consumer of the same brokers."""
+        """See confluent_kafka.Consumer: the last stable offsets; as with librdkafka, one error is that of all."""
         wanted = [TopicPartition(one.topic, one.partition) for one in partitions]
         found = self.offsets_each(wanted, OffsetSpec.latest())
-        return [_offset(tp, found[tp]) for tp in wanted]
+        for answer in found.values():
+            if isinstance(answer, KafkaError):
+                raise KafkaException(answer)
+        return [SimpleNamespace(topic=tp.topic, partition=tp.partition, offset=found[tp], error=None) for tp in wanted]
 
     def close(self) -> None:
         """See confluent_kafka.Consumer."""
@@ -69,8 +72,3 @@ class MemoryAdmin:
     def _answer(self) -> None:
         if self.broken:
             raise KafkaException(KafkaError(KafkaError._TRANSPORT))
-
-
-def _offset(tp: TopicPartition, found: int | KafkaError) -> Any:
-    error = found if isinstance(found, KafkaError) else None
-    return SimpleNamespace(topic=tp.topic, partition=tp.partition, offset=-1 if error else found, error=error)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, cast
@@ -213,6 +215,40 @@ def test_a_query_that_cannot_be_started_is_one_that_failed(worker: Worker, monke
     worker.query.start(prepares=False)
     with pytest.raises(RuntimeError, match="no JVM"):
         found.next(TIMEOUT_S)
+
+
+def test_a_full_disk_is_no_end_of_the_query(worker: Worker, streams: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where its folder cannot be made it is started again until it can; its thread never ends by itself."""
+    found = worker.subscribed("a")
+    made, full = tempfile.mkdtemp, OSError(errno.ENOSPC, "no space left on device")
+    monkeypatch.setattr(tempfile, "mkdtemp", Mock(side_effect=full))
+    worker.query.start(prepares=False)
+    with pytest.raises(OSError, match="no space left"):
+        found.next(TIMEOUT_S)
+    assert (streams.started, worker.query.failure) == ([], None)
+    monkeypatch.setattr(tempfile, "mkdtemp", made)
+    wait_until(lambda: len(streams.started) == 1, "it is started", TIMEOUT_S)
+
+
+def test_what_ends_the_query_for_good_is_told(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker whose query nobody starts again would look healthy, and do nothing."""
+    monkeypatch.setattr(worker.query._batches, "abandon", Mock(side_effect=RuntimeError("a defect")))
+    monkeypatch.setattr(stream, "start", Mock(side_effect=RuntimeError("no JVM")))
+    worker.query.start(prepares=False)
+    wait_until(lambda: worker.query.failure is not None, "its thread ends", TIMEOUT_S)
+    assert str(worker.query.failure) == "a defect"
+
+
+def test_a_stop_starts_no_other_query(worker: Worker, streams: Streams) -> None:
+    """A connector that ends with the worker takes what is read for it away, and the query is not needed any more."""
+    found = worker.subscribed("a")
+    worker.query.start(prepares=False)
+    wait_until(lambda: len(streams.started) == 1, "it is started", TIMEOUT_S)
+    worker.query.begin_stop()
+    worker.query._anew.set()  # as where the end of `found` would have another one started
+    found.close()
+    assert worker.query.stop(TIMEOUT_S)
+    assert len(streams.started) == 1
 
 
 def test_a_connector_that_cannot_begin_leaves_nothing(worker: Worker, brokers: MemoryAdmin) -> None:

@@ -68,9 +68,11 @@ class Session:
 def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Runs a worker over one stand-in for a connector and one for Spark; the worker, its code, what it logged."""
 
-    def run(*, hangs: bool, spark: Session, stopped: bool = True) -> tuple[Worker, int, Supervisor, list[Any]]:
+    def run(
+        *, hangs: bool, spark: Session, stopped: bool = True, failure: Exception | None = None
+    ) -> tuple[Worker, int, Supervisor, list[Any]]:
         monkeypatch.setattr(session, "create", lambda *_: spark)
-        monkeypatch.setattr(workers, "SharedQuery", Mock())
+        monkeypatch.setattr(workers, "SharedQuery", Mock(return_value=Mock(failure=failure)))
         starting = SparkStart("local[1]", {})
         config = load_worker(worker_file(tmp_path, **{"task.shutdown.graceful.timeout.ms": "100"}))
         made, one = Worker(config, [], SystemClock(), NullObserver(), starting), Supervisor(hangs=hangs)
@@ -105,7 +107,7 @@ def test_a_worker_ends_with_its_last_connector(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(workers, "POLL_SECONDS", 60.0)
     monkeypatch.setattr(session, "create", lambda *_: Session())
     monkeypatch.setattr(supervisor.Supervisor, "_run", lambda *_, **__: threading.Event().wait(0.2))
-    monkeypatch.setattr(workers, "SharedQuery", Mock())
+    monkeypatch.setattr(workers, "SharedQuery", Mock(return_value=Mock(failure=None)))
     config = load_worker(worker_file(tmp_path))
     starting = SparkStart("local[1]", {})
     made = Worker(config, [load_connector(connector_file(tmp_path), config)], SystemClock(), NullObserver(), starting)
@@ -113,6 +115,15 @@ def test_a_worker_ends_with_its_last_connector(tmp_path: Path, monkeypatch: pyte
     running.start()
     running.join(20)
     assert not running.is_alive()
+
+
+def test_a_query_that_nobody_starts_again_ends_the_worker(worker: Any) -> None:
+    """Its connectors would look healthy, and nothing would be read for them."""
+    _, found, _, logged = worker(hangs=False, spark=Session(), stopped=False, failure=RuntimeError("a defect"))
+    (said,) = [line["error"] for line in logged if line["event"] == "Spark is gone"]
+    assert found == EXIT_FAILED
+    assert "streaming query" in said
+    assert "a defect" in said
 
 
 @pytest.mark.parametrize(("code", "how"), [(-9, "signal 9"), (3, "exit code 3")])
@@ -150,7 +161,7 @@ def test_brokers_that_do_not_answer_end_once_before_spark_is_there(
     monkeypatch.setattr(workers, "probe_all", reach)
     monkeypatch.setattr(session, "create", lambda *_: Session())
     monkeypatch.setattr(supervisor.Supervisor, "_run", lambda *_, **__: None)
-    monkeypatch.setattr(workers, "SharedQuery", Mock())
+    monkeypatch.setattr(workers, "SharedQuery", Mock(return_value=Mock(failure=None)))
     config = load_worker(worker_file(tmp_path))
     files = [load_connector(connector_file(tmp_path, name=name), config) for name in ("a", "b")]
     starting = SparkStart("local[1]", {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
 import pytest
@@ -97,6 +98,25 @@ def test_an_error_is_that_of_its_topic(bundled: Bundled) -> None:
     ends = bundled.admin.offsets_each([A0, B0], LATEST)
     assert (ends[A0], isinstance(ends[B0], KafkaError)) == (5, True)
     assert isinstance(bundled.admin.describe_each(["b"])["b"], KafkaError)
+
+
+def test_a_partition_that_is_gone_costs_no_other_its_end(bundled: Bundled) -> None:
+    """A consumer answers for none of them then, so each is asked for by itself."""
+    gone = TopicPartition("gone", 0)
+    found = bundled.admin.refresh(frozenset({A0, gone}))
+    assert (found[A0], cast("KafkaError", found[gone]).code()) == (5, KafkaError.UNKNOWN_TOPIC_OR_PART)
+    assert bundled.brokers.asked == [{A0, gone}, {A0, gone}]
+
+
+def test_another_thread_asks_the_brokers(bundled: Bundled) -> None:
+    """It may know of later offsets than the last refresh has found, and then these look like a log that was cut."""
+    bundled.admin.refresh(frozenset({A0}))
+    bundled.brokers.ends[A0] = 50
+    with ThreadPoolExecutor(1) as other:
+        assert other.submit(bundled.admin.offsets_each, [A0], LATEST).result() == {A0: 50}
+        assert set(other.submit(bundled.admin.describe_each, ["a"]).result()) == {"a"}
+    assert bundled.brokers.described == [{"a"}, {"a"}]
+    assert bundled.admin.offsets_each([A0], LATEST) == {A0: 5}
 
 
 @pytest.mark.parametrize("how", ["away", "broken"])

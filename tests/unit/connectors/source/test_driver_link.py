@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import pickle
 import socket
+import tempfile
 import threading
 from collections.abc import Iterator
-from multiprocessing import AuthenticationError
+from contextlib import suppress
+from multiprocessing import AuthenticationError, process
+from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+from connectors.errors import SparkGoneError
 from connectors.source.driver_answers import Address, DriverAnswers
 from connectors.source.driver_link import DriverLink
 from connectors.source.micro_batches import PortionSplit, ReadTask
@@ -106,6 +112,30 @@ def test_a_planner_that_freezes_before_it_has_proved_itself_holds_up_no_other(li
     with socket.socket(socket.AF_UNIX) as frozen:
         frozen.connect(link.address.path)
         assert DriverAnswers(link.address).begin() == 4
+
+
+def test_where_no_socket_can_be_made_it_says_where(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A name of a Unix socket is short; below a long TMPDIR there is none."""
+    long = tmp_path / ("x" * 120)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    monkeypatch.setattr(process.current_process(), "_config", {})  # where multiprocessing keeps the folder it has made
+    with pytest.raises(SparkGoneError, match=str(long)) as raised:
+        DriverLink(Plans())
+    assert "TMPDIR" in raised.value.action
+
+
+def test_a_planner_that_cannot_be_let_in_costs_no_other(link: DriverLink, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a file or a thread left, it goes on once there is one, and does not spin until then."""
+    failing = Mock(side_effect=OSError(errno.EMFILE, "too many open files"))
+    accept = link._listener.accept
+    monkeypatch.setattr(link._listener, "accept", failing)
+    with suppress(EOFError, ConnectionError):  # the thread waits in the real one until now
+        DriverAnswers(link.address)
+    wait_until(lambda: failing.call_count >= 2, "it tries again", TIMEOUT_S)
+    assert failing.call_count < 20
+    monkeypatch.setattr(link._listener, "accept", accept)
+    assert DriverAnswers(link.address).begin() == 4
 
 
 def test_a_planner_that_has_ended_ends_its_thread(link: DriverLink) -> None:

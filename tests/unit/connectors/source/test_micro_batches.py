@@ -220,6 +220,22 @@ def test_one_that_was_removed_is_neither_offered_nor_delivered(query: Query) -> 
     assert query.next() == []
 
 
+def test_a_connector_that_ends_with_a_failed_micro_batch_stays_suspect(query: Query) -> None:
+    """Restarted at that moment, it would be read with the others again; what was read alone takes that from it."""
+    one = query.add("a", (0, 9))
+    query.next()
+    query.batches.remove(one)
+    query.batches.abandon()
+    assert query.batches.is_suspect("c-a")
+    again = query.add("a", (0, 9))
+    again.abandon()
+    query.batches.remove(again)
+    assert query.batches.is_suspect("c-a")  # nothing of it was read
+    healed = query.add("a", (0, 9))
+    query.batches.remove(healed)
+    assert not query.batches.is_suspect("c-a")
+
+
 @pytest.mark.parametrize("how", ["close", "wake"])
 def test_a_waiting_question_is_woken(query: Query, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     """By the end of the worker, and by an offer: neither waits for the other's time."""

@@ -57,9 +57,9 @@ class Worker:
         self.borrowed.remove(poller)
         self.pollers.give_back(poller)
 
-    def subscribed(self, poller: SourcePoller, topic: str) -> Subscription:
-        """A connector that reads `topic`, as the poller is to follow it."""
-        named = options(f"c-{topic}", topic)
+    def subscribed(self, poller: SourcePoller, *topics: str) -> Subscription:
+        """A connector that reads `topics`, as the poller is to follow it."""
+        named = options(f"c-{topics[0]}", *topics)
         planner = Planner(named, AdminTopics(named.connector, poller.admin))
         found = Subscription(named, planner, SystemClock(), poller.poll_now, shared=True)
         found.begin()
@@ -67,8 +67,8 @@ class Worker:
         return found
 
 
-def options(connector: str, topic: str, **more: Setting) -> SourceOptions:
-    return source_options({**NOBODY, **more}, (topic,), connector=connector)
+def options(connector: str, *topics: str, **more: Setting) -> SourceOptions:
+    return source_options({**NOBODY, **more}, topics, connector=connector)
 
 
 @pytest.fixture
@@ -153,6 +153,8 @@ def test_one_question_is_for_all_of_them(worker: Worker) -> None:
 class Planned:
     """A connector that reads partition a-0 and never finds anything; counts its plans."""
 
+    plannable = True
+
     def __init__(self) -> None:
         self.listed = [A0]
         self.plans = 0
@@ -162,6 +164,24 @@ class Planned:
 
     def plan(self) -> bool:
         self.plans += 1
+        return False
+
+
+class Slow:
+    """A connector whose leader takes 5 s for each answer, by `clock`; it is asked for one after the other."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock = clock
+        self.plannable = True
+        self.slow = True
+        self.plans = 0
+
+    def partitions(self) -> list[TopicPartition]:
+        return [A0] if self.plannable else []
+
+    def plan(self) -> bool:
+        self.plans += 1
+        self.clock.advance(5_000 if self.plannable and self.slow else 0)
         return False
 
 
@@ -188,6 +208,104 @@ def test_nobody_plans_where_nothing_has_moved(worker: Worker) -> None:
     assert [plans(), plans()] == [1, 1]  # how long it is not answered is counted by its plans
     worker.brokers.away = False
     assert [plans(), plans()] == [1, 0]
+
+
+def test_a_slow_connector_is_asked_alone_until_its_own_answer_is_quick(worker: Worker) -> None:
+    """Also while nothing is to be asked for it: that it was quick then says nothing of its leader."""
+    poller, clock = worker.borrow(), ManualClock()
+    poller.stop()
+    wait_until(lambda: not alive(poller), "its thread ends", TIMEOUT_S)
+    poller._clock = clock
+    slow, other = Slow(clock), Planned()
+    for one in (slow, other):
+        poller.add(cast("Any", one))
+
+    def together() -> int:
+        """Polls once; returns how many connectors were asked for together."""
+        poller._poll()
+        found = len(poller._lists)
+        wait_until(lambda: not poller._asking, "those that are asked alone are answered", TIMEOUT_S)
+        return found
+
+    assert together() == 2
+    wait_until(lambda: together() == 1, "the other is quick by itself", TIMEOUT_S)
+    slow.plannable = False
+    assert [together() for _ in range(3)] == [1, 1, 1]
+    slow.plannable, slow.slow = True, False
+    wait_until(lambda: together() == 2, "both are asked together again", TIMEOUT_S)
+
+
+def test_few_slow_connectors_are_asked_at_a_time_and_each_gets_its_turn(worker: Worker) -> None:
+    """One waits for one of four threads, not for the others' leaders for ever."""
+    poller = worker.borrow()
+    poller.stop()
+    wait_until(lambda: not alive(poller), "its thread ends", TIMEOUT_S)
+    held = threading.Semaphore(0)
+    many = [_Held(held) for _ in range(6)]
+    for one in many:
+        poller.add(cast("Any", one))
+    poller._slow = dict.fromkeys(cast("Any", many))
+    for _ in range(3):
+        poller._poll()
+    wait_until(lambda: sum(one.plans for one in many) == 4, "four are asked", TIMEOUT_S)
+    held.release(4)
+    wait_until(lambda: not poller._asking, "they are answered", TIMEOUT_S)
+    poller._slow = {one: None for one in cast("Any", many) if not one.plans} | dict.fromkeys(cast("Any", many))
+    poller._poll()
+    wait_until(lambda: all(one.plans for one in many), "the other two as well", TIMEOUT_S)
+    held.release(4)
+    wait_until(lambda: not poller._asking, "they are answered", TIMEOUT_S)
+
+
+class _Held:
+    """A slow connector, which is answered once `held` lets it."""
+
+    plannable = True
+
+    def __init__(self, held: threading.Semaphore) -> None:
+        self._held = held
+        self.plans = 0
+
+    def partitions(self) -> list[TopicPartition]:
+        return []
+
+    def plan(self) -> bool:
+        self.plans += 1
+        assert self._held.acquire(timeout=TIMEOUT_S)
+        return False
+
+
+def test_a_poller_that_cannot_be_made_is_borrowed_by_nobody(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A certificate that is away for a moment: the next one is given back, and ends, as if there had been no first."""
+
+    def refuse(*_: object) -> None:
+        raise ValueError("no such file")
+
+    with monkeypatch.context() as away:
+        away.setattr(module, "bundled_admin", refuse)
+        for _ in range(2):
+            with pytest.raises(ValueError, match="no such file"):
+                worker.borrow()
+    poller = worker.borrow()
+    worker.give_back(poller)
+    wait_until(lambda: not alive(poller), "its thread ends", TIMEOUT_S)
+
+
+def test_a_topic_that_is_gone_is_asked_for_no_more(worker: Worker) -> None:
+    """Its partitions stay in the position; where they were asked for, the answer for all others would be an error."""
+    poller = worker.borrow()
+    poller.stop()
+    wait_until(lambda: not alive(poller), "its thread ends", TIMEOUT_S)
+    worker.brokers.ends[TopicPartition("c", 0)] = 1
+    found = worker.subscribed(poller, "a", "c")
+    del worker.brokers.ends[TopicPartition("c", 0)]
+    found._planner._topics = None  # as after the answer that it is gone
+    poller._poll()
+    claimed = found.claim()
+    assert claimed is not None
+    found.deliver(None)
+    found.taken(batch_of(claimed.ranges).ranges)
+    assert found.partitions() == [A0]
 
 
 def test_what_is_kept_of_plans_goes_with_their_connectors(worker: Worker) -> None:
