@@ -78,6 +78,10 @@ class Interval:
             self._next[kind] = now + self._pauses[min(count, len(self._pauses) - 1)], count + 1
             return True
 
+    def begin_pause(self, kind: Hashable) -> None:
+        """Begins a pause of `kind` now, unless one is under way: what it is for was just done in another way."""
+        self.ready(kind)
+
     def begin(self, kind: Hashable) -> None:
         """Forgets `kind`, whose next one is let through."""
         with self._lock:

@@ -57,7 +57,7 @@ class ReadingThread(CancellableJob):
         self._took = took
         self._ticks = Interval(clock, TICK_MS / 1000)
         self._topics = Interval(clock, TOPICS_CHECK_MS / 1000)
-        self._topics.ready("topics")  # the take-over has just looked for them
+        self._topics.begin_pause("topics")  # the take-over has just looked for them
         self._topics_due = False
         self._subscription: Subscription | None = None
 
@@ -89,7 +89,7 @@ class ReadingThread(CancellableJob):
             self._engine.take(found, self._clock.now_ms())
             subscription.taken(found.ranges)
             self._took()
-            self._ticks.ready("publish")
+            self._ticks.begin_pause("publish")
 
     def _alone(self, offer: Alone, stopped: threading.Event) -> Batch | None:
         """Has an offer read on a thread of its own, as publishing by the clock goes on meanwhile."""

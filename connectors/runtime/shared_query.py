@@ -10,28 +10,26 @@ from __future__ import annotations
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
 import structlog
 
 from compactor.errors import KeyfoldError
 from compactor.ingest.appends import Batch
-from compactor.ingest.ingest import gather, portions
+from compactor.ingest.ingest import gather
 from compactor.spark.errors import briefly
 from connectors.clock import Clock
 from connectors.source import stream
-from connectors.source.bounded_reader import read_bounded
 from connectors.source.driver_link import DriverLink
-from connectors.source.micro_batches import MicroBatches, PortionSplit, ReadTask
+from connectors.source.micro_batches import MicroBatches
 from connectors.source.options import SourceOptions
 from connectors.source.planner import Planner
 from connectors.source.poller import Pollers
-from connectors.source.read_task import write_portion
+from connectors.source.read_task import read_in_driver
 from connectors.source.source_errors import reading_stopped
 from connectors.source.source_topics import AdminTopics
 from connectors.source.subscription import Subscription
@@ -67,7 +65,7 @@ class SharedQuery:
         self._pollers = Pollers(self._batches.wake, clock)
         self._link = DriverLink(self._batches)
         self._writers = ThreadPoolExecutor(_WRITERS, "level-0-writer")
-        self._anew = threading.Event()
+        self._restart = threading.Event()
         self._delivered = False
         self._thread = CancellableThread("query", self._run)
 
@@ -76,7 +74,7 @@ class SharedQuery:
 
         `prepares`: Spark's processes are started at once, for a backlog; little is read without them.
         """
-        self._batches.prepare(self._cores if prepares else 0)
+        self._batches.warm_up(self._cores if prepares else 0)
         self._link.open()
         self._thread.start()
 
@@ -116,7 +114,7 @@ class SharedQuery:
             yield subscription
         finally:
             if self._batches.remove(subscription):
-                self._anew.set()
+                self._restart.set()
             poller.remove(subscription)
             self._pollers.give_back(poller)
 
@@ -128,38 +126,38 @@ class SharedQuery:
         return Planner(options, topics, self._clock.monotonic, sleep)
 
     def _run(self, stopped: threading.Event) -> None:
-        in_vain = 0
+        failures = 0
         while not stopped.is_set():
             error = self._run_once(stopped)
             if stopped.is_set():
                 return
             given_up = self._batches.abandon()
-            if self._anew.is_set():
+            if self._restart.is_set():
                 continue
-            in_vain = 0 if given_up or self._delivered else in_vain + 1  # a connector's portion may be why it failed
+            failures = 0 if given_up or self._delivered else failures + 1  # a connector's portion may be why it failed
             self._delivered = False
             _log.warning(
                 "query failed, started again; what it read is read by jobs of their own",
                 portions=given_up,
                 error=briefly(error) if error else "it ended",
             )
-            if in_vain > 1 and error is not None:
+            if failures > 1 and error is not None:
                 self._batches.fail(session.gone(self._spark) or error)
-            if in_vain:  # what made it fail is read alone from now on: the others need not wait
+            if failures:  # what made it fail is read alone from now on: the others need not wait
                 self._clock.wait(_AGAIN_S, stopped)
 
     def _run_once(self, stopped: threading.Event) -> BaseException | None:
         """Runs the query until it ends or `stopped` is set; returns what it failed with."""
         folder: Path | None = None
         query: StreamingQuery | None = None
-        self._anew.clear()
+        self._restart.clear()
         try:
             folder = Path(tempfile.mkdtemp(prefix="keyfold-query-"))  # of mode 0700
             self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
             query = stream.start(self._spark, self._link.address, (folder / "checkpoint").as_uri(), self._take)
-            while query.isActive and not (self._clock.wait(_LOOK_S, stopped) or self._anew.is_set()):
+            while query.isActive and not (self._clock.wait(_LOOK_S, stopped) or self._restart.is_set()):
                 pass
-            return None if stopped.is_set() or self._anew.is_set() else query.exception()
+            return None if stopped.is_set() or self._restart.is_set() else query.exception()
         except Exception as error:  # noqa: BLE001  # it is started again, or its connectors fail with it
             return error
         finally:
@@ -174,22 +172,11 @@ class SharedQuery:
 
         Few offsets are read here, and Spark runs no job: nobody says that a micro-batch's frame is used.
         """
-        here = self._batches.here()
+        tasks = self._batches.driver_tasks()
         found: dict[int, Batch | KeyfoldError] = {}
-        if here is None:
+        if tasks is None:
             found = gather(frame)
         else:
-            self._read_here(here)
+            read_in_driver(tasks, self._writers, self._batches.deliver_portion)
         self._delivered = True
         self._batches.deliver(found)
-
-    def _read_here(self, tasks: Iterable[ReadTask]) -> None:
-        """Reads a small micro-batch; hands over each portion as soon as it is in files."""
-        read = (found for task in tasks for found in read_bounded(task.portions))
-        wait([self._writers.submit(self._write, portion, batches) for portion, batches in read])
-
-    def _write(self, portion: PortionSplit, batches: Iterable[pa.RecordBatch]) -> None:
-        rows = (row for batch in write_portion(portion, batches) for row in batch.to_pylist())
-        for number, found in portions(rows).items():
-            if isinstance(found, Batch):
-                self._batches.deliver_portion(number, found)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from connectors.source.micro_batches import ReadTask
 
 
-class Plans(Protocol):
+class MicroBatchPlanner(Protocol):
     """What the planner process may ask for: `MicroBatches`."""
 
     def begin(self) -> int:
@@ -40,21 +40,21 @@ class Address(Struct, frozen=True):
 
 
 class DriverAnswers:
-    """Asks the driver's `Plans` in the planner process, at `address`, with one connection."""
+    """Asks the driver's `MicroBatchPlanner` in the planner process, at `address`, with one connection."""
 
     def __init__(self, address: Address) -> None:
         self._connection = _connect(address)
 
     def begin(self) -> int:
-        """See Plans."""
+        """See MicroBatchPlanner."""
         return int(self._ask("begin"))
 
     def latest(self, start: int) -> int:
-        """See Plans."""
+        """See MicroBatchPlanner."""
         return int(self._ask("latest", start))
 
     def tasks(self, start: int, end: int) -> list[bytes]:
-        """See Plans; each is pickled, as this process has no use for what it needs to read one."""
+        """See MicroBatchPlanner; each is pickled, as this process has no use for what it needs to read one."""
         found: list[bytes] = self._ask("tasks", start, end)
         return found
 

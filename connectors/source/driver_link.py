@@ -11,7 +11,6 @@ import secrets
 import socket
 import tempfile
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from multiprocessing import AuthenticationError
@@ -21,7 +20,7 @@ from typing import Any, Final
 import structlog
 
 from connectors.errors import SparkGoneError
-from connectors.source.driver_answers import Address, Plans
+from connectors.source.driver_answers import Address, MicroBatchPlanner
 from connectors.threads import CancellableThread
 
 _CLOSE_S: Final = 2.0
@@ -32,12 +31,8 @@ _log = structlog.get_logger()
 class DriverLink:
     """Answers planner processes from `plans`, each on a thread of its own, from `open` to `close`."""
 
-    def __init__(self, plans: Plans) -> None:
-        self._questions: dict[str, Callable[..., Any]] = {
-            "begin": plans.begin,
-            "latest": plans.latest,
-            "tasks": lambda start, end: [pickle.dumps(task) for task in plans.tasks(start, end)],
-        }
+    def __init__(self, plans: MicroBatchPlanner) -> None:
+        self._plans = plans
         try:
             self._listener = Listener(None, "AF_UNIX")  # without the key: accept() would wait for a frozen planner
         except OSError as error:
@@ -80,7 +75,7 @@ class DriverLink:
             while True:
                 name, arguments = connection.recv()
                 try:
-                    answer = (True, self._questions[name](*arguments))
+                    answer = (True, self._answer_to(name, *arguments))
                 except Exception as error:  # noqa: BLE001  # raised in the planner, whose query fails with it
                     answer = (False, f"{type(error).__name__}: {error}")
                 connection.send(answer)
@@ -95,3 +90,13 @@ class DriverLink:
             _log.debug("connection refused", error=str(error))
             return False
         return True
+
+    def _answer_to(self, name: str, *arguments: int) -> Any:
+        match name, arguments:
+            case "begin", ():
+                return self._plans.begin()
+            case "latest", (start,):
+                return self._plans.latest(start)
+            case "tasks", (start, end):
+                return [pickle.dumps(task) for task in self._plans.tasks(start, end)]
+        raise ValueError(f"The driver has no answer to {name} with {len(arguments)} arguments.")

@@ -27,7 +27,7 @@ WAIT_S: Final = 1.0
 """How long (s) a question for the next micro-batch waits for one."""
 SMALLEST: Final = 2_500
 """Offsets for which another reading task is planned, where a micro-batch holds portions of several connectors."""
-HERE_MAX: Final = 10_000
+DRIVER_READ_MAX: Final = 10_000
 """Offsets of a micro-batch that the driver reads itself at most: a Spark job costs more than to read so few."""
 
 
@@ -66,7 +66,7 @@ class MicroBatches:
         self._claimed: dict[int, Subscription] = {}
         self._number = 0
         self._planned: dict[int, list[ReadTask]] = {}
-        self._here = False
+        self._in_driver = False
         self._first: list[ReadTask] | None = None
         self._run = 0
         self._suspects: set[str] = set()
@@ -83,9 +83,9 @@ class MicroBatches:
             self._subscriptions[subscription] = clients
 
     def remove(self, subscription: Subscription) -> bool:
-        """Lets it be offered no more; what is still read for it reaches nobody.
+        """Takes `subscription` out: nothing more is offered or delivered to it.
 
-        Returns whether that is read without bounds, so that others would wait for it.
+        Returns whether a task without bounds is reading for it: nothing else is read before that has ended.
         """
         subscription.close()
         with self._changed:
@@ -95,7 +95,7 @@ class MicroBatches:
             unbounded = any(not task.bounded for task in self._planned.get(self._number, []))
             return unbounded and subscription in self._claimed.values()
 
-    def prepare(self, processes: int) -> None:
+    def warm_up(self, processes: int) -> None:
         """Has the next micro-batch hold nothing, read by so many of Spark's processes; with 0 Spark runs no job for it.
 
         Spark's first micro-batch takes a second more than others, and the first job another one: they pass beside the
@@ -133,7 +133,7 @@ class MicroBatches:
                 return self._number
             if self._first is not None:
                 first, self._first = self._first, None
-                self._here = not first
+                self._in_driver = not first
                 return self._plan(first)
             self._changed.wait_for(lambda: run != self._run or self._closed or self._is_offered(), WAIT_S)
             if run != self._run or self._closed:
@@ -141,7 +141,7 @@ class MicroBatches:
             claimed = [(one, offer) for one in self._subscriptions if (offer := one.claim())]
             if not claimed:
                 return start
-            self._here = sum(plan.size(offer.ranges) for _, offer in claimed) <= HERE_MAX
+            self._in_driver = sum(plan.size(offer.ranges) for _, offer in claimed) <= DRIVER_READ_MAX
             numbered = {next(self._portions): (one, offer) for one, offer in claimed}
             self._claimed.update({number: one for number, (one, _) in numbered.items()})
             found = self._plan(self._read_tasks(numbered))
@@ -153,10 +153,10 @@ class MicroBatches:
         with self._changed:
             return [task for number in range(start + 1, end + 1) for task in self._planned.get(number, [])]
 
-    def here(self) -> list[ReadTask] | None:
+    def driver_tasks(self) -> list[ReadTask] | None:
         """Returns the tasks of the last micro-batch where it is so small that the driver reads it; None: Spark does."""
         with self._changed:
-            return self._planned.get(self._number, []) if self._here else None
+            return self._planned.get(self._number, []) if self._in_driver else None
 
     def deliver(self, found: Mapping[int, Batch | KeyfoldError]) -> None:
         """Hands each connector what was read of its portion of the last micro-batch; see `gather`."""
@@ -201,7 +201,7 @@ class MicroBatches:
 
     def _read_tasks(self, numbered: Mapping[int, tuple[Subscription, Offer]]) -> list[ReadTask]:
         """Deals the portions to tasks: those of several connectors, or few offsets, are read within bounds."""
-        if not self.shared and len(numbered) == 1 and not self._here:
+        if not self.shared and len(numbered) == 1 and not self._in_driver:
             ((number, (one, offer)),) = numbered.items()
             clients, most = one.options.clients, one.options.limits.tasks_max
             splits = plan.splits(offer.ranges, most)
@@ -211,7 +211,7 @@ class MicroBatches:
             for number, (subscription, offer) in numbered.items()
             for one in offer.ranges
         ]
-        tasks = 1 if self._here else self._tasks
+        tasks = 1 if self._in_driver else self._tasks
         return [ReadTask(_joined(dealt), bounded=True) for dealt in _deal(pieces, tasks)]
 
 

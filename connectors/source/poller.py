@@ -25,7 +25,7 @@ PAUSE_S: Final = 0.05
 """The shortest time (s) between two questions: a connector that has taken its portion asks for the next at once."""
 SLOW_S: Final = 1.0
 """A question that takes longer (s) is slow: a leader does not answer, and those that were asked with it wait for it."""
-PLAN_AGAIN_S: Final = 2.5
+REPLAN_S: Final = 2.5
 """How often (s) a connector is planned for whose ends have not moved: its topics may have changed."""
 _SLOW_AT_ONCE: Final = 4
 """Slow connectors that are asked for at a time, each on a thread of its own."""
@@ -33,7 +33,7 @@ _NAMES: Final = ("client.id", "group.id")
 """Settings that differ by connector and change nothing of what an assigned consumer reads."""
 
 
-class _Fruitless(Struct, frozen=True):
+class _EmptyPlan(Struct, frozen=True):
     """What a plan that found nothing was made from: the `ends` of `partitions`; the next one is made at `again_at`."""
 
     partitions: list[TopicPartition]
@@ -57,7 +57,7 @@ class SourcePoller:
         self._subscriptions: tuple[Subscription, ...] = ()
         self._slow: dict[Subscription, None] = {}  # in the order in which they are to be asked for
         self._asking: set[Subscription] = set()
-        self._fruitless: WeakKeyDictionary[Subscription, _Fruitless] = WeakKeyDictionary()
+        self._empty_plans: WeakKeyDictionary[Subscription, _EmptyPlan] = WeakKeyDictionary()
         self._lists: list[list[TopicPartition]] = []
         self._wanted: frozenset[TopicPartition] = frozenset()
         self._now = threading.Event()
@@ -130,15 +130,15 @@ class SourcePoller:
     ) -> bool:
         """Lets `one` plan, unless that would find nothing again; returns whether it has an offer."""
         known = [end for tp in partitions if isinstance(end := ends.get(tp), int) and end >= 0]
-        before = self._fruitless.get(one)
+        before = self._empty_plans.get(one)
         if before and before.partitions is partitions and before.ends == known and now < before.again_at:
             return False
         if one.plan():
             return True
         if partitions and len(known) == len(partitions):  # what was not answered is to be noted each time
-            self._fruitless[one] = _Fruitless(partitions, known, now + PLAN_AGAIN_S)
+            self._empty_plans[one] = _EmptyPlan(partitions, known, now + REPLAN_S)
         else:
-            self._fruitless.pop(one, None)
+            self._empty_plans.pop(one, None)
         return False
 
     def _ask_alone(self, subscription: Subscription, _stopped: threading.Event) -> None:

@@ -22,8 +22,8 @@ from connectors.source.subscription import Alone
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-DRIVER_MAX: Final = 20_000
-"""Offsets that are read in this process at most; it waits with them for as long as the brokers need."""
+ALONE_IN_DRIVER_MAX: Final = 20_000
+"""Offsets that are read in this process at most: more than of a micro-batch, as no other connector waits for these."""
 
 _one_at_a_time: Final = threading.Lock()
 """Held while Spark's tasks read much alone: in all but one of its tasks, so that micro-batches find a free one."""
@@ -35,7 +35,7 @@ def read_alone(spark: SparkSession, alone: Alone, stopped: Callable[[], bool]) -
     Once `stopped` returns True it ends soon. Raises what `reader.read` raises, and StorageError.
     """
     offer, options = alone.offer, alone.offer.options
-    if plan.size(offer.ranges) <= DRIVER_MAX:
+    if plan.size(offer.ranges) <= ALONE_IN_DRIVER_MAX:
         whole = ReadSplit(offer.ranges)
         if alone.suspect:  # it may end the process that reads it
             return _batch(tasks.run(spark, 1, _reading([whole], options), WRITTEN))

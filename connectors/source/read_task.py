@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, wait
 
 import pyarrow as pa
 import structlog
 
 from compactor.errors import KeyfoldError
-from compactor.ingest.ingest import error_row, write_level0
+from compactor.ingest.appends import Batch
+from compactor.ingest.ingest import error_row, portions, write_level0
 from compactor.spark.errors import tagging
 from connectors.source.bounded_reader import read_bounded
 from connectors.source.micro_batches import PortionSplit, ReadTask
@@ -35,6 +37,22 @@ def read_task(task: ReadTask) -> Iterator[pa.RecordBatch]:
             yield from list(_written(portion, read(portion.split, portion.options)))
         except KeyfoldError as error:
             yield error_row(portion.portion, error)
+
+
+def read_in_driver(tasks: Iterable[ReadTask], writers: Executor, deliver: Callable[[int, Batch], None]) -> None:
+    """Reads a small micro-batch in this process; calls `deliver` for each portion as soon as `writers` have written it.
+
+    Portions that cannot be read or written are missing, as those of a bounded task.
+    """
+
+    def write(portion: PortionSplit, batches: Iterable[pa.RecordBatch]) -> None:
+        rows = (row for batch in write_portion(portion, batches) for row in batch.to_pylist())
+        for number, found in portions(rows).items():
+            if isinstance(found, Batch):
+                deliver(number, found)
+
+    read_portions = (found for task in tasks for found in read_bounded(task.portions))
+    wait([writers.submit(write, portion, batches) for portion, batches in read_portions])
 
 
 def write_portion(portion: PortionSplit, batches: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:

@@ -48,7 +48,7 @@ class SourceTopics(Protocol):
         """Returns the last stable offset of each partition: where a read_committed reader has to stop."""
 
 
-class Asked(Protocol):
+class SourceAdmin(Protocol):
     """What is asked of an admin client: `Admin`, or `BundledAdmin`."""
 
     def list_topics(self) -> Iterable[str]:
@@ -66,7 +66,7 @@ class Asked(Protocol):
 class AdminTopics:
     """Answers with an admin client, in one request each: nothing is asked again here."""
 
-    def __init__(self, connector: str, admin: Asked) -> None:
+    def __init__(self, connector: str, admin: SourceAdmin) -> None:
         self._connector = connector
         self._admin = admin
 

@@ -104,7 +104,7 @@ class Subscription:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is offered to it, read for it or taken by it."""
+        """Whether it has begun, and has no offer that is still to be read or taken."""
         return self._position is not None and self._offer is None
 
     def close(self) -> None:

@@ -159,19 +159,19 @@ def room_for_one_key(spark: SparkSession, rows: int = 2) -> Iterator[None]:
 
     Each time that a sorter gives up costs 2 MiB of the heap while it is merged with the others.
 
-    The first is a setting of Spark's own tests that a session takes; the second each task reads from the environment
-    that it shares with the driver here.
+    The first is a setting of Spark's own tests that a new session takes, as a fold has one; the second each task reads.
+    Both are in the environment that tasks share with the driver here.
     """
     aggregates = "spark.sql.TungstenAggregate.testFallbackStartsAt"
     sorters = "spark.shuffle.spill.numElementsForceSpillThreshold"
     assert spark._jvm is not None
     environment = spark._jvm.org.apache.spark.SparkEnv.get().conf()
-    spark.conf.set(aggregates, "1,1")
+    environment.set(aggregates, "1,1")
     environment.set(sorters, str(rows))
     try:
         yield
     finally:
-        spark.conf.unset(aggregates)
+        environment.remove(aggregates)
         environment.remove(sorters)
 
 

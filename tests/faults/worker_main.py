@@ -87,7 +87,7 @@ if __name__ == "__main__":
     if READ_HERE in os.environ:
         from connectors.source import micro_batches
 
-        _set(micro_batches, "HERE_MAX", os.environ[READ_HERE])
+        _set(micro_batches, "DRIVER_READ_MAX", os.environ[READ_HERE])
     if CLOCK in os.environ:
         _wrong_clock(Path(os.environ[CLOCK]))
     sys.exit(main.main())

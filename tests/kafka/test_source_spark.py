@@ -224,7 +224,7 @@ def test_lost_records_reach_the_connector_as_what_they_are(
     shared: bool,
 ) -> None:
     """DataLossError of a reading task is raised in the connector's thread, and the query goes on for the other one."""
-    monkeypatch.setattr(micro_batches, "HERE_MAX", 0)  # few offsets are read within bounds as well
+    monkeypatch.setattr(micro_batches, "DRIVER_READ_MAX", 0)  # few offsets are read within bounds as well
     running.batches.shared = shared
     lost, sound = (create_topic(broker.bootstrap, new_topic_name(stem)) for stem in ("lost", "sound"))
     produce(broker.bootstrap, lost, numbered_records(9))

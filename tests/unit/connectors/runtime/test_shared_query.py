@@ -80,7 +80,7 @@ def streams(monkeypatch: pytest.MonkeyPatch, brokers: MemoryAdmin) -> Streams:
     monkeypatch.setattr(module, "_AGAIN_S", 0.0)
     monkeypatch.setattr(module, "_LOOK_S", 0.01)
     monkeypatch.setattr(micro_batches, "WAIT_S", 0.0)
-    monkeypatch.setattr(micro_batches, "HERE_MAX", 0)  # Spark reads everything
+    monkeypatch.setattr(micro_batches, "DRIVER_READ_MAX", 0)  # Spark reads everything
 
     monkeypatch.setattr(
         poller, "bundled_admin", lambda _, clock: BundledAdmin(cast("Any", brokers), cast("Any", brokers), clock)
@@ -245,7 +245,7 @@ def test_a_stop_starts_no_other_query(worker: Worker, streams: Streams) -> None:
     worker.query.start(prepares=False)
     wait_until(lambda: len(streams.started) == 1, "it is started", TIMEOUT_S)
     worker.query.begin_stop()
-    worker.query._anew.set()  # as where the end of `found` would have another one started
+    worker.query._restart.set()  # as where the end of `found` would have another one started
     found.close()
     assert worker.query.stop(TIMEOUT_S)
     assert len(streams.started) == 1

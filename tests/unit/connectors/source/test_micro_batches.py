@@ -78,9 +78,9 @@ def test_numbers_rise_by_one_and_stay_where_nothing_is_new(query: Query) -> None
 def test_the_first_micro_batch_may_hold_nothing(query: Query, processes: int) -> None:
     """Spark gets ready with it, beside the take-overs; what is offered already is in the next one."""
     query.add("a", (0, 9))
-    query.batches.prepare(processes)
+    query.batches.warm_up(processes)
     assert query.next() == [ReadTask((), bounded=True)] * processes
-    assert query.batches.here() == (None if processes else [])  # without processes Spark runs no job for it
+    assert query.batches.driver_tasks() == (None if processes else [])  # without processes Spark runs no job for it
     query.batches.deliver({})
     assert connectors(query.next()) == {"c-a": 1}
 

@@ -15,7 +15,7 @@ from connectors.source import poller as module
 from connectors.source.bundled_admin import BundledAdmin
 from connectors.source.options import SourceOptions
 from connectors.source.planner import Planner
-from connectors.source.poller import PLAN_AGAIN_S, Pollers, SourcePoller
+from connectors.source.poller import REPLAN_S, Pollers, SourcePoller
 from connectors.source.source_topics import AdminTopics
 from connectors.source.subscription import Subscription
 from tests.support.clocks import ManualClock
@@ -202,7 +202,7 @@ def test_nobody_plans_where_nothing_has_moved(worker: Worker) -> None:
     assert [plans(), plans()] == [1, 0]
     one.listed = list(one.listed)
     assert [plans(), plans()] == [1, 0]
-    clock.advance(round(PLAN_AGAIN_S * 1000))
+    clock.advance(round(REPLAN_S * 1000))
     assert [plans(), plans()] == [1, 0]
     worker.brokers.away = True
     assert [plans(), plans()] == [1, 1]  # how long it is not answered is counted by its plans
@@ -316,7 +316,7 @@ def test_what_is_kept_of_plans_goes_with_their_connectors(worker: Worker) -> Non
     for _ in range(5):
         poller._ask(cast("Any", [stays, Planned()]))
     poller._ask(cast("Any", [stays]))
-    assert list(poller._fruitless) == [cast("Any", stays)]
+    assert list(poller._empty_plans) == [cast("Any", stays)]
 
 
 def test_an_offer_follows_what_was_taken(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
