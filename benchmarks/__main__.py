@@ -57,7 +57,11 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=10.0, help="how long each sustained row is watched")
     parser.add_argument("--into", type=Path, default=Path("build/bench"), help="results.json there is gone on with")
     parser.add_argument("--docs", action="store_true", help="also copy the plots to docs/performance")
-    return parser.parse_args()
+    found = parser.parse_args()
+    unknown = set(found.rows.split(",") if found.rows else ()) - {*COMPARISONS, *MEASUREMENTS}
+    if unknown:
+        parser.error(f"--rows: there is no {', '.join(sorted(unknown))}; --help lists all")
+    return found
 
 
 if __name__ == "__main__":
