@@ -28,7 +28,7 @@ def main() -> int:
     os.environ[SCALE] = str(options.scale)
     os.environ[MINUTES] = str(options.minutes)
     file = options.into / "results.json"
-    runner = Runner(files.load(file, options.scale, files.code()), options.rounds, file)
+    runner = Runner(files.load(file, options.scale, files.code(), options.minutes), options.rounds, file)
     names = options.rows.split(",") if options.rows else [*COMPARISONS, *MEASUREMENTS]
     comparisons = [COMPARISONS[name] for name in names if name in COMPARISONS]
     measurements = [MEASUREMENTS[name] for name in names if name not in COMPARISONS]

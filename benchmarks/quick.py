@@ -45,10 +45,9 @@ def ratios(results: Results) -> dict[str, float]:
     found = {}
     for name in ("backlog", "reading"):
         row = COMPARISONS[name]
-        ours, other = (_fastest(results, name, one.name) for one in (row.ours, row.other))
+        ours, other = (_fastest(results, name, one.name, whole=name == "reading") for one in (row.ours, row.other))
         if ours is not None and other is not None:
-            # A reader has no start: its time is short, and exact.
-            found[name] = (max(other, _SHORTEST_S) if name == "backlog" else other) / max(ours, _SHORTEST_S)
+            found[name] = max(other, _SHORTEST_S) / max(ours, _SHORTEST_S)
     ready = results.values("ready", "first micro-batch, s")
     start = results.of("backlog", COMPARISONS["backlog"].other.name, starts=True)
     if ready and start:
@@ -56,10 +55,13 @@ def ratios(results: Results) -> dict[str, float]:
     return found
 
 
-def _fastest(results: Results, row: str, program: str) -> float | None:
-    """Returns the shortest time less the shortest start: with few records, other load makes any run slow."""
+def _fastest(results: Results, row: str, program: str, *, whole: bool) -> float | None:
+    """Returns the shortest time, less the shortest start unless `whole`: other load makes any run of few records slow.
+
+    A reader of so few is done as soon as it has started, so that nothing would be left of its time.
+    """
     times, starts = ([one.used.seconds for one in results.of(row, program, starts=which)] for which in (False, True))
-    return min(times) - min(starts, default=0.0) if times else None
+    return min(times) - (0.0 if whole else min(starts, default=0.0)) if times else None
 
 
 def slower(found: Mapping[str, float], limits: Limits) -> Iterator[str]:

@@ -15,7 +15,7 @@ import psutil
 from msgspec import Struct
 
 from benchmarks.harness.process import Used
-from connectors.dev.revision import UNKNOWN, revision
+from connectors.dev.revision import UNKNOWN, is_exact, revision
 
 _CODE: Final = ("compactor", "connectors", "benchmarks", "constraints.txt")
 """What a figure depends on; pages and tests may change while rows are measured."""
@@ -64,12 +64,14 @@ class Results(Struct, kw_only=True):
     """Everything measured so far.
 
     `missing`: the programs that cannot run here, or measurements that need one, with the reason; `notes`: processes
-    that a signal ended, and failures; `scale`: the factor by which numbers of records were multiplied; `code`: the
-    newest commit that changed what is measured, with a `+` where files were changed since.
+    that a signal ended, and failures; `scale`: the factor by which numbers of records were multiplied; `minutes`: how
+    long sustained rows are watched; `code`: the newest commit that changed what is measured, with a `+` where files
+    were changed since.
     """
 
     machine: Machine
     scale: float = 1.0
+    minutes: float = 10.0
     code: str = UNKNOWN
     runs: list[Run] = []
     measured: list[Measured] = []
@@ -117,17 +119,25 @@ def code() -> str:
     return revision(*_CODE)
 
 
-def load(file: Path, scale: float, commit: str) -> Results:
+def load(file: Path, scale: float, commit: str, minutes: float = 10.0) -> Results:
     """Reads `file`; returns empty results of `commit` if there is none.
 
     Raises:
-        ValueError: it was measured at another scale, or on another state of the code.
+        ValueError: it was measured at another scale, for another time, or on another state of the code.
     """
     if not file.exists():
-        return Results(machine=machine(), scale=scale, code=commit)
+        return Results(machine=machine(), scale=scale, minutes=minutes, code=commit)
     found = msgspec.json.decode(file.read_bytes(), type=Results)
     if found.scale != scale:
         raise ValueError(f"{file} was measured with --scale {found.scale:g}: give that, or another folder by --into")
+    if found.minutes != minutes:
+        raise ValueError(
+            f"{file} was measured with --minutes {found.minutes:g}: give that, or another folder by --into"
+        )
+    if not is_exact(commit):
+        raise ValueError(
+            f"{file} cannot be gone on with: what is measured now is no commit. Commit it, or move the file"
+        )
     if found.code != commit:
         raise ValueError(f"{file} was measured at {found.code}, this is {commit}: move it away")
     return found

@@ -12,6 +12,7 @@ from benchmarks.harness.call import call, killed
 from benchmarks.harness.datasets import filled_topic, first_records, named, produce
 from benchmarks.harness.results import Measured, Results, Run
 from benchmarks.harness.row import Comparison, Measurement, MissingError, Peer, run_peer, starting
+from connectors.dev.revision import UNKNOWN
 
 
 class Runner:
@@ -89,6 +90,8 @@ class Runner:
     @contextmanager
     def _saving(self, what: str) -> Iterator[None]:
         """Notes a failure and goes on with the next measurement: hours of others must not be lost by it."""
+        if self.results.code not in (UNKNOWN, now := files.code()):
+            raise SystemExit(f"The code was {self.results.code} when this began, and is {now}: {what} is not measured.")
         try:
             yield
         except RuntimeError as error:

@@ -102,4 +102,5 @@ def _rate(row: Comparison, program: str, results: Results) -> str:
     seconds, start = results.seconds(row.id, program) or 1.0, results.start(row.id, program)
     peak = max(one.used.peak_pss or one.used.peak_rss for one in runs) / (1 << 30)
     rate = f"{runs[0].records / seconds / 1e6:.3f} M/s"
-    return f"{program}: {rate}, {seconds:.1f} s of which the start {start:.1f} s, {peak:.1f} GiB"
+    memory = f", {peak:.1f} GiB" if peak else ""  # of a reader it is not measured
+    return f"{program}: {rate}, {seconds:.1f} s of which the start {start:.1f} s{memory}"

@@ -26,13 +26,15 @@ class Sample(Struct, frozen=True):
 class Watched(Struct, frozen=True, kw_only=True):
     """What a window from `since` showed: the latencies of the records created in it, the whole load, what was used.
 
-    The window has `seconds`; `cores` is the share of one core; `rss` and `pss` are the peaks in bytes.
+    The window has `seconds`; `cores` is the share of one core; `rss` and `pss` are the peaks in bytes. `seen` is the
+    share of the whole load that was read: a record that a later one of its key supersedes in time is never published.
     """
 
     since: float
     seconds: float
     latencies: Latencies
     produced: Produced
+    seen: float
     cores: float
     rss: int
     pss: int
@@ -50,6 +52,7 @@ class Watched(Struct, frozen=True, kw_only=True):
             "p99, s": self.latencies.percentile(0.99),
             "records/s produced": self.produced.rate,
             "records read": self.latencies.records,
+            "seen, %": 100 * self.seen,
             "% of a core": 100 * self.cores,
             "RSS, MiB": self.rss / MIB,
             "PSS, MiB": self.pss / MIB,
@@ -88,11 +91,32 @@ def watch_until(
         rss, pss = meter.take_peaks()
         produced = under_load.end_load()
         running.until(subject.published())
-        latencies = under_load.end().during(since, since + took)
+        read = under_load.end()
     return Watched(
-        since=since, seconds=took,
-        latencies=latencies, produced=produced, cores=cores, rss=rss, pss=pss, samples=tuple(samples)
-    )  # fmt: skip
+        since=since,
+        seconds=took,
+        latencies=read.during(since, since + took),
+        produced=produced,
+        seen=read.records / max(1, produced.records),
+        cores=cores,
+        rss=rss,
+        pss=pss,
+        samples=tuple(samples),
+    )
+
+
+def watch_idle(running: Running, settle_s: float, window_s: float) -> dict[str, float]:
+    """Lets a program with nothing to do settle; returns what it used in the window after that, by name.
+
+    Raises RuntimeError where it has ended.
+    """
+    meter = running.meter
+    running.until(_passed(settle_s))
+    meter.take_peaks()
+    before, began = meter.cpu_seconds, time.monotonic()
+    running.until(_passed(window_s))
+    used, took = meter.cpu_seconds - before, time.monotonic() - began
+    return {"% of a core": 100 * used / took, "RSS, MiB": meter.rss / MIB, "PSS, MiB": meter.take_peaks()[1] / MIB}
 
 
 def _passed(seconds: float) -> Callable[[], bool]:

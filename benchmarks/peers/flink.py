@@ -40,11 +40,10 @@ from confluent_kafka.admin import OffsetSpec
 from msgspec import Struct
 
 from benchmarks.harness.process import Used, running
+from benchmarks.harness.row import HEAP
 from benchmarks.harness.topics import admin, committed_to_end, create_topic, end_offsets
 from benchmarks.peers.flink_install import flink_python, kafka_connector
 
-HEAP: Final = "2g"
-"""As the worker has where its memory is measured."""
 _MANAGED: Final = "1g"
 _PARALLELISM: Final = 2
 _BATCH_RECORDS: Final = 200_000
@@ -79,6 +78,11 @@ class Flink:
         self._state: State = state
         self._interval_s = interval_s
         self._query: Query = query
+
+    @property
+    def starts_as(self) -> Flink:
+        """See Peer: to wait for the first checkpoint is no part of a start."""
+        return Flink(self._state, 1, self._query)
 
     def run(self, bootstrap: str, topic: str, folder: Path) -> Used:
         """See Peer."""

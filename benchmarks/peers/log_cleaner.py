@@ -25,8 +25,9 @@ _PROPERTIES: Final = {
     "log.initial.task.delay.ms": "100",
     "log.cleaner.backoff.ms": "1000",
     "log.cleaner.threads": "2",
+    "log.index.size.max.bytes": str(10 << 20),
 }
-"""A shorter pause between passes, and a thread for each core; its buffer is Kafka's default."""
+"""A shorter pause between passes, and a thread for each core; its buffer and its indexes are Kafka's defaults."""
 _JAVA_OPTIONS: Final = (
     # As in Kafka's start script: the embedded broker's defaults start quickly, but run slowly.
     "-XX:TieredStopAtLevel=4",

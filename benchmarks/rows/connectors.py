@@ -19,8 +19,9 @@ from benchmarks.harness.datasets import DataSet, fill, scale
 from benchmarks.harness.row import Measurement
 from benchmarks.harness.steady import Load
 from benchmarks.harness.topics import committed_to_end, create_topic
-from benchmarks.harness.watch import MIB, Subject, watch, watch_until
+from benchmarks.harness.watch import Subject, watch, watch_idle, watch_until
 from benchmarks.peers.keyfold import OUTPUT_BY_TOPIC, Connectors, group_of, running_connectors, write_connector
+from benchmarks.rows.worker import IDLE_SETTLE_S
 
 CONNECTORS: Final = 20
 PARTITIONS: Final = 10
@@ -33,8 +34,6 @@ KEYS: Final = 20_000
 BACKLOG: Final = DataSet(name="beside", records=50_000_000, keys=5_000_000, partitions=PARTITIONS)
 SETTLE_S: Final = 30.0
 WINDOW_S: Final = 60.0
-IDLE_SETTLE_S: Final = 120.0
-"""First full folds and the first vacuum come a minute after a start; unused producers go within a minute and a half."""
 _FIRST: Final = "command to a published record of each connector, s"
 
 
@@ -58,18 +57,8 @@ def idle(bootstrap: str, connectors: int) -> dict[str, float]:
     """Measures what `idle` of one connector does, of a worker with so many connectors with nothing to read."""
     topics = _topics(bootstrap, _scaled(connectors))
     with tempfile.TemporaryDirectory() as folder, running_connectors(bootstrap, topics, Path(folder)) as worker:
-        first, meter = worker.running.until(worker.has_published), worker.running.meter
-        time.sleep(IDLE_SETTLE_S)
-        meter.take_peaks()
-        before, began = meter.cpu_seconds, time.monotonic()
-        time.sleep(WINDOW_S)
-        used = meter.cpu_seconds - before
-        return {
-            "% of a core": 100 * used / (time.monotonic() - began),
-            "MiB": meter.rss / MIB,
-            "PSS, MiB": meter.take_peaks()[1] / MIB,
-            _FIRST: first,
-        }
+        first = worker.running.until(worker.has_published)
+        return {**watch_idle(worker.running, IDLE_SETTLE_S, WINDOW_S), _FIRST: first}
 
 
 def beside(bootstrap: str) -> dict[str, float]:

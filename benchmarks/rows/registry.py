@@ -28,6 +28,7 @@ STREAMS: Final = KafkaStreams()
 STREAMS_1S: Final = KafkaStreams(commit_ms=1_000)
 STREAMS_10S: Final = KafkaStreams(commit_ms=10_000)
 STREAMS_TABLE: Final = KafkaStreams("table", 30_000)
+STREAMS_TABLE_10S: Final = KafkaStreams("table", 10_000)
 STREAMS_BEST: Final = STREAMS_TABLE
 """The one that read a backlog most quickly of those that `backlog` and its variants have."""
 READING: Final = ReadingOnly()
@@ -59,6 +60,15 @@ COMPARISONS: Final = {
             "small",
             KEYFOLD,
             STREAMS_TABLE,
+            5.5,
+            8,
+        ),
+        Comparison(
+            "backlog-table-10s",
+            "the same against Kafka Streams, `builder.table()`, commits each 10 s",
+            "small",
+            KEYFOLD,
+            STREAMS_TABLE_10S,
             5.5,
             8,
         ),

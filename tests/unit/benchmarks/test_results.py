@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from benchmarks import quick
 from benchmarks.harness import plots
@@ -118,6 +119,12 @@ def test_results_are_continued_at_their_scale(tmp_path: Path) -> None:
         load(file, 0.5, "abc")
     with pytest.raises(ValueError, match="measured at abc, this is abd"):
         load(file, 1.0, "abd")
+    with pytest.raises(ValueError, match="--minutes 10"):
+        load(file, 1.0, "abc", 30.0)
+    for inexact in ("abc+", "unknown"):  # two states of the code may have this name
+        save(file, replace(found, code=inexact))
+        with pytest.raises(ValueError, match="is no commit"):
+            load(file, 1.0, inexact)
     assert load(tmp_path / "none.json", 1.0, "abd").code == "abd"
 
 
@@ -173,10 +180,13 @@ def test_no_plots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
 
 
 def test_quick_ratios() -> None:
-    """Quick ratios are of the same runs, a worker's start beside that of Kafka Streams among them."""
+    """Quick ratios are of the same runs, a worker's start beside that of Kafka Streams among them.
+
+    A reader of few records is done as soon as it has started, so that its whole time counts, and is a second at least.
+    """
     found = results(ours=12.0)
     found.runs += [*runs("reading", "keyfold", 10.0, 12.0), *runs("reading", "reading only", 0.1, 0.5)]
-    assert quick.ratios(found) == pytest.approx({"backlog": 10.0, "reading": 0.2, "ready": 0.5})
+    assert quick.ratios(found) == pytest.approx({"backlog": 10.0, "reading": 1 / 12, "ready": 0.5})
     assert quick.ratios(Results(machine=MACHINE)) == {}
 
 

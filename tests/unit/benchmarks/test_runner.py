@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.harness import results as files
 from benchmarks.harness import runner
 from benchmarks.harness.datasets import DataSet, first_records
 from benchmarks.harness.process import Used
@@ -73,6 +74,17 @@ def test_a_start_is_not_the_wait_for_a_late_commit(done: list[str], tmp_path: Pa
     measured.compare(row(Stand("a", done), seldom))
     assert done[1:] == ["a on own", "often on own", "fill own with 2000000", "a on own", "seldom on own"]
     assert [one.program for one in measured.results.runs] == ["a", "seldom"] * 2
+
+
+def test_nothing_is_measured_once_the_code_has_changed(
+    done: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each measurement is a new process, which imports the files as they are then."""
+    monkeypatch.setattr(files, "code", lambda: "abc+")
+    measured = Runner(Results(machine=MACHINE, code="abc"), 1, tmp_path / "results.json")
+    with pytest.raises(SystemExit, match="was abc when this began, and is abc"):
+        measured.compare(row(Stand("a", done), Stand("b", done)))
+    assert done == []
 
 
 def test_a_row_may_be_content_with_fewer_rounds(done: list[str], tmp_path: Path) -> None:

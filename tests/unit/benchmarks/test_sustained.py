@@ -12,12 +12,13 @@ from benchmarks.harness.watch import MIB, Sample, Watched
 from benchmarks.rows.sustained import highest_flat, memory, stays_flat
 
 
-def watched(first: float, last: float, produced: int = 900) -> Watched:
+def watched(first: float, last: float, produced: int = 900, seen: float = 1.0) -> Watched:
     """Returns a window of 9 seconds at 100 records/s: `first` and `last` are the latencies of its outer thirds."""
     found = Latencies()
     for second, took in ((100, first), (104, first), (107, last), (108, last)):
         found.add("a", second + 0.5, second + 0.5 + took)
-    return Watched(since=100.0, seconds=9.0, latencies=found, produced=Produced(produced, 9.0), cores=1.0, rss=1, pss=1)
+    made = Produced(produced, 9.0)
+    return Watched(since=100.0, seconds=9.0, latencies=found, produced=made, seen=seen, cores=1.0, rss=1, pss=1)
 
 
 @pytest.mark.parametrize(
@@ -27,20 +28,22 @@ def watched(first: float, last: float, produced: int = 900) -> Watched:
         (watched(1.0, 2.1), False),
         (watched(0.1, 0.6), True),
         (watched(1.0, 1.0, produced=880), False),
+        (watched(1.0, 1.0, seen=0.97), False),
     ],
 )
 def test_a_rate_is_flat(found: Watched, flat: bool) -> None:
-    """A rate is flat if the last third is about as fresh as the first, and the producer kept up with it."""
+    """A rate is flat if the last third is about as fresh as the first, and the rate was produced and seen."""
     assert stays_flat(found, 100.0) is flat
 
 
 def test_a_third_without_records_is_not_flat() -> None:
-    """Where nothing that was created in the last third was seen, it is not flat."""
-    found = watched(1.0, 1.0)
-    found.latencies.counts.pop(("a", 107))
-    found.latencies.counts.pop(("a", 108))
-    assert found.part(2, 3).percentile(0.5) == math.inf
-    assert not stays_flat(found, 100.0)
+    """Where nothing that was created in the first third was seen, or in the last, it is not flat."""
+    for part, seconds in ((0, (100,)), (2, (107, 108))):
+        found = watched(1.0, 1.0)
+        for second in seconds:
+            found.latencies.counts.pop(("a", second))
+        assert found.part(part, 3).percentile(0.5) == math.inf
+        assert not stays_flat(found, 100.0)
 
 
 @pytest.mark.parametrize(("most", "found"), [(0, None), (1, 1.0), (3.5, 3.0), (5, 5.0), (9, 5.0)])
