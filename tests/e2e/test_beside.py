@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,7 @@ from compactor.storage.local import open_storage
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.errors import EXIT_FAILED, EXIT_OK
 from connectors.runtime import status
-from tests.support.deployment import PROCESS_TIMEOUT_S, Deployment, Process
+from tests.support.deployment import PROCESS_TIMEOUT_S, Deployment, Process, signal_each
 from tests.support.kafka import create_topic, delete_records, delete_topic, end_offsets, produce, wait_until
 from tests.support.records import random_records
 
@@ -154,24 +153,9 @@ def test_other_settings_a_changed_file_and_a_killed_task(three: Three) -> None:
         assert "query failed" not in worker.printed()
         for _ in range(3):
             three.produce(0, 1, 2)
-            assert kill_python_workers(worker.process.pid)
+            assert signal_each(worker.processes("-m pyspark"), signal.SIGKILL)
             three.publish(0, 1, 2)
         assert [one.state().epoch for one in three.all] == [epochs[0] + 1, *epochs[1:]]
         worker.signal_all(signal.SIGTERM)
         assert worker.wait() == EXIT_OK, worker.tail()
     three.check(0, 1, 2)
-
-
-def kill_python_workers(group: int) -> int:
-    """Kills the Python processes that Spark has started in the process group; returns how many there were."""
-    killed = 0
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            fields = (process / "stat").read_text().rsplit(")", 1)[1].split()
-            command = (process / "cmdline").read_bytes()
-        except OSError:  # it has ended
-            continue
-        if int(fields[2]) == group and b"pyspark" in command and b"java" not in command.split(b"\0")[0]:
-            os.kill(int(process.name), signal.SIGKILL)
-            killed += 1
-    return killed

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.faults.inject import ways
-from tests.faults.scenario import BUSY, Scenario
+from tests.faults.scenario import REWRITING_TASKS, Scenario
 from tests.faults.worker_main import TASK_KEYS, TASK_RECORDS, TRANSACTION_BYTES
 
 BURST: Final = 24_000
@@ -22,7 +22,7 @@ LARGE: Final = 4_000
 
 LEVEL0_FILES: Final = 2
 PUBLISHING: Final[Mapping[str, Any]] = {
-    **BUSY,
+    **REWRITING_TASKS,
     "fold.level0.files": LEVEL0_FILES,
     "publish.local.max.records": 2_000,
     "segment.bytes": 65_536,

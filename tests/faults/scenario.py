@@ -38,9 +38,10 @@ BUSY: Final[Mapping[str, Any]] = {
     "snapshot.interval.ms": 3_000,
     "min.cleanable.dirty.ratio": 1,
     "fold.level0.files": 2,
-    "fold.local.max.records": -1,
     **_RESTARTS,
 }
+# Tasks of Spark's rewrite what the worker itself would.
+REWRITING_TASKS: Final[Mapping[str, Any]] = {**BUSY, "fold.local.max.records": -1}
 # Tasks of Spark's have what the worker itself would read and publish.
 TASKS: Final[Mapping[str, Any]] = {**CALM, "publish.local.max.records": -1, READ_HERE: "-1"}
 CLUSTER: Final[Mapping[str, Any]] = {**TASKS, "spark.master": "local-cluster[2,1,1024]"}

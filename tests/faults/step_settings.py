@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from compactor.failpoints import STEPS
-from tests.faults.scenario import BUSY, CALM, RETAINING, TASKS
+from tests.faults.scenario import BUSY, CALM, RETAINING, REWRITING_TASKS, TASKS
 
 AT_START: Final = tuple(step for step in STEPS if step.startswith("takeover."))
 """Steps of a take-over, which a starting connector reaches."""
@@ -35,9 +35,11 @@ BEHIND: Final = ("merge.", "clean.", "snapshot.", "vacuum.")
 
 
 def settings(step: str, *, tasks: bool = False) -> Mapping[str, Any]:
-    """Returns settings with which `step` is reached; with `tasks`, Spark's tasks read and publish."""
+    """Returns settings with which `step` is reached; with `tasks`, Spark's tasks read, publish and rewrite."""
     if tasks and step.startswith(("publish.", "source.", "ingest.")):
         return TASKS
+    if tasks and step.startswith(("merge.", "clean.")):
+        return REWRITING_TASKS
     if step.startswith("retain."):
         return RETAINING
     return BUSY if step.startswith(BEHIND) else CALM

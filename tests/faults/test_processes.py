@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable
 from contextlib import suppress
 
 import psutil
@@ -11,19 +10,15 @@ import pytest
 
 from connectors.errors import EXIT_FENCED
 from tests.faults.cases import Cases
-from tests.faults.scenario import BUSY, CLUSTER, CLUSTER_S, TASKS
+from tests.faults.scenario import CLUSTER, CLUSTER_S, TASKS
+from tests.faults.step_settings import settings
 from tests.faults.worker_process import TIMEOUT_S
+from tests.support.deployment import signal_each
 from tests.support.kafka import wait_until
 
 EXECUTOR = "CoarseGrainedExecutorBackend"
 HELD = "sleep:5000"
 pytestmark = pytest.mark.timeout(600)
-
-
-def signal_each(processes: Iterable[psutil.Process], number: signal.Signals) -> None:
-    for process in processes:
-        with suppress(psutil.NoSuchProcess):
-            process.send_signal(number)
 
 
 def test_spark_daemon_of_python_workers_killed(cases: Cases) -> None:
@@ -43,7 +38,7 @@ def test_spark_daemon_of_python_workers_killed(cases: Cases) -> None:
 @pytest.mark.parametrize("step", ["ingest.write", "publish.sent", "clean.before-commit"])
 def test_the_jvm_killed(cases: Cases, step: str) -> None:
     """Spark's JVM dies (no memory, say): the worker ends by itself with an error, for a service manager to start it."""
-    with cases.case("SIGKILL of Spark's JVM", step, BUSY if step.startswith("clean.") else TASKS) as case:
+    with cases.case("SIGKILL of Spark's JVM", step, settings(step, tasks=True)) as case:
         worker = case.scenario.meet(step, HELD)
         case.strikes()
         signal_each(worker.processes("java")[:1], signal.SIGKILL)

@@ -41,7 +41,7 @@ def test_a_worker_that_is_stopped_at_a_step(cases: Cases, step: str) -> None:
 @pytest.mark.parametrize("step", ["ingest.write", "publish.offsets", "clean.write"])
 def test_a_service_manager_tells_every_process(cases: Cases, step: str) -> None:
     """SIGTERM to the whole group, Spark's JVM and its Python processes too: still exit code 0."""
-    with cases.case("SIGTERM to the group", step, settings(step)) as case:
+    with cases.case("SIGTERM to the group", step, settings(step, tasks=True)) as case:
         worker = case.scenario.meet(step, LATE)
         case.strikes()
         worker.signal_all(signal.SIGTERM)

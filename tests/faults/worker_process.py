@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-import psutil
-
 from tests.faults.worker_main import CLOCK
 from tests.support.deployment import ROOT, Deployment, Process
 from tests.support.kafka import wait_until
@@ -109,15 +107,3 @@ class WorkerProcess(Process):
         self.send(signal.SIGTERM)
         code = self.wait(TIMEOUT_S)
         return code, time.monotonic() - began
-
-    def processes(self, part: str) -> list[psutil.Process]:
-        """Returns its processes whose command line contains `part`, the oldest first."""
-        found = psutil.Process(self.process.pid).children(recursive=True)
-        return sorted((one for one in found if _is(one, part)), key=lambda one: one.create_time())
-
-
-def _is(process: psutil.Process, part: str) -> bool:
-    try:
-        return part in " ".join(process.cmdline())
-    except psutil.NoSuchProcess:
-        return False

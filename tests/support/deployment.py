@@ -8,11 +8,13 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
+
+import psutil
 
 from compactor.catalog.catalog import Catalog
 from compactor.model.state import CatalogState
@@ -212,6 +214,11 @@ class Process:
         """Sends a signal to the command and everything that it started."""
         os.killpg(self.process.pid, number)
 
+    def processes(self, part: str) -> list[psutil.Process]:
+        """Returns its processes whose command line contains `part`, the oldest first."""
+        found = psutil.Process(self.process.pid).children(recursive=True)
+        return sorted((one for one in found if _is(one, part)), key=lambda one: one.create_time())
+
     def until_logged(self, text: str) -> None:
         """Waits until it has printed `text`."""
         wait_until(lambda: text in self.printed() or self._ended(), f"the worker logs {text!r}", PROCESS_TIMEOUT_S)
@@ -227,3 +234,20 @@ class Process:
 
     def _ended(self) -> bool:
         return self.process.poll() is not None
+
+
+def signal_each(processes: Iterable[psutil.Process], number: signal.Signals) -> int:
+    """Sends a signal to each that is still there; returns how many these were."""
+    sent = 0
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.send_signal(number)
+            sent += 1
+    return sent
+
+
+def _is(process: psutil.Process, part: str) -> bool:
+    try:
+        return part in " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return False
