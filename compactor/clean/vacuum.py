@@ -14,7 +14,6 @@ the jobs of lower epochs have committed nothing since we took over. A newer owne
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
-from typing import Final
 
 import structlog
 from msgspec import Struct
@@ -26,8 +25,6 @@ from compactor.failpoints import hit
 from compactor.model.state import CatalogState
 from compactor.runs.paths import RUNS, job_of
 from compactor.storage.base import FileInfo, Storage
-
-CHECKPOINTS: Final = "checkpoint"
 
 _log = structlog.get_logger()
 
@@ -55,16 +52,13 @@ def vacuum(
         raise CatalogError(f"{storage.location}: only its owner removes files.", "Call take_over first.")
     since = catalog.unreferenced_since
     gone = [*removable(files, state, since, now_ms - grace_ms, jobs), *_abandoned(storage, now_ms - grace_ms)]
-    folders = _old_checkpoints(storage, catalog.epoch)
     hit("vacuum.delete")
     for info in gone:
         storage.delete(info.path)
         catalog.forget(info.path)
-    for folder in folders:
-        storage.delete_folder(folder)
     catalog.trim(now_ms)
     done = Vacuumed(len(gone), sum(info.bytes for info in gone))
-    _log.info("vacuumed", connector=state.connector, files=done.files, bytes=done.bytes, checkpoints=len(folders))
+    _log.info("vacuumed", connector=state.connector, files=done.files, bytes=done.bytes)
     return done
 
 
@@ -103,9 +97,3 @@ def _abandoned(storage: Storage, before_ms: int) -> list[FileInfo]:
     """Lists temporary files that were last written to, and requests that were answered, before `before_ms`."""
     unfinished = [info for info in storage.unfinished("") if info.modified_ms < before_ms]
     return unfinished + requests.answered_before(storage, before_ms)
-
-
-def _old_checkpoints(storage: Storage, epoch: int) -> list[str]:
-    """Lists Spark's checkpoints of lower epochs: each start opens a new one, and never goes back to an old one."""
-    names = storage.list(CHECKPOINTS)
-    return [f"{CHECKPOINTS}/{name}" for name in names if name.isdigit() and int(name) < epoch]

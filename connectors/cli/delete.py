@@ -111,7 +111,7 @@ def _lines(found: DeletionPreview, settings: ConnectorConfig, folder: str) -> It
     if found.begun:
         yield f"An earlier delete of connector {settings.name} was not finished; this one finishes it."
     yield f"Of connector {settings.name} this removes:"
-    yield f"  {folder}: catalog, runs, checkpoint, requests ({found.files:,} files, {size})"
+    yield f"  {folder}: catalog, runs, requests ({found.files:,} files, {size})"
     yield f"  consumer group {settings.group_id}, with the positions of {found.positions:,} partitions"
     if plan.with_outputs:
         yield from (f"  output topic {one.topic}, with all its records" for one in plan.outputs)

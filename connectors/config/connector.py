@@ -74,7 +74,8 @@ class ConnectorConfig(BaseModel):
     """Source topics by pattern: a Java regular expression that must match the whole name. New topics join while the
     connector runs. keyfold's own output and dead letter topics and topics that begin with `__` never match."""
     tasks_max: Int | None = _connector("tasks.max", None, ge=1, importance="high")
-    """Upper bound of reading and of publishing tasks at a time. Not set: the number of Spark's cores, divided by the
+    """Upper bound of publishing tasks, and of tasks that read for this connector alone. Small portions that connectors
+    read together have up to as many tasks as Spark has cores. Not set: the number of Spark's cores, divided by the
     number of the worker's connectors, at least 1."""
     output_topic_template: OutputTopic = _output("output.topic", "${topic}.compacted", importance="high")
     """Where the compacted changelog goes; `${topic}` stands for the source topic's name. A fixed name is allowed for a
@@ -130,8 +131,9 @@ class ConnectorConfig(BaseModel):
     fold_local_max_records: Annotated[Long, or_minus_one("everything is rewritten by Spark's tasks")] = _fold(
         "fold.local.max.records", "100000", unit="records", importance="low"
     )
-    """A fold of logs that hold up to so many records together (and 64 MiB) is done by the worker's own process, without
-    a Spark job; a larger one, or one with `fold.io.max.bytes.per.second`, by Spark's tasks."""
+    """A clean or merge whose logs hold at most so many records and 64 MiB together is done by the worker's own process,
+    without a Spark job. Larger ones are done by Spark's tasks, as are those with `fold.io.max.bytes.per.second`, of a
+    connector that does not compact, or with a damaged file."""
     bootstrap_fold_enable: Flag = _fold("bootstrap.fold.enable", "true", importance="medium")
     """Fold the backlog that a topic has when it is first seen before anything of it is published, so that a reader of a
     fresh output topic gets each key once."""

@@ -46,7 +46,7 @@ def _named(kind: type[Struct], connector: ConnectorConfig, prefix: str = "") -> 
 
 
 def connector_storage(worker: WorkerConfig, connector: str) -> Storage:
-    """Opens the connector's folder in storage.location: catalog/, runs/, checkpoint/, requests/."""
+    """Opens the connector's folder in storage.location: catalog/, runs/, requests/."""
     return open_storage(str(worker.storage_path)).sub(connector)
 
 

@@ -62,6 +62,8 @@ WATCH_MS: Final = 500
 WATCH_WORKED_MS: Final = 1_000
 """How often after that: what cannot wait (a stop, a thread that ends) wakes the thread that watches."""
 FENCE_CHECK_MS: Final = 5_000
+CHECKPOINT: Final = "checkpoint"
+"""A folder that earlier versions of keyfold have made in a connector's storage, and nothing reads."""
 IDLE_S: Final = 10.0
 
 
@@ -198,7 +200,7 @@ class ConnectorTask:
         A Spark checkpoint in the connector's storage is of an earlier version of keyfold, which nothing reads.
         """
         engine, state = components.engine, components.catalog.state
-        self._storage.delete_folder("checkpoint")
+        self._storage.delete_folder(CHECKPOINT)
         hit("takeover.query")
         tasks_max = self._tasks_max(query.tasks_max)
         options = source_options(self._connector, self._clients, state, tasks_max, engine.intake, pinned=once)
@@ -310,8 +312,8 @@ def _raise_failure(*threads: CancellableThread) -> None:
 def _fenced_first(catalog: Catalog, stop: StopToken) -> Iterator[None]:
     """Raises FencedError in place of the block's error, where there is a newer owner.
 
-    The newer owner may be the reason: its vacuum removes our checkpoint, for one. After any other error the connector
-    is started again and takes over, which would fence that owner.
+    The newer owner may be the reason: its vacuum removes files that only our version of the catalog names, for one.
+    After any other error the connector is started again and takes over, which would fence that owner.
     """
     try:
         yield

@@ -21,7 +21,6 @@ from msgspec import Struct
 
 from compactor.catalog import commits, owner_lock, requests
 from compactor.catalog.catalog import Catalog
-from compactor.clean.vacuum import CHECKPOINTS
 from compactor.errors import CatalogError, FencedError, MissingFileError
 from compactor.model.position import Position
 from compactor.model.record import TopicPartition
@@ -35,10 +34,11 @@ from connectors.config.topics import select
 from connectors.errors import ConnectorError
 from connectors.kafka.admin import Admin, TopicInfo
 from connectors.runtime import status
+from connectors.runtime.connector_task import CHECKPOINT
 from connectors.sinks.producer_session import read_positions
 
 NAME: Final = "deleting.json"
-FOLDERS: Final = (commits.FOLDER, RUNS, CHECKPOINTS, requests.FOLDER)
+FOLDERS: Final = (commits.FOLDER, RUNS, CHECKPOINT, requests.FOLDER)
 _FILES: Final = (status.NAME, snapshot_location.NOTE, owner_lock.NAME)
 _SNAPSHOT_FILES: Final = (snapshot_location.MARK, *manifest.NAMES)
 """The files that say which catalog a snapshot is of."""

@@ -7,6 +7,7 @@ connector in a job of its own, so that the one that is to blame fails alone.
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import threading
@@ -152,7 +153,7 @@ class SharedQuery:
         query: StreamingQuery | None = None
         self._restart.clear()
         try:
-            folder = Path(tempfile.mkdtemp(prefix="keyfold-query-"))  # of mode 0700
+            folder = Path(tempfile.mkdtemp(prefix=f"keyfold-query-{os.getpid()}-"))  # of mode 0700
             self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
             query = stream.start(self._spark, self._link.address, (folder / "checkpoint").as_uri(), self._take)
             while query.isActive and not (self._clock.wait(_LOOK_S, stopped) or self._restart.is_set()):

@@ -58,26 +58,25 @@ class SourceOptions(msgspec.Struct, frozen=True):
     """What one connector reads, and how. Its repr shows no client setting.
 
     `starts`: where known topics begin; other topics begin at their log starts. `closed`: topics of `starts` that were
-    gone before and are not waited for. `skip_lost`: on.data.loss is `skip`. `intake`: None where records are yielded
-    instead of written. `interval_ms`: the shortest time between two micro-batches. `pinned`: it ends at what is stable
-    when it begins.
+    gone before and are not waited for. `skip_lost`: on.data.loss is `skip`. `interval_ms`: the shortest time between
+    two micro-batches. `pinned`: it ends at what is stable when it begins.
     """
 
     connector: str
     clients: ClientSettings
     selection: Selection
+    intake: Intake
     starts: dict[str, TopicOffsets] = {}
     closed: frozenset[str] = frozenset()
     limits: ReadLimits = ReadLimits()
     timeouts: Timeouts = Timeouts()
     skip_lost: bool = False
-    intake: Intake | None = None
     interval_ms: int = 0
     pinned: bool = False
 
     def of_batch(self, number: int, arrived_ms: int) -> SourceOptions:
         """Returns what a task needs of them to read micro-batch `number` of the connector, planned at `arrived_ms`."""
-        intake = None if self.intake is None else self.intake.of_batch(number, arrived_ms)
+        intake = self.intake.of_batch(number, arrived_ms)
         return replace(self, selection=Selection(), starts={}, closed=frozenset(), intake=intake)
 
 

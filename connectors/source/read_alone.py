@@ -62,7 +62,6 @@ def _reading(splits: list[ReadSplit], options: SourceOptions) -> Callable[[int],
 def _written(
     split: ReadSplit, options: SourceOptions, stopped: Callable[[], bool] = lambda: False
 ) -> Iterator[pa.RecordBatch]:
-    assert options.intake is not None
     return write_level0(read(split, options, stopped), options.intake)
 
 

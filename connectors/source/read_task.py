@@ -66,7 +66,5 @@ def write_portion(portion: PortionSplit, batches: Iterable[pa.RecordBatch]) -> l
 
 
 def _written(portion: PortionSplit, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    intake = portion.options.intake
-    assert intake is not None
     with tagging():
-        yield from write_level0(batches, intake, portion.portion)
+        yield from write_level0(batches, portion.options.intake, portion.portion)

@@ -148,7 +148,7 @@ def test_an_altered_output_topic(spark: SparkSession, lived: Deployment) -> None
 def test_a_catalog_that_lost_commits_waits_for_the_log(spark: SparkSession, lived: Deployment) -> None:
     """With a position above the log's end nothing is published until ingest has passed it, and nothing twice.
 
-    The epoch is one that was there before: where its checkpoint is left, reading does not go on from that.
+    The epoch is one that was there before; nothing of its first run is gone on from.
     """
     folder, copy = lived.folder / "storage" / lived.name, lived.folder / "copy"
     shutil.copytree(folder, copy)

@@ -162,6 +162,13 @@ def test_connectors_rewrite_here_one_at_a_time(storage: LocalStorage, monkeypatc
     ranges = [between(log, 0, 60) for log in filled(storage).logs]
     one = Rewriter(cast("Any", None), storage, stopping.is_set, local_records=1_000)
     monkeypatch.setattr(turns, "LOOK_S", 0.01)
+    waiting = threading.Event()
+
+    def turn(*arguments: Any) -> Any:
+        waiting.set()
+        return turns.turn(*arguments)
+
+    monkeypatch.setattr(rewriter, "turn", turn)
 
     def rewrite() -> object:
         return one.rewrite(rewriting(storage, "1-h", ranges, RecordFilter()))
@@ -169,6 +176,7 @@ def test_connectors_rewrite_here_one_at_a_time(storage: LocalStorage, monkeypatc
     with ThreadPoolExecutor(1) as other:
         with rewriter._one_at_a_time:  # another connector does
             waits = other.submit(rewrite)
+            assert waiting.wait(TIMEOUT_S)
             assert not wait([waits], 0.2).done
             stopping.set()
             with pytest.raises(StoppedError):

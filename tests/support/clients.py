@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 from connectors.kafka.client_settings import (
@@ -23,9 +22,3 @@ def client_settings(given: Mapping[str, Setting], connector: str = "c", **produc
         {**CONSUMER_DEFAULTS, **given, **named, **CONSUMER_PINNED},
         {**PRODUCER_DEFAULTS, **given, **producer, **PRODUCER_PINNED},
     )
-
-
-def source_clients(given: Mapping[str, Setting], connector: str = "c") -> dict[str, str]:
-    """The source's options for its clients."""
-    clients = client_settings(given, connector)
-    return {"consumer.config": json.dumps(clients.consumer()), "admin.config": json.dumps(clients.admin())}

@@ -6,11 +6,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from compactor.ingest.ingest import Intake
+from compactor.storage.local import LocalStorage
 from connectors.config.topics import TopicPattern
 from connectors.kafka.client_settings import ClientSettings, Setting
 from connectors.source.options import ReadLimits, Selection, SourceOptions, Timeouts
 from connectors.source.plan import TopicOffsets
 from tests.support.clients import client_settings
+from tests.support.engine import intake as written_nowhere
 
 NOBODY: Mapping[str, Setting] = {"bootstrap.servers": "127.0.0.1:1"}
 
@@ -43,5 +45,5 @@ def source_options(
         limits=ReadLimits(**(limits or {})),
         timeouts=Timeouts(timeout=timeout, metadata_age=metadata_age),
         skip_lost=skip_lost,
-        intake=intake,
+        intake=intake or written_nowhere(LocalStorage("/nowhere")),
     )

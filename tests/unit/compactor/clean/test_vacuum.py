@@ -196,16 +196,6 @@ def test_vacuum_that_slept_removes_nothing_of_a_newer_owner() -> None:
     assert all(inner.exists(path) for path in kept[0].paths)
 
 
-def test_old_checkpoints_go() -> None:
-    """Spark's checkpoint folders of lower epochs go, ours and what is not a number stay."""
-    clock, storage = _store()
-    for name in ("1", "2", "3", "x"):
-        storage.write(f"checkpoint/{name}/offsets/0", b"")
-    owned(storage)
-    vacuum(storage, owned(storage), clock.now_ms(), GRACE)
-    assert storage.list("checkpoint") == ["2", "3", "x"]
-
-
 def test_answered_requests_go() -> None:
     """Requests go the grace after their answer; unanswered ones stay."""
     clock, storage = _store()

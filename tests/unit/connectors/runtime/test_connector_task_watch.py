@@ -184,7 +184,7 @@ def test_a_run_that_fails_looks_whether_it_was_fenced(
     def fails(*_: object, **__: object) -> None:
         if stopping:
             running.stop.stop()
-        raise ValueError("checkpoint/3/offsets does not exist")
+        raise ValueError("runs/3-a-0.parquet does not exist")
 
     running.catalog.refresh.side_effect = found
     running.task.take_over = Mock(return_value=running.components)  # type: ignore[method-assign]

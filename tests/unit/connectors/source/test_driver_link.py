@@ -33,6 +33,7 @@ class Plans:
         self.error: Exception | None = None
         self.held = threading.Event()
         self.held.set()
+        self.asked = threading.Event()
         options = source_options(topics=["t"])
         split = ReadSplit((SourceRange("t", "id", 0, 2, 5),))
         self.task = ReadTask((PortionSplit(7, options, split, options.clients),), bounded=True)
@@ -41,6 +42,7 @@ class Plans:
         return 4
 
     def latest(self, start: int) -> int:
+        self.asked.set()
         assert self.held.wait(TIMEOUT_S)
         if self.error is not None:
             raise self.error
@@ -67,7 +69,10 @@ def test_questions_are_answered(link: DriverLink, plans: Plans) -> None:
     """As if the planner were in the driver: numbers and tasks, as often as asked."""
     driver = DriverAnswers(link.address)
     assert (driver.begin(), driver.latest(8), driver.latest(9)) == (4, 9, 10)
-    assert [pickle.loads(task) for task in driver.tasks(1, 3)] == [plans.task, plans.task]
+    found = [pickle.loads(task) for task in driver.tasks(1, 3)]
+    assert [(one.portion, one.split) for task in found for one in task.portions] == [
+        (one.portion, one.split) for one in plans.task.portions * 2
+    ]
     assert driver.tasks(3, 3) == []
 
 
@@ -101,7 +106,9 @@ def test_one_that_waits_holds_up_no_other(link: DriverLink, plans: Plans) -> Non
     answers: list[int] = []
     waits = threading.Thread(target=lambda: answers.append(DriverAnswers(link.address).latest(1)))
     waits.start()
+    assert plans.asked.wait(TIMEOUT_S)
     assert DriverAnswers(link.address).begin() == 4
+    assert not answers
     plans.held.set()
     waits.join(TIMEOUT_S)
     assert answers == [2]
@@ -140,11 +147,13 @@ def test_a_planner_that_cannot_be_let_in_costs_no_other(link: DriverLink, monkey
 
 def test_a_planner_that_has_ended_ends_its_thread(link: DriverLink) -> None:
     """Queries that fail over and over leave nothing behind."""
-    before = threading.active_count()
+    before = set(threading.enumerate())
     driver = DriverAnswers(link.address)
     assert driver.begin() == 4
+    (serving,) = [one for one in threading.enumerate() if one.name == "driver-link-planner" and one not in before]
     driver._connection.close()
-    wait_until(lambda: threading.active_count() == before, "its thread ends", TIMEOUT_S)
+    serving.join(TIMEOUT_S)
+    assert not serving.is_alive()
 
 
 @pytest.mark.parametrize("opened", [True, False])

