@@ -38,6 +38,7 @@ from connectors.kafka.client_settings import ClientSettings
 from connectors.progress.observer import Observer
 from connectors.runtime.cancellation import CancellableJob, StopToken
 from connectors.runtime.components import TaskComponents
+from connectors.runtime.deletion import CHECKPOINT
 from connectors.runtime.kafka_broker import KafkaBroker
 from connectors.runtime.maintenance_thread import VACUUM_GRACE_MS, MaintenanceSchedule, MaintenanceThread
 from connectors.runtime.reading_thread import ReadingThread
@@ -62,8 +63,6 @@ WATCH_MS: Final = 500
 WATCH_WORKED_MS: Final = 1_000
 """How often after that: what cannot wait (a stop, a thread that ends) wakes the thread that watches."""
 FENCE_CHECK_MS: Final = 5_000
-CHECKPOINT: Final = "checkpoint"
-"""A folder that earlier versions of keyfold have made in a connector's storage, and nothing reads."""
 IDLE_S: Final = 10.0
 
 

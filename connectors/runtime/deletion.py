@@ -34,10 +34,11 @@ from connectors.config.topics import select
 from connectors.errors import ConnectorError
 from connectors.kafka.admin import Admin, TopicInfo
 from connectors.runtime import status
-from connectors.runtime.connector_task import CHECKPOINT
 from connectors.sinks.producer_session import read_positions
 
 NAME: Final = "deleting.json"
+CHECKPOINT: Final = "checkpoint"
+"""A folder that earlier versions of keyfold have made in a connector's storage, and nothing reads."""
 FOLDERS: Final = (commits.FOLDER, RUNS, CHECKPOINT, requests.FOLDER)
 _FILES: Final = (status.NAME, snapshot_location.NOTE, owner_lock.NAME)
 _SNAPSHOT_FILES: Final = (snapshot_location.MARK, *manifest.NAMES)
