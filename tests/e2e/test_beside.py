@@ -137,8 +137,8 @@ def pause(worker: Process) -> None:
 def test_other_settings_a_changed_file_and_a_killed_task(three: Three) -> None:
     """A connector with client settings of its own is read beside the others, exactly once.
 
-    SIGHUP restarts one whose file has changed, with the query as it was. A process of Spark's that is killed costs
-    none of them a record.
+    SIGHUP restarts one whose file has changed, with the query as it was. That Spark's planner process is killed costs
+    none of them a record, and no restart.
     """
     three.write(2, **{"consumer.override.fetch.max.wait.ms": 50})
     with three.process() as worker:
@@ -153,7 +153,7 @@ def test_other_settings_a_changed_file_and_a_killed_task(three: Three) -> None:
         assert "query failed" not in worker.printed()
         for _ in range(3):
             three.produce(0, 1, 2)
-            assert signal_each(worker.processes("-m pyspark"), signal.SIGKILL)
+            assert signal_each(worker.processes("python_streaming_source_runner"), signal.SIGKILL)
             three.publish(0, 1, 2)
         assert [one.state().epoch for one in three.all] == [epochs[0] + 1, *epochs[1:]]
         worker.signal_all(signal.SIGTERM)
