@@ -76,4 +76,4 @@ def test_the_right_to_write_is_taken(tmp_path: Path, settings: Mapping[str, Any]
         scenario.control.move_clock(600_000)
         case.strikes()
         case.recovers()
-        case.judge()
+        assert case.violations() == []
