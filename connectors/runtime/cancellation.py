@@ -41,7 +41,7 @@ class StopToken(threading.Event):
         self.woken.set()
 
     def wake(self) -> None:
-        """Lets who waits for `woken` look around; stops nothing."""
+        """Wakes the threads that wait for `woken`; stops nothing."""
         self.woken.set()
 
     def is_set_within(self, seconds: float, clock: Clock) -> bool:

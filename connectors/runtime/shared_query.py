@@ -171,7 +171,7 @@ class SharedQuery:
     def _take(self, frame: DataFrame) -> None:
         """Hands each connector its portion of a micro-batch; waits for none of them.
 
-        Few offsets are read here, and Spark runs no job: nobody says that a micro-batch's frame is used.
+        Few offsets are read here, and Spark runs no job: it does not demand that a micro-batch's frame is used.
         """
         tasks = self._batches.driver_tasks()
         found: dict[int, Batch | KeyfoldError] = {}

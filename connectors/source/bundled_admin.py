@@ -64,7 +64,7 @@ class BundledAdmin:
         return answers.ends
 
     def forget_ends(self) -> None:
-        """Forgets the offsets: whoever asks again wants those of that time."""
+        """Forgets the offsets: a later question is for those of its own time."""
         self._answers.ends = {}
 
     def close(self) -> None:

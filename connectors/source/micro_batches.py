@@ -1,7 +1,7 @@
 """The micro-batches of the worker's streaming query, and which connectors' portions each holds: the driver's side.
 
 A position of the query is the number of a micro-batch, nothing more. What a number stands for is kept here and lives
-as long as the query: a query that is started again numbers on, and nobody ever goes on from Spark's own record of
+as long as the query: a query that is started again numbers on, and nothing ever goes on from Spark's own record of
 progress, as every connector goes on from its catalog. So connectors come and go without the query noticing.
 """
 

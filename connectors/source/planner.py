@@ -50,6 +50,7 @@ class Planner:
         self._sleep = sleep
         self._topics: dict[str, SourceTopic] | None = None
         self._topics_at = float("-inf")
+        self._listed: tuple[Offsets | None, object, list[TopicPartition]] = None, None, []
         self._failing_since: float | None = None
         self._pinned: _Pinned | None = None
         self._missing: frozenset[str] = frozenset()
@@ -81,10 +82,17 @@ class Planner:
         return start if end == start else end
 
     def partitions(self, position: Offsets) -> list[TopicPartition]:
-        """Returns the partitions of `position` whose ends it is going to ask for: those of topics that are not gone."""
+        """Returns the partitions of `position` whose ends it is going to ask for: those of topics that are not gone.
+
+        The same list as long as neither the position nor the topics are other objects: idle connectors ask often.
+        """
         topics = self._topics
-        names = position.keys() if topics is None else position.keys() & topics.keys()
-        return [TopicPartition(name, number) for name in sorted(names) for number in position[name].partitions]
+        before, known, listed = self._listed
+        if position is not before or topics is not known:
+            names = position.keys() if topics is None else position.keys() & topics.keys()
+            listed = [TopicPartition(name, number) for name in sorted(names) for number in position[name].partitions]
+            self._listed = position, topics, listed
+        return listed
 
     def _initial(self) -> dict[str, TopicOffsets]:
         topics, log_starts = (self._pinned.topics, self._pinned.log_starts) if self._pinned else (self._known(), None)

@@ -87,7 +87,7 @@ class SourcePoller:
 
     def _run(self, stopped: threading.Event) -> None:
         while not stopped.is_set():
-            self._now.clear()  # before it looks: who asks meanwhile may not have been seen
+            self._now.clear()  # before it looks: what is asked for meanwhile may be missed
             try:
                 self._poll()
             except Exception as error:  # noqa: BLE001  # each connector's thread says it
@@ -180,7 +180,7 @@ class Pollers:
             return self._pollers[key]
 
     def give_back(self, poller: SourcePoller) -> None:
-        """Gives a poller back; one that nobody uses any more is stopped."""
+        """Gives a poller back; one without a user is stopped."""
         key = _key(poller.clients)
         with self._lock:
             self._users[key] -= 1

@@ -9,7 +9,7 @@ Offsets go round in one direction, at most one *offer* of a subscription at a ti
     taken()     the connector's own thread: the position moves past what was taken, and plan() may offer again
 
 So nothing new is offered to a connector that is behind, and a portion that is delivered after its subscription was
-closed reaches nobody. What a micro-batch did not read to its end, for whatever reason, is offered to the connector's
+closed is dropped. What a micro-batch did not read to its end, for whatever reason, is offered to the connector's
 own thread (`Alone`): it is read in a job of its own, where an error or a delay concerns nobody else.
 """
 
@@ -75,7 +75,6 @@ class Subscription:
         self._taken = taken
         self._changed = threading.Condition()
         self._position: Offsets | None = None
-        self._listed: list[TopicPartition] = []
         self._offer: Offer | None = None
         self._claimed = False
         self._ready: Batch | Alone | None = None
@@ -118,10 +117,7 @@ class Subscription:
         position = self._position
         if not self.plannable or position is None or self.options.pinned:
             return []
-        found = self._planner.partitions(position)
-        if found != self._listed:  # the same list as long as it names the same
-            self._listed = found
-        return self._listed
+        return self._planner.partitions(position)
 
     def plan(self) -> bool:
         """Makes an offer of what is new by now, if anything is; returns whether it did."""
