@@ -77,7 +77,7 @@ class Worker:
         worker with 0; before `once` is done with 130, as any other command.
         SIGHUP restarts the connectors whose files have changed, and those that are FAILED.
         """
-        wanted = {signal.SIGTERM: self._on_stop, signal.SIGINT: self._on_stop, signal.SIGHUP: self._on_reload}
+        wanted = {signal.SIGTERM: self.on_stop, signal.SIGINT: self.on_stop, signal.SIGHUP: self._on_reload}
         with handled(wanted):
             for file in self._files.values():
                 self._supervisor(file).hold()
@@ -207,7 +207,8 @@ class Worker:
             what=what,
         )
 
-    def _on_stop(self, number: int, _frame: FrameType | None) -> None:
+    def on_stop(self, number: int, _frame: FrameType | None) -> None:
+        """Takes SIGTERM or SIGINT: the worker ends, or does not begin."""
         self._interrupted |= number == signal.SIGINT
         self._stop.set()
 

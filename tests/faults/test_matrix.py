@@ -100,6 +100,7 @@ def test_a_run_that_goes_on_leaves_out_what_is_there(tmp_path: Path, monkeypatch
     file = tmp_path / "results.jsonl"
     append(file, at(NEW, "error", "a"))
     monkeypatch.setenv(VARIABLE, str(file))
+    monkeypatch.delenv(GO_ON, raising=False)  # where these tests themselves go on
     monkeypatch.setattr(matrix, "present", lambda: NEW)
     left_out = already_there.__wrapped__
     assert left_out() == frozenset()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -16,9 +17,14 @@ class _Worker:
     """Ends at once."""
 
     abandoned = ()
+    stopped: ClassVar[list[int]] = []
 
     def __init__(self, *_: Any) -> None:
         """Nothing is begun."""
+
+    def on_stop(self, number: int, _frame: object) -> None:
+        """Is told to end."""
+        self.stopped.append(number)
 
     def run(self, *, once: bool) -> int:
         """Done."""
@@ -46,6 +52,20 @@ def test_a_storage_that_cannot_be_made_is_told_before_anything_begins(
     result = invoke("run", connector_file(tmp_path), "--worker", worker)
     assert result.exit_code == 4
     assert 'storage.location: "/proc/nope" cannot be made in /proc' in result.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stop_before_the_worker_is_there_reaches_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    """Spark's JVM starts while the worker is imported: the signal waits for what can end both."""
+    before = signal.getsignal(number)
+    monkeypatch.setattr("connectors.spark.session.SparkStart", lambda *_: signal.raise_signal(number))
+    monkeypatch.setattr("connectors.runtime.worker.Worker", _Worker)
+    monkeypatch.setattr(_Worker, "stopped", [])
+    assert invoke("run", connector_file(tmp_path), "--once", "--worker", worker_file(tmp_path)).exit_code == 0
+    assert _Worker.stopped == [number]
+    assert signal.getsignal(number) is before
 
 
 @pytest.fixture

@@ -211,7 +211,7 @@ def test_a_stop_while_brokers_are_looked_for_is_no_failure(tmp_path: Path, monke
     config = load_worker(worker_file(tmp_path))
     files = [load_connector(connector_file(tmp_path), config)]
     made = Worker(config, files, SystemClock(), NullObserver(), SparkStart("local[1]", {}))
-    threading.Timer(0.2, made._on_stop, (signal.SIGINT, None)).start()
+    threading.Timer(0.2, made.on_stop, (signal.SIGINT, None)).start()
     assert made.run(once=True) == EXIT_INTERRUPTED
     assert status.read(connector_storage(config, files[0].config.name)) is None
     never.set()
