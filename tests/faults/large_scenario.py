@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from compactor.clean.due import would_change
+from connectors.clock import SystemClock
 from tests.faults.inject import ways
 from tests.faults.scenario import REWRITING_TASKS, Scenario
 from tests.faults.worker_main import TASK_KEYS, TASK_RECORDS, TRANSACTION_BYTES
@@ -47,27 +49,27 @@ class LargeScenario(Scenario):
     def arm(self, step: str, action: str) -> None:
         """Sends a burst, in whose work the next process that takes `step` does `action`, once.
 
-        A clean reads all that is published: it is large from when the burst is.
+        What is smaller is done before, so that the step is not that of a merge or clean which was under way.
         """
         self._kind = ways.PUBLISH if step.startswith("publish.") else ways.REWRITE
-        after_it = step.startswith("clean.")
         self.load.pause()
-        if after_it:
-            ways.forget(self.control.folder)  # not later: its clean may be under way when the step is armed
-            self.load.burst(BURST, BURST_KEYS)
         self.until(self.deployment.caught_up, "everything acknowledged is published")
         if step.startswith("merge."):
             self.until(self._is_merged, "nothing smaller is to be merged")
-        if not after_it:
-            ways.forget(self.control.folder)
+        if step.startswith("clean."):
+            self.until(self._is_clean, "nothing smaller is to be cleaned")
+        ways.forget(self.control.folder)
         super().arm(step, action)
-        if not after_it:
-            self.load.burst(BURST, BURST_KEYS)
+        self.load.burst(BURST, BURST_KEYS)
         self.load.resume()
 
     def _is_merged(self) -> bool:
         logs = self.deployment.state().logs
         return all(sum(run.level == 0 for run in log.runs) < LEVEL0_FILES for log in logs)
+
+    def _is_clean(self) -> bool:
+        now_ms = SystemClock().now_ms()
+        return not any(would_change(log, now_ms) for log in self.deployment.state().logs)
 
     def violations(self) -> list[str]:
         """Returns every violation; that the work was not large is one."""
