@@ -227,7 +227,7 @@ def _head(description: Description, now_ms: int, location: str) -> Iterator[str]
         lives = "a worker is running" if owner.alive else "no worker is running"
         yield f"Connector {description.connector}: {lives}; last owner {owner.name}, epoch {owner.epoch}"
     if description.status is not None:
-        yield from _status_lines(description.status, now_ms)
+        yield from _status_lines(description.status, now_ms, alive=description.owner.alive)
     if description.broker_error is not None:
         yield f"Source ends unknown: {description.broker_error}"
     for topic in description.topics:
@@ -243,9 +243,13 @@ def other_snapshots_line(topic: str, ids: Sequence[str]) -> str:
     return f"Snapshots of {topic} that are another catalog's, and left as they are: {', '.join(ids)}"
 
 
-def _status_lines(status: WorkerStatus, now_ms: int) -> Iterator[str]:
-    stale = " (stale)" if status.stale else ""
-    yield f"State: {status.state}, said {_ago(now_ms - status.updated_ms)} ago{stale}"
+def _status_lines(status: WorkerStatus, now_ms: int, *, alive: bool) -> Iterator[str]:
+    ago = f"{_ago(now_ms - status.updated_ms)} ago"
+    if alive or status.state == "STOPPED":
+        stale = " (stale)" if status.stale else ""
+        yield f"State: {status.state}, said {ago}{stale}"
+    else:
+        yield f"State: none, as no worker is running; the last one said {status.state} {ago}"
     if status.error is not None:
         yield f"Error: {status.error}"
     if status.next_restart_ms is not None:

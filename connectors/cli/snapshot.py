@@ -41,7 +41,7 @@ def snapshot(
 
 def _text(taken: Sequence[SnapshotInfo]) -> str:
     if not taken:
-        return "Nothing is published yet: there is nothing to snapshot."
+        return "There is nothing to snapshot: of no topic that is read is anything published yet."
     from connectors.cli.describe_view import other_snapshots_line
 
     rows = [(one.topic, one.id, one.records, one.bytes, one.path) for one in taken]

@@ -137,8 +137,8 @@ class LineObserver:
             return
         if self._shown.get(connector) != (stage, done) and self._lines.ready((connector, stage)):
             self._shown[connector] = (stage, done)
-            shown = {"percent": 100 * done // total} if total else {}
-            log.info("progress", connector=connector, stage=stage, done=done, total=total, unit=unit, **shown)
+            shown = {"total": total, "percent": 100 * done // total} if total else {}
+            log.info("progress", connector=connector, stage=stage, done=done, unit=unit, **shown)
 
     def counts(self, connector: str, counters: Mapping[str, int]) -> None:
         """Logs the counts once a minute."""

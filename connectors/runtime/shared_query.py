@@ -51,6 +51,10 @@ _LOOK_S: Final = 0.5
 _log = structlog.get_logger()
 
 
+class _HandOutError(Exception):
+    """Ends the query where a micro-batch could not be handed out; `SharedQuery._failed` says why."""
+
+
 class SharedQuery:
     """Runs the query from `start` to `stop`, for so many `connectors`.
 
@@ -67,6 +71,8 @@ class SharedQuery:
         self._link = DriverLink(self._batches)
         self._writers = ThreadPoolExecutor(_WRITERS, "level-0-writer")
         self._restart = threading.Event()
+        self._ending = threading.Event()
+        self._failed: BaseException | None = None
         self._delivered = False
         self._thread = CancellableThread("query", self._run)
 
@@ -86,6 +92,7 @@ class SharedQuery:
 
     def begin_stop(self) -> None:
         """Ends the query, whatever it reads, and waits for nothing: what connectors end with needs it no more."""
+        self._ending.set()
         self._batches.close()
         self._thread.stop()
 
@@ -152,13 +159,14 @@ class SharedQuery:
         folder: Path | None = None
         query: StreamingQuery | None = None
         self._restart.clear()
+        self._failed = None
         try:
             folder = Path(tempfile.mkdtemp(prefix=f"keyfold-query-{os.getpid()}-"))  # of mode 0700
             self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
             query = stream.start(self._spark, self._link.address, (folder / "checkpoint").as_uri(), self._take)
             while query.isActive and not (self._clock.wait(_LOOK_S, stopped) or self._restart.is_set()):
                 pass
-            return None if stopped.is_set() or self._restart.is_set() else query.exception()
+            return None if stopped.is_set() or self._restart.is_set() else self._failure_of(query)
         except Exception as error:  # noqa: BLE001  # it is started again, or its connectors fail with it
             return error
         finally:
@@ -168,7 +176,27 @@ class SharedQuery:
             if folder is not None:
                 shutil.rmtree(folder, ignore_errors=True)
 
+    def _failure_of(self, query: StreamingQuery) -> BaseException | None:
+        """Returns what has ended `query`: of a micro-batch that could not be handed out Spark knows only that."""
+        return self._failed or query.exception()
+
     def _take(self, frame: DataFrame) -> None:
+        """Hands out a micro-batch, and keeps what fails for `_run_once`.
+
+        Spark gets a short error: it searches the text of one that Python raises with a regular expression that recurses
+        for each character (`StreamExecution.isInterruptionException`), and a traceback overflows the thread's stack.
+        Where the query is being ended, what that breaks is no error: Spark stops the query after the micro-batch.
+        """
+        try:
+            self._hand_out(frame)
+        except Exception as error:  # noqa: BLE001  # whatever it was, Spark hears of it, and the query is started again
+            if self._ending.is_set() or self._restart.is_set():
+                _log.debug("a micro-batch was interrupted", exc_info=error)
+                return
+            self._failed = error
+            raise _HandOutError(type(error).__name__) from None
+
+    def _hand_out(self, frame: DataFrame) -> None:
         """Hands each connector its portion of a micro-batch; waits for none of them.
 
         Few offsets are read here, and Spark runs no job: it does not demand that a micro-batch's frame is used.

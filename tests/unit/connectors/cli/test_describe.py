@@ -308,6 +308,30 @@ def test_a_failed_connector_shows_error_and_restart(said: dict[str, object], lin
     ]
 
 
+@pytest.mark.parametrize(
+    ("state", "line"),
+    [
+        ("RUNNING", "State: none, as no worker is running; the last one said RUNNING 5 seconds ago"),
+        ("STOPPED", "State: STOPPED, said 5 seconds ago"),
+    ],
+)
+def test_a_worker_that_is_gone_is_in_no_state(state: str, line: str) -> None:
+    """What it said last is shown as that: after `kill -9` nothing runs, whatever its file says."""
+    shown = describe_view.Description(
+        format_version=1,
+        connector="c",
+        catalog_id="i",
+        catalog_version=1,
+        owner=describe_view.OwnerDescription(alive=False, name="h:1", epoch=2),
+        status=describe_view.status({"state": state, "failures": 0, "updated_ms": 0}, 5_000),
+        broker_error=None,
+        snapshots=None,
+        topics=(),
+        partitions=(),
+    )
+    assert text(shown, 5_000, "store").splitlines()[1] == line
+
+
 def test_what_the_broker_refused_shows_no_secret(tmp_path: Path) -> None:
     """What librdkafka says of a broker may quote an address with a password in it."""
     catalog = keep(tmp_path, [row(0, b"a", b"1")])

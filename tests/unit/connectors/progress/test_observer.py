@@ -67,7 +67,7 @@ def test_progress_without_a_total_has_no_percent(capsys: pytest.CaptureFixture[s
     """An endless stream has no share that is done."""
     LineObserver(ManualClock()).progress("c", "reading", 5, None, "records")
     (line,) = _lines(capsys)
-    assert "percent" not in line
+    assert {"percent", "total"}.isdisjoint(line)
 
 
 @pytest.mark.parametrize("live", [False, True])

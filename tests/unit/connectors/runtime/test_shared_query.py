@@ -280,3 +280,25 @@ def test_the_end_interrupts_what_it_reads(worker: Worker, streams: Streams) -> N
     found.close()  # as its connector does
     streams.plans.deliver(read)
     assert found.next(0) is None
+
+
+def test_what_the_end_interrupts_is_no_error(worker: Worker, streams: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark would search its text for an interruption, with an expression that overflows the stack of its thread."""
+    worker.query.start(prepares=False)
+    wait_until(lambda: len(streams.started) == 1, "it is started", TIMEOUT_S)
+    monkeypatch.setattr(module, "gather", Mock(side_effect=RuntimeError("its job was cancelled")))
+    monkeypatch.setattr(worker.query._batches, "driver_tasks", lambda: None)
+    worker.query.begin_stop()
+    streams.take(Mock())
+
+
+def test_spark_gets_a_short_error_and_the_whole_is_kept(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A traceback of Python's would overflow the stack; what Spark makes of the short one is not the reason."""
+    whole = RuntimeError("a process of Spark's has ended")
+    monkeypatch.setattr(worker.query._batches, "driver_tasks", lambda: None)
+    monkeypatch.setattr(module, "gather", Mock(side_effect=whole))
+    with pytest.raises(Exception, match=r"\ARuntimeError\Z") as short:
+        worker.query._take(Mock())
+    assert (short.value.__cause__, short.value.__suppress_context__) == (None, True)
+    sparks = Mock(exception=Mock(return_value=RuntimeError("StackOverflowError")))
+    assert worker.query._failure_of(sparks) is whole
