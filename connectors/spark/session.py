@@ -235,9 +235,9 @@ def close(spark: SparkSession) -> None:
     PySpark's own `stop` waits nearly a second more, for threads of its own that end with this process. One of them
     would print a traceback where the JVM ends the connection for accumulators, which nothing here uses.
     """
-    updates = spark.sparkContext._accumulatorServer
+    updates = getattr(spark.sparkContext, "_accumulatorServer", None)
     if updates is not None:
-        updates.handle_error = lambda *_: None  # type: ignore[method-assign]
+        updates.handle_error = lambda *_: None
     spark._jsparkSession.stop()
 
 
