@@ -23,7 +23,7 @@ from compactor.errors import PublishInterruptedError, RejectedRecordError, Topic
 from compactor.failpoints import hit
 from compactor.ingest import ingest
 from compactor.ingest.appends import Batch, appends, first_rejected
-from compactor.metrics import ClockWarnings, Counters
+from compactor.metrics import ClockWarnings
 from compactor.model.actions import AnyAction
 from compactor.model.publish_plan import PublishResult
 from compactor.model.record import TopicPartition
@@ -48,7 +48,7 @@ class Engine:
         settings: EngineSettings,
         changelog: Changelog,
     ) -> None:
-        self.counters = Counters()
+        self.counters = changelog.counters
         self._catalog = catalog
         self._broker = broker
         self._settings = settings

@@ -6,17 +6,44 @@ Takes numbers only, so that every layer above can count.
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left
 from collections.abc import Mapping
+from typing import Final
 
 import structlog
+from msgspec import Struct
 
 _log = structlog.get_logger()
 
 
+FRESHNESS_BOUNDS_S: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+
+
+class Freshness(Struct, frozen=True):
+    """How old published records were when they became visible.
+
+    `records` counts those up to each of FRESHNESS_BOUNDS_S and above the one before, then those above all; `seconds` is
+    the sum of their ages.
+    """
+
+    records: tuple[int, ...] = (0,) * (len(FRESHNESS_BOUNDS_S) + 1)
+    seconds: float = 0.0
+
+    def with_sent(self, age_s: float, records: int) -> Freshness:
+        """Returns it with `records` more, of which the oldest was `age_s` old."""
+        place = bisect_left(FRESHNESS_BOUNDS_S, age_s)
+        counts = (*self.records[:place], self.records[place] + records, *self.records[place + 1 :])
+        return Freshness(counts, self.seconds + age_s * records)
+
+
 class Counters:
-    """Counts that only grow; records, offsets and bytes, never times. Threads may share it."""
+    """Counts that only grow: records, offsets, bytes, and ms that folds took. Threads may share it.
+
+    `freshness` has one writer, the thread that publishes.
+    """
 
     def __init__(self) -> None:
+        self.freshness = Freshness()
         self._lock = threading.Lock()
         self._counts: dict[str, int] = dict.fromkeys(
             (
@@ -35,6 +62,10 @@ class Counters:
                 "transactions",
                 "full_folds",
                 "merges",
+                "fold_bytes_read",
+                "fold_bytes_written",
+                "fold_records_removed",
+                "fold_ms",
                 "retentions",
                 "snapshots",
             ),

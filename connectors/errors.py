@@ -3,6 +3,8 @@
 KeyfoldError (compactor.errors)
 ├── UsageError                    2  the command line makes no sense
 ├── ConfigError                   3  a worker or connector file is wrong
+├── NoConnectorError              2  the worker has no connector of that name
+├── ConflictError                 2  what is asked for contradicts what is there
 ├── UnreachableError              4  broker did not answer in time; retriable
 │   └── NoConnectionError            no broker has let a client in, and nothing was asked of it yet
 ├── ConnectorError                1  a connector FAILED; an operator decides
@@ -46,6 +48,14 @@ class UsageError(KeyfoldError):
 
 class ConfigError(KeyfoldError):
     """A worker or connector file is wrong; the message lists every fault that was found."""
+
+
+class NoConnectorError(KeyfoldError):
+    """The worker has no connector of that name."""
+
+
+class ConflictError(KeyfoldError):
+    """What is asked of a worker contradicts what is there: a name is taken, a connector belongs to its file."""
 
 
 class UnreachableError(KeyfoldError):
@@ -102,6 +112,8 @@ class SparkGoneError(KeyfoldError):
 
 _EXIT_CODES: tuple[tuple[type[KeyfoldError], int], ...] = (
     (UsageError, EXIT_USAGE),
+    (NoConnectorError, EXIT_USAGE),
+    (ConflictError, EXIT_USAGE),
     (ConfigError, EXIT_CONFIG),
     (UnreachableError, EXIT_UNREACHABLE),
     (StorageError, EXIT_UNREACHABLE),

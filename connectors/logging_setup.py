@@ -25,7 +25,7 @@ LEVELS: Final = ("debug", "info", "warning", "error", "critical")
 FORMATS: Final = ("auto", "console", "json")
 
 # py4j logs every call at INFO, urllib3 and the like every connection: theirs is noise below a warning.
-_QUIET: Final = ("py4j", "py4j.java_gateway", "asyncio")
+_QUIET: Final = ("py4j", "py4j.java_gateway", "asyncio", "uvicorn", "uvicorn.error", "watchfiles")
 # Logs what a micro-batch raises, which comes back as the connector's error.
 _SILENT: Final = ("py4j.clientserver",)
 

@@ -1,37 +1,32 @@
-"""The image's health check: `keyfold describe`, and whether what it says is healthy."""
+"""The image's health check: whether the worker says that it is well.
+
+Not `/health?strict=true`, which also fails for a connector that FAILED or is behind: whoever restarts an unhealthy
+container would stop all connectors for one, which the worker restarts by itself. Alerts tell of connectors
+(docker/prometheus/alerts.yml).
+"""
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 import sys
-from typing import Any
+from http import HTTPStatus
 
+import httpx
 
-def fault(description: dict[str, Any]) -> str | None:
-    """What is wrong with a worker of which `keyfold describe --json` says this; None where nothing is.
-
-    A connector that waits for its next restart is at work; one that FAILED for good, or a worker that has not
-    written its status for a while, is not.
-    """
-    status = description.get("status")
-    if not description["owner"]["alive"]:
-        return "no worker owns the connector"
-    if status is None or status["stale"]:
-        return "the worker has not written its status for a while"
-    if status["state"] == "FAILED" and status["next_restart_ms"] is None:
-        return f"the connector FAILED: {status['error']}"
-    return None
+URL = "http://127.0.0.1:8083"
+TIMEOUT_S = 10.0
 
 
 def main() -> int:
-    """Asks `keyfold describe` for the files that the environment names; 0 healthy, 1 not."""
-    files = [os.environ["CONNECTOR_FILE"], "--worker", os.environ["WORKER_FILE"]]
-    asked = subprocess.run(["keyfold", "describe", *files, "--json"], capture_output=True, text=True, check=False)
-    found = asked.stderr if asked.returncode else fault(json.loads(asked.stdout))
-    print(found or "healthy")
-    return 1 if found else 0
+    """Asks the worker at KEYFOLD_REST_URL, and prints what it answers; 0 healthy, 1 not."""
+    url = os.environ.get("KEYFOLD_REST_URL", URL).rstrip("/")
+    try:
+        answer = httpx.get(f"{url}/health", timeout=TIMEOUT_S, trust_env=False)
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        print(f"no worker answers at {url}: {error}")
+        return 1
+    print(answer.text)
+    return 0 if answer.status_code == HTTPStatus.OK else 1
 
 
 if __name__ == "__main__":

@@ -168,10 +168,19 @@ class Cleaner:
 
     def _compact(self, logs: Sequence[PartitionLog], now_ms: int, *, asked: bool = False) -> tuple[CleanedLog, ...]:
         """Cleans `logs` (steps 13b and 14b), whatever they cost together."""
+        began_ms = self._now_ms(now_ms)
         counted = self._counted(logs, now_ms, asked=asked)
         done = self._quarantine.run(counted, lambda logs: self._clean(logs, now_ms), now_ms, asked=asked)
         cleaned = tuple(one for part in done for one in part)
-        self._counters.add("full_folds", len(cleaned))
+        self._counters.add_all(
+            {
+                "full_folds": len(cleaned),
+                "fold_bytes_read": sum(one.bytes_before for one in cleaned),
+                "fold_bytes_written": sum(one.bytes for one in cleaned),
+                "fold_records_removed": sum(one.records_before - one.records for one in cleaned),
+                "fold_ms": self._now_ms(now_ms) - began_ms,
+            }
+        )
         return cleaned
 
     def _merge(self, now_ms: int, cleaned: Collection[TopicPartition]) -> int:
@@ -227,14 +236,23 @@ class Cleaner:
         merges = compaction.merge(self._rewriter, picks, self._target(), policy, limit)
         hit("merge.before-commit")
         self._commit(merges, now_ms)
+        self._counters.add_all(
+            {
+                "fold_bytes_read": sum(pick.bytes for pick in picks),
+                "fold_bytes_written": sum(merge.run.bytes for merge in merges),
+            }
+        )
         for pick in picks:
             self._count_left_out(pick.tp, compaction.keyless_of_merge(pick, policy))
         return len(merges)
 
     def _commit(self, actions: Sequence[AnyAction], now_ms: int) -> None:
         """Commits with the time that it is by now, but never one before its round's."""
-        at_ms = now_ms if self._clock is None else max(now_ms, self._clock())
-        self._catalog.commit(lambda _: actions, at_ms)
+        self._catalog.commit(lambda _: actions, self._now_ms(now_ms))
+
+    def _now_ms(self, now_ms: int) -> int:
+        """Returns what the clock says, but never a time before that of the round."""
+        return now_ms if self._clock is None else max(now_ms, self._clock())
 
     def _count_left_out(self, tp: TopicPartition, records: int) -> None:
         """Logs and counts records that a log kept while it was not folded by key, and that are gone now."""

@@ -10,6 +10,7 @@ import structlog
 from compactor.catalog.catalog import Catalog
 from compactor.failpoints import hit
 from compactor.fold.on_spark import MAX_RANGES_NAMED
+from compactor.metrics import Counters
 from compactor.model.log import PartitionLog
 from compactor.model.publish_plan import PublishResult, PublishTarget
 from compactor.model.record import TopicPartition
@@ -17,7 +18,7 @@ from compactor.model.state import CatalogState
 from compactor.ports import Broker
 from compactor.publish.committed_positions import Positions
 from compactor.publish.executors import PublishExecutor
-from compactor.publish.plan import bucket_plans, fold_plans, published_logs, publishes, target_of
+from compactor.publish.plan import bucket_plans, fold_plans, oldest_sent, published_logs, publishes, target_of
 from compactor.publish.publishable import YoungRecords, next_fold_end
 from compactor.quarantine import verify
 from compactor.quarantine.quarantine import QuarantineManager
@@ -33,7 +34,7 @@ _log = structlog.get_logger()
 class Changelog:
     """Publishes the logs of one connector: decides what is due, has it sent, and commits that to the catalog.
 
-    `clock_ms` is for the log only: how long a publish took.
+    `clock_ms` is for the log and for `counters.freshness` only.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Changelog:
         quarantine: QuarantineManager,
         clock_ms: Callable[[], int] | None = None,
     ) -> None:
+        self.counters = Counters()
         self._catalog = catalog
         self._broker = broker
         self._executor = executor
@@ -111,7 +113,10 @@ class Changelog:
         self._catalog.commit(lambda _: publishes(sent), now_ms)  # 12
         hit("publish.after-commit")
         self._remember(sent, now_ms)
-        self._log_published(sent, began_ms)
+        if self._clock_ms is not None and began_ms is not None:
+            ended_ms = self._clock_ms()
+            self._count_freshness(state, targets, sent, ended_ms)
+            self._log_published(sent, ended_ms - began_ms)
         return sent
 
     def _targets(self, settings: EngineSettings, now_ms: int) -> list[PublishTarget]:
@@ -141,6 +146,13 @@ class Changelog:
         self._last_turn.update((result.tp, self._turn) for result in sent)
         self._positions.committed(sent, now_ms)
 
+    def _count_freshness(
+        self, state: CatalogState, targets: Sequence[PublishTarget], sent: Sequence[PublishResult], now_ms: int
+    ) -> None:
+        for since_ms, records in oldest_sent(state, targets, sent):
+            age_s = max(0, now_ms - since_ms) / 1000
+            self.counters.freshness = self.counters.freshness.with_sent(age_s, records)
+
     def _quarantine_damaged(self, error: Exception, now_ms: int) -> bool:
         """Quarantines the logs whose damaged files caused `error`. Returns whether there were any."""
         if not self._quarantine.suspects_damage(error):
@@ -159,7 +171,7 @@ class Changelog:
         self._broker.fence(range(self._catalog.refresh().buckets))
         return True
 
-    def _log_published(self, sent: Sequence[PublishResult], began_ms: int | None) -> None:
+    def _log_published(self, sent: Sequence[PublishResult], took_ms: int) -> None:
         """Logs a line for a publish that sent records; none for one that only committed positions again."""
         moved = [result for result in sent if result.records or result.dead_letters]
         if not moved:
@@ -172,5 +184,5 @@ class Changelog:
             bytes=sum(result.bytes for result in moved),
             dead_letters=sum(result.dead_letters for result in moved),
             transactions=sum(result.transactions for result in moved),
-            ms=self._clock_ms() - began_ms if self._clock_ms and began_ms is not None else None,
+            ms=took_ms,
         )

@@ -17,6 +17,7 @@ from connectors import logging_setup
 from connectors.cli import exits
 from connectors.cli.analyze import analyze
 from connectors.cli.clean import clean
+from connectors.cli.connectors import app as connectors_app
 from connectors.cli.delete import delete
 from connectors.cli.demo import demo
 from connectors.cli.describe import describe
@@ -112,6 +113,7 @@ COMMANDS: Final[tuple[Callable[..., None], ...]] = (
 
 for command in COMMANDS:
     app.command(cls=_Command, help=_help(command))(command)
+app.add_typer(connectors_app)
 
 
 def main() -> int:

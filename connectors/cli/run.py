@@ -14,7 +14,9 @@ import structlog
 import typer
 
 from connectors.cli.options import WorkerOption, worker_of
+from connectors.cli.output import say
 from connectors.clock import SystemClock
+from connectors.errors import UsageError
 from connectors.progress.observer import observing
 from connectors.runtime.signals import HeldSignals, handled
 
@@ -22,20 +24,21 @@ if TYPE_CHECKING:
     from connectors.config.worker import WorkerConfig
     from connectors.runtime.worker import Worker
 
-FilesArgument = Annotated[list[Path], typer.Argument(help="Connector files.", metavar="CONNECTOR.json...")]
+FilesArgument = Annotated[list[Path] | None, typer.Argument(help="Connector files.", metavar="[CONNECTOR.json...]")]
 OnceOption = Annotated[bool, typer.Option("--once", help="Do all that is there now, then end.")]
 
 log = structlog.get_logger(__name__)
 
 
-def run(connectors: FilesArgument, once: OnceOption = False, worker: WorkerOption = None) -> None:
+def run(connectors: FilesArgument = None, once: OnceOption = False, worker: WorkerOption = None) -> None:
     """Runs connectors until SIGTERM or Ctrl-C; SIGHUP restarts those whose files changed, and those that FAILED.
 
-    With --once: everything up to the last stable offsets of now is ingested, published, folded and snapshotted.
+    Beside those of the files it runs those of connectors.dir, and those that were made over REST. With --once:
+    everything up to the last stable offsets of now is ingested, published, folded and snapshotted.
     """
     held = HeldSignals()
     with handled({signal.SIGTERM: held.take, signal.SIGINT: held.take}):
-        worked, code = _run(connectors, worker_of(worker), held, once=once)
+        worked, code = _run(connectors or [], worker_of(worker), held, once=once)
     log.info("ended", exit_code=code)
     if worked.abandoned:
         _leave(code)
@@ -43,22 +46,42 @@ def run(connectors: FilesArgument, once: OnceOption = False, worker: WorkerOptio
 
 
 def _run(paths: Sequence[Path], config: WorkerConfig, held: HeldSignals, *, once: bool) -> tuple[Worker, int]:
-    """Runs a worker over the files `paths`; returns it and its exit code."""
-    from connectors.config.files import load_connectors
+    """Runs a worker over the files `paths` and those that it finds; returns it and its exit code."""
     from connectors.config.folder_checks import check_storage
+    from connectors.rest.listeners import bind
+    from connectors.runtime.connector_files import ConnectorFiles
     from connectors.spark.session import SparkStart
 
-    files = load_connectors(paths, config)
+    files = ConnectorFiles(config, paths)
+    found = files.load()
+    listens = bool(config.listeners) and not once
+    if not (found or listens or (config.connectors_dir and not once)):
+        raise UsageError(
+            "There is no connector to run: no file is named.",
+            "Name connector files; a worker without them waits for connectors over REST, where it has listeners.",
+        )
     check_storage(config)
-    log.info("starting", storage=str(config.storage_path.absolute()), connectors=[file.config.name for file in files])
+    bound = bind(config) if listens else ()
+    log.info("starting", storage=str(config.storage_path.absolute()), connectors=[file.config.name for file in found])
     spark = SparkStart(config.spark_master, config.spark_settings)
-    from connectors.runtime.worker import Worker  # half a second of imports, which the JVM does not wait for
+    from connectors.rest.service import listening  # half a second of imports, which the JVM does not wait for
+    from connectors.runtime.connector_store import ConnectorStore
+    from connectors.runtime.herder import Herder
+    from connectors.runtime.worker import Worker
 
     clock = SystemClock()
     with observing(clock) as observer:
-        worked = Worker(config, files, clock, observer, spark)
+        herder = Herder(config, clock, observer, found, ConnectorStore.of(config) if listens else None)
+        # With a folder of files a connector may come at any time, too.
+        lives_on = listens or (config.connectors_dir is not None and not once)
+        worked = Worker(config, herder, clock, observer, spark, files, lives_on=lives_on)
         held.hand_to(worked.on_stop)
-        return worked, worked.run(once=once)
+        with listening(config, herder, worked, bound, _say_listening), files.watching(worked.reload):
+            return worked, worked.run(once=once)
+
+
+def _say_listening(url: str) -> None:
+    say(f"listening on {url}")
 
 
 def _leave(code: int) -> None:

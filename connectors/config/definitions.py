@@ -145,11 +145,19 @@ def _kind(field: FieldInfo) -> tuple[str, str]:
     said = next((each for each in about if isinstance(each, Allowed)), None)
     if said and said.type:
         return said.type, said.words
-    if get_origin(field.annotation) is Literal:
-        return "STRING", _either(get_args(field.annotation))
+    if words := _words(field.annotation):
+        return "STRING", _either(words)
     most = min(cast("int", each.le) for each in about if isinstance(each, Le))
     least = max((cast("int", each.ge) for each in about if isinstance(each, Ge)), default=0)
     return ("INT" if most <= INT_MAX else "LONG"), said.words if said else _whole_number(least, most)
+
+
+def _words(annotation: Any) -> tuple[str, ...]:
+    """Returns the words of a Literal, also of one that may be None; none of any other type."""
+    if get_origin(annotation) is Literal:
+        return get_args(annotation)
+    parts = (getattr(part, "__origin__", None) for part in get_args(annotation) if hasattr(part, "__metadata__"))
+    return next((get_args(part) for part in parts if get_origin(part) is Literal), ())
 
 
 def _whole_number(least: int, most: int) -> str:

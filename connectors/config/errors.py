@@ -29,12 +29,7 @@ CONNECT_LATER: Final[dict[str, str]] = {
     "connector.plugin.version": "plugin versions",
     "tasks.max.enforce": "plugin versions",
     "config.providers*": "config providers other than env, file and directory",
-    "listeners*": "the REST interface",
-    "admin.listeners*": "the REST interface",
-    "rest.*": "the REST interface",
-    "access.control.*": "the REST interface",
     "response.http.headers.config": "the REST interface",
-    "topic.tracking.*": "the REST interface",
     "connector.client.config.override.policy": "the REST interface",
     "plugin.path": "plugins",
 }

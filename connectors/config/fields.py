@@ -34,7 +34,29 @@ _MASTER = re.compile(
     re.ASCII,
 )
 _SERVER = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s:,/\[\]]+):(\d{1,5})")
+_HOST = re.compile(r"[A-Za-z0-9._:-]{1,255}", re.ASCII)
+_LISTENER = re.compile(r"(https?)://(\[[0-9A-Fa-f:.%]+\]|[^\s:,/\[\]]*):(\d{1,5})/?", re.IGNORECASE)
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+
+
+class Listener(msgspec.Struct, frozen=True):
+    """An address that REST is served on; port 0 takes any that is free."""
+
+    scheme: str
+    host: str
+    port: int
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        return self.host in {"localhost", "::1"} or self.host.startswith("127.")
+
+    def __str__(self) -> str:
+        return (
+            f"{self.scheme}://[{self.host}]:{self.port}"
+            if ":" in self.host
+            else f"{self.scheme}://{self.host}:{self.port}"
+        )
 
 
 class RefusalError(ValueError):
@@ -98,6 +120,11 @@ def check_topic(name: str) -> str:
     if not _TOPIC.fullmatch(name) or name in (".", ".."):
         raise ValueError(f'"{name}" is no topic name: letters, digits, ".", "_" and "-", at most 249, not "." or ".."')
     return name
+
+
+def is_connector_name(name: str) -> bool:
+    """Returns whether a connector may be called `name`: it becomes part of paths, ids and a group's name."""
+    return bool(_CONNECTOR_NAME.fullmatch(name))
 
 
 def local_path(text: str) -> Path:
@@ -202,12 +229,29 @@ def _folder_or_none(text: str) -> str | None:
     return None if text.lower() == "none" else _folder(text)
 
 
+def _file(text: str) -> Path:
+    if not text:
+        raise ValueError("no file is named")
+    return Path(text).expanduser()
+
+
 def _servers(text: str) -> str:
     for part in _listed(text):
         found = _SERVER.fullmatch(part)
         if not found or not 0 < int(found[2]) < 65536:
             raise ValueError(f'"{part}" is not HOST:PORT')
     return text
+
+
+def _listeners(text: str) -> tuple[Listener, ...]:
+    return tuple(_listener(part) for part in _listed(text)) if text else ()
+
+
+def _listener(text: str) -> Listener:
+    found = _LISTENER.fullmatch(text)
+    if not found or int(found[3]) > 65535:
+        raise ValueError(f'"{text}" is not http://HOST:PORT or https://HOST:PORT')
+    return Listener(found[1].lower(), found[2].strip("[]") or "0.0.0.0", int(found[3]))  # noqa: S104  # as in Connect
 
 
 def _matching(pattern: re.Pattern[str]) -> BeforeValidator:
@@ -253,9 +297,17 @@ ConnectorName = Annotated[
         " (it names a folder, a consumer group and transactional ids)"
     ),
 ]
+FilePath = Annotated[Path, _of_text(_file), Folder(), Allowed("a file's path")]
+Text = Annotated[str, _of_text(str), Allowed("a text")]
+HostName = Annotated[str, _matching(_HOST), Allowed("a host name or an address")]
 FolderName = Annotated[str, _of_text(_folder), Folder(), Allowed("a folder: a path or a file: URL")]
 FolderNameOrNone = Annotated[
     str | None, _of_text(_folder_or_none), Folder(optional=True), Allowed("a folder: a path or a file: URL, or none")
+]
+Listeners = Annotated[
+    tuple[Listener, ...],
+    _of_text(_listeners),
+    Allowed("URLs http://HOST:PORT or https://HOST:PORT with commas between them, or nothing", "LIST"),
 ]
 Servers = Annotated[str, _of_text(_servers), Allowed("HOST:PORT, several with commas between them", "LIST")]
 SparkMaster = Annotated[

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,9 +12,10 @@ from connectors.config import errors
 from connectors.config.client_check import client_faults
 from connectors.config.connector import ConnectorConfig
 from connectors.config.definitions import definitions
-from connectors.config.errors import Fault, FaultyConfigError, raise_all
+from connectors.config.errors import Fault, FaultyConfigError, raise_all, shown
 from connectors.config.json_file import read_object
 from connectors.config.relative_paths import anchored, folder_of
+from connectors.config.rest_rules import rest_faults
 from connectors.config.topics import matches
 from connectors.config.worker import WorkerConfig
 
@@ -48,7 +49,7 @@ def load_worker(path: Path | None) -> WorkerConfig:
         config = WorkerConfig(**raw)
     except FaultyConfigError as error:
         raise error.of(where) from None
-    faults = client_faults(config, None)
+    faults = (*client_faults(config, None), *rest_faults(config))
     if faults:
         raise FaultyConfigError(where, faults)
     return config
@@ -74,6 +75,28 @@ def load_connector(path: Path, worker: WorkerConfig | None = None) -> ConnectorF
     if faults:
         raise FaultyConfigError(str(path), faults)
     return ConnectorFile(path, config)
+
+
+def checked(given: Mapping[str, str], worker: WorkerConfig) -> ConnectorConfig:
+    """Checks the settings of a connector that come from no file, alone and with `worker`.
+
+    A relative path is refused: there is no folder that it could count from. Raises ConfigError with all faults.
+    """
+    try:
+        config = ConnectorConfig.model_validate(given)
+    except FaultyConfigError as error:
+        raise FaultyConfigError(error.file, (*error.faults, *_relative(given))) from None
+    faults = (*_relative(given), *_together(config, worker))
+    if faults:
+        raise FaultyConfigError(config.name, faults)
+    return config
+
+
+def _relative(given: Mapping[str, str]) -> Iterator[Fault]:
+    """Yields a fault for each setting that `anchored` would have count from a folder."""
+    for name, value in anchored(given, definitions(ConnectorConfig), Path("/")).items():
+        if value != given[name]:
+            yield Fault(name, f"{shown(name, given[name])} is a relative path; name one from / on.")
 
 
 def load_connectors(paths: Sequence[Path], worker: WorkerConfig | None = None) -> tuple[ConnectorFile, ...]:

@@ -18,12 +18,26 @@ from connectors.config.client_translate import name_faults
 from connectors.config.connector import ConnectorConfig
 from connectors.config.definitions import definitions, family, family_of, setting
 from connectors.config.errors import Fault
-from connectors.config.fields import ANY_CASE, FolderName, Long, Servers, SparkMaster, local_path
+from connectors.config.fields import (
+    ANY_CASE,
+    FilePath,
+    Flag,
+    FolderName,
+    FolderNameOrNone,
+    HostName,
+    Int,
+    Listeners,
+    Long,
+    Servers,
+    SparkMaster,
+    Text,
+    local_path,
+)
 from connectors.config.flat_file import family_texts
 from connectors.config.secrets import SecretError, resolve
 
 PREFIX: Final = "KEYFOLD_"
-OTHERS: Final = frozenset({"KEYFOLD_FAILPOINTS", "KEYFOLD_IVY_SETTINGS"})
+OTHERS: Final = frozenset({"KEYFOLD_FAILPOINTS", "KEYFOLD_IVY_SETTINGS", "KEYFOLD_REST_PASSWORD", "KEYFOLD_REST_URL"})
 """Variables of keyfold that are no settings of a worker."""
 PINNED: Final[dict[str, tuple[str, str]]] = {
     "spark.speculation": ("false", "two attempts of one publish task would fence each other"),
@@ -36,6 +50,7 @@ _KUBERNETES: Final = re.compile(
 )
 """What Kubernetes sets in each container for a service that is named `keyfold` or `keyfold-…`, with its value."""
 _worker: Final = partial(setting, group="The worker")
+_rest: Final = partial(setting, group="REST")
 
 
 def _spark_faults(settings: Mapping[str, str]) -> Iterator[Fault]:
@@ -99,6 +114,58 @@ class WorkerConfig(BaseSettings):
     )
     """How long a worker that is told to end (SIGTERM) takes at most: a micro-batch that is under way may end in the
     first part of it, then it is broken off; what does not end at all is left, and nothing is lost by that."""
+    connectors_dir: FolderNameOrNone = _worker("connectors.dir", "none", importance="medium")
+    """Folder of connector files beside those on the command line: every `*.json` in it is a connector. What is added,
+    changed or removed there takes effect on SIGHUP; a faulty file is logged and harms no other."""
+    connectors_watch: Flag = _worker("connectors.watch", "false", importance="low")
+    """Whether changes in `connectors.dir` take effect by themselves, without SIGHUP."""
+    listeners: Listeners = _rest("listeners", "http://127.0.0.1:8083", importance="high")
+    """Where the worker answers requests over REST ([rest.md](rest.md)); nothing: nowhere. Never under `--once`."""
+    admin_listeners: Listeners | None = _rest("admin.listeners", None, importance="low")
+    """Where `/admin` is answered, in place of `listeners`. Not set: there too; nothing: nowhere."""
+    rest_advertised_host_name: HostName | None = _rest("rest.advertised.host.name", None, importance="low")
+    """The host in the worker's id (`worker_id`) and in `Location`. Not set: the first listener's, or this machine's
+    name where that listens on all addresses."""
+    rest_advertised_port: Int | None = _rest("rest.advertised.port", None, ge=1, importance="low")
+    """The port there. Not set: the first listener's."""
+    rest_advertised_listener: Annotated[Literal["http", "https"], ANY_CASE] | None = _rest(
+        "rest.advertised.listener", None, importance="low"
+    )
+    """The scheme there. Not set: the first listener's."""
+    rest_auth: Annotated[Literal["none", "basic"], ANY_CASE] | None = _rest("rest.auth", None, importance="high")
+    """`basic` asks for one of the users of `rest.auth.users.file`. A listener that other machines can reach needs this
+    to be set, to `none` where really everyone may change connectors."""
+    rest_auth_users_file: FilePath | None = _rest("rest.auth.users.file", None, importance="medium")
+    """The users: lines `NAME:HASH:ROLE`, HASH from `htpasswd -nB NAME` (bcrypt), ROLE `viewer` (reads only) or
+    `admin`. It is read again when it has changed."""
+    listeners_ssl_certificate: FilePath | None = _rest(
+        "listeners.https.ssl.certificate.location", None, importance="low"
+    )
+    """The certificate (PEM, with those that it was signed by) of listeners with `https`."""
+    listeners_ssl_key: FilePath | None = _rest("listeners.https.ssl.key.location", None, importance="low")
+    """Its private key (PEM, not encrypted)."""
+    listeners_ssl_ca: FilePath | None = _rest("listeners.https.ssl.ca.location", None, importance="low")
+    """The certificates (PEM) that have to have signed those of clients."""
+    ssl_client_auth: Annotated[Literal["none", "requested", "required"], ANY_CASE] = _rest(
+        "ssl.client.auth", "none", importance="low"
+    )
+    """Whether clients of `https` listeners show a certificate."""
+    access_control_allow_origin: Text | None = _rest("access.control.allow.origin", None, importance="low")
+    """The web origins whose pages may ask, with commas between them, or `*`. Not set: none."""
+    access_control_allow_methods: Text = _rest("access.control.allow.methods", "GET,POST,HEAD", importance="low")
+    """The methods that they may use."""
+    health_max_lag_ms: Long | None = _rest("health.max.lag.ms", None, ge=1, unit="ms", importance="medium")
+    """`/health?strict=true` fails while a connector is further behind than this. Not set: however far."""
+    metrics_names: Annotated[Literal["strimzi", "confluent"], ANY_CASE] = _rest(
+        "metrics.names", "strimzi", importance="low"
+    )
+    """Which names Kafka Connect's metrics have at `/metrics`: those of Strimzi's exporter, or of Confluent's."""
+    metrics_partitions: Flag = _rest("metrics.partitions", "false", importance="low")
+    """Whether `/metrics` also has values for each partition."""
+    topic_tracking_enable: Flag = _rest("topic.tracking.enable", "true", importance="low")
+    """Whether `/connectors/NAME/topics` tells which topics a connector has used."""
+    topic_tracking_allow_reset: Flag = _rest("topic.tracking.allow.reset", "true", importance="low")
+    """Whether `/connectors/NAME/topics/reset` is allowed."""
     given: dict[str, str] = Field(repr=False)
     spark: Annotated[dict[str, str], family_texts(_spark_faults)] = family("spark.")
     """Passed on to Spark as it is: `spark.driver.memory`. It goes to Spark's JVM in a file that only the worker's
@@ -131,6 +198,11 @@ class WorkerConfig(BaseSettings):
     def storage_path(self) -> Path:
         """The folder of `storage.location`."""
         return local_path(self.storage_location)
+
+    @property
+    def connectors_path(self) -> Path | None:
+        """The folder of `connectors.dir`."""
+        return None if self.connectors_dir is None else local_path(self.connectors_dir)
 
     @property
     def spark_settings(self) -> dict[str, str]:

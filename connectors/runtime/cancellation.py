@@ -1,5 +1,6 @@
-"""Stops a connector and its Spark jobs.
+"""Stops and pauses a connector and its Spark jobs.
 
+pause   nothing more is taken in or published; what the run holds is kept
 stop    nothing new begins; the step that runs now may finish
 drain   a stop that lets a running fold finish as well
 cancel  what runs now ends at once: what it has not committed never happened
@@ -25,15 +26,17 @@ class StopToken(threading.Event):
     """Event that is set when a connector is to stop. `drain`: a running fold may finish as well.
 
     `cancel_at`, in monotonic seconds, is when the step that runs now is cancelled; None: it is not. `woken` is set
-    with it, and by `wake`: who waits for that one sees at once what else has happened to the connector.
+    with it, and by `wake`: who waits for that one sees at once what else has happened to the connector. While `paused`
+    is set, the connector takes nothing in and publishes nothing.
     """
 
     drain: bool = False
     cancel_at: float | None = None
 
-    def __init__(self) -> None:
+    def __init__(self, paused: threading.Event | None = None) -> None:
         super().__init__()
         self.woken = threading.Event()
+        self.paused = paused or threading.Event()
 
     def set(self) -> None:
         """Sets the event, and `woken` after it."""
@@ -64,12 +67,13 @@ class StopToken(threading.Event):
 class RunStops:
     """Stops one connector: `stop` ends it for good, `restart` ends only its run, which another one follows.
 
-    `run` is the token of the run that is under way, or of the wait after it; `again`: that run was restarted. Safe to
-    call from any thread.
+    `run` is the token of the run that is under way, or of the wait after it; `again`: that run was restarted. `paused`
+    holds for all of its runs. Safe to call from any thread.
     """
 
     def __init__(self) -> None:
-        self.run = StopToken()
+        self.paused = threading.Event()
+        self.run = StopToken(self.paused)
         self._connector = StopToken()
         self.again = False
         self._lock = threading.Lock()
@@ -90,7 +94,7 @@ class RunStops:
         """Returns the token of the run that begins now, which is set already where the connector was stopped."""
         with self._lock:
             self.again = False
-            self.run = StopToken()
+            self.run = StopToken(self.paused)
             if self._connector.is_set():
                 self.run.stop(drain=self._connector.drain, cancel_at=self._connector.cancel_at)
             return self.run

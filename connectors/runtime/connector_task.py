@@ -23,6 +23,7 @@ from compactor.engine import Engine
 from compactor.errors import CatalogError, FencedError, StorageError
 from compactor.failpoints import hit
 from compactor.maintenance import Maintenance
+from compactor.metrics import Freshness
 from compactor.publish.changelog import Changelog
 from compactor.publish.executors import PublishExecutor
 from compactor.quarantine.quarantine import QuarantineManager
@@ -67,10 +68,15 @@ IDLE_S: Final = 10.0
 
 
 class TaskReport(NamedTuple):
-    """What a running task has counted since it was started, and whether it has `worked` (see ConnectorTask)."""
+    """What a running task has counted since it was started, and whether it has `worked` (see ConnectorTask).
+
+    `paused`: nothing is taken in or published, and nothing of that is under way.
+    """
 
     counters: dict[str, int]
     worked: bool
+    paused: bool = False
+    freshness: Freshness = Freshness()
 
 
 class ConnectorTask:
@@ -106,6 +112,7 @@ class ConnectorTask:
         self._due: dict[str, float] = {}
         self._idle_from = clock.monotonic()
         self._total: int | None = None
+        self._reading: ReadingThread | None = None
 
     def run(self, stop: StopToken, query: SharedQuery, *, once: bool, known: str | None = None) -> None:
         """Runs, reading through `query`, until `stop` is set or, with `once`, until all that is stable now is done.
@@ -136,7 +143,8 @@ class ConnectorTask:
         maintenance.when_over(stop.wake)
         maintenance.start()
         self._count_unread(catalog, broker, once=once)
-        reading = self._reading_thread(components, query, once=once)
+        reading = self._reading_thread(components, query, stop.paused, once=once)
+        self._reading = reading
         reading.when_over(stop.wake)
         stack.callback(reading.cancel)
         stack.callback(shutdown.interrupt_maintenance)
@@ -193,7 +201,9 @@ class ConnectorTask:
         name, clock = self._connector.name, self._clock
         return MaintenanceThread(self._spark, name, maintenance, requests, engine.running, clock, schedule)
 
-    def _reading_thread(self, components: TaskComponents, query: SharedQuery, *, once: bool) -> ReadingThread:
+    def _reading_thread(
+        self, components: TaskComponents, query: SharedQuery, paused: threading.Event, *, once: bool
+    ) -> ReadingThread:
         """Makes the thread that reads through the worker's query from where the catalog ends (step T4), not started.
 
         A Spark checkpoint in the connector's storage is of an earlier version of keyfold, which nothing reads.
@@ -204,7 +214,8 @@ class ConnectorTask:
         tasks_max = self._tasks_max(query.tasks_max)
         options = source_options(self._connector, self._clients, state, tasks_max, engine.intake, pinned=once)
         self._observer.stage(self._connector.name, "reading")
-        return ReadingThread(self._spark, query, options, components, self._clock, lambda: self._took(engine))
+        took = partial(self._took, engine)
+        return ReadingThread(self._spark, query, options, components, self._clock, took, paused)
 
     def _took(self, engine: Engine) -> None:
         self.worked = True
@@ -224,7 +235,8 @@ class ConnectorTask:
         done = counters["offsets_read"] if self._total is not None else counters["records_read"]
         self._observer.progress(name, "reading", done, self._total, "offsets" if self._total else "records")
         self._observer.counts(name, counters)
-        self._report(TaskReport(counters, self.worked))
+        paused = self._reading is not None and self._reading.is_paused
+        self._report(TaskReport(counters, self.worked, paused=paused, freshness=engine.counters.freshness))
 
     def _watch(
         self, reading: ReadingThread, maintenance: MaintenanceThread, components: TaskComponents, stop: StopToken
@@ -238,6 +250,7 @@ class ConnectorTask:
         next_look = now + WATCH_MS / 1000
         while reading.is_alive() and not stop.is_set_within(next_look - self._clock.monotonic(), self._clock):
             _raise_failure(reading, maintenance)
+            reading.notice_pause()
             if (now := self._clock.monotonic()) < next_look:
                 continue
             next_look = now + (WATCH_WORKED_MS if self.worked and self._claim.held else WATCH_MS) / 1000

@@ -24,17 +24,21 @@ if TYPE_CHECKING:
     from compactor.model.actions import AnyAction
     from compactor.model.state import CatalogState
 
+_log = structlog.get_logger()
+
 TICK_MS: Final = 500
 SETTLED_TICK_MS: Final = 5_000
 """The longest time between two ticks where nothing is left to be published: only positions grow old by themselves."""
 TOPICS_CHECK_MS: Final = 30_000
 ALONE_POLL_S: Final = 0.1
+PAUSED_POLL_S: Final = 0.2
 
 
 class ReadingThread(CancellableJob):
     """Reads for one connector through the worker's query, from where its catalog ends. `failure` is what ended it.
 
     Pinned, it ends when everything is taken that is stable at its begin. `took` is called after each micro-batch.
+    While `paused` is set nothing is taken in or published; its clients and files are kept.
     """
 
     def __init__(
@@ -45,6 +49,7 @@ class ReadingThread(CancellableJob):
         components: TaskComponents,
         clock: Clock,
         took: Callable[[], None],
+        paused: threading.Event,
     ) -> None:
         with structlog.contextvars.bound_contextvars(connector=options.connector):
             super().__init__(spark, f"reading-{options.connector}", self._read)
@@ -55,6 +60,8 @@ class ReadingThread(CancellableJob):
         self._broker = components.broker
         self._clock = clock
         self._took = took
+        self._paused = paused
+        self._is_paused = False
         self._ticks = Interval(clock, TICK_MS / 1000)
         self._topics = Interval(clock, TOPICS_CHECK_MS / 1000)
         self._topics.begin_pause("topics")  # the take-over has just looked for them
@@ -71,8 +78,33 @@ class ReadingThread(CancellableJob):
         with self._query.subscribed(self._options, stopped) as subscription:
             self._subscription = subscription
             while not stopped.is_set() and not subscription.finished:
-                self._take(subscription, stopped)
-                self._tick()
+                if self._paused.is_set():
+                    self._pause(subscription, stopped)
+                else:
+                    subscription.resume()
+                    self._take(subscription, stopped)
+                    self._tick()
+
+    def notice_pause(self) -> None:
+        """Ends its wait for a micro-batch where `paused` was set meanwhile. To be called from another thread."""
+        if self._paused.is_set() and not self._is_paused and self._subscription is not None:
+            self._subscription.pause()
+
+    def _pause(self, subscription: Subscription, stopped: threading.Event) -> None:
+        """Waits until it is resumed or stopped; the step before has ended, so nothing is under way."""
+        subscription.pause()
+        self._is_paused = True
+        _log.info("paused")
+        while self._paused.is_set() and not self._clock.wait(PAUSED_POLL_S, stopped):
+            pass
+        self._is_paused = False
+        if not stopped.is_set():
+            _log.info("resumed")
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it is paused, and everything that it had begun has ended."""
+        return self._is_paused
 
     @property
     def is_idle(self) -> bool:
@@ -83,6 +115,8 @@ class ReadingThread(CancellableJob):
         """Takes what comes until the next tick."""
         settled = self._engine.is_settled() and not self._topics_due
         found = subscription.next((SETTLED_TICK_MS if settled else TICK_MS) / 1000)
+        if self._paused.is_set():
+            return
         if isinstance(found, Alone):
             found = self._alone(found, stopped)
         if found is not None:

@@ -56,17 +56,17 @@ class _HandOutError(Exception):
 
 
 class SharedQuery:
-    """Runs the query from `start` to `stop`, for so many `connectors`.
+    """Runs the query from `start` to `stop`, for so many `connectors`, which `share_among` changes.
 
     `tasks_max` is how many of Spark's tasks each of them has at a time, where its file does not say.
     """
 
     def __init__(self, spark: SparkSession, clock: Clock, *, connectors: int) -> None:
         self._cores = session.cores(spark)
-        self.tasks_max = max(1, self._cores // max(1, connectors))
         self._spark = spark
         self._clock = clock
         self._batches = MicroBatches(self._cores, shared=connectors > 1)
+        self.share_among(connectors)
         self._pollers = Pollers(self._batches.wake, clock)
         self._link = DriverLink(self._batches)
         self._writers = ThreadPoolExecutor(_WRITERS, "level-0-writer")
@@ -75,6 +75,11 @@ class SharedQuery:
         self._failed: BaseException | None = None
         self._delivered = False
         self._thread = CancellableThread("query", self._run)
+
+    def share_among(self, connectors: int) -> None:
+        """Shares what there is among so many connectors from now on; those that run keep the tasks that they have."""
+        self.tasks_max = max(1, self._cores // max(1, connectors))
+        self._batches.shared = connectors > 1
 
     def start(self, *, prepares: bool) -> None:
         """Starts the query on a thread, beside the take-overs of the connectors.
@@ -113,7 +118,7 @@ class SharedQuery:
         planner = self._planner(options, AdminTopics(options.connector, poller.admin), stopped)
         suspect = self._batches.is_suspect(options.connector)
         subscription = Subscription(
-            options, planner, self._clock, poller.poll_now, shared=self._batches.shared, suspect=suspect
+            options, planner, self._clock, poller.poll_now, shared=lambda: self._batches.shared, suspect=suspect
         )
         try:
             subscription.begin()

@@ -28,6 +28,7 @@ class ConnectorState(StrEnum):
 
     UNASSIGNED = "UNASSIGNED"
     RUNNING = "RUNNING"
+    PAUSED = "PAUSED"
     STOPPED = "STOPPED"
     FAILED = "FAILED"
     RESTARTING = "RESTARTING"
@@ -42,10 +43,11 @@ class Status(Struct, frozen=True):
     next_restart_ms: int | None = None
 
 
-def running(status: Status, *, worked: bool) -> Status:
+def running(status: Status, *, worked: bool, paused: bool = False) -> Status:
     """Returns the status of a connector that runs; once it has `worked`, its failures are counted from 0 again."""
     failures = 0 if worked else status.failures
-    return replace(status, state=ConnectorState.RUNNING, error=None, failures=failures, next_restart_ms=None)
+    state = ConnectorState.PAUSED if paused else ConnectorState.RUNNING
+    return replace(status, state=state, error=None, failures=failures, next_restart_ms=None)
 
 
 def starting(status: Status) -> Status:
@@ -70,14 +72,15 @@ def failed(status: Status, error: BaseException, next_restart_ms: int | None) ->
 class StatusFile:
     """Holds one connector's status and counters, and writes them to status.json in its folder.
 
-    `current` is the newest status. It is written when it changes, else at most every few seconds.
+    `current` is the newest status, `counters` the newest counts. It is written when it changes, else at most every few
+    seconds.
     """
 
     def __init__(self, storage: Storage, clock: Clock) -> None:
         self.current = Status()
         self._storage = storage
         self._clock = clock
-        self._counters: Mapping[str, int] = {}
+        self.counters: Mapping[str, int] = {}
         self._counted_since_ms: int | None = None
         self._started_ms: int | None = None
         self._written: tuple[Status, int] | None = None
@@ -87,10 +90,10 @@ class StatusFile:
         self._started_ms = self._clock.now_ms()
         return self.show(starting(self.current))
 
-    def report(self, counters: Mapping[str, int], *, worked: bool) -> bool:
-        """Writes that the connector runs, and what it has counted since it was started."""
-        self._counters, self._counted_since_ms = counters, self._started_ms
-        return self.show(running(self.current, worked=worked))
+    def report(self, counters: Mapping[str, int], *, worked: bool, paused: bool = False) -> bool:
+        """Writes that the connector runs or is paused, and what it has counted since it was started."""
+        self.counters, self._counted_since_ms = counters, self._started_ms
+        return self.show(running(self.current, worked=worked, paused=paused))
 
     def show(self, status: Status | None = None) -> bool:
         """Writes `status`, or the current one again; returns False where the storage does not take it.
@@ -115,7 +118,7 @@ class StatusFile:
             "error": self.current.error,
             "failures": self.current.failures,
             "next_restart_ms": self.current.next_restart_ms,
-            "counters": dict(self._counters),
+            "counters": dict(self.counters),
             "counted_since_ms": self._counted_since_ms,
             "updated_ms": now_ms,
         }

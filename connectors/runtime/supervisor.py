@@ -6,7 +6,7 @@ for its restart, or is FAILED until an operator restarts it, still belongs to th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -16,6 +16,7 @@ import structlog
 from compactor.catalog import owner_lock
 from compactor.catalog.requests import Answer
 from compactor.errors import FencedError, StorageError
+from compactor.metrics import Freshness
 from compactor.model.times import moment
 from compactor.spark.errors import unwrap
 from connectors.clock import Clock
@@ -29,7 +30,7 @@ from connectors.runtime.cancellation import RunStops
 from connectors.runtime.connector_task import FENCE_CHECK_MS, ConnectorTask, TaskReport
 from connectors.runtime.restart_policy import POLL_S, Outage, Outages, RestartBackoff, RestartRequests
 from connectors.runtime.shared_query import SharedQuery
-from connectors.runtime.status import ConnectorState, StatusFile
+from connectors.runtime.status import ConnectorState, Status, StatusFile
 from connectors.runtime.takeover import newer_owner
 from connectors.spark import session
 from connectors.threads import CancellableThread
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from compactor.catalog.catalog import Catalog
+    from compactor.model.state import CatalogState
 
 RUNNING: Final = Answer(ok=True, result={"state": "RUNNING"})
 MEND: Final = (
@@ -49,10 +51,14 @@ _log = structlog.get_logger()
 
 
 class Supervisor:
-    """Keeps one connector running. `error` is what ended it, None while it runs or when it ended without an error."""
+    """Keeps one connector running. `error` is what ended it, None while it runs or when it ended without an error.
+
+    `freshness` is that of the newest run.
+    """
 
     def __init__(self, worker: WorkerConfig, connector: ConnectorConfig, clock: Clock, observer: Observer) -> None:
         self.error: BaseException | None = None
+        self.freshness = Freshness()
         storage = connector_storage(worker, connector.name)
         self._lock = owner_lock.OwnerLock(storage)
         self._task_settings = (worker, connector, clock, observer, self._take_report, self._lock)
@@ -67,6 +73,7 @@ class Supervisor:
         self._thread: CancellableThread | None = None
         self._once = False
         self._catalog: Catalog | None = None
+        self._task: ConnectorTask | None = None
         self._requests_due = Interval(clock, POLL_S)
         self._owner_due = Interval(clock, FENCE_CHECK_MS / 1000)
         warn_of_readers(worker, connector.name)
@@ -100,6 +107,15 @@ class Supervisor:
         """Ends the run that is under way, or the wait for the next one, and starts another with the same settings."""
         self._stops.restart(cancel_at=self._clock.monotonic() + self._graceful_s)
 
+    def pause(self) -> None:
+        """Has the connector take nothing in and publish nothing, in this run and in the next ones, until `resume`."""
+        self._stops.paused.set()
+        self._stops.run.wake()
+
+    def resume(self) -> None:
+        """Ends a pause, if there is one."""
+        self._stops.paused.clear()
+
     def stop(self, *, drain: bool = False, cancel_at: float | None = None) -> None:
         """Lets the step that runs now end, and then the connector; with `drain` a running fold as well.
 
@@ -123,6 +139,22 @@ class Supervisor:
     def has_failed(self) -> bool:
         """Returns whether it is FAILED and can be started again, by itself or by an operator."""
         return self._runs() and self._status.current.state is ConnectorState.FAILED
+
+    @property
+    def status(self) -> Status:
+        """The newest state, and what an operator asks next."""
+        return self._status.current
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        """What the newest run has counted."""
+        return self._status.counters
+
+    @property
+    def catalog_state(self) -> CatalogState | None:
+        """The newest state of the catalog that this process knows; None before its first take-over."""
+        catalog = (self._task.catalog if self._task is not None else None) or self._catalog
+        return None if catalog is None else catalog.state
 
     def _runs(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
@@ -151,7 +183,7 @@ class Supervisor:
         self.hold()
         self._requests.begin_restarts()
         self._status.start()
-        task = ConnectorTask(spark, *self._task_settings)
+        task = self._task = ConnectorTask(spark, *self._task_settings)
         try:
             task.run(
                 stop, query, once=self._once, known=None if self._catalog is None else self._catalog.state.catalog_id
@@ -184,7 +216,8 @@ class Supervisor:
 
     def _take_report(self, report: TaskReport) -> None:
         """Takes what the running task has counted: writes the status, answers restarts and looks for new ones."""
-        self._status.report(report.counters, worked=report.worked)
+        self.freshness = report.freshness
+        self._status.report(report.counters, worked=report.worked, paused=report.paused)
         self._requests.answer_restarts(RUNNING)
         if self._requests_due.ready(self._name):
             self._look_for_restart()

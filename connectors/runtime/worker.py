@@ -4,28 +4,29 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from enum import StrEnum
 from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from compactor.errors import FencedError, KeyfoldError
+from compactor.errors import KeyfoldError
 from compactor.spark.errors import briefly
 from connectors import errors
 from connectors.clock import Clock
-from connectors.config.errors import Fault, FaultyConfigError
-from connectors.config.files import ConnectorFile, clashes, load_connector, other_file
 from connectors.config.worker import WorkerConfig
 from connectors.errors import SparkGoneError
 from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.probe import BrokerProbe, probe_all
 from connectors.progress.observer import Observer
 from connectors.runtime.cancellation import StopToken
+from connectors.runtime.connector_files import ConnectorFiles
+from connectors.runtime.herder import Herder
 from connectors.runtime.shared_query import SharedQuery
 from connectors.runtime.signals import handled
-from connectors.runtime.supervisor import Supervisor
+from connectors.runtime.supervised_connector import RunContext
 from connectors.runtime.takeover import PROBE_S
 from connectors.spark import session
 from connectors.spark.session import SparkStart
@@ -44,31 +45,46 @@ LEAST_SECONDS: Final = 1.0
 """Spark has at least this long to close, however long the connectors took."""
 
 
-class Worker:
-    """Runs connectors until all have ended or the process gets a signal to stop.
+class Health(StrEnum):
+    """How the worker itself is, whatever its connectors are (KIP-1017)."""
 
-    `abandoned` names what did not end in its time: the process then has to end without waiting for its threads.
+    STARTING = "starting"
+    HEALTHY = "healthy"
+    UNHEALTHY = "unhealthy"
+
+
+class Worker:
+    """Runs the connectors of `herder` until all have ended or the process gets a signal to stop.
+
+    Where it `lives_on`, it does without any that runs: others may come. `abandoned` names what did not end in its
+    time: the process then has to end without waiting for its threads.
     """
 
     def __init__(
         self,
         config: WorkerConfig,
-        connectors: Sequence[ConnectorFile],
+        herder: Herder,
         clock: Clock,
         observer: Observer,
         spark: SparkStart,
+        files: ConnectorFiles | None = None,
+        *,
+        lives_on: bool = False,
     ) -> None:
         self.abandoned: list[str] = []
+        self.health = Health.STARTING
         self._config = config
-        self._files = {file.config.name: file for file in connectors}
+        self._herder = herder
+        self._files = files
+        self._lives_on = lives_on
         self._clock = clock
         self._observer = observer
         self._spark = spark
         self._stop = StopToken()
         self._interrupted = False
         self._reload = threading.Event()
-        self._supervisors: dict[str, Supervisor] = {}
         self._gone: KeyfoldError | None = None
+        herder.changed = self._stop.wake
 
     def run(self, *, once: bool) -> int:
         """Runs until done (`once`), stopped by SIGTERM or SIGINT, or every connector has ended; returns the exit code.
@@ -79,25 +95,24 @@ class Worker:
         """
         wanted = {signal.SIGTERM: self.on_stop, signal.SIGINT: self.on_stop, signal.SIGHUP: self._on_reload}
         with handled(wanted):
-            for file in self._files.values():
-                self._supervisor(file).hold()
+            self._herder.hold()
             try:
                 spark = self._session(once=once)
                 if spark is not None:
                     self._run(spark, once=once)
             finally:
-                for supervisor in self._supervisors.values():
-                    supervisor.release()
-        code = outcome([self._gone, *(supervisor.error for supervisor in self._supervisors.values())])
+                errors_found = self._herder.release()
+        code = outcome([self._gone, *errors_found])
         return errors.EXIT_INTERRUPTED if code == errors.EXIT_OK and once and self._interrupted else code
 
     def _run(self, spark: SparkSession, *, once: bool) -> None:
         query: SharedQuery | None = None
         try:
-            query = SharedQuery(spark, self._clock, connectors=len(self._files))
+            query = SharedQuery(spark, self._clock, connectors=len(self._herder.names()))
             query.start(prepares=once)
-            self._start_all(spark, query, once=once)
-            self._watch(spark, query, once=once)
+            if not self._stop.is_set():  # set where the signal came while Spark was starting
+                self._herder.begin(RunContext(spark, query, once, self._stop.wake))
+            self._watch(spark, query)
         finally:
             until = self._clock.monotonic() + self._graceful_seconds
             if query is not None:
@@ -116,9 +131,9 @@ class Worker:
 
         With `once`, brokers that do not answer end the worker, which then does not wait for Spark.
         """
-        for name in self._files:
+        for name in self._herder.names():
             self._observer.stage(name, "starting Spark")
-        probe = self._broker_probe() if once and self._files else None
+        probe = self._broker_probe() if once and self._herder.names() else None
         while True:
             spark = self._started()
             if spark is not None and (probe is None or probe.found):
@@ -142,34 +157,31 @@ class Worker:
 
     def _broker_probe(self) -> BrokerProbe:
         """Starts a probe of the brokers of all connectors at once."""
-        settings = {name: ClientSettings.of(self._config, file.config) for name, file in self._files.items()}
+        connectors = self._herder.connectors()
+        settings = {one.name: ClientSettings.of(self._config, one.spec.config) for one in connectors}
         return BrokerProbe({name: partial(probe_all, name, clients, PROBE_S) for name, clients in settings.items()})
 
     def _no_broker_answers(self, probe: BrokerProbe) -> bool:
         """Returns whether it is known by now that no broker answers: then every connector has FAILED."""
         silent = probe.silent()
         for name, reason in silent.items():
-            self._supervisors[name].fail(reason)
+            self._herder.fail(name, reason)
         return bool(silent)
 
-    def _start_all(self, spark: SparkSession, query: SharedQuery, *, once: bool) -> None:
-        for name in self._files:
-            if not self._stop.is_set():  # set where the signal came while Spark was starting
-                self._supervisors[name].start(spark, query, once=once, over=self._stop.wake)
-
-    def _supervisor(self, file: ConnectorFile) -> Supervisor:
-        made = Supervisor(self._config, file.config, self._clock, self._observer)
-        self._supervisors[file.config.name] = made
-        return made
-
-    def _watch(self, spark: SparkSession, query: SharedQuery, *, once: bool) -> None:
-        while not self._stop.is_set() and any(one.is_alive() for one in self._supervisors.values()):
-            self._stop.is_set_within(POLL_SECONDS, self._clock)  # or until a connector has ended
+    def _watch(self, spark: SparkSession, query: SharedQuery) -> None:
+        self.health = Health.HEALTHY
+        while not self._stop.is_set() and not self._is_over():
+            self._stop.is_set_within(POLL_SECONDS, self._clock)  # or until a connector has ended or is to change
             if self._lost(spark, query):
                 return
-            if self._reload.is_set():
+            if self._reload.is_set() and self._files is not None:
                 self._reload.clear()
-                self._reload_files(spark, query, once=once)
+                self._herder.apply(self._files.reload())
+            self._herder.reconcile()
+
+    def _is_over(self) -> bool:
+        """Returns whether no connector runs, or will by itself; one that waits for more ends only for other owners."""
+        return self._herder.is_fenced() if self._lives_on else not self._herder.is_any_alive()
 
     def _lost(self, spark: SparkSession, query: SharedQuery) -> bool:
         """Returns whether Spark's JVM, or the query for good, has ended; a signal to the process group ends it too."""
@@ -177,19 +189,17 @@ class Worker:
         if gone is None or self._clock.wait(POLL_SECONDS, self._stop):
             return False
         self._gone = gone
+        self.health = Health.UNHEALTHY
         _log.error("Spark is gone", error=str(gone))
         return True
 
     def _stop_all(self, until: float) -> None:
         """Stops every connector; one that has not ended by `until`, in monotonic seconds, is left as it is."""
         if self._stop.is_set():
-            _log.info("stopping", connectors=sorted(name for name, one in self._supervisors.items() if one.is_alive()))
+            _log.info("stopping", connectors=self._herder.alive())
         cancel_at = until - self._graceful_seconds * (1 - STEP_SHARE)
-        for supervisor in self._supervisors.values():
-            supervisor.stop(cancel_at=cancel_at)
-        for name, supervisor in self._supervisors.items():
-            if not supervisor.join(max(0.0, until - self._clock.monotonic())):
-                self._abandon(f"connector {name}")
+        for name in self._herder.stop(cancel_at, until):
+            self._abandon(f"connector {name}")
 
     def _close(self, spark: SparkSession, until: float) -> None:
         """Ends Spark; a JVM that does not end by `until` is killed: nothing in it is needed any more."""
@@ -213,62 +223,12 @@ class Worker:
         self._stop.set()
 
     def _on_reload(self, _number: int, _frame: FrameType | None) -> None:
+        self.reload()
+
+    def reload(self) -> None:
+        """Has the connector files read again, from any thread."""
         self._reload.set()
-
-    def _reload_files(self, spark: SparkSession, query: SharedQuery, *, once: bool) -> None:
-        for name, file in list(self._files.items()):
-            others = [one for one in self._files.values() if one.path != file.path]
-            found = _read_again(file, others, self._config)
-            if found is None:
-                continue
-            if found.config == file.config or isinstance(self._supervisors[name].error, FencedError):
-                self._restart_failed(name, once=once)
-                continue
-            _log.info("connector file changed, restarting the connector", connector=name, file=str(file.path))
-            self._supervisors[name].stop(drain=True)
-            while not self._supervisors[name].join(0):
-                if self._clock.wait(POLL_SECONDS, self._stop):  # a worker that ends does not wait for a fold
-                    return
-            del self._files[name], self._supervisors[name]
-            self._files[found.config.name] = found
-            self._supervisor(found).start(spark, query, once=once, over=self._stop.wake)
-
-    def _restart_failed(self, name: str, *, once: bool) -> None:
-        """Restarts a connector only if it is FAILED: its file is unchanged, or another worker has taken it over."""
-        supervisor = self._supervisors[name]
-        if supervisor.has_failed() and not once:
-            _log.info("connector file unchanged, FAILED: started again", connector=name)
-            supervisor.restart()
-        elif supervisor.is_alive():
-            _log.info("connector file unchanged: left running", connector=name)
-        else:
-            _log.info("connector ended: left as it is", connector=name, error=str(supervisor.error))
-
-
-def _read_again(file: ConnectorFile, others: Sequence[ConnectorFile], worker: WorkerConfig) -> ConnectorFile | None:
-    """Reads the file again; returns None where it is not valid any more, alone or beside `others`."""
-    try:
-        found = load_connector(file.path, worker)
-        if found.config != file.config:
-            _refuse_clashes(found, others)
-        return found
-    except KeyfoldError as error:
-        _log.error("connector file is not valid any more, going on with what was read before", error=str(error))
-        return None
-
-
-def _refuse_clashes(found: ConnectorFile, others: Sequence[ConnectorFile]) -> None:
-    """Raises ConfigError where `found` has the name, or an output topic, of one of `others`.
-
-    Of the others' files the present content counts; of names also those that running connectors were started with.
-    """
-    name = found.config.name
-    until_now = (one.path for one in others if one.config.name == name)
-    faults = clashes(found.config, [other_file(one.path) for one in others]) or [
-        Fault("name", f'"{name}" is that of {path} until now; start the worker again.') for path in until_now
-    ]
-    if faults:
-        raise FaultyConfigError(str(found.path), faults)
+        self._stop.wake()
 
 
 def query_gone(failure: BaseException | None) -> KeyfoldError | None:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import pyarrow as pa
 from msgspec import Struct
+from structlog.contextvars import bound_contextvars
 
 from compactor.errors import PublishInterruptedError
 from compactor.model.publish_plan import PublishPlan, PublishResult
@@ -106,10 +107,11 @@ class ChangelogPublisher(Struct, frozen=True, kw_only=True):
         """Publishes as `publish` does, with a session of the plan's bucket that may have been open before."""
         progress = PublishProgress(plan, self.output_ids)
         steps = _PlanTransactions(self, session, progress)
-        steps.begin(self._bucket(plan))
-        batches = partition_batches(records, progress.partitions, self.limits)
-        for group in transactions(batches, self.limits.transaction_bytes):
-            send_all(group, steps.send, steps.single, steps.reopen)
+        with bound_contextvars(connector=self.connector, task=plan.bucket):  # as operators of Kafka Connect grep for
+            steps.begin(self._bucket(plan))
+            batches = partition_batches(records, progress.partitions, self.limits)
+            for group in transactions(batches, self.limits.transaction_bytes):
+                send_all(group, steps.send, steps.single, steps.reopen)
         return progress.sent()
 
     def _bucket(self, plan: PublishPlan) -> Bucket:

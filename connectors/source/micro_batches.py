@@ -54,7 +54,7 @@ class ReadTask(Struct, frozen=True):
 class MicroBatches:
     """Plans micro-batches of what subscriptions are offered, and hands each its portion. Threads may share it.
 
-    `tasks` is how many Spark tasks run at once. `shared`: whether the worker has more than one connector.
+    `tasks` is how many Spark tasks run at once. `shared`: whether the worker has more than one connector, as it is now.
     """
 
     def __init__(self, tasks: int, *, shared: bool) -> None:

@@ -54,8 +54,8 @@ class Alone(Struct, frozen=True):
 class Subscription:
     """Reads one connector's topics through the query.
 
-    `shared`: whether other connectors read through the same query. `taken` is called when it may be offered more.
-    `suspect`: a micro-batch of an earlier run failed as a whole, so it is read alone until that has succeeded.
+    `shared` says whether other connectors read through the same query now. `taken` is called when it may be offered
+    more. `suspect`: a micro-batch of an earlier run failed as a whole, so it is read alone until that has succeeded.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Subscription:
         clock: Clock,
         taken: Callable[[], None],
         *,
-        shared: bool,
+        shared: Callable[[], bool],
         suspect: bool = False,
     ) -> None:
         self.options = options
@@ -82,6 +82,7 @@ class Subscription:
         self._alone = self._suspect = suspect
         self._finished = False
         self._closed = False
+        self._paused = False
         self._number = 0
         self._offered_at = float("-inf")
 
@@ -112,6 +113,22 @@ class Subscription:
             self._closed = True
             self._changed.notify_all()
 
+    def pause(self) -> None:
+        """Has nothing planned or read until `resume`; what is read at this moment is still delivered.
+
+        A `next` that waits returns at once.
+        """
+        with self._changed:
+            self._paused = True
+            self._changed.notify_all()
+
+    def resume(self) -> None:
+        """Ends a pause, if there is one: what is new by now is planned at once."""
+        if self._paused:
+            with self._changed:
+                self._paused = False
+            self._taken()
+
     def partitions(self) -> list[TopicPartition]:
         """Returns the partitions whose ends `plan` is going to ask for; none where it has nothing to plan now."""
         position = self._position
@@ -139,8 +156,8 @@ class Subscription:
                 self._changed.notify_all()
                 return False
             self._offered_at = self._clock.monotonic()
-            self._offer = self._numbered(ranges, end)
-            if self._alone or (self._shared and plan.size(ranges) > SHARED_MAX):
+            self._offer = self._numbered(ranges, end)  # also where it was paused meanwhile: it waits to be claimed
+            if self._alone or (self._shared() and plan.size(ranges) > SHARED_MAX):
                 self._ready = Alone(self._offer, self._suspect)
                 self._changed.notify_all()
             return True
@@ -161,7 +178,8 @@ class Subscription:
     @property
     def claimable(self) -> bool:
         """Whether there is an offer for the next micro-batch."""
-        return not (self._closed or self._claimed) and self._offer is not None and self._ready is None
+        idle = not (self._closed or self._claimed or self._paused)
+        return idle and self._offer is not None and self._ready is None
 
     def deliver(self, found: Batch | KeyfoldError | None) -> None:
         """Hands over what was read of the claimed offer: a batch, why there is none, or None for nothing at all."""
@@ -194,7 +212,8 @@ class Subscription:
         """Waits at most `seconds` for what is to be taken or read alone; raises what reading or planning raised."""
         with self._changed:
             self._changed.wait_for(
-                lambda: self._closed or self._finished or self._error or self._ready is not None, seconds
+                lambda: self._closed or self._paused or self._finished or self._error or self._ready is not None,
+                seconds,
             )
             if self._closed:
                 return None
@@ -223,14 +242,14 @@ class Subscription:
     @property
     def plannable(self) -> bool:
         """Whether `plan` asks the brokers now: nothing is offered, and its interval is over."""
-        idle = self._offer is None and self._error is None and not (self._closed or self._finished)
+        idle = self._offer is None and self._error is None and not (self._closed or self._finished or self._paused)
         waits = not (self.options.pinned or self._alone)  # what is left of a micro-batch follows at once
         over = self._clock.monotonic() - self._offered_at >= self.options.interval_ms / 1000
         return idle and (over or not waits)
 
     def _limit(self) -> int | None:
         most = self.options.limits.max_offsets
-        return min(most or ALONE_MAX, ALONE_MAX) if self._shared else most
+        return min(most or ALONE_MAX, ALONE_MAX) if self._shared() else most
 
     def _numbered(self, ranges: tuple[SourceRange, ...], end: Offsets) -> Offer:
         self._number += 1

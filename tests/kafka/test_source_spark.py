@@ -107,7 +107,7 @@ class Running:
         made = source_options(given, topics, timeout=20.0, metadata_age=0.001, intake=target, **named)
         options = replace(made, pinned=pinned)
         planner = Planner(options, AdminTopics(options.connector, Admin(given)))
-        found = Subscription(options, planner, SystemClock(), lambda: None, shared=self.batches.shared)
+        found = Subscription(options, planner, SystemClock(), lambda: None, shared=lambda: self.batches.shared)
         found.begin()
         self.batches.add(found, options.clients)
         return Connector(self.spark, found)

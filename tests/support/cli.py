@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,6 +23,12 @@ from compactor.model.actions import AddPartition, AddTopic, AnyAction, Append
 from compactor.model.log import Run, RunFile
 from compactor.storage.base import Storage
 from compactor.storage.local import open_storage
+
+if TYPE_CHECKING:
+    from connectors.config.files import ConnectorFile
+    from connectors.config.worker import WorkerConfig
+    from connectors.runtime.worker import Worker
+    from connectors.spark.session import SparkStart
 
 ROOT = Path(__file__).parents[2]
 NAME = "orders-keeper"
@@ -79,8 +85,19 @@ def write_json(path: Path, content: Mapping[str, Any]) -> Path:
 
 def worker_file(folder: Path, bootstrap: str = NOBODY, **more: str) -> Path:
     """A worker file in `folder`, with its store there."""
-    own = {"bootstrap.servers": bootstrap, "storage.location": str(folder / "store")}
+    own = {"bootstrap.servers": bootstrap, "storage.location": str(folder / "store"), "listeners": ""}
     return write_json(folder / "worker.json", {**own, **more})
+
+
+def worker_over(config: WorkerConfig, files: Sequence[ConnectorFile], spark: SparkStart) -> Worker:
+    """A worker that does not listen, over connectors of files."""
+    from connectors.clock import SystemClock
+    from connectors.progress.observer import NullObserver
+    from connectors.runtime.herder import Herder
+    from connectors.runtime.worker import Worker
+
+    clock, observer = SystemClock(), NullObserver()
+    return Worker(config, Herder(config, clock, observer, files), clock, observer, spark)
 
 
 def connector_file(folder: Path, **more: str) -> Path:

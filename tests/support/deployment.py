@@ -68,6 +68,7 @@ class Deployment:
             "bootstrap.servers": bootstrap,
             "storage.location": str(folder / "storage"),
             "spark.master": "local[2]",
+            "listeners": "",
             "spark.sql.shuffle.partitions": "2",
             **FAST_START,
         }

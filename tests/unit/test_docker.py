@@ -10,14 +10,20 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from compose_spec import PyCompose
 
+from connectors.config.files import load_worker
+from connectors.config.worker import PREFIX
 from connectors.jvm.artifacts import KAFKA_VERSION
+from tests.support.cli import NOBODY
+from tests.support.rest import RestWorker, rest_worker, stand_ins
 
 ROOT = Path(__file__).parents[2]
 DOCKER = ROOT / "docker"
@@ -49,9 +55,13 @@ def _health() -> ModuleType:
     return module
 
 
-def _description(**status: object) -> dict[str, Any]:
-    found = {"state": "RUNNING", "error": None, "next_restart_ms": None, "stale": False, **status}
-    return {"owner": {"alive": True}, "status": found}
+@pytest.fixture
+def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RestWorker]:
+    """A worker that the health check is told to ask."""
+    stand_ins(monkeypatch.setattr)
+    with rest_worker(tmp_path) as found:
+        monkeypatch.setenv("KEYFOLD_REST_URL", found.url)
+        yield found
 
 
 def test_dockerfile_passes_its_linter() -> None:
@@ -99,19 +109,52 @@ def test_what_the_image_runs_is_readable_for_its_account() -> None:
 
 
 def test_compose_file_is_valid() -> None:
-    """The compose file is one by the Compose Specification, and has broker, worker and the demo's records."""
+    """The compose file is one by the Compose Specification: the demo's records, a worker, and what watches it."""
     compose = PyCompose.from_yaml((DOCKER / "compose.yaml").read_text(encoding="utf-8"))
     compose.validate()
-    assert set(compose.service_names()) == {"broker", "load", "worker"}
+    assert set(compose.service_names()) == {"broker", "load", "worker", "prometheus", "grafana"}
 
 
 def test_compose_mounts_what_is_there() -> None:
-    """Every file that the worker's service mounts from the repository exists; the others are named volumes."""
+    """What a service mounts from the repository exists, and is not written to; the others are named volumes."""
     compose = _compose()
-    sources = [volume.split(":")[0] for volume in compose["services"]["worker"]["volumes"]]
-    files = [DOCKER / source for source in sources if source.startswith(".")]
-    assert [file for file in files if not file.is_file()] == []
-    assert {source for source in sources if not source.startswith(".")} <= set(compose["volumes"])
+    mounts = [volume.split(":") for service in compose["services"].values() for volume in service.get("volumes", ())]
+    ours = [mount for mount in mounts if mount[0].startswith(".")]
+    assert [mount[0] for mount in ours if not (DOCKER / mount[0]).exists()] == []
+    assert [mount[0] for mount in ours if mount[2:] != ["ro"]] == []
+    assert {mount[0] for mount in mounts if mount not in ours} == set(compose["volumes"])
+
+
+def test_compose_names_versions() -> None:
+    """What a service runs is built here, or is an image of one version: another day runs the same."""
+    services = _compose()["services"].values()
+    images = [service["image"] for service in services if "build" not in service]
+    assert [image for image in images if not re.fullmatch(r"[\w/]+:v?\d+\.\d+\.\d+", image)] == []
+
+
+def test_compose_opens_ports_on_this_machine_only() -> None:
+    """REST has no passwords there, nor has Grafana: no other machine reaches them."""
+    ports = {name: service.get("ports", []) for name, service in _compose()["services"].items()}
+    assert {name: found for name, found in ports.items() if found} == {
+        "worker": ["127.0.0.1:8083:8083"],
+        "prometheus": ["127.0.0.1:9090:9090"],
+        "grafana": ["127.0.0.1:3000:3000"],
+    }
+
+
+def test_the_worker_listens_where_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the image on its own loopback, in the compose file for its network: at the port that the health check asks."""
+    for name in [name for name in os.environ if name.startswith(PREFIX)]:
+        monkeypatch.delenv(name)
+    exposed = [int(words[1]) for words in _instructions() if words[0] == "EXPOSE"]
+    asked = urlsplit(_health().URL)
+    (alone,) = load_worker(DOCKER / "worker.json").listeners
+    assert (alone.is_loopback, [alone.port], alone.port) == (True, exposed, asked.port)
+    for name, value in _compose()["services"]["worker"]["environment"].items():
+        monkeypatch.setenv(name, str(value))
+    config = load_worker(DOCKER / "worker.json")
+    (shared,) = config.listeners
+    assert (shared.is_loopback, shared.port, config.rest_auth) == (False, asked.port, "none")
 
 
 @pytest.mark.parametrize(("name", "key"), [("worker.json", "storage.location"), ("flights.json", "snapshot.location")])
@@ -153,19 +196,28 @@ def test_install_step_gives_a_command_that_runs(tmp_path: Path) -> None:
     assert not list(installed.parent.glob("tests"))
 
 
-@pytest.mark.parametrize(
-    ("description", "word"),
-    [
-        (_description(), None),
-        (_description(state="RESTARTING"), None),
-        (_description(state="FAILED", error="gone", next_restart_ms=1), None),
-        (_description(state="FAILED", error="gone"), "gone"),
-        (_description(stale=True), "status"),
-        ({"owner": {"alive": True}, "status": None}, "status"),
-        ({"owner": {"alive": False}, "status": None}, "owns"),
-    ],
-)
-def test_health_is_what_describe_says(description: dict[str, Any], word: str | None) -> None:
-    """A worker is healthy while it owns its connector and speaks, unless the connector FAILED and no restart is due."""
-    fault = _health().fault(description)
-    assert (fault is None) if word is None else (word in fault)
+@pytest.mark.parametrize(("health", "code"), [("starting", 1), ("healthy", 0), ("unhealthy", 1)])
+def test_health_is_what_the_worker_says(
+    worker: RestWorker, capsys: pytest.CaptureFixture[str], health: str, code: int
+) -> None:
+    """Only a worker that says so is healthy; what it says is printed."""
+    worker.health = health
+    assert _health().main() == code
+    assert json.loads(capsys.readouterr().out)["status"] == health
+
+
+def test_a_connector_does_not_make_the_worker_unhealthy(worker: RestWorker) -> None:
+    """One that FAILED is the others' no reason to be stopped."""
+    worker.create("a")
+    worker.supervisor("a").fail("Away.")
+    assert _health().main() == 0
+
+
+@pytest.mark.parametrize("url", [f"http://{NOBODY}", "http://[", "nowhere"])
+def test_a_worker_that_does_not_answer_is_unhealthy(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], url: str
+) -> None:
+    """The check says which address it has asked."""
+    monkeypatch.setenv("KEYFOLD_REST_URL", url)
+    assert _health().main() == 1
+    assert f"no worker answers at {url}" in capsys.readouterr().out

@@ -70,13 +70,20 @@ def test_secrets_are_masked_in_what_a_person_reads(capsys: pytest.CaptureFixture
     assert "hunter2" not in told
 
 
-@pytest.mark.parametrize("arguments", [["analyse"], ["run"], ["tail"], ["dump", "x.json"], ["version", "--what"]])
+@pytest.mark.parametrize("arguments", [["analyse"], ["tail"], ["dump", "x.json"], ["version", "--what"]])
 def test_a_command_line_that_makes_no_sense_ends_with_2(arguments: list[str]) -> None:
     """Unknown commands and options and missing arguments are usage errors, told on stderr."""
     result = invoke(*arguments)
     assert result.exit_code == 2
     assert result.stdout == ""
     assert "Usage: keyfold" in result.stderr or "Usage:" in result.stderr
+
+
+def test_once_needs_a_connector(tmp_path: Path) -> None:
+    """Without `--once` a worker waits for connectors that are made over REST; with it there is nothing to do."""
+    result = invoke("run", "--once", "--worker", worker_file(tmp_path))
+    assert result.exit_code == 2
+    assert "error: There is no connector to run: no file is named." in result.stderr
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])

@@ -19,12 +19,15 @@ class _Worker:
     abandoned = ()
     stopped: ClassVar[list[int]] = []
 
-    def __init__(self, *_: Any) -> None:
+    def __init__(self, *_: Any, **__: Any) -> None:
         """Nothing is begun."""
 
     def on_stop(self, number: int, _frame: object) -> None:
         """Is told to end."""
         self.stopped.append(number)
+
+    def reload(self) -> None:
+        """Reads nothing."""
 
     def run(self, *, once: bool) -> int:
         """Done."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
@@ -199,7 +200,7 @@ def test_a_checkpoint_of_an_earlier_version_is_removed(running: Running, monkeyp
     storage.write("checkpoint/3/offsets/0", b"")
     monkeypatch.setattr(running.task, "_tasks_max", lambda *_: 1)
     monkeypatch.setattr(connector_task, "source_options", lambda *_, **__: Mock())
-    running.task._reading_thread(running.components, Mock(), once=False)
+    running.task._reading_thread(running.components, Mock(), threading.Event(), once=False)
     assert storage.list("checkpoint") == []
 
 

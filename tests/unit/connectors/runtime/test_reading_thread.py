@@ -36,6 +36,7 @@ class Delivered:
         self._left = list(found)
         self.taken_ranges: list[Any] = []
         self.waits: list[int] = []
+        self.said: list[str] = []
         self.closed = False
 
     @property
@@ -49,6 +50,12 @@ class Delivered:
 
     def taken(self, stated: Any) -> None:
         self.taken_ranges.append(stated)
+
+    def pause(self) -> None:
+        self.said.append("pause")
+
+    def resume(self) -> None:
+        self.said.append("resume")
 
     def close(self) -> None:
         self.closed = True
@@ -67,10 +74,11 @@ class Reading:
         self.engine.tick.side_effect = lambda _: self._note("tick")
         self.engine.commit.side_effect = lambda *_: self._topics(found=True)
         self.left = threading.Event()
+        self.paused = threading.Event()
         parts = TaskComponents(Mock(), Mock(), self.engine, Mock(), Mock())
         options, query = source_options(topics=["t"]), cast("Any", self)
         took = lambda: self._note("took")  # noqa: E731
-        self.thread = ReadingThread(Mock(), query, options, parts, cast("Any", self.clock), took)
+        self.thread = ReadingThread(Mock(), query, options, parts, cast("Any", self.clock), took, self.paused)
 
     @contextmanager
     def subscribed(self, _options: SourceOptions, _stopped: threading.Event) -> Iterator[Subscription]:
@@ -194,3 +202,37 @@ def test_an_interrupt_ends_the_wait_for_a_delivery() -> None:
     wait_until(reading.left.is_set, "its subscription is left", TIMEOUT_S)
     assert closed.is_set()
     assert (reading.thread.failure, reading.times("take")) == (None, [])
+
+
+def test_while_it_is_paused_nothing_is_taken_or_published() -> None:
+    """What is delivered waits; it is taken once the connector is resumed, and published by the clock again."""
+    reading = Reading(BATCH, None)
+    reading.paused.set()
+    resumed_at = 10 * STEP_MS
+
+    def wait(seconds: float, event: threading.Event) -> bool:
+        assert reading.thread.is_paused
+        assert reading.calls == []
+        reading.clock.advance(round(seconds * 1000))
+        if reading.clock.monotonic() * 1000 >= resumed_at:
+            reading.paused.clear()
+        return False
+
+    reading.clock.wait = wait  # type: ignore[method-assign]
+    reading.run()
+    assert not reading.thread.is_paused
+    assert [call for call, _ in reading.calls][:2] == ["take", "took"]
+    assert min(at for _, at in reading.calls) >= resumed_at
+    assert reading.subscription.said[:2] == ["pause", "resume"]
+
+
+def test_a_pause_ends_its_wait_for_a_micro_batch() -> None:
+    """It would otherwise be seen seconds later."""
+    reading = Reading(None)
+    reading.thread.notice_pause()
+    reading.thread._subscription = reading.subscription
+    reading.thread.notice_pause()
+    assert reading.subscription.said == []
+    reading.paused.set()
+    reading.thread.notice_pause()
+    assert reading.subscription.said == ["pause"]

@@ -12,17 +12,16 @@ from unittest.mock import Mock
 import pytest
 import structlog
 
-from connectors.clock import SystemClock
 from connectors.config.engine_settings import connector_storage
 from connectors.config.files import load_connector, load_worker
 from connectors.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_UNREACHABLE, SparkGoneError, UnreachableError
-from connectors.progress.observer import NullObserver
 from connectors.runtime import status, supervisor
 from connectors.runtime import worker as workers
+from connectors.runtime.supervised_connector import ConnectorSpec, SupervisedConnector
 from connectors.runtime.worker import Worker
 from connectors.spark import session
 from connectors.spark.session import SparkStart
-from tests.support.cli import connector_file, worker_file
+from tests.support.cli import connector_file, worker_file, worker_over
 
 
 class Supervisor:
@@ -47,6 +46,12 @@ class Supervisor:
 
     def release(self) -> None:
         """Holds nothing."""
+
+    def hold(self) -> None:
+        """Holds nothing."""
+
+    def resume(self) -> None:
+        """Is never paused."""
 
 
 class Session:
@@ -75,8 +80,9 @@ def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(workers, "SharedQuery", Mock(return_value=Mock(failure=failure)))
         starting = SparkStart("local[1]", {})
         config = load_worker(worker_file(tmp_path, **{"task.shutdown.graceful.timeout.ms": "100"}))
-        made, one = Worker(config, [], SystemClock(), NullObserver(), starting), Supervisor(hangs=hangs)
-        made._supervisors["c"] = cast("Any", one)
+        made, one = worker_over(config, [], starting), Supervisor(hangs=hangs)
+        made._herder._runs["c"] = SupervisedConnector(cast("Any", one), cast("Any", None), started=True)
+        made._herder._specs["c"] = ConnectorSpec(cast("Any", None))
         if stopped:
             made._stop.set()
         with structlog.testing.capture_logs() as logged:
@@ -110,7 +116,7 @@ def test_a_worker_ends_with_its_last_connector(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(workers, "SharedQuery", Mock(return_value=Mock(failure=None)))
     config = load_worker(worker_file(tmp_path))
     starting = SparkStart("local[1]", {})
-    made = Worker(config, [load_connector(connector_file(tmp_path), config)], SystemClock(), NullObserver(), starting)
+    made = worker_over(config, [load_connector(connector_file(tmp_path), config)], starting)
     running = threading.Thread(target=made.run, kwargs={"once": False}, daemon=True)
     running.start()
     running.join(20)
@@ -166,7 +172,7 @@ def test_brokers_that_do_not_answer_end_once_before_spark_is_there(
     files = [load_connector(connector_file(tmp_path, name=name), config) for name in ("a", "b")]
     starting = SparkStart("local[1]", {})
     with structlog.testing.capture_logs() as logged:
-        made = Worker(config, files, SystemClock(), NullObserver(), starting)
+        made = worker_over(config, files, starting)
         assert made.run(once=True) == code
     assert made.abandoned == (["Spark's start"] if failed else [])
     assert len([line for line in logged if line["event"] == "connector FAILED"]) == len(failed)
@@ -183,7 +189,7 @@ def test_spark_that_does_not_start_ends_the_worker_with_its_error(
         raise SparkGoneError("no Java")
 
     monkeypatch.setattr(session, "create", refuse)
-    made = Worker(load_worker(worker_file(tmp_path)), [], SystemClock(), NullObserver(), SparkStart("local[1]", {}))
+    made = worker_over(load_worker(worker_file(tmp_path)), [], SparkStart("local[1]", {}))
     with pytest.raises(SparkGoneError, match="no Java"):
         made.run(once=False)
 
@@ -199,7 +205,7 @@ def test_a_stop_that_ends_sparks_jvm_while_it_starts_is_no_failure(
         raise SparkGoneError("the JVM has ended")
 
     monkeypatch.setattr(session, "create", end)
-    made = Worker(config, [], SystemClock(), NullObserver(), SparkStart("local[1]", {}))
+    made = worker_over(config, [], SparkStart("local[1]", {}))
     assert made.run(once=False) == EXIT_OK
 
 
@@ -210,7 +216,7 @@ def test_a_stop_while_brokers_are_looked_for_is_no_failure(tmp_path: Path, monke
     monkeypatch.setattr(session, "create", lambda *_: Session())
     config = load_worker(worker_file(tmp_path))
     files = [load_connector(connector_file(tmp_path), config)]
-    made = Worker(config, files, SystemClock(), NullObserver(), SparkStart("local[1]", {}))
+    made = worker_over(config, files, SparkStart("local[1]", {}))
     threading.Timer(0.2, made.on_stop, (signal.SIGINT, None)).start()
     assert made.run(once=True) == EXIT_INTERRUPTED
     assert status.read(connector_storage(config, files[0].config.name)) is None

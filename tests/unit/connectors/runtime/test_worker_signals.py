@@ -16,10 +16,13 @@ from connectors.config.engine_settings import connector_storage
 from connectors.config.files import load_connector, load_worker
 from connectors.progress.observer import NullObserver
 from connectors.runtime import worker as workers
+from connectors.runtime.connector_files import ConnectorFiles
+from connectors.runtime.herder import Herder
+from connectors.runtime.supervised_connector import SupervisedConnector
 from connectors.runtime.worker import Worker
 from connectors.spark import session
 from connectors.spark.session import SparkStart
-from tests.support.cli import NAME, connector_file, worker_file
+from tests.support.cli import NAME, connector_file, worker_file, worker_over
 
 
 class _Session:
@@ -48,13 +51,36 @@ def test_ctrl_c_ends_a_worker_as_sigterm_does(
     monkeypatch.setattr(Worker, "_watch", lambda *_, **__: signal.raise_signal(number))
     before = signal.getsignal(signal.SIGINT)
     starting = SparkStart("local[1]", {})
-    worker = Worker(load_worker(worker_file(tmp_path)), [], SystemClock(), NullObserver(), starting)
+    worker = worker_over(load_worker(worker_file(tmp_path)), [], starting)
     if moment == "while Spark starts":
         monkeypatch.setattr(starting, "wait", lambda _: signal.raise_signal(number))
     assert worker.run(once=once) == code
     assert worker.abandoned == (["Spark's start"] if moment == "while Spark starts" else [])
     assert signal.getsignal(signal.SIGINT) is before
     never.set()
+
+
+class Reloaded:
+    """A herder over connector files whose supervisors are stand-ins, and what reading the files again does to it."""
+
+    def __init__(self, folder: Path, *paths: Path) -> None:
+        config = load_worker(worker_file(folder))
+        self.files = ConnectorFiles(config, paths)
+        self.herder = Herder(config, SystemClock(), NullObserver(), self.files.load())
+        self.before = {name: Mock(error=None) for name in self.herder.names()}
+        for name, one in self.before.items():
+            self.herder._runs[name] = SupervisedConnector(one, self.herder.connector(name).spec.config, started=True)
+
+    def reload(self) -> list[Any]:
+        """Returns what was logged."""
+        with structlog.testing.capture_logs() as logged:
+            self.herder.apply(self.files.reload())
+            self.herder.reconcile()
+        return logged
+
+    @property
+    def supervisors(self) -> dict[str, Any]:
+        return {name: run.supervisor for name, run in self.herder._runs.items()}
 
 
 @pytest.mark.parametrize(
@@ -70,46 +96,36 @@ def test_sighup_says_what_it_did_with_an_unchanged_file(
     tmp_path: Path, failed: bool, alive: bool, said: str, restarts: int
 ) -> None:
     """A connector that FAILED is started again, whether it would be by itself or not; one that was fenced is not."""
-    config = load_worker(worker_file(tmp_path))
-    file = load_connector(connector_file(tmp_path), config)
-    worker = Worker(config, [file], SystemClock(), NullObserver(), cast("Any", None))
-    one = worker._supervisors[NAME] = Mock()
+    worker = Reloaded(tmp_path, connector_file(tmp_path))
+    one = worker.before[NAME]
     one.has_failed.return_value, one.is_alive.return_value = failed, alive
-    with structlog.testing.capture_logs() as logged:
-        worker._reload_files(cast("Any", None), Mock(), once=False)
-    assert [(line["event"], line["connector"]) for line in logged] == [(said, NAME)]
+    assert [(line["event"], line["connector"]) for line in worker.reload()] == [(said, NAME)]
     assert (one.restart.call_count, one.stop.call_count) == (restarts, 0)
 
 
 @pytest.mark.parametrize("swapped", [False, True])
 def test_a_changed_file_may_not_take_what_is_another_connectors(tmp_path: Path, swapped: bool) -> None:
     """A name that another connector of the worker has, or had until now, is refused as at the start."""
-    config = load_worker(worker_file(tmp_path))
     for folder in ("one", "two"):
         (tmp_path / folder).mkdir()
-    files = [connector_file(tmp_path / name, name=name, topics=name) for name in ("one", "two")]
-    worker = Worker(config, [load_connector(one, config) for one in files], SystemClock(), NullObserver(), Mock())
-    before = {name: Mock() for name in ("one", "two")}
-    worker._supervisors |= before
+    worker = Reloaded(tmp_path, *(connector_file(tmp_path / name, name=name, topics=name) for name in ("one", "two")))
     connector_file(tmp_path / "one", name="two", topics="one")
     if swapped:
         connector_file(tmp_path / "two", name="one", topics="two")
-    with structlog.testing.capture_logs() as logged:
-        worker._reload_files(cast("Any", None), Mock(), once=False)
-    assert worker._supervisors == before
-    assert [before[name].stop.call_count for name in before] == [0, 0]
+    logged = worker.reload()
+    assert worker.supervisors == worker.before
+    assert [one.stop.call_count for one in worker.before.values()] == [0, 0]
     assert [line["log_level"] for line in logged if "not valid" in line["event"]] == ["error"] * (2 if swapped else 1)
 
 
 def test_a_changed_file_takes_no_connector_back(tmp_path: Path) -> None:
     """One that another worker has taken over is its: who is to run it here starts a worker for it."""
-    config = load_worker(worker_file(tmp_path))
-    file = load_connector(connector_file(tmp_path), config)
-    worker = Worker(config, [file], SystemClock(), NullObserver(), cast("Any", None))
-    one = worker._supervisors[NAME] = Mock(error=FencedError("other:1 took it over."))
+    worker = Reloaded(tmp_path, connector_file(tmp_path))
+    one = worker.before[NAME]
+    one.error = FencedError("other:1 took it over.")
     connector_file(tmp_path, **{"min.cleanable.dirty.ratio": "0.1"})
-    worker._reload_files(cast("Any", None), Mock(), once=False)
-    assert (worker._supervisors, one.stop.call_count) == ({NAME: one}, 0)
+    worker.reload()
+    assert (worker.supervisors, one.stop.call_count) == ({NAME: one}, 0)
 
 
 def test_a_worker_holds_its_connectors_before_spark_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,7 +134,7 @@ def test_a_worker_holds_its_connectors_before_spark_is_there(tmp_path: Path, mon
     file = load_connector(connector_file(tmp_path), config)
     storage = connector_storage(config, NAME)
     seen: list[bool] = []
-    worker = Worker(config, [file], SystemClock(), NullObserver(), cast("Any", None))
+    worker = worker_over(config, [file], cast("Any", None))
     monkeypatch.setattr(worker, "_session", lambda **_: seen.append(is_alive(storage)))
     assert worker.run(once=False) == 0
     assert (seen, is_alive(storage)) == ([True], False)

@@ -61,7 +61,7 @@ class Worker:
         """A connector that reads `topics`, as the poller is to follow it."""
         named = options(f"c-{topics[0]}", *topics)
         planner = Planner(named, AdminTopics(named.connector, poller.admin))
-        found = Subscription(named, planner, SystemClock(), poller.poll_now, shared=True)
+        found = Subscription(named, planner, SystemClock(), poller.poll_now, shared=lambda: True)
         found.begin()
         poller.add(found)
         return found

@@ -240,3 +240,32 @@ def test_large_offers_are_read_alone_where_others_wait(*, shared: bool, offsets:
     assert one.subscription.plan()
     assert isinstance(one.subscription.next(0), Alone) is alone
     assert one.subscription.claimable is not alone
+
+
+def test_a_pause_offers_nothing(one: Subscribed, cluster: MemoryCluster) -> None:
+    """Nothing is planned or claimed until it is resumed; a wait ends at once, and resuming asks for a plan."""
+    one.subscription.pause()
+    assert (one.subscription.plan(), one.subscription.partitions(), one.subscription.next(TIMEOUT_S)) == (
+        False,
+        [],
+        None,
+    )
+    one.subscription.resume()
+    assert one.asked_again == 1
+    assert one.subscription.plan()
+    one.subscription.pause()
+    assert (one.subscription.claimable, one.subscription.claim()) == (False, None)
+    one.subscription.resume()
+    assert one.subscription.claim() is not None
+    one.subscription.resume()
+    assert one.asked_again == 2
+
+
+def test_what_was_read_when_it_was_paused_is_kept(one: Subscribed) -> None:
+    """It was claimed before: the micro-batch that reads it goes on for the others, and delivers."""
+    one.offered()
+    one.subscription.pause()
+    delivered = whole(one)
+    one.subscription.deliver(delivered)
+    one.subscription.resume()
+    assert one.subscription.next(0) is delivered

@@ -1,0 +1,170 @@
+"""`keyfold connectors`: what a worker runs, asked and changed over REST."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from connectors.cli.options import JsonOption
+from connectors.cli.output import say, say_json
+from connectors.progress.terminal import table
+
+if TYPE_CHECKING:
+    from connectors.rest.client import RestClient
+
+DEFAULT_URL: Final = "http://127.0.0.1:8083"
+URL_VARIABLE: Final = "KEYFOLD_REST_URL"
+PASSWORD_VARIABLE: Final = "KEYFOLD_REST_PASSWORD"  # noqa: S105  # its name
+
+UrlOption = Annotated[
+    str, typer.Option("--url", help="The worker's address.", metavar="URL", envvar=URL_VARIABLE, show_envvar=False)
+]
+UserOption = Annotated[str | None, typer.Option("--user", help="Ask as this user.", metavar="NAME")]
+CaOption = Annotated[
+    Path | None, typer.Option("--ca", help="Certificates that have signed the worker's.", metavar="FILE")
+]
+NameArgument = Annotated[str, typer.Argument(help="The connector's name.", metavar="NAME")]
+FileArgument = Annotated[Path, typer.Argument(help="The connector file.", metavar="CONNECTOR.json")]
+
+app = typer.Typer(name="connectors", no_args_is_help=True, help="Asks a worker over REST: see, make, pause, restart.")
+
+
+@contextmanager
+def _asking(url: str, user: str | None, ca: Path | None) -> Iterator[RestClient]:
+    from connectors.rest.client import RestClient
+
+    with RestClient(url, _auth(user), ca=None if ca is None else str(ca)) as client:
+        yield client
+
+
+def _auth(user: str | None) -> tuple[str, str] | None:
+    if user is None:
+        return None
+    password = os.environ.get(PASSWORD_VARIABLE)
+    return user, typer.prompt(f"Password of {user}", hide_input=True, err=True) if password is None else password
+
+
+@app.command("list")
+def list_all(
+    as_json: JsonOption = False, url: UrlOption = DEFAULT_URL, user: UserOption = None, ca: CaOption = None
+) -> None:
+    """Lists the worker's connectors with their states."""
+    with _asking(url, user, ca) as client:
+        found = client.get("/connectors?expand=status&expand=info")
+    if as_json:
+        say_json(found)
+        return
+    rows = [_row(name, one) for name, one in sorted(found.items())]
+    say(table(("CONNECTOR", "STATE", "TASKS", "TOPICS", "WORKER"), rows))
+
+
+def _row(name: str, one: Mapping[str, Any]) -> tuple[object, ...]:
+    status, config = one["status"], one["info"]["config"]
+    topics = config.get("topics") or config.get("topics.regex")
+    return name, status["connector"]["state"], len(status["tasks"]), topics, status["connector"]["worker_id"]
+
+
+@app.command("show")
+def show(
+    name: NameArgument,
+    as_json: JsonOption = False,
+    url: UrlOption = DEFAULT_URL,
+    user: UserOption = None,
+    ca: CaOption = None,
+) -> None:
+    """Shows a connector's state, why it is FAILED, and its config; secrets are hidden."""
+    from connectors.rest.client import path_of
+
+    with _asking(url, user, ca) as client:
+        found = client.get(path_of(name, "status")), client.get(path_of(name, "config"))
+    if as_json:
+        say_json({"status": found[0], "config": found[1]})
+        return
+    status, config = found
+    say(f"Connector {name}: {status['connector']['state']}, {len(status['tasks'])} tasks")
+    if trace := status["connector"].get("trace"):
+        say(trace)
+    say()
+    say(table(("KEY", "VALUE"), sorted(config.items())))
+
+
+@app.command("create")
+def create(file: FileArgument, url: UrlOption = DEFAULT_URL, user: UserOption = None, ca: CaOption = None) -> None:
+    """Makes the connector of a file on the worker, which keeps it; the file is not needed any more then."""
+    config = _config(file)
+    with _asking(url, user, ca) as client:
+        client.send("POST", "/connectors", {"name": config["name"], "config": config})
+    say(f"Connector {config['name']} was made.")
+
+
+@app.command("update")
+def update(file: FileArgument, url: UrlOption = DEFAULT_URL, user: UserOption = None, ca: CaOption = None) -> None:
+    """Changes the connector to what a file says, or makes it."""
+    from connectors.rest.client import path_of
+
+    config = _config(file)
+    with _asking(url, user, ca) as client:
+        client.send("PUT", path_of(config["name"], "config"), config)
+    say(f"Connector {config['name']} has the config of {file}.")
+
+
+def _config(file: Path) -> dict[str, str]:
+    """Reads the settings of a connector file, relative paths made absolute, placeholders as they are."""
+    from connectors.config.files import load_connector
+
+    return load_connector(file).config.given
+
+
+def _asks(word: str, method: str, then: str) -> None:
+    """Adds the command `word`, which sends a request without a body; `then` is said of the connector."""
+
+    def command(name: NameArgument, url: UrlOption = DEFAULT_URL, user: UserOption = None, ca: CaOption = None) -> None:
+        from connectors.rest.client import path_of
+
+        with _asking(url, user, ca) as client:
+            client.send(method, path_of(name) if word == "delete" else path_of(name, word))
+        say(f"Connector {name} {then}")
+
+    app.command(word, help=_HELP[word])(command)
+
+
+_HELP: Final = {
+    "pause": "Has a connector take nothing in and publish nothing; what it has open stays open.",
+    "resume": "Lets a paused or stopped connector run again.",
+    "stop": "Stops a connector and lets go of all that it holds, until it is resumed.",
+    "restart": "Restarts a connector.",
+    "delete": "Ends a connector and forgets its config; what it keeps and has published stays (keyfold delete).",
+}
+_asks("pause", "PUT", "is being paused.")
+_asks("resume", "PUT", "runs again.")
+_asks("stop", "PUT", "is being stopped.")
+_asks("restart", "POST", "is restarted.")
+_asks("delete", "DELETE", "is deleted on the worker; what it keeps and has published stays.")
+
+
+@app.command("offsets")
+def offsets(
+    name: NameArgument,
+    as_json: JsonOption = False,
+    url: UrlOption = DEFAULT_URL,
+    user: UserOption = None,
+    ca: CaOption = None,
+) -> None:
+    """Shows up to where a connector has published each partition: the next source offset."""
+    from connectors.rest.client import path_of
+
+    with _asking(url, user, ca) as client:
+        found: Sequence[Mapping[str, Any]] = client.get(path_of(name, "offsets"))["offsets"]
+    if as_json:
+        say_json({"offsets": found})
+        return
+    rows = [
+        (one["partition"]["kafka_topic"], one["partition"]["kafka_partition"], one["offset"]["kafka_offset"])
+        for one in found
+    ]
+    say(table(("TOPIC", "PARTITION", "OFFSET"), rows) if rows else f"Connector {name} has published nothing yet.")

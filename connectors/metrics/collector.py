@@ -1,0 +1,212 @@
+"""Makes `/metrics` of what was measured. docs/metrics.md has each metric; a test holds the two together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
+from typing import Final, Literal, NamedTuple
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from compactor.metrics import FRESHNESS_BOUNDS_S
+from connectors.clock import Clock
+from connectors.metrics.measured import MeasuredConnector, MeasuredLog, measure
+from connectors.runtime.herder import Herder
+from connectors.runtime.status import ConnectorState
+
+STATES: Final = tuple(state.lower() for state in ConnectorState)
+TASK_STATES: Final = (*(state for state in STATES if state != "stopped"), "destroyed")
+
+
+class OwnMetric(NamedTuple):
+    """A metric of each connector: its value from what was measured, None where there is none."""
+
+    name: str
+    kind: Literal["counter", "gauge"]
+    text: str
+    value: Callable[[MeasuredConnector, int], float | None]
+
+
+def _count(name: str) -> Callable[[MeasuredConnector, int], float]:
+    return lambda connector, _: connector.counters.get(name, 0)
+
+
+def _sum(field: str) -> Callable[[MeasuredConnector, int], float]:
+    return lambda connector, _: connector.total(field)
+
+
+def _ratio(connector: MeasuredConnector, _: int) -> float:
+    return max((log.dirty_ratio for log in connector.logs), default=0.0)
+
+
+def _delay(connector: MeasuredConnector, now_ms: int) -> float:
+    oldest = min((log.oldest_ms for log in connector.logs if log.oldest_ms is not None), default=now_ms)
+    return max(0, now_ms - oldest) / 1000
+
+
+def _snapshot_age(connector: MeasuredConnector, now_ms: int) -> float | None:
+    return None if connector.snapshot_ms is None else max(0, now_ms - connector.snapshot_ms) / 1000
+
+
+OWN: Final = (
+    OwnMetric("keyfold_records_read", "counter", "Records that were taken in.", _count("records_read")),
+    OwnMetric("keyfold_read_bytes", "counter", "Bytes of records that were taken in.", _count("bytes_read")),
+    OwnMetric("keyfold_offsets_read", "counter", "Offsets that were taken in.", _count("offsets_read")),
+    OwnMetric(
+        "keyfold_offsets_lost", "counter", "Offsets that were gone before they were read.", _count("offsets_lost")
+    ),
+    OwnMetric("keyfold_records_published", "counter", "Records sent to output topics.", _count("records_published")),
+    OwnMetric("keyfold_published_bytes", "counter", "Bytes sent to output topics.", _count("bytes_published")),
+    OwnMetric("keyfold_records_rejected", "counter", "Records without a key, left out.", _count("records_rejected")),
+    OwnMetric("keyfold_records_refused", "counter", "Records that brokers refused.", _count("records_refused")),
+    OwnMetric("keyfold_dead_letters", "counter", "Records sent to the dead letter topic.", _count("dead_letters")),
+    OwnMetric("keyfold_transactions", "counter", "Transactions committed.", _count("transactions")),
+    OwnMetric("keyfold_micro_batches", "counter", "Micro-batches taken in.", _count("batches")),
+    OwnMetric("keyfold_snapshots", "counter", "Snapshots taken.", _count("snapshots")),
+    OwnMetric("keyfold_log_cleaner_compactions", "counter", "Full folds of a partition.", _count("full_folds")),
+    OwnMetric("keyfold_log_cleaner_merges", "counter", "Merges of runs.", _count("merges")),
+    OwnMetric(
+        "keyfold_log_cleaner_cleaned_bytes", "counter", "Bytes of records that folds read.", _count("fold_bytes_read")
+    ),
+    OwnMetric(
+        "keyfold_log_cleaner_written_bytes", "counter", "Bytes of records folds kept.", _count("fold_bytes_written")
+    ),
+    OwnMetric(
+        "keyfold_log_cleaner_removed_records",
+        "counter",
+        "Records that full folds left out.",
+        _count("fold_records_removed"),
+    ),
+    OwnMetric(
+        "keyfold_log_cleaner_duration_seconds",
+        "counter",
+        "Seconds that full folds took.",
+        lambda connector, _: connector.counters.get("fold_ms", 0) / 1000,
+    ),
+    OwnMetric("keyfold_log_cleaner_dirty_ratio", "gauge", "The largest dirty ratio of a partition.", _ratio),
+    OwnMetric(
+        "keyfold_log_cleaner_max_compaction_delay_seconds", "gauge", "Age of the oldest record not folded.", _delay
+    ),
+    OwnMetric("keyfold_log_cleaner_uncleanable_partitions", "gauge", "Partitions set aside.", _sum("is_quarantined")),
+    OwnMetric("keyfold_log_cleaner_uncleanable_bytes", "gauge", "Bytes not published yet.", _sum("uncleanable_bytes")),
+    OwnMetric("keyfold_log_cleaner_cleanable_bytes", "gauge", "Bytes a full fold would fold.", _sum("cleanable_bytes")),
+    OwnMetric("keyfold_tombstones", "gauge", "Tombstones kept.", _sum("tombstones")),
+    OwnMetric("keyfold_log_clean_bytes", "gauge", "Bytes of base runs.", _sum("clean_bytes")),
+    OwnMetric("keyfold_publish_lag_offsets", "gauge", "Offsets taken in and not published.", _sum("behind")),
+    OwnMetric(
+        "keyfold_publish_lag_seconds",
+        "gauge",
+        "For how long the oldest records wait that were taken in and not published, beyond min.compaction.lag.ms.",
+        lambda connector, now_ms: connector.lag_ms(now_ms) / 1000,
+    ),
+    OwnMetric("keyfold_partitions", "gauge", "Partitions read.", lambda connector, _: len(connector.logs)),
+    OwnMetric("keyfold_failures", "gauge", "Failures in a row.", lambda connector, _: connector.failures),
+    OwnMetric("keyfold_snapshot_age_seconds", "gauge", "Age of the newest snapshot.", _snapshot_age),
+    OwnMetric(
+        "keyfold_snapshot_bytes", "gauge", "Bytes of all snapshots.", lambda connector, _: connector.snapshot_bytes
+    ),
+)
+PARTITIONS: Final[tuple[tuple[str, str, Callable[[MeasuredLog], float]], ...]] = (
+    ("keyfold_partition_publish_lag_offsets", "Offsets taken in and not published.", lambda log: log.behind),
+    ("keyfold_partition_dirty_ratio", "Dirty ratio.", lambda log: log.dirty_ratio),
+    ("keyfold_partition_clean_bytes", "Bytes of the base run.", lambda log: log.clean_bytes),
+    ("keyfold_partition_cleanable_bytes", "Bytes a full fold would fold.", lambda log: log.cleanable_bytes),
+)
+
+
+class WorkerCollector(Collector):
+    """Collects the metrics of a worker's connectors when they are asked for; asks nothing that could wait."""
+
+    def __init__(self, herder: Herder, clock: Clock, *, names: str, partitions: bool) -> None:
+        self._herder = herder
+        self._clock = clock
+        self._confluent = names == "confluent"
+        self._partitions = partitions
+
+    def collect(self) -> Iterator[Metric]:
+        """Yields every metric, in a fixed order."""
+        found, now_ms = list(measure(self._herder)), self._clock.now_ms()
+        yield from self._connects(found)
+        for metric in OWN:
+            yield _own(metric, found, now_ms)
+        yield _freshness(found)
+        if self._partitions:
+            yield from _of_partitions(found)
+
+    def _connects(self, found: Sequence[MeasuredConnector]) -> Iterator[Metric]:
+        """Yields the metrics that dashboards and alerts for Kafka Connect ask for."""
+        worker = "kafka_connect_connect_worker_metrics" if self._confluent else "kafka_connect_worker"
+        yield _gauge(f"{worker}_connector_count", "Connectors of this worker.", (), [((), len(found))])
+        yield _gauge(f"{worker}_task_count", "Tasks of this worker.", (), [((), sum(one.tasks for one in found))])
+        for state in (*TASK_STATES, "total"):
+            counts = [((one.name,), one.tasks if state in (one.state, "total") else 0) for one in found]
+            yield _gauge(f"{worker}_connector_{state}_task_count", f"Tasks: {state}.", ("connector",), counts)
+        status = "kafka_connect_connector_metrics" if self._confluent else "kafka_connect_connector_status"
+        yield _states(status, "1 for the state of a connector.", found)
+        yield self._task_states(found)
+        sink = "kafka_connect_sink_task_metrics" if self._confluent else "kafka_connect_sink_task"
+        for name, counter, text in (
+            ("sink_record_read", "records_read", "Records that were taken in."),
+            ("sink_record_send", "records_published", "Records that were published."),
+        ):
+            yield _counter(f"{sink}_{name}", text, [((one.name, "0"), one.counters.get(counter, 0)) for one in found])
+        partitions = [((one.name, "0"), len(one.logs)) for one in found]
+        yield _gauge(f"{sink}_partition_count", "Partitions read.", ("connector", "task"), partitions)
+        errors = "kafka_connect_task_error_metrics" if self._confluent else "kafka_connect_task_error"
+        for name, counter in (
+            ("total_record_errors", "records_rejected"),
+            ("total_record_failures", "records_refused"),
+            ("total_records_skipped", "records_rejected"),
+            ("deadletterqueue_produce_requests", "dead_letters"),
+        ):
+            values = [((one.name, "0"), one.counters.get(counter, 0)) for one in found]
+            yield _gauge(f"{errors}_{name}", name.replace("_", " ").capitalize() + ".", ("connector", "task"), values)
+
+    def _task_states(self, found: Sequence[MeasuredConnector]) -> Metric:
+        name = "kafka_connect_connector_task_metrics" if self._confluent else "kafka_connect_connector_task_status"
+        tasks = [((one.name, str(task), one.state), 1.0) for one in found for task in range(one.tasks)]
+        return _gauge(name, "1 for the state of a task.", ("connector", "task", "status"), tasks)
+
+
+def _states(name: str, text: str, found: Sequence[MeasuredConnector]) -> Metric:
+    return _gauge(name, text, ("connector", "status"), [((one.name, one.state), 1.0) for one in found])
+
+
+def _own(metric: OwnMetric, found: Sequence[MeasuredConnector], now_ms: int) -> Metric:
+    kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+    family = kind(metric.name, metric.text, labels=("connector",))
+    for one in found:
+        if (value := metric.value(one, now_ms)) is not None:
+            family.add_metric((one.name,), value)
+    return family
+
+
+def _freshness(found: Sequence[MeasuredConnector]) -> Metric:
+    text = "How old records were when they were published, by the oldest of each publish."
+    family = HistogramMetricFamily("keyfold_publish_freshness_seconds", text, labels=("connector",))
+    for one in found:
+        counts = accumulate(one.freshness.records)
+        bounds = [*(str(bound) for bound in FRESHNESS_BOUNDS_S), "+Inf"]
+        family.add_metric((one.name,), list(zip(bounds, counts, strict=True)), sum_value=one.freshness.seconds)
+    return family
+
+
+def _of_partitions(found: Sequence[MeasuredConnector]) -> Iterator[Metric]:
+    for name, text, value in PARTITIONS:
+        values = [((one.name, log.topic, str(log.partition)), value(log)) for one in found for log in one.logs]
+        yield _gauge(name, text, ("connector", "topic", "partition"), values)
+
+
+def _gauge(name: str, text: str, labels: Sequence[str], values: Sequence[tuple[Sequence[str], float]]) -> Metric:
+    family = GaugeMetricFamily(name, text, labels=labels)
+    for of, value in values:
+        family.add_metric(of, value)
+    return family
+
+
+def _counter(name: str, text: str, values: Sequence[tuple[Sequence[str], float]]) -> Metric:
+    family = CounterMetricFamily(name, text, labels=("connector", "task"))
+    for of, value in values:
+        family.add_metric(of, value)
+    return family

@@ -1,0 +1,112 @@
+"""Measures the connectors of a worker, for one scrape: what their counters and catalogs say, in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from msgspec import Struct
+
+from compactor.clean.log_to_clean import LogToClean
+from compactor.metrics import Freshness
+from compactor.model.log import PartitionLog
+from compactor.model.state import CatalogState
+from connectors.runtime.herder import Herder
+from connectors.runtime.supervised_connector import Connector
+
+
+class MeasuredLog(Struct, frozen=True):
+    """One partition: offsets not published yet, bytes as of LogToClean, and times in ms.
+
+    `waiting_since_ms` is when the oldest records that are to be published were taken in, `oldest_ms` when the oldest
+    cleanable record began to age; None where there is none.
+    """
+
+    topic: str
+    partition: int
+    behind: int
+    waiting_since_ms: int | None
+    clean_bytes: int
+    cleanable_bytes: int
+    uncleanable_bytes: int
+    tombstones: int
+    dirty_ratio: float
+    oldest_ms: int | None
+    is_quarantined: bool
+
+
+class MeasuredConnector(Struct, frozen=True):
+    """A connector: state in lower case, tasks, counts of its newest run, logs, and its newest snapshot (ms, bytes)."""
+
+    name: str
+    state: str
+    tasks: int
+    failures: int
+    min_lag_ms: int
+    counters: Mapping[str, int]
+    freshness: Freshness
+    logs: tuple[MeasuredLog, ...]
+    snapshot_ms: int | None
+    snapshot_bytes: int
+
+    def lag_ms(self, now_ms: int) -> int:
+        """Returns for how long the oldest records wait that are not published, beyond the lag that was asked for."""
+        since = min((log.waiting_since_ms for log in self.logs if log.waiting_since_ms is not None), default=now_ms)
+        return max(0, now_ms - since - self.min_lag_ms)
+
+    def total(self, field: str) -> float:
+        """Returns the sum of a field over all logs."""
+        return sum(getattr(log, field) for log in self.logs)
+
+
+def measure(herder: Herder) -> Iterator[MeasuredConnector]:
+    """Measures every connector, FAILED and stopped ones too."""
+    return map(measured, herder.connectors())
+
+
+def measured(connector: Connector) -> MeasuredConnector:
+    """Measures one connector."""
+    supervisor = connector.supervisor
+    state = connector.catalog_state
+    snapshots = state.snapshots if state is not None else ()
+    return MeasuredConnector(
+        name=connector.name,
+        state=connector.status.state.lower(),
+        tasks=connector.tasks,
+        failures=connector.status.failures,
+        min_lag_ms=connector.spec.config.min_compaction_lag_ms,
+        counters=supervisor.counters if supervisor is not None else {},
+        freshness=supervisor.freshness if supervisor is not None else Freshness(),
+        logs=_logs(state),
+        snapshot_ms=max((one.created_ms for one in snapshots), default=None),
+        snapshot_bytes=sum(one.bytes for one in snapshots),
+    )
+
+
+def _logs(state: CatalogState | None) -> tuple[MeasuredLog, ...]:
+    if state is None:
+        return ()
+    closed = {topic.topic for topic in state.topics.values() if topic.closed is not None}
+    return tuple(_log(log, is_published=log.topic not in closed and not _is_held(log)) for log in state.logs)
+
+
+def _is_held(log: PartitionLog) -> bool:
+    """Returns whether nothing of a log is published, as what is to be sent is damaged."""
+    return log.quarantine is not None and log.quarantine.publishing
+
+
+def _log(log: PartitionLog, *, is_published: bool) -> MeasuredLog:
+    found = LogToClean.of(log)
+    waiting = [run.arrived_ms for run in log.runs if run.end > log.published] if is_published else []
+    return MeasuredLog(
+        topic=log.topic,
+        partition=log.partition,
+        behind=log.end - log.published,
+        waiting_since_ms=min(waiting, default=None),
+        clean_bytes=found.clean_bytes,
+        cleanable_bytes=found.cleanable_bytes + found.straddling_bytes,
+        uncleanable_bytes=found.uncleanable_bytes,
+        tombstones=sum(run.tombstones for run in (*log.runs, *((log.base,) if log.base else ()))),
+        dirty_ratio=found.ratio,
+        oldest_ms=found.oldest_ms,
+        is_quarantined=log.quarantine is not None,
+    )

@@ -1,0 +1,1 @@
+"""The worker's REST interface: Kafka Connect's endpoints, metrics and health, over a Herder."""

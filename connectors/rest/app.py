@@ -1,0 +1,70 @@
+"""Puts the endpoints together with what holds for all of them: errors, paths, media types."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Final
+
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from compactor.errors import KeyfoldError
+from connectors.rest import connectors, errors, lifecycle, loggers, offsets, plugins, worker_info
+from connectors.rest.context import RestContext
+from connectors.rest.views import VERSION
+
+_JSON: Final = ("*/*", "application/*", "application/json")
+
+
+class PathsAsConnects:
+    """Takes paths with a slash at their end, HEAD for GET, and refuses what accepts no JSON, as Kafka Connect does."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        changed = dict(scope)
+        if len(scope["path"]) > 1:
+            changed["path"] = scope["path"].rstrip("/") or "/"
+        if scope["method"] == "HEAD":  # the server leaves the body out, by the scope that it has made
+            changed["method"] = "GET"
+        accepted = _accepted(scope)
+        if accepted and not any(one in _JSON or one.startswith("text/") for one in accepted):
+            await errors.answer(HTTPStatus.NOT_ACCEPTABLE, "HTTP 406 Not Acceptable")(changed, receive, send)
+            return
+        await self._app(changed, receive, send)
+
+
+def _accepted(scope: Scope) -> list[str]:
+    found = [value.decode("latin-1") for name, value in scope["headers"] if name == b"accept"]
+    return [one.partition(";")[0].strip().lower() for text in found for one in text.split(",") if one.strip()]
+
+
+def make_app(context: RestContext, *, admin: bool = True, others: bool = True) -> FastAPI:
+    """Makes the application; `admin`: with `/admin`; `others`: with everything else."""
+    app = FastAPI(
+        title="keyfold",
+        version=VERSION,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        openapi_url="/openapi.json",
+    )
+    app.state.context = context
+    if others:
+        for module in (worker_info, connectors, lifecycle, offsets, plugins):
+            app.include_router(module.router)
+    if admin:
+        app.include_router(loggers.router)
+    app.add_exception_handler(KeyfoldError, errors.of_keyfold)
+    app.add_exception_handler(HTTPException, errors.of_http)
+    app.add_exception_handler(ClientDisconnect, errors.of_disconnect)
+    app.add_exception_handler(Exception, errors.of_defect)
+    app.add_middleware(PathsAsConnects)
+    return app

@@ -1,0 +1,117 @@
+"""Asks a worker over REST: the thin client behind `keyfold connectors`."""
+
+from __future__ import annotations
+
+import ssl
+from http import HTTPStatus
+from types import TracebackType
+from typing import Any, Final, Self
+from urllib.parse import urlsplit
+
+import httpx
+
+from compactor.errors import KeyfoldError
+from connectors.config.fields import is_connector_name
+from connectors.config.secrets import without_urls_secrets
+from connectors.errors import ConfigError, ConflictError, NoConnectorError, UnreachableError, UsageError
+
+TIMEOUT_S: Final = 90.0
+"""How long (s) an answer may take: as long as Kafka Connect's own do."""
+CONNECT_S: Final = 5.0
+_ERRORS: Final[dict[int, type[KeyfoldError]]] = {
+    HTTPStatus.BAD_REQUEST: ConfigError,
+    HTTPStatus.UNAUTHORIZED: UsageError,
+    HTTPStatus.FORBIDDEN: UsageError,
+    HTTPStatus.NOT_FOUND: NoConnectorError,
+    HTTPStatus.CONFLICT: ConflictError,
+}
+_ACTIONS: Final[dict[int, str]] = {
+    HTTPStatus.UNAUTHORIZED: "Give --user NAME; its password is asked for, or taken from KEYFOLD_REST_PASSWORD.",
+    HTTPStatus.FORBIDDEN: "Ask as a user with the role admin.",
+    HTTPStatus.NOT_FOUND: "keyfold connectors list shows those that there are.",
+}
+
+
+class RestClient:
+    """Asks the worker at `url`; `auth` is a user and its password, `ca` a file of certificates. Raises UsageError."""
+
+    def __init__(self, url: str, auth: tuple[str, str] | None = None, *, ca: str | None = None) -> None:
+        if not _is_address(url):
+            raise UsageError(f"--url {url!r} is no address of a worker.", "Write http://HOST:PORT.")
+        self.url = url.rstrip("/")
+        self._client = httpx.Client(
+            auth=auth,
+            timeout=httpx.Timeout(TIMEOUT_S, connect=CONNECT_S),
+            verify=True if ca is None else _trusting(ca),
+            trust_env=False,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+        self._client.close()
+
+    def get(self, path: str) -> Any:
+        """Returns the answer to a GET. Raises UnreachableError; what the answer's code says otherwise."""
+        return self._ask("GET", path)
+
+    def send(self, method: str, path: str, body: Any = None) -> Any:
+        """Sends a request, with a JSON `body` where there is one; returns the answer, None where it has no body."""
+        return self._ask(method, path, body)
+
+    def _ask(self, method: str, path: str, body: Any = None) -> Any:
+        try:
+            found = self._client.request(method, f"{self.url}{path}", json=body)
+        except httpx.HTTPError as error:
+            where = without_urls_secrets(self.url)
+            raise UnreachableError(
+                f"No worker answers at {where}: {error}.",
+                "Start one with listeners, or name another address with --url.",
+            ) from None
+        if not found.is_success:
+            raise _error(found)
+        try:
+            return found.json() if found.content else None
+        except ValueError:
+            raise UnreachableError(
+                f"What answers at {without_urls_secrets(self.url)} is no worker: its answer is not JSON.",
+                "Name the worker's address with --url.",
+            ) from None
+
+
+def _is_address(url: str) -> bool:
+    try:
+        found = urlsplit(url)
+        httpx.URL(url)
+    except (ValueError, httpx.InvalidURL):
+        return False
+    return found.scheme in ("http", "https") and bool(found.hostname)
+
+
+def _trusting(ca: str) -> ssl.SSLContext:
+    """Trusts the certificates in the file `ca`, and no others. Raises UsageError."""
+    try:
+        return ssl.create_default_context(cafile=ca)
+    except OSError as error:  # an SSLError is one
+        why = error.strerror if not isinstance(error, ssl.SSLError) else "it holds no certificates"
+        raise UsageError(f"--ca {ca} cannot be used: {why}.", "Name a file of certificates in PEM.") from None
+
+
+def path_of(connector: str, *rest: str) -> str:
+    """Returns the path of a connector, or of something below it.
+
+    Raises NoConnectorError where `connector` is no connector's name: as a part of a path it could lead to another one.
+    """
+    if not is_connector_name(connector):
+        raise NoConnectorError(f"{connector!r} is no connector's name.", _ACTIONS[HTTPStatus.NOT_FOUND])
+    return "/".join(("/connectors", connector, *rest))
+
+
+def _error(answer: httpx.Response) -> KeyfoldError:
+    try:
+        message = str(answer.json()["message"])
+    except (ValueError, KeyError, TypeError):
+        message = f"The worker answered {answer.status_code} {answer.reason_phrase}."
+    kind = _ERRORS.get(answer.status_code, KeyfoldError)
+    return kind(message, _ACTIONS.get(answer.status_code, ""))

@@ -1,0 +1,171 @@
+"""Answers `/connectors` and what is below it: making, changing, deleting and showing connectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import JSONResponse
+
+from connectors.config.connector import ConnectorConfig
+from connectors.config.errors import Fault, FaultyConfigError
+from connectors.config.fields import RefusalError, as_text
+from connectors.config.files import checked
+from connectors.errors import UsageError
+from connectors.rest import bodies, shapes, views
+from connectors.rest.context import ContextDependency, RestContext, error_responses, json_body
+from connectors.runtime.connector_store import TargetState
+from connectors.runtime.supervised_connector import Connector
+
+router = APIRouter(prefix="/connectors", tags=["connectors"])
+
+_WRAPPED = 'The body is {"name": …, "config": {…}}: here only the settings of config are sent, as a flat object.'
+_FLAT = 'Send {"name": "…", "config": {…}}: settings go into config.'
+
+
+@router.get("", response_model=None, responses={200: {"model": list[str] | dict[str, shapes.Expanded]}})
+def list_connectors(
+    context: ContextDependency, expand: Annotated[list[str] | None, Query()] = None
+) -> list[str] | dict[str, Any]:
+    """Lists the names of all connectors; with `expand` (`info`, `status`) what is known of each (KIP-465)."""
+    if expand is None:
+        return context.herder.names()
+    return {one.name: _expanded(context, one, expand) for one in context.herder.connectors()}
+
+
+def _expanded(context: RestContext, connector: Connector, expand: list[str]) -> dict[str, Any]:
+    """Returns what is asked for of a connector."""
+    info = views.info(connector) if "info" in expand else None
+    status = views.status(connector, context.worker_id) if "status" in expand else None
+    return shapes.without_none(shapes.Expanded(info=info, status=status))
+
+
+@router.post(
+    "",
+    status_code=HTTPStatus.CREATED,
+    response_model=shapes.ConnectorInfo,
+    responses=error_responses(400, 409, 415),
+    openapi_extra=json_body("CreateConnectorRequest"),
+)
+async def create_connector(context: ContextDependency, request: Request) -> JSONResponse:
+    """Makes a connector, in the state `initial_state` (KIP-980); it is kept when this is answered."""
+    body = await bodies.json_object(request)
+    if "config" not in body and "connector.class" in body:
+        raise UsageError('The body has no "config".', _FLAT)
+    bodies.only(body, "name", "config", "initial_state")
+    name, target = _name(body), _initial_state(body)
+    if "config" not in body:
+        raise UsageError('The body has no "config".', _FLAT)
+    config = _settings(body["config"])
+    return await context.run(_put, context, name, lambda _: config, target, only_new=True)
+
+
+@router.put(
+    "/{connector}/config",
+    response_model=shapes.ConnectorInfo,
+    responses={201: {"model": shapes.ConnectorInfo}, **error_responses(400, 409, 415)},
+    openapi_extra=json_body("Config"),
+)
+async def put_config(context: ContextDependency, connector: str, request: Request) -> JSONResponse:
+    """Changes the config of a connector, or makes one."""
+    body = await bodies.json_object(request)
+    if isinstance(body.get("config"), Mapping):
+        raise UsageError("The body has a config inside.", _WRAPPED)
+    config = _settings(body)
+    return await context.run(_put, context, connector, lambda _: config)
+
+
+@router.patch(
+    "/{connector}/config",
+    response_model=shapes.ConnectorInfo,
+    responses=error_responses(400, 404, 409, 415),
+    openapi_extra=json_body("ConfigPatch"),
+)
+async def patch_config(context: ContextDependency, connector: str, request: Request) -> JSONResponse:
+    """Changes some settings of a connector; `null` removes one (JSON merge patch, KIP-477)."""
+    body = await bodies.json_object(request)
+    if isinstance(body.get("config"), Mapping):
+        raise UsageError("The body has a config inside.", _WRAPPED)
+    changed = _settings({name: value for name, value in body.items() if value is not None})
+    context.herder.connector(connector)  # there is nothing to be changed of one that there is not
+
+    def merged(before: Mapping[str, str]) -> dict[str, str]:
+        return {**{name: text for name, text in before.items() if body.get(name, "") is not None}, **changed}
+
+    return await context.run(_put, context, connector, merged)
+
+
+@router.get("/{connector}", response_model=shapes.ConnectorInfo, responses=error_responses(404))
+def get_connector(context: ContextDependency, connector: str) -> shapes.ConnectorInfo:
+    """Shows a connector."""
+    return views.info(context.herder.connector(connector))
+
+
+@router.get("/{connector}/config", response_model=dict[str, str], responses=error_responses(404))
+def get_config(context: ContextDependency, connector: str) -> dict[str, str]:
+    """Shows the config of a connector, placeholders unresolved and secrets hidden."""
+    return views.config(context.herder.connector(connector))
+
+
+@router.delete(
+    "/{connector}", status_code=HTTPStatus.NO_CONTENT, response_class=Response, responses=error_responses(404, 409)
+)
+def delete_connector(context: ContextDependency, connector: str) -> None:
+    """Ends a connector and forgets its config. What it has kept and published stays; `keyfold delete` removes that."""
+    context.herder.delete(connector)
+
+
+def _put(
+    context: RestContext,
+    name: str,
+    settings: Callable[[Mapping[str, str]], dict[str, str]],
+    target: TargetState | None = None,
+    *,
+    only_new: bool = False,
+) -> JSONResponse:
+    """Checks the settings, made of those that there are, and gives them to the herder; answers with the connector."""
+
+    def changed(before: Mapping[str, str]) -> ConnectorConfig:
+        config = settings(before)
+        inside = config.get("name", name).strip()
+        if inside != name:
+            said = f"Connector name configuration ({inside}) doesn't match connector name in the URL ({name})"
+            raise UsageError(said, "Leave name out of config, or make them equal.")
+        return checked({**views.unmasked(config, before), "name": name}, context.worker)
+
+    made = context.herder.put(name, changed, target, only_new=only_new)
+    shown = views.info(context.herder.connector(name))
+    where = {"Location": f"{context.url}/connectors/{quote(name)}"} if made else None
+    return JSONResponse(shapes.without_none(shown), HTTPStatus.CREATED if made else HTTPStatus.OK, where)
+
+
+def _name(body: Mapping[str, Any]) -> str:
+    name = body.get("name")
+    if name is None and isinstance(body.get("config"), Mapping):
+        name = body["config"].get("name")
+    if not isinstance(name, str) or not name.strip():
+        raise UsageError("The connector has no name.", _FLAT)
+    return name.strip()
+
+
+def _initial_state(body: Mapping[str, Any]) -> TargetState | None:
+    text = body.get("initial_state")
+    if text is None:
+        return None
+    if not isinstance(text, str) or text.upper() not in TargetState.__members__:
+        raise UsageError(f'initial_state "{text}" is not allowed.', "Allowed are RUNNING, PAUSED and STOPPED.")
+    return TargetState(text.upper())
+
+
+def _settings(raw: object) -> dict[str, str]:
+    """Returns the settings of a request as texts. Raises UsageError, FaultyConfigError."""
+    if not isinstance(raw, Mapping):
+        raise UsageError("config is no JSON object.", _FLAT)
+    texts = {str(name): as_text(value) for name, value in raw.items()}
+    faults = [Fault(name, str(value)) for name, value in texts.items() if isinstance(value, RefusalError)]
+    if faults:
+        raise FaultyConfigError("config", faults)
+    return {name: text for name, text in texts.items() if isinstance(text, str)}

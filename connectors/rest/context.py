@@ -1,0 +1,87 @@
+"""What every endpoint works with: the herder, the worker's settings, and how the worker is called from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Annotated, Any, Final, ParamSpec, Protocol, TypeVar
+
+from fastapi import Depends, Request
+from msgspec import Struct
+from prometheus_client import CollectorRegistry
+from starlette.concurrency import run_in_threadpool
+
+from connectors.config.worker import WorkerConfig
+from connectors.rest import shapes
+from connectors.runtime.herder import Herder
+
+_SETTINGS: Final = {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}
+_BODIES: Final[dict[str, dict[str, Any]]] = {
+    "Config": _SETTINGS,
+    "ConfigPatch": {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean", "null"]}},
+    "CreateConnectorRequest": {
+        "type": "object",
+        "required": ["name", "config"],
+        "additionalProperties": False,
+        "properties": {
+            "name": {"type": "string", "minLength": 1},
+            "config": _SETTINGS,
+            "initial_state": {"type": "string", "enum": ["RUNNING", "PAUSED", "STOPPED"]},
+        },
+    },
+    "LoggerLevel": {"type": "object", "required": ["level"], "properties": {"level": {"type": "string"}}},
+}
+_SAID: Final = {
+    400: "The request is not valid.",
+    403: "It is switched off.",
+    404: "There is none.",
+    409: "It contradicts what is there.",
+    415: "The body is not JSON.",
+    503: "The worker is starting.",
+}
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class WorkerState(Protocol):
+    """What endpoints ask of the worker itself."""
+
+    @property
+    def health(self) -> str:
+        """How it is: starting, healthy or unhealthy."""
+        ...
+
+
+class RestContext(Struct, frozen=True):
+    """`url` is the worker's, as others reach it, `worker_id` its HOST:PORT; `cluster_id` returns the cluster's."""
+
+    herder: Herder
+    worker: WorkerConfig
+    state: WorkerState
+    url: str
+    worker_id: str
+    cluster_id: Callable[[], str]
+    metrics: CollectorRegistry
+
+    def run(self, call: Callable[P, T], *args: P.args, **more: P.kwargs) -> Awaitable[T]:
+        """Calls what waits for a disk beside the loop that answers."""
+        return run_in_threadpool(partial(call, *args, **more))
+
+
+def _context(request: Request) -> RestContext:
+    found: RestContext = request.app.state.context
+    return found
+
+
+ContextDependency = Annotated[RestContext, Depends(_context)]
+
+
+def error_responses(*codes: int) -> dict[int | str, dict[str, Any]]:
+    """Returns the answers of an endpoint's errors, for `/openapi.json`."""
+    return {code: {"model": shapes.ErrorMessage, "description": _SAID[code]} for code in codes}
+
+
+def json_body(name: str) -> dict[str, Any]:
+    """Returns the description of a request's body, which `bodies.json_object` reads."""
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": _BODIES[name]}}}}

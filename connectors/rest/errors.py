@@ -1,0 +1,99 @@
+"""Turns errors into answers in Kafka Connect's form: `{"error_code": STATUS, "message": TEXT}`."""
+
+from __future__ import annotations
+
+import re
+from http import HTTPStatus
+from typing import Final
+
+import structlog
+from fastapi import Request
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
+from starlette.exceptions import HTTPException
+from starlette.routing import Match
+
+from compactor.errors import KeyfoldError, StorageError
+from connectors.config.errors import Fault, FaultyConfigError
+from connectors.config.secrets import printable_text
+from connectors.errors import ConfigError, ConflictError, NoConnectorError, UnreachableError, UsageError
+
+_log = structlog.get_logger()
+
+_CODES: Final[tuple[tuple[type[KeyfoldError], HTTPStatus], ...]] = (
+    (NoConnectorError, HTTPStatus.NOT_FOUND),
+    (ConflictError, HTTPStatus.CONFLICT),
+    (UsageError, HTTPStatus.BAD_REQUEST),
+    (ConfigError, HTTPStatus.BAD_REQUEST),
+    (StorageError, HTTPStatus.INTERNAL_SERVER_ERROR),
+    (UnreachableError, HTTPStatus.INTERNAL_SERVER_ERROR),
+)
+_MISSING: Final = "missing;"
+_NOT_ALLOWED: Final = re.compile(r'"(?P<value>.*?)" is not allowed:')
+
+
+def answer(code: int, message: str) -> JSONResponse:
+    """Returns the answer of an error; secrets in `message` are hidden."""
+    return JSONResponse({"error_code": code, "message": printable_text(message)}, code)
+
+
+def of_keyfold(_: Request, error: Exception) -> Response:
+    """Answers for an error of ours, with what to do next."""
+    assert isinstance(error, KeyfoldError)
+    code = next((code for kind, code in _CODES if isinstance(error, kind)), HTTPStatus.INTERNAL_SERVER_ERROR)
+    if isinstance(error, FaultyConfigError):
+        return answer(code, invalid(error.faults))
+    return answer(code, " ".join(part for part in (error.message, error.action) if part))
+
+
+def of_http(request: Request, error: Exception) -> Response:
+    """Answers for an error of the framework; OPTIONS is answered with the methods that a path has."""
+    assert isinstance(error, HTTPException)
+    headers = {}
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        headers["Allow"] = methods = ", ".join(sorted(_methods(request)))
+        if request.method == "OPTIONS":
+            return PlainTextResponse(methods, headers=headers)
+    phrase = HTTPStatus(error.status_code).phrase
+    told = error.detail if error.detail != phrase else f"HTTP {error.status_code} {phrase}"
+    found = answer(error.status_code, told)
+    found.headers.update(headers)
+    return found
+
+
+def of_disconnect(_: Request, __: Exception) -> Response:
+    """Answers for a client that went before its request was whole: it reads no answer."""
+    return answer(HTTPStatus.BAD_REQUEST, "The request was not sent to its end.")
+
+
+def of_defect(request: Request, error: Exception) -> Response:
+    """Answers for what should never happen; the log has the rest."""
+    _log.error("request failed", method=request.method, path=request.url.path, exc_info=error)
+    return answer(HTTPStatus.INTERNAL_SERVER_ERROR, "keyfold has a defect here; the worker's log says more.")
+
+
+def invalid(faults: tuple[Fault, ...]) -> str:
+    """Returns Kafka Connect's text for a config with `faults`, which people and tests look for."""
+    lines = "\n".join(map(sentence, faults))
+    return (
+        f"Connector configuration is invalid and contains the following {len(faults)} error(s):\n{lines}\nYou can also "
+        "find the above list of errors at the endpoint `/connector-plugins/{connectorType}/config/validate`"
+    )
+
+
+def sentence(fault: Fault) -> str:
+    """Returns a fault as Connect says it: a missing key, a value that is not allowed; any other in our words."""
+    if fault.text.startswith(_MISSING):
+        return f'Missing required configuration "{fault.key}" which has no default value.'
+    if found := _NOT_ALLOWED.match(fault.text):
+        return f"Invalid value {found['value']} for configuration {fault.key}: {fault.text}"
+    return f"{fault.key}: {fault.text}" if fault.key else fault.text
+
+
+def _methods(request: Request) -> set[str]:
+    routes, scope = request.app.routes, request.scope
+    found = {
+        method
+        for method in ("DELETE", "GET", "PATCH", "POST", "PUT")
+        if any(route.matches({**scope, "method": method})[0] is Match.FULL for route in routes)
+    }
+    return found | {"OPTIONS"} | ({"HEAD"} if "GET" in found else set())

@@ -1,0 +1,57 @@
+"""Binds the worker's listeners before anything else starts, so that a port that is in use ends the worker at once.
+
+On its own because the server's libraries are imported on the server's thread, beside Spark's start.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import Final
+
+from connectors.config.errors import Fault, FaultyConfigError
+from connectors.config.fields import Listener
+from connectors.config.worker import WorkerConfig
+
+CONNECTIONS: Final = 256
+"""Connections that are served at once; others are answered with 503."""
+
+
+class BoundListener:
+    """A listener whose socket is bound; `url` has the port that it really has."""
+
+    def __init__(self, key: str, listener: Listener) -> None:
+        self.key = key
+        self.listener = listener
+        try:
+            family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
+            self.socket = socket.create_server((listener.host, listener.port), family=family, backlog=CONNECTIONS)
+        except OSError as error:
+            text = (
+                f'"{listener}" cannot be listened on: {error.strerror or error}. Choose another port, or "" for none.'
+            )
+            raise FaultyConfigError("worker", [Fault(key, text)]) from None
+        self.port: int = self.socket.getsockname()[1]
+
+    @property
+    def url(self) -> str:
+        """Scheme, host and port, as the file has them."""
+        return str(Listener(self.listener.scheme, self.listener.host, self.port))
+
+
+def bind(worker: WorkerConfig) -> tuple[BoundListener, ...]:
+    """Binds `listeners` and `admin.listeners`. Raises FaultyConfigError with the key where one is in use."""
+    found = [BoundListener("listeners", one) for one in worker.listeners]
+    found += [BoundListener("admin.listeners", one) for one in worker.admin_listeners or ()]
+    return tuple(found)
+
+
+def advertised(worker: WorkerConfig, first: BoundListener) -> Listener:
+    """Returns the address at which others reach the worker: `rest.advertised.*`, else the first listener's."""
+    host = first.listener.host
+    if host in ("0.0.0.0", "::"):  # noqa: S104  # it is asked whether it is that
+        host = socket.gethostname()
+    return Listener(
+        worker.rest_advertised_listener or first.listener.scheme,
+        worker.rest_advertised_host_name or host,
+        worker.rest_advertised_port or first.port,
+    )

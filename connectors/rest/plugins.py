@@ -1,0 +1,134 @@
+"""Answers `/connector-plugins`: the classes that a config can name, their keys, and what is wrong with a config."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from http import HTTPStatus
+from itertools import groupby
+from typing import Any, Final
+
+from fastapi import APIRouter, Request
+from starlette.exceptions import HTTPException
+
+from connectors.config.connector import ConnectorConfig
+from connectors.config.definitions import Definition, definitions, documentation
+from connectors.config.errors import Fault, FaultyConfigError
+from connectors.config.fields import CONNECTOR_CLASS, RefusalError, as_text
+from connectors.config.files import checked
+from connectors.config.secrets import printable
+from connectors.errors import UsageError
+from connectors.rest import bodies, shapes
+from connectors.rest.context import ContextDependency, RestContext, error_responses, json_body
+from connectors.rest.errors import sentence
+from connectors.rest.views import VERSION
+
+router = APIRouter(prefix="/connector-plugins", tags=["plugins"])
+
+CONNECTORS: Final = (shapes.PluginInfo.model_validate({"class": CONNECTOR_CLASS, "type": "sink", "version": VERSION}),)
+_ALIASES: Final = (CONNECTOR_CLASS, CONNECTOR_CLASS.rpartition(".")[2])
+_WIDTHS: Final = {"BOOLEAN": "SHORT", "INT": "SHORT", "SHORT": "SHORT", "LONG": "MEDIUM", "DOUBLE": "SHORT"}
+
+
+@router.get("", response_model=list[shapes.PluginInfo])
+def list_plugins() -> Sequence[shapes.PluginInfo]:
+    """Lists the classes that a config can name."""
+    return CONNECTORS
+
+
+@router.get("/{plugin}/config", response_model=list[shapes.ConfigDefinition], responses=error_responses(404))
+def get_definitions(plugin: str) -> list[shapes.ConfigDefinition]:
+    """Lists the keys of a class (KIP-769)."""
+    if plugin not in _ALIASES:
+        raise HTTPException(HTTPStatus.NOT_FOUND, f"Unknown plugin {plugin}.")
+    return _definitions()
+
+
+@router.put(
+    "/{plugin}/config/validate",
+    response_model=shapes.ConfigInfos,
+    responses=error_responses(400, 404, 415),
+    openapi_extra=json_body("Config"),
+)
+async def validate(context: ContextDependency, plugin: str, request: Request) -> shapes.ConfigInfos:
+    """Says what is wrong with a config, key by key; asks no broker. It is answered with 200 for a faulty one too."""
+    body = await bodies.json_object(request)
+    if plugin not in _ALIASES:
+        raise HTTPException(HTTPStatus.NOT_FOUND, f"Unknown plugin {plugin}.")
+    named = body.get("connector.class")
+    if named not in _ALIASES:
+        said = "The config has no connector.class" if named is None else f'connector.class is "{named}"'
+        raise UsageError(f"{said}; the request is about {plugin}.", f"Set it to {CONNECTOR_CLASS}.")
+    return await context.run(_validated, context, body)
+
+
+def _validated(context: RestContext, body: Mapping[str, Any]) -> shapes.ConfigInfos:
+    texts = {name: as_text(value) for name, value in body.items()}
+    given = {name: text for name, text in texts.items() if isinstance(text, str)}
+    faults = [Fault(name, str(value)) for name, value in texts.items() if isinstance(value, RefusalError)]
+    try:
+        checked(given, context.worker)
+    except FaultyConfigError as error:
+        faults += error.faults
+    by_key = {name: [sentence(one) for one in of_one] for name, of_one in _grouped(faults)}
+    configs = [_info(definition, given, by_key) for definition in _definitions()]
+    known = {one.definition.name for one in configs}
+    configs += [
+        shapes.ConfigInfo(definition=_undefined(name), value=_value(name, given, by_key))
+        for name in by_key
+        if name not in known
+    ]
+    groups = list(dict.fromkeys(one.definition.group for one in configs))
+    count = sum(map(len, by_key.values()))
+    return shapes.ConfigInfos(name=CONNECTOR_CLASS, error_count=count, groups=groups, configs=configs)
+
+
+def _grouped(faults: Iterable[Fault]) -> Iterable[tuple[str, Iterable[Fault]]]:
+    ordered = sorted(faults, key=lambda fault: fault.key)
+    return groupby(ordered, lambda fault: fault.key)
+
+
+def _info(
+    definition: shapes.ConfigDefinition, given: Mapping[str, str], errors: Mapping[str, list[str]]
+) -> shapes.ConfigInfo:
+    value = _value(definition.name, given, errors)
+    if definition.name not in given:
+        value = value.model_copy(update={"value": definition.default_value})
+    return shapes.ConfigInfo(definition=definition, value=value)
+
+
+def _value(name: str, given: Mapping[str, str], errors: Mapping[str, list[str]]) -> shapes.ConfigValue:
+    text = printable(name, given[name]) if name in given else None
+    return shapes.ConfigValue(name=name, value=text, recommended_values=[], errors=errors.get(name, []), visible=True)
+
+
+def _definitions() -> list[shapes.ConfigDefinition]:
+    docs, places = documentation(ConnectorConfig), dict[str, int]()
+    found = []
+    for key in definitions(ConnectorConfig).values():
+        places[key.group] = places.get(key.group, 0) + 1
+        found.append(_definition(key, docs[key.field], places[key.group]))
+    return found
+
+
+def _definition(key: Definition, doc: str, place: int) -> shapes.ConfigDefinition:
+    return shapes.ConfigDefinition(
+        name=key.name,
+        type=key.type,  # type: ignore[arg-type]  # Connect's names
+        required=key.required,
+        default_value=key.default,
+        importance=key.importance.upper(),  # type: ignore[arg-type]
+        documentation=f"{doc} Allowed: {key.valid_values}.",
+        group=key.group,
+        width=_WIDTHS.get(key.type, "LONG"),  # type: ignore[arg-type]
+        display_name=key.name,
+        dependents=[],
+        order_in_group=place,
+    )
+
+
+def _undefined(name: str) -> shapes.ConfigDefinition:
+    """Returns a definition for a key that there is none of, so that what is wrong with it is seen."""
+    return shapes.ConfigDefinition(
+        name=name, type="STRING", required=False, default_value=None, importance="LOW", documentation="", group="",
+        width="LONG", display_name=name, dependents=[], order_in_group=0,
+    )  # fmt: skip

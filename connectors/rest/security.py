@@ -1,0 +1,200 @@
+"""Lets in who may come in: users and roles, hosts, sizes of bodies.
+
+Passwords are bcrypt hashes, as `htpasswd -nB` makes them. To check one takes some 50 ms of a core on purpose, so a
+password that was right is remembered, by a hash under a key of this process, until the users' file changes.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import os
+from collections.abc import Mapping
+from enum import StrEnum
+from http import HTTPStatus
+from pathlib import Path
+from typing import Final
+
+import bcrypt
+import msgspec
+import structlog
+from msgspec import structs
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from connectors.config.errors import Fault, FaultyConfigError
+from connectors.rest import errors
+
+_log = structlog.get_logger()
+
+BODY_MAX: Final = 1 << 20
+"""The longest body (bytes) that a request may have."""
+_READS: Final = ("GET", "HEAD", "OPTIONS")
+_NOBODY: Final = b"$2b$10$abcdefghijklmnopqrstuuGz5kWn1o4sG3Pj1qE5xN8r3OeXb0D2q"
+"""A hash that is checked for users that there are not: how long it takes tells nothing."""
+_OPEN: Final = ("/health",)
+"""Paths that everyone may ask: probes have no password. With `strict=true` connectors are named, which takes one."""
+
+
+class Role(StrEnum):
+    """What a user may do: `viewer` reads, `admin` does everything."""
+
+    VIEWER = "viewer"
+    ADMIN = "admin"
+
+
+class User(msgspec.Struct, frozen=True):
+    """A user's password, as a bcrypt hash, and role."""
+
+    password: bytes
+    role: Role
+
+
+def read_users(path: Path) -> dict[str, User]:
+    """Reads a users' file: lines NAME:HASH:ROLE. Raises FaultyConfigError; the fault names the line, and no hash."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise _fault(f'"{path}" cannot be read: {why}.') from None
+    found = {}
+    for number, line in enumerate(lines, 1):
+        if line.strip() and not line.startswith("#"):
+            name, user = _user(path, number, line.strip())
+            found[name] = user
+    if not any(user.role is Role.ADMIN for user in found.values()):
+        raise _fault(f'"{path}" has no user with the role admin.')
+    return found
+
+
+def _user(path: Path, number: int, line: str) -> tuple[str, User]:
+    name, _, rest = line.partition(":")
+    text, _, role = rest.rpartition(":")
+    if not name or not text.startswith(("$2a$", "$2b$", "$2y$")) or role not in list(Role):
+        raise _fault(
+            f'"{path}", line {number}: a line is NAME:HASH:ROLE, HASH from `htpasswd -nB NAME`, ROLE viewer or admin.'
+        )
+    return name, User(text.encode(), Role(role))
+
+
+def _fault(text: str) -> FaultyConfigError:
+    return FaultyConfigError("worker", [Fault("rest.auth.users.file", text)])
+
+
+class _UsersRead(msgspec.Struct, frozen=True):
+    """The users of one version of the file, and whose passwords were verified since."""
+
+    version: tuple[int, int]
+    users: Mapping[str, User]
+    verified: dict[bytes, Role]
+
+
+class Users:
+    """Checks names and passwords against a users' file, which is read again when it has changed.
+
+    Where what it says then is not valid, that is logged, and the users of before count on.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._key = os.urandom(32)
+        self._read = _UsersRead(self._version(), read_users(path), {})
+
+    def role(self, name: str, password: bytes) -> Role | None:
+        """Returns the role of a user whose password is right, else None."""
+        read = self._refreshed()  # one version for the whole check: the file may change meanwhile
+        proof = hmac.digest(self._key, name.encode() + b"\0" + password, hashlib.sha256)
+        if (role := read.verified.get(proof)) is not None:
+            return role
+        user = read.users.get(name)
+        right = bcrypt.checkpw(password[:72], user.password if user else _NOBODY)
+        if user is None or not right:
+            return None
+        read.verified[proof] = user.role
+        return user.role
+
+    def _refreshed(self) -> _UsersRead:
+        version = self._version()
+        if version == self._read.version:
+            return self._read
+        try:
+            self._read = _UsersRead(version, read_users(self._path), {})
+        except FaultyConfigError as error:
+            self._read = structs.replace(self._read, version=version)
+            _log.error("users file is not valid, going on with what was read before", error=str(error))
+        return self._read
+
+    def _version(self) -> tuple[int, int]:
+        try:
+            stat = self._path.stat()
+        except OSError:
+            return 0, 0
+        return stat.st_mtime_ns, stat.st_ino
+
+
+class BasicAuth:
+    """Asks for a user of `users` with the right for the request's method (RFC 7617)."""
+
+    def __init__(self, app: ASGIApp, users: Users) -> None:
+        self._app = app
+        self._users = users
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers a request."""
+        if scope["type"] != "http" or (scope["path"].rstrip("/") in _OPEN and not scope["query_string"]):
+            await self._app(scope, receive, send)
+            return
+        named = _credentials(scope)
+        role = await run_in_threadpool(self._users.role, *named) if named else None
+        if role is None:
+            refusal = errors.answer(HTTPStatus.UNAUTHORIZED, "User cannot access the resource.")
+            refusal.headers["WWW-Authenticate"] = 'Basic realm="keyfold"'
+            await refusal(scope, receive, send)
+        elif role is not Role.ADMIN and scope["method"] not in _READS:
+            said = "The role viewer may only read; this takes the role admin."
+            await errors.answer(HTTPStatus.FORBIDDEN, said)(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+
+def _credentials(scope: Scope) -> tuple[str, bytes] | None:
+    for name, value in scope["headers"]:
+        if name == b"authorization" and value[:6].lower() == b"basic ":
+            try:
+                user, separator, password = base64.b64decode(value[6:], validate=True).partition(b":")
+                return (user.decode(), password) if separator else None
+            except (binascii.Error, UnicodeDecodeError):
+                return None
+    return None
+
+
+class LimitedBodies:
+    """Refuses bodies that are longer than BODY_MAX, without reading them."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+        said = f"The request's body is longer than {BODY_MAX} bytes."
+        if not length.isdigit() or int(length) > BODY_MAX:
+            await errors.answer(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, said)(scope, receive, send)
+            return
+        taken = 0
+
+        async def limited() -> Message:
+            nonlocal taken
+            message = await receive()
+            taken += len(message.get("body", b""))
+            if taken > BODY_MAX:
+                raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, said)
+            return message
+
+        await self._app(scope, limited, send)

@@ -1,0 +1,152 @@
+"""Serves REST on the worker's listeners, from a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Sequence
+from typing import Any, Final
+
+import h11
+import structlog
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from connectors.config.errors import Fault, FaultyConfigError
+from connectors.config.worker import WorkerConfig
+from connectors.errors import UnreachableError
+from connectors.kafka.retry import poll_until
+from connectors.rest.listeners import CONNECTIONS, BoundListener
+from connectors.threads import CancellableThread
+
+_log = structlog.get_logger()
+
+_WHOLE: Final = (h11.DONE, h11.MUST_CLOSE, h11.CLOSED, h11.ERROR, h11.SWITCHED_PROTOCOL)
+"""States of a client that has sent its request, or will send nothing more."""
+STARTED_S: Final = 10.0
+_LOOK_S: Final = 0.01
+STOP_S: Final = 2
+"""How long (s) requests that are under way may take when the worker ends."""
+HEAD_S: Final = 10.0
+"""How long (s) a client may take to send the head and the body of a request."""
+IDLE_S: Final = 75
+_CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+
+
+class _Protocol(H11Protocol):
+    """Ends connections whose client takes too long to send a request."""
+
+    _slow: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """Begins a connection: its first request is waited for."""
+        super().connection_made(transport)
+        self._arm()
+
+    def data_received(self, data: bytes) -> None:
+        """Takes what a client sends: the time of a request runs from its first byte until it is whole."""
+        self._arm()
+        super().data_received(data)
+        if self.conn.their_state in _WHOLE:
+            self._disarm()
+
+    def on_response_complete(self) -> None:
+        """Ends the time of the request that was answered."""
+        self._disarm()
+        super().on_response_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Ends a connection."""
+        self._disarm()
+        super().connection_lost(exc)
+
+    def _arm(self) -> None:
+        if self._slow is None:
+            self._slow = self.loop.call_later(HEAD_S, self._end_slow)
+
+    def _disarm(self) -> None:
+        if self._slow is not None:
+            self._slow.cancel()
+        self._slow = None
+
+    def _end_slow(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.close()
+
+
+class RestServer:
+    """Serves `apps`, each on its listener, from `start` to `stop`."""
+
+    def __init__(self, worker: WorkerConfig, apps: Sequence[tuple[BoundListener, ASGIApp]]) -> None:
+        self._apps = apps
+        self._servers = [uvicorn.Server(_loaded(_config(worker, bound, app))) for bound, app in apps]
+        self._thread = CancellableThread("rest", lambda _: self._run())
+
+    def start(self) -> None:
+        """Starts to answer, and returns once it does. Raises UnreachableError where it does not in STARTED_S."""
+        self._thread.start()
+        if not poll_until(bool, self._is_started, STARTED_S, _LOOK_S) or self._thread.failure is not None:
+            raise UnreachableError(
+                f"REST does not answer on {self._apps[0][0].url}: {self._thread.failure or 'it did not start'}.",
+                "See the log; an empty `listeners` in the worker file runs the worker without REST.",
+            )
+
+    def _is_started(self) -> bool:
+        return not self._thread.is_alive() or all(server.started for server in self._servers)
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except Exception as error:
+            _log.error("REST has ended, the connectors go on", error=str(error))
+            raise
+
+    def stop(self) -> None:
+        """Stops to listen; requests that are under way may end."""
+        for server in self._servers:
+            server.should_exit = True
+        self._thread.join(STOP_S + 1.0)
+
+    async def _serve(self) -> None:
+        served = (
+            server.serve(sockets=[bound.socket]) for server, (bound, _) in zip(self._servers, self._apps, strict=True)
+        )
+        await asyncio.gather(*served)
+
+
+def _config(worker: WorkerConfig, bound: BoundListener, app: ASGIApp) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http=_Protocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        limit_concurrency=CONNECTIONS,
+        timeout_keep_alive=IDLE_S,
+        timeout_graceful_shutdown=STOP_S,
+        **(_tls(worker) if bound.listener.scheme == "https" else {}),
+    )
+
+
+def _loaded(config: uvicorn.Config) -> uvicorn.Config:
+    """Returns `config` with its certificates read. Raises FaultyConfigError where they cannot be."""
+    try:
+        config.load()
+    except (OSError, ssl.SSLError) as error:
+        ca, why = config.ssl_ca_certs or "none", error.strerror or error
+        text = f"certificate {config.ssl_certfile}, key {config.ssl_keyfile} and CA {ca} cannot be used: {why}."
+        raise FaultyConfigError("worker", [Fault("listeners.https.ssl.certificate.location", text)]) from None
+    return config
+
+
+def _tls(worker: WorkerConfig) -> dict[str, Any]:
+    ca = worker.listeners_ssl_ca
+    return {
+        "ssl_certfile": str(worker.listeners_ssl_certificate),
+        "ssl_keyfile": str(worker.listeners_ssl_key),
+        "ssl_ca_certs": None if ca is None else str(ca),
+        "ssl_cert_reqs": _CLIENT_AUTH[worker.ssl_client_auth],
+    }

@@ -1,0 +1,119 @@
+"""Begins and ends the worker's REST interface: listeners, the applications behind them, and who may ask them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from connectors.clock import SystemClock
+from connectors.config.clients import client_config
+from connectors.config.worker import WorkerConfig
+from connectors.rest.listeners import BoundListener, advertised
+from connectors.runtime.herder import Herder
+from connectors.threads import CancellableThread
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+    from connectors.rest.context import RestContext, WorkerState
+
+_log = structlog.get_logger()
+
+ADMIN: Final = "admin.listeners"
+ASK_S: Final = 10.0
+
+
+@contextmanager
+def listening(
+    worker: WorkerConfig,
+    herder: Herder,
+    state: WorkerState,
+    bound: Sequence[BoundListener],
+    ready: Callable[[str], None],
+) -> Iterator[None]:
+    """Serves REST during the block; `ready` gets the URL of each listener once it answers."""
+    if not bound:
+        yield
+        return
+    from prometheus_client import CollectorRegistry
+
+    from connectors.metrics.collector import WorkerCollector
+    from connectors.rest.context import RestContext
+    from connectors.rest.server import RestServer
+
+    where = advertised(worker, bound[0])
+    cluster = ClusterId(worker)
+    metrics = CollectorRegistry()
+    metrics.register(
+        WorkerCollector(herder, SystemClock(), names=worker.metrics_names, partitions=worker.metrics_partitions)
+    )
+    context = RestContext(herder, worker, state, str(where), f"{where.host}:{where.port}", cluster.get, metrics)
+    with ExitStack() as stack:
+        for one in bound:
+            stack.callback(one.socket.close)
+        stack.callback(cluster.stop)
+        server = RestServer(worker, [(one, _app(context, one)) for one in bound])
+        stack.callback(server.stop)
+        server.start()
+        for one in bound:
+            ready(one.url)
+        yield
+
+
+def _app(context: RestContext, bound: BoundListener) -> ASGIApp:
+    from starlette.middleware.cors import CORSMiddleware
+    from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+    from connectors.rest.app import make_app
+    from connectors.rest.security import BasicAuth, LimitedBodies, Users
+
+    worker, is_admin = context.worker, bound.key == ADMIN
+    app: ASGIApp = make_app(context, admin=is_admin or worker.admin_listeners is None, others=not is_admin)
+    app = LimitedBodies(app)
+    if worker.rest_auth == "basic":
+        assert worker.rest_auth_users_file is not None, "config.rest_rules asks for it"
+        app = BasicAuth(app, Users(worker.rest_auth_users_file))
+    if worker.access_control_allow_origin:
+        app = CORSMiddleware(
+            app,
+            allow_origins=[one.strip() for one in worker.access_control_allow_origin.split(",")],
+            allow_methods=[one.strip() for one in worker.access_control_allow_methods.split(",")],
+        )
+    if bound.listener.is_loopback:  # a page of the web that names a host of its own for 127.0.0.1 is not answered
+        app = TrustedHostMiddleware(app, ["localhost", "127.0.0.1", "[::1]", bound.listener.host], www_redirect=False)
+    return app
+
+
+class ClusterId:
+    """The id of the Kafka cluster, asked beside everything else."""
+
+    def __init__(self, worker: WorkerConfig) -> None:
+        self._id = ""
+        self._worker = worker
+        self._thread = CancellableThread("cluster-id", self._ask)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Asks no more."""
+        self._thread.stop()
+
+    def get(self) -> str:
+        """Returns it, "" as long as no broker has answered."""
+        return self._id
+
+    def _ask(self, stopped: threading.Event) -> None:
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import AdminClient
+
+        client = AdminClient(client_config("admin", self._worker, None, {"log_level": 0}))
+        while not stopped.is_set() and not self._id:
+            try:
+                found: str | None = client.list_topics(topic="__consumer_offsets", timeout=ASK_S).cluster_id
+                self._id = found or ""
+            except KafkaException as error:  # asked again: nothing waits for it
+                _log.debug("cluster id is not known yet", error=str(error))
+                stopped.wait(ASK_S)

@@ -1,0 +1,191 @@
+"""Declares the shapes of answers, as Kafka Connect's clients parse them and `/openapi.json` describes them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+State = Literal["UNASSIGNED", "RUNNING", "PAUSED", "STOPPED", "FAILED", "RESTARTING"]
+
+
+class ErrorMessage(BaseModel):
+    """What is wrong, and what to do next."""
+
+    error_code: int
+    message: str
+
+
+class ServerInfo(BaseModel):
+    """The worker's version, and the id of its Kafka cluster; "" where that has not been asked yet."""
+
+    version: str
+    commit: str
+    kafka_cluster_id: str
+
+
+class WorkerHealth(BaseModel):
+    """How the worker is (KIP-1017)."""
+
+    status: Literal["starting", "healthy", "unhealthy"]
+    message: str
+
+
+class TaskId(BaseModel):
+    """A task of a connector."""
+
+    connector: str
+    task: int
+
+
+class TaskInfo(BaseModel):
+    """A task and its config."""
+
+    id: TaskId
+    config: dict[str, str]
+
+
+class ConnectorInfo(BaseModel):
+    """A connector, its config with placeholders unresolved and secrets hidden, and its tasks."""
+
+    name: str
+    config: dict[str, str]
+    tasks: list[TaskId]
+    type: Literal["sink"] = "sink"
+
+
+class ConnectorStateEntity(BaseModel):
+    """The state of a connector."""
+
+    state: State
+    worker_id: str
+    version: str
+    trace: str | None = None
+
+
+class TaskState(BaseModel):
+    """The state of a task."""
+
+    id: int
+    state: State
+    worker_id: str
+    version: str
+    trace: str | None = None
+
+
+class ConnectorStatus(BaseModel):
+    """The states of a connector and its tasks."""
+
+    name: str
+    connector: ConnectorStateEntity
+    tasks: list[TaskState]
+    type: Literal["sink"] = "sink"
+
+
+class Expanded(BaseModel):
+    """What `expand` asks for of one connector."""
+
+    info: ConnectorInfo | None = None
+    status: ConnectorStatus | None = None
+
+
+class ActiveTopics(BaseModel):
+    """The topics that a connector has used."""
+
+    topics: list[str]
+
+
+class SourcePartition(BaseModel):
+    """A partition of a source topic."""
+
+    kafka_topic: str
+    kafka_partition: int
+
+
+class SourceOffset(BaseModel):
+    """The next offset to be published."""
+
+    kafka_offset: int
+
+
+class ConnectorOffset(BaseModel):
+    """The position in one partition."""
+
+    partition: SourcePartition
+    offset: SourceOffset
+
+
+class ConnectorOffsets(BaseModel):
+    """The positions of a connector."""
+
+    offsets: list[ConnectorOffset]
+
+
+class Message(BaseModel):
+    """What was done."""
+
+    message: str
+
+
+class PluginInfo(BaseModel):
+    """A class that a config can name."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    class_: str = Field(alias="class")
+    type: Literal["sink", "source", "transformation", "predicate", "converter", "header_converter"]
+    version: str
+
+
+class ConfigDefinition(BaseModel):
+    """What is known of a key (ConfigKeyInfo of Kafka Connect)."""
+
+    name: str
+    type: Literal["BOOLEAN", "CLASS", "DOUBLE", "INT", "LIST", "LONG", "PASSWORD", "SHORT", "STRING"]
+    required: bool
+    default_value: str | None
+    importance: Literal["LOW", "MEDIUM", "HIGH"]
+    documentation: str
+    group: str
+    width: Literal["NONE", "SHORT", "MEDIUM", "LONG"]
+    display_name: str
+    dependents: list[str]
+    order_in_group: int
+
+
+class ConfigValue(BaseModel):
+    """What a key is set to, and what is wrong with that."""
+
+    name: str
+    value: str | None
+    recommended_values: list[str]
+    errors: list[str]
+    visible: bool
+
+
+class ConfigInfo(BaseModel):
+    """A key and its value."""
+
+    definition: ConfigDefinition
+    value: ConfigValue
+
+
+class ConfigInfos(BaseModel):
+    """What is wrong with a config, key by key."""
+
+    name: str
+    error_count: int
+    groups: list[str]
+    configs: list[ConfigInfo]
+
+
+class LoggerLevel(BaseModel):
+    """The level of a logger, and when REST has last set it, in ms; None: never."""
+
+    level: str
+    last_modified: int | None
+
+
+def without_none(value: BaseModel) -> dict[str, Any]:
+    """Returns the JSON of an answer without fields that have no value: clients look whether `trace` is there."""
+    return value.model_dump(exclude_none=True, by_alias=True)

@@ -1,0 +1,66 @@
+"""Shows connectors of the herder in Kafka Connect's shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import metadata
+from typing import Final
+
+from compactor.model.times import moment
+from connectors.config.fields import CONNECTOR_CLASS
+from connectors.config.secrets import HIDDEN, is_secret, masked, printable_text
+from connectors.rest import shapes
+from connectors.runtime.status import ConnectorState
+from connectors.runtime.supervised_connector import Connector
+
+TASK_CLASS: Final = f"{CONNECTOR_CLASS}Task"
+VERSION: Final = metadata.version("keyfold")
+
+
+def config(connector: Connector) -> dict[str, str]:
+    """Returns the config as it may be shown: placeholders stay, secrets that were written out are hidden."""
+    return {**masked(connector.spec.config.given), "name": connector.name}
+
+
+def info(connector: Connector) -> shapes.ConnectorInfo:
+    """Returns the connector with its config and tasks."""
+    tasks = [shapes.TaskId(connector=connector.name, task=number) for number in range(connector.tasks)]
+    return shapes.ConnectorInfo(name=connector.name, config=config(connector), tasks=tasks)
+
+
+def status(connector: Connector, worker_id: str, *, planned: bool = False) -> shapes.ConnectorStatus:
+    """Returns the states of the connector and its tasks; `planned`: as they are for a restart that was asked for."""
+    state = ConnectorState.RESTARTING if planned else connector.status.state
+    trace = None if planned else trace_of(connector)
+    mine = shapes.ConnectorStateEntity(state=state.value, worker_id=worker_id, version=VERSION, trace=trace)
+    tasks = [
+        shapes.TaskState(id=number, state=state.value, worker_id=worker_id, version=VERSION, trace=trace)
+        for number in range(connector.tasks)
+    ]
+    return shapes.ConnectorStatus(name=connector.name, connector=mine, tasks=tasks)
+
+
+def trace_of(connector: Connector) -> str | None:
+    """Returns why a connector is FAILED, and when it is started again; None where it is not FAILED."""
+    found = connector.status
+    if found.state is not ConnectorState.FAILED or found.error is None:
+        return None
+    again = "" if found.next_restart_ms is None else f"\nStarted again at {moment(found.next_restart_ms)} or before."
+    return f"{printable_text(found.error)}{again}"
+
+
+def tasks(connector: Connector) -> list[shapes.TaskInfo]:
+    """Returns the connector's tasks with their configs."""
+    settings = {**config(connector), "task.class": TASK_CLASS}
+    return [shapes.TaskInfo(id=each, config=settings) for each in info(connector).tasks]
+
+
+def unmasked(sent: Mapping[str, str], before: Mapping[str, str]) -> dict[str, str]:
+    """Returns the config `sent` with the secrets of `before` in place of `[hidden]`.
+
+    A client that reads a config, changes a key and sends it back keeps what it was not shown.
+    """
+    return {
+        name: before[name] if text == HIDDEN and is_secret(name) and name in before else text
+        for name, text in sent.items()
+    }

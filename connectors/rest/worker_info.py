@@ -1,0 +1,63 @@
+"""Answers `/` and `/health`: which worker this is, and how it is."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Query, Response
+from fastapi.responses import JSONResponse, PlainTextResponse
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from connectors.clock import SystemClock
+from connectors.dev.revision import revision
+from connectors.metrics.measured import measured
+from connectors.rest import bodies, shapes, views
+from connectors.rest.context import ContextDependency, RestContext
+from connectors.runtime.status import ConnectorState
+
+router = APIRouter(tags=["worker"])
+
+_CODES: Final = {"starting": HTTPStatus.SERVICE_UNAVAILABLE, "unhealthy": HTTPStatus.INTERNAL_SERVER_ERROR}
+_SAID: Final = {
+    "starting": "Worker is still starting up.",
+    "healthy": "Worker has completed startup and is ready to handle requests.",
+    "unhealthy": "Spark, or the worker's streaming query, is gone; the worker ends.",
+}
+
+
+@router.get("/", response_model=shapes.ServerInfo)
+def get_root(context: ContextDependency) -> shapes.ServerInfo:
+    """Tells the worker's version, and the id of the cluster of `bootstrap.servers`."""
+    return shapes.ServerInfo(version=views.VERSION, commit=revision(), kafka_cluster_id=context.cluster_id())
+
+
+@router.get(
+    "/health",
+    response_model=shapes.WorkerHealth,
+    responses={code: {"model": shapes.WorkerHealth} for code in (500, 503)},
+)
+def get_health(context: ContextDependency, strict: Annotated[str | None, Query()] = None) -> JSONResponse:
+    """Tells how the worker is (KIP-1017); with `strict=true` also whether all of its connectors are well."""
+    status, message = context.state.health, _SAID[context.state.health]
+    if status == "healthy" and bodies.flag(strict) and (unwell := _unwell(context)):
+        status, message = "unhealthy", unwell
+    return JSONResponse({"status": status, "message": message}, _CODES.get(status, HTTPStatus.OK))
+
+
+@router.get("/metrics", response_class=PlainTextResponse)
+def get_metrics(context: ContextDependency) -> Response:
+    """Shows the worker's metrics as Prometheus text."""
+    return Response(generate_latest(context.metrics), media_type=CONTENT_TYPE_LATEST)
+
+
+def _unwell(context: RestContext) -> str:
+    """Returns what is wrong with connectors, "" where nothing is."""
+    found, most_ms, now_ms = [], context.worker.health_max_lag_ms, SystemClock().now_ms()
+    for connector in context.herder.connectors():
+        name = connector.name
+        if connector.status.state is ConnectorState.FAILED:
+            found.append(f"connector {name} is FAILED: {views.trace_of(connector)}")
+        elif most_ms is not None and (lag_ms := measured(connector).lag_ms(now_ms)) > most_ms:
+            found.append(f"connector {name} is {lag_ms} ms behind, more than health.max.lag.ms ({most_ms}).")
+    return " ".join(found)

@@ -1,0 +1,396 @@
+"""Holds what a worker's connectors are to be, and makes them that: Kafka Connect's Herder, for one worker.
+
+What each connector is to be (its config and target state) changes from any thread: by REST, by SIGHUP, by a changed
+file. `reconcile`, which only the worker's own thread calls, starts, pauses and stops supervisors until they are that;
+it waits for none of them, so that connectors start and stop beside one another.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import structlog
+from msgspec.structs import replace
+
+from compactor.errors import FencedError
+from connectors.clock import Clock
+from connectors.config.connector import ConnectorConfig
+from connectors.config.errors import Fault, FaultyConfigError
+from connectors.config.files import ConnectorFile, OtherFile, checked, clashes
+from connectors.config.worker import WorkerConfig
+from connectors.errors import ConflictError, NoConnectorError
+from connectors.progress.observer import Observer
+from connectors.runtime.connector_files import FileChanges
+from connectors.runtime.connector_store import ConnectorStore, StoredConnector, TargetState
+from connectors.runtime.status import ConnectorState, Status
+from connectors.runtime.supervised_connector import Connector, ConnectorSpec, RunContext, SupervisedConnector
+from connectors.runtime.supervisor import Supervisor
+
+_log = structlog.get_logger()
+
+MEND_FILE: Final = "Change the file, and send the worker SIGHUP."
+
+
+class Herder:
+    """Runs the connectors of `files`, and those of `store`; without a store none is made, paused or stopped later.
+
+    `changed` is called when something is to be reconciled. All methods may be called from any thread but those of the
+    worker's own: `hold`, `begin`, `reconcile`, `stop`, `release`.
+    """
+
+    def __init__(
+        self,
+        worker: WorkerConfig,
+        clock: Clock,
+        observer: Observer,
+        files: Sequence[ConnectorFile] = (),
+        store: ConnectorStore | None = None,
+    ) -> None:
+        self.changed: Callable[[], object] = lambda: None
+        self.owns_store = False
+        self._released = False
+        self._worker = worker
+        self._clock = clock
+        self._observer = observer
+        self._store = store
+        self._lock = threading.RLock()
+        self._specs = {file.config.name: self._of_file(file) for file in files}
+        self._runs: dict[str, SupervisedConnector] = {}
+        self._context: RunContext | None = None
+        self._topics_reset: dict[str, dict[str, int]] = {}
+        if store is not None:
+            self._load(store)
+
+    def _load(self, store: ConnectorStore) -> None:
+        """Takes up the connectors that were made over REST, unless another process on this storage has them."""
+        if not self._claim(store):
+            _log.warning(
+                "connectors made over REST belong to another worker on this storage.location",
+                folder=store.location,
+                owner=str(store.owner()),
+            )
+
+    def _claim(self, store: ConnectorStore) -> bool:
+        """Takes the store, and up what it keeps; returns whether this process has it."""
+        self.owns_store = store.claim()
+        if self.owns_store:
+            for stored in store.connectors():
+                self._load_one(stored)
+        return self.owns_store
+
+    def _load_one(self, stored: StoredConnector) -> None:
+        """Takes up one; where it cannot run any more (a file has its name now) that is logged, and it stays stored."""
+        try:
+            config = checked({**stored.config, "name": stored.name}, self._worker)
+            self._refuse_clashes(config)
+        except FaultyConfigError as error:
+            _log.error("connector made over REST is left out", connector=stored.name, error=str(error))
+            return
+        self._specs[stored.name] = ConnectorSpec(config, stored.target_state)
+
+    def _of_file(self, file: ConnectorFile) -> ConnectorSpec:
+        target = TargetState.RUNNING if self._store is None else self._store.target(file.config.name)
+        return ConnectorSpec(file.config, target, file.path)
+
+    # What the worker's own thread calls.
+
+    def hold(self) -> None:
+        """Takes the locks of all connectors that are to run, from before Spark has started."""
+        with self._lock:
+            for name, spec in self._specs.items():
+                if spec.target is not TargetState.STOPPED:
+                    self._run_of(name, spec).supervisor.hold()
+
+    def begin(self, context: RunContext) -> None:
+        """Starts all connectors that are to run, in `context`."""
+        self._context = context
+        self.reconcile()
+
+    def reconcile(self) -> None:
+        """Takes each connector a step nearer to what it is to be; waits for nothing."""
+        with self._lock:
+            if self._context is not None:
+                self._context.query.share_among(len(self._specs))
+            for name in sorted({*self._specs, *self._runs}):
+                self._reconcile(name)
+
+    def _reconcile(self, name: str) -> None:
+        spec, run = self._specs.get(name), self._runs.get(name)
+        stays = spec is not None and spec.target is not TargetState.STOPPED
+        # What was told to end ends, whatever it is to be by now.
+        if run is not None and (run.ending or not (stays and spec is not None and spec.config == run.config)):
+            if not self._end(name, run, drain=stays):
+                return
+            run = None
+        if not stays or spec is None or self._context is None:
+            return
+        run = run or self._run_of(name, spec)
+        run.pause(paused=spec.target is TargetState.PAUSED)
+        if not run.started:
+            run.started = True
+            context = self._context
+            run.supervisor.start(context.spark, context.query, once=context.once, over=context.over)
+
+    def _run_of(self, name: str, spec: ConnectorSpec) -> SupervisedConnector:
+        if name not in self._runs:
+            made = Supervisor(self._worker, spec.config, self._clock, self._observer)
+            self._runs[name] = SupervisedConnector(made, spec.config)
+        return self._runs[name]
+
+    def _end(self, name: str, run: SupervisedConnector, *, drain: bool) -> bool:
+        """Stops a supervisor, with `drain` after a running fold; returns whether it has ended, and is forgotten."""
+        if not (run.ending and drain):  # a fold that may finish may be cancelled later, not the other way round
+            run.supervisor.stop(drain=drain, cancel_at=None if drain else self._clock.monotonic() + self._graceful_s)
+        run.ending = True
+        if not run.supervisor.join(0):
+            return False
+        run.supervisor.release()
+        del self._runs[name]
+        return True
+
+    @property
+    def _graceful_s(self) -> float:
+        return self._worker.task_shutdown_graceful_timeout_ms / 1000
+
+    def fail(self, name: str, error: BaseException) -> None:
+        """Makes a connector that was not started FAILED, for good."""
+        self._runs[name].supervisor.fail(error)
+
+    def is_any_alive(self) -> bool:
+        """Returns whether any connector runs, or will be started again by itself or with another config."""
+        with self._lock:
+            return any(run.supervisor.is_alive() or self._is_replaced(name, run) for name, run in self._runs.items())
+
+    def _is_replaced(self, name: str, run: SupervisedConnector) -> bool:
+        """Returns whether the next `reconcile` starts a supervisor in place of `run`."""
+        spec = self._specs.get(name)
+        stays = spec is not None and spec.target is not TargetState.STOPPED
+        return stays and (run.ending or (spec is not None and spec.config != run.config))
+
+    def is_fenced(self) -> bool:
+        """Returns whether there is a connector, and each was taken over by another worker."""
+        runs = self._all_runs()
+        return bool(runs) and all(isinstance(run.supervisor.error, FencedError) for run in runs)
+
+    def alive(self) -> list[str]:
+        """Returns the names of the connectors that run, sorted."""
+        with self._lock:
+            return sorted(name for name, run in self._runs.items() if run.supervisor.is_alive())
+
+    def stop(self, cancel_at: float, until: float) -> Iterator[str]:
+        """Stops every connector, and yields the names of those that have not ended by `until`, in monotonic seconds."""
+        with self._lock:
+            runs = dict(self._runs)
+        for run in runs.values():
+            run.supervisor.stop(cancel_at=cancel_at)
+        for name, run in runs.items():
+            if not run.supervisor.join(max(0.0, until - self._clock.monotonic())):
+                yield name
+
+    def release(self) -> list[BaseException | None]:
+        """Gives all locks back; returns what each connector has ended with."""
+        runs = self._all_runs()
+        for run in runs:
+            run.supervisor.release()
+        with self._lock:  # what REST still asks is not stored: another process may have the store by then
+            self._released, self.owns_store = True, False
+            if self._store is not None:
+                self._store.release()
+        return [run.supervisor.error for run in runs]
+
+    def _all_runs(self) -> list[SupervisedConnector]:
+        with self._lock:
+            return list(self._runs.values())
+
+    # What connector files say.
+
+    def apply(self, changes: FileChanges) -> None:
+        """Takes up what has become of the connector files; FAILED connectors of unchanged ones are started again."""
+        with self._lock:
+            for name in changes.removed:
+                spec = self._specs.get(name)
+                if (
+                    spec is None or spec.file is None
+                ):  # its file was refused, as a connector made over REST has the name
+                    continue
+                del self._specs[name]
+                _log.info("connector file is gone, stopping the connector", connector=name)
+            for file in changes.put:
+                self._apply(file)
+            for name in changes.unchanged:
+                self._restart_failed(name)
+        self.changed()
+
+    def _apply(self, file: ConnectorFile) -> None:
+        name = file.config.name
+        try:
+            self._refuse_clashes(file.config, file.path)
+        except FaultyConfigError as error:
+            _log.error("connector file is not valid", file=str(file.path), error=str(error))
+            return
+        run = self._runs.get(name)
+        if run is not None and isinstance(run.supervisor.error, FencedError):
+            _log.info("connector ended: left as it is", connector=name, error=str(run.supervisor.error))
+            return
+        if name in self._specs:
+            _log.info("connector file changed, restarting the connector", connector=name, file=str(file.path))
+        else:
+            _log.info("new connector file, starting the connector", connector=name, file=str(file.path))
+        self._specs[name] = self._of_file(file)
+
+    def _restart_failed(self, name: str) -> None:
+        """Restarts a connector only if it is FAILED: its file is unchanged."""
+        run = self._runs.get(name)
+        if run is None:
+            return
+        if run.supervisor.has_failed() and not (self._context and self._context.once):
+            _log.info("connector file unchanged, FAILED: started again", connector=name)
+            run.supervisor.restart()
+        elif run.supervisor.is_alive():
+            _log.info("connector file unchanged: left running", connector=name)
+        else:
+            _log.info("connector ended: left as it is", connector=name, error=str(run.supervisor.error))
+
+    # What REST asks.
+
+    def names(self) -> list[str]:
+        """Returns the names of all connectors, sorted."""
+        return sorted(self._specs.copy())
+
+    def connectors(self) -> tuple[Connector, ...]:
+        """Returns all connectors as they are now, by name."""
+        return tuple(self._connector(name, spec) for name, spec in sorted(self._specs.copy().items()))
+
+    def connector(self, name: str) -> Connector:
+        """Returns a connector as it is now. Raises NoConnectorError."""
+        return self._connector(name, self._spec(name))
+
+    def _connector(self, name: str, spec: ConnectorSpec) -> Connector:
+        run = self._runs.get(name)  # without the lock: a reader waits for no storage
+        stopped = spec.target is TargetState.STOPPED
+        status = run.supervisor.status if run else Status(ConnectorState.STOPPED) if stopped else Status()
+        if status.state is ConnectorState.STOPPED and not stopped:
+            status = Status()  # it has ended to be started again, with another config
+        return Connector(spec, status, run.supervisor if run else None)
+
+    def active_topics(self, name: str) -> list[str]:
+        """Returns the topics that were read, since `reset_topics` where that was called. Raises NoConnectorError."""
+        before = self._topics_reset.get(name, {})
+        return sorted(topic for topic, end in self._ends(name).items() if end > before.get(topic, 0))
+
+    def reset_topics(self, name: str) -> None:
+        """Forgets which topics were read until now; this worker's next start tells of all again."""
+        if name in self._specs:
+            self._topics_reset[name] = self._ends(name)
+
+    def _ends(self, name: str) -> dict[str, int]:
+        """Returns how many offsets of each topic were taken in, as far as this process knows."""
+        state = self.connector(name).catalog_state
+        found: dict[str, int] = {}
+        for log in state.logs if state is not None else ():
+            found[log.topic] = found.get(log.topic, 0) + log.end - log.start
+        return found
+
+    def put(
+        self,
+        name: str,
+        changed: Callable[[Mapping[str, str]], ConnectorConfig],
+        target: TargetState | None = None,
+        *,
+        only_new: bool = False,
+    ) -> bool:
+        """Makes a connector, or changes its config; returns whether it was made. It is stored when this returns.
+
+        `changed` returns the config for the settings that there are, none of a new one; no other change comes between.
+        `target`: what a new one is to be, RUNNING where it is not given; a changed one stays what it is. Raises what
+        `changed` raises; ConflictError where it exists and `only_new`, or comes from a file; FaultyConfigError where it
+        clashes with another; StorageError where it cannot be stored: then nothing has changed.
+        """
+        with self._lock:
+            before = self._specs.get(name)
+            if before is not None and only_new:
+                raise ConflictError(f"Connector {name} already exists")
+            config = changed(before.config.given if before else {})
+            self._refuse_file(name, before)
+            self._refuse_clashes(config)
+            spec = ConnectorSpec(config, before.target if before else target or TargetState.RUNNING)
+            self._stored().put(StoredConnector(name=name, config=config.given, target_state=spec.target))
+            self._specs[name] = spec
+        self.changed()
+        return before is None
+
+    def delete(self, name: str) -> None:
+        """Ends a connector and forgets its config; what it keeps stays.
+
+        Raises NoConnectorError, ConflictError, StorageError.
+        """
+        with self._lock:
+            self._refuse_file(name, self._spec(name))
+            self._stored().delete(name)
+            del self._specs[name]
+        self.changed()
+
+    def target(self, name: str, state: TargetState) -> None:
+        """Sets what a connector is to be; it is stored when this returns.
+
+        Raises NoConnectorError, ConflictError, StorageError.
+        """
+        with self._lock:
+            spec = self._spec(name)
+            if spec.file is not None:
+                self._stored().put_target(name, state)
+            else:
+                self._stored().put(StoredConnector(name=name, config=spec.config.given, target_state=state))
+            self._specs[name] = replace(spec, target=state)
+        self.changed()
+
+    def restart(self, name: str) -> None:
+        """Restarts a connector that is not STOPPED, also one that another worker has. Raises NoConnectorError."""
+        with self._lock:
+            self._spec(name)
+            run = self._runs.get(name)
+            if run is not None and run.supervisor.join(0):
+                run.supervisor.release()
+                del self._runs[name]
+            elif run is not None:
+                run.supervisor.restart()
+        self.changed()
+
+    def _spec(self, name: str) -> ConnectorSpec:
+        found = self._specs.get(name)
+        if found is None:
+            raise NoConnectorError(f"Connector {name} not found")
+        return found
+
+    def _stored(self) -> ConnectorStore:
+        """Returns the store. Raises ConflictError where there is none, another process has it, or the worker ends."""
+        if self._store is None or self._released:
+            why = "ends" if self._released else "does not listen: it keeps no connectors but those of its files"
+            raise ConflictError(f"The worker {why}.", "Ask one that runs, and has listeners.")
+        if self.owns_store or self._claim(self._store):
+            return self._store
+        raise ConflictError(
+            f"Connectors made over REST are kept by another worker on this storage.location: {self._store.owner()}.",
+            "Ask that worker, or give this one a storage.location of its own.",
+        )
+
+    def _refuse_file(self, name: str, spec: ConnectorSpec | None) -> None:
+        if spec is not None and spec.file is not None:
+            raise ConflictError(f"Connector {name} comes from the file {spec.file}.", MEND_FILE)
+
+    def _refuse_clashes(self, config: ConnectorConfig, file: Path | None = None) -> None:
+        """Raises FaultyConfigError where another connector of this worker has the name or an output topic of it.
+
+        `file` is the one that `config` comes from, None where it was sent over REST.
+        """
+        others = [
+            OtherFile(spec.file or Path("this worker"), name, spec.config)
+            for name, spec in self._specs.items()
+            if name != config.name or spec.file != file
+        ]
+        faults: Sequence[Fault] = clashes(config, others)
+        if faults:
+            raise FaultyConfigError(config.name, faults)

@@ -1,0 +1,205 @@
+"""Connectors that are made, paused, stopped and deleted over REST, on a running worker and a real broker."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from connectors.dev.embedded_kafka import EmbeddedKafka
+from connectors.errors import EXIT_OK
+from tests.support.deployment import PROCESS_TIMEOUT_S, Deployment
+from tests.support.kafka import create_topic, end_offsets, produce, wait_until
+from tests.support.records import random_records
+from tests.support.rest_process import RestProcess
+
+pytestmark = pytest.mark.timeout(300)
+
+READS = 300
+CLIENTS = 32
+REQUESTS = 2_000
+
+
+@pytest.fixture
+def new_deployment(
+    tmp_path: Path, broker: EmbeddedKafka, new_topic_name: Callable[[str], str]
+) -> Callable[[], Deployment]:
+    """Gives connectors, each with a topic of its own and all in one storage."""
+
+    def new() -> Deployment:
+        topic = create_topic(broker.bootstrap, new_topic_name("r"), 2, cleanup_policy="delete")
+        return Deployment(tmp_path, broker.bootstrap, topic)
+
+    return new
+
+
+def publish(deployment: Deployment, seed: int, count: int = 100) -> None:
+    """Sends records and waits until they are published."""
+    produce(deployment.bootstrap, deployment.topic, random_records(seed, count))
+    wait_until(deployment.caught_up, "everything is published", PROCESS_TIMEOUT_S)
+
+
+def check(deployment: Deployment) -> None:
+    """Everything was published, exactly once."""
+    wait_until(deployment.caught_up, "everything is published", PROCESS_TIMEOUT_S)
+    assert deployment.violations() == []
+
+
+def test_a_connector_lives_over_rest(new_deployment: Callable[[], Deployment], tmp_path: Path) -> None:
+    """It is made while the worker runs, paused, resumed, stopped and deleted; nothing is lost or sent twice.
+
+    While it is PAUSED or STOPPED nothing is taken in and nothing sent. What it has kept is there when it is made again.
+    """
+    one = new_deployment()
+    with RestProcess(tmp_path, one.bootstrap) as worker:
+        assert worker.create(one).status_code == 201
+        worker.until_state(one.name, "RUNNING")
+        publish(one, 1)
+        seed = 1
+        for word, state in (("pause", "PAUSED"), ("stop", "STOPPED")):
+            worker.ask("PUT", f"/connectors/{one.name}/{word}")
+            worker.until_state(one.name, state)
+            before = one.state().logs, end_offsets(one.bootstrap, one.output)
+            seed += 1
+            produce(one.bootstrap, one.topic, random_records(seed, 100))
+            other = new_deployment()  # goes on meanwhile, so that time in which nothing happens is no guess
+            worker.create(other)
+            publish(other, seed)
+            worker.ask("DELETE", f"/connectors/{other.name}")
+            assert (one.state().logs, end_offsets(one.bootstrap, one.output)) == before
+            worker.ask("PUT", f"/connectors/{one.name}/resume")
+            worker.until_state(one.name, "RUNNING")
+            check(one)
+        assert worker.ask("DELETE", f"/connectors/{one.name}").status_code == 204
+        assert worker.state(one.name) == ""
+        produce(one.bootstrap, one.topic, random_records(seed + 1, 100))
+        wait_until(lambda: worker.create(one).status_code == 201, "it is made again", PROCESS_TIMEOUT_S)
+        check(one)
+        worker.send(signal.SIGTERM)
+        assert worker.wait() == EXIT_OK, worker.tail()
+
+
+def test_connectors_outlive_a_worker_that_is_killed(new_deployment: Callable[[], Deployment], tmp_path: Path) -> None:
+    """After `kill -9` the next worker has them, with their config and state: RUNNING, PAUSED or STOPPED."""
+    running, paused, stopped = (new_deployment() for _ in range(3))
+    with RestProcess(tmp_path, running.bootstrap) as worker:
+        worker.create(running)
+        worker.create(paused, initial_state="PAUSED")
+        worker.create(stopped)
+        publish(stopped, 1)
+        worker.ask("PUT", f"/connectors/{stopped.name}/stop")
+        worker.signal_all(signal.SIGKILL)
+        worker.wait()
+    for number, one in enumerate((running, paused, stopped)):
+        produce(one.bootstrap, one.topic, random_records(2 + number, 100))
+    with RestProcess(tmp_path, running.bootstrap) as worker:
+        found = worker.ask("GET", "/connectors?expand=info").json()
+        assert sorted(found) == sorted(one.name for one in (running, paused, stopped))
+        assert found[running.name]["info"]["config"]["topics"] == running.topic
+        check(running)
+        worker.until_state(paused.name, "PAUSED")
+        assert worker.state(stopped.name) == "STOPPED"
+        assert not paused.taken_over() or sum(paused.published().values()) == 0
+        for one in (paused, stopped):
+            worker.ask("PUT", f"/connectors/{one.name}/resume")
+        for one in (paused, stopped):
+            check(one)
+
+
+def test_files_of_the_folder_come_and_go(new_deployment: Callable[[], Deployment], tmp_path: Path) -> None:
+    """With connectors.watch a new file is a new connector, a faulty one harms no other, a removed one ends its own."""
+    one, two = new_deployment(), new_deployment()
+    folder = tmp_path / "connectors"
+    folder.mkdir()
+    settings: dict[str, Any] = {"connectors.dir": str(folder), "connectors.watch": True}
+    with RestProcess(tmp_path, one.bootstrap, **settings) as worker:
+        (folder / "one.json").write_text(json.dumps(one.settings))
+        publish(one, 1)
+        (folder / "faulty.json").write_text("{")
+        worker.until_logged("connector file is not valid")
+        (folder / "two.json").write_text(json.dumps(two.settings))
+        publish(two, 2)
+        refused = worker.ask("DELETE", f"/connectors/{one.name}")
+        assert (refused.status_code, "one.json" in refused.json()["message"]) == (409, True)
+        (folder / "one.json").unlink()
+        wait_until(lambda: worker.state(one.name) == "", "the first is gone", PROCESS_TIMEOUT_S)
+        publish(two, 3)
+    check(two)
+
+
+def test_one_fails_and_is_restarted_alone(new_deployment: Callable[[], Deployment], tmp_path: Path) -> None:
+    """Its trace begins with what happened; /health stays, its strict form does not; the other goes on all the time."""
+    good, bad = new_deployment(), new_deployment()
+    bad.settings |= {
+        "topics": f"{bad.topic}-later",
+        "restart.backoff.initial.ms": 3_600_000,
+        "restart.backoff.max.ms": 3_600_000,
+    }
+    with RestProcess(tmp_path, good.bootstrap) as worker:
+        worker.create(good)
+        assert worker.create(bad).status_code == 201
+        worker.until_state(bad.name, "FAILED")
+        status = worker.ask("GET", f"/connectors/{bad.name}/status").json()
+        assert f"{bad.topic}-later" in status["connector"]["trace"].splitlines()[0]
+        assert worker.ask("GET", "/health").status_code == 200
+        strict = worker.ask("GET", "/health?strict=true")
+        assert (strict.status_code, bad.name in strict.json()["message"]) == (500, True)
+        publish(good, 1)
+        later = bad.for_topic(create_topic(bad.bootstrap, f"{bad.topic}-later", 2, cleanup_policy="delete"))
+        assert worker.ask("POST", f"/connectors/{bad.name}/restart").status_code == 204
+        worker.until_state(bad.name, "RUNNING")
+        publish(later, 2)
+        publish(good, 3)
+        assert worker.ask("GET", "/health?strict=true").status_code == 200
+    for one in (good, later):
+        check(one)
+
+
+def test_a_flood_leaves_the_pipeline_alone(new_deployment: Callable[[], Deployment], tmp_path: Path) -> None:
+    """2,000 requests of 32 clients, half of them malformed, while records come: all are answered, promises hold."""
+    one = new_deployment()
+    codes: list[int] = []
+
+    def ask(url: str, number: int) -> None:
+        with httpx.Client(base_url=url, timeout=PROCESS_TIMEOUT_S) as client:
+            codes.extend(_flood(client, one.name, number + each) for each in range(REQUESTS // CLIENTS + 1))
+
+    with RestProcess(tmp_path, one.bootstrap) as worker:
+        worker.create(one)
+        publish(one, 1)
+        clients = [threading.Thread(target=ask, args=(worker.url, number)) for number in range(CLIENTS)]
+        for client in clients:
+            client.start()
+        seed = 1
+        while any(client.is_alive() for client in clients):
+            seed += 1
+            publish(one, seed)
+        for client in clients:
+            client.join()
+        assert len(codes) >= REQUESTS
+        assert set(codes) == {200, 400, 404, 405, 415}
+        assert worker.state(one.name) == "RUNNING"
+        assert worker.ask("GET", "/connectors").json() == [one.name]
+    check(one)
+
+
+def _flood(client: httpx.Client, name: str, number: int) -> int:
+    """Sends one request, a malformed one every other time; returns the status."""
+    good = ("/connectors", f"/connectors/{name}/status", "/connectors?expand=status&expand=info", "/metrics")
+    if number % 2:
+        return client.get(good[number // 2 % len(good)]).status_code
+    bad = (
+        ("POST", "/connectors", b"{", "application/json"),
+        ("POST", "/connectors", b"x" * 1_000, "text/plain"),
+        ("PUT", "/connectors/..%2f..%2fetc/config", b"{}", "application/json"),
+        ("PATCH", "/health", b"\xff\xfe", "application/json"),
+        ("GET", "/connectors/no-such-one", b"", "application/json"),
+    )
+    method, path, body, kind = bad[number // 2 % len(bad)]
+    return client.request(method, path, content=body, headers={"Content-Type": kind}).status_code

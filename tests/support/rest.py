@@ -1,0 +1,124 @@
+"""A worker's REST interface over a real herder whose supervisors are stand-ins; asked over a real socket."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import httpx
+
+from compactor.metrics import Freshness
+from connectors.clock import SystemClock
+from connectors.config.connector import ConnectorConfig
+from connectors.config.files import ConnectorFile, load_worker
+from connectors.progress.observer import NullObserver
+from connectors.rest.listeners import bind
+from connectors.rest.service import listening
+from connectors.runtime import herder as module
+from connectors.runtime.connector_store import ConnectorStore
+from connectors.runtime.herder import Herder
+from connectors.runtime.status import ConnectorState, Status
+from connectors.runtime.supervised_connector import RunContext
+from tests.support.cli import worker_file
+
+BUCKETS = 2
+TIMEOUT_S = 10.0
+
+
+class StandInSupervisor:
+    """Is what it is told to be at once, without doing anything."""
+
+    def __init__(self, config: ConnectorConfig) -> None:
+        self.config = config
+        self.status = Status()
+        self.counters: dict[str, int] = {}
+        self.freshness = Freshness()
+        self.catalog_state: Any = Mock(buckets=config.tasks_max or BUCKETS, logs=(), topics={}, snapshots=())
+        self.error: BaseException | None = None
+        self.restarts = 0
+        self._over = False
+
+    def hold(self) -> None:
+        """Holds no lock."""
+
+    def release(self) -> None:
+        """Holds no lock."""
+
+    def start(self, *_: object, **__: object) -> None:
+        if self.status.state is not ConnectorState.PAUSED:
+            self.status = Status(ConnectorState.RUNNING)
+
+    def pause(self) -> None:
+        self.status = Status(ConnectorState.PAUSED)
+
+    def resume(self) -> None:
+        self.status = Status(ConnectorState.RUNNING)
+
+    def restart(self) -> None:
+        self.restarts += 1
+        self.status = Status(ConnectorState.RUNNING)
+
+    def stop(self, **_: object) -> None:
+        self._over = True
+        self.status = Status(ConnectorState.STOPPED)
+
+    def fail(self, error: str, next_restart_ms: int | None = None) -> None:
+        self.status = Status(ConnectorState.FAILED, error, 1, next_restart_ms)
+
+    def join(self, _: float | None = None) -> bool:
+        return self._over
+
+    def is_alive(self) -> bool:
+        return not self._over
+
+    def has_failed(self) -> bool:
+        return self.status.state is ConnectorState.FAILED
+
+
+class RestWorker:
+    """A worker that listens; `supervisors` are those that run, by connector."""
+
+    def __init__(self, herder: Herder, url: str, admin_url: str) -> None:
+        self.herder = herder
+        self.url = url
+        self.admin_url = admin_url
+        self.health = "healthy"
+        self.client = httpx.Client(base_url=url, timeout=TIMEOUT_S)
+
+    def supervisor(self, name: str) -> StandInSupervisor:
+        found = self.herder.connector(name).supervisor
+        assert isinstance(found, StandInSupervisor)
+        return found
+
+    def ask(self, method: str, path: str, **more: Any) -> httpx.Response:
+        return self.client.request(method, path, **more)
+
+    def create(self, name: str, **config: Any) -> httpx.Response:
+        """Makes a connector that reads the topic of its own name."""
+        settings = {"connector.class": "keyfold.CompactedTopic", "topics": name, **config}
+        return self.ask("POST", "/connectors", json={"name": name, "config": settings})
+
+
+@contextmanager
+def rest_worker(folder: Path, *files: ConnectorFile, **settings: str) -> Iterator[RestWorker]:
+    """Runs such a worker in `folder` during the block; its listeners take any free port."""
+    config = load_worker(worker_file(folder, **{"listeners": "http://127.0.0.1:0", **settings}))
+    herder = Herder(config, SystemClock(), NullObserver(), files, ConnectorStore.of(config))
+    herder.changed = herder.reconcile
+    herder.begin(RunContext(Mock(), Mock(), once=False, over=Mock()))
+    urls: list[str] = []
+    found = RestWorker(herder, "", "")
+    with listening(config, herder, found, bind(config), urls.append):
+        found.url, found.admin_url = urls[0], urls[-1]
+        found.client = httpx.Client(base_url=urls[0], timeout=TIMEOUT_S)
+        yield found
+        found.client.close()
+    herder.release()
+
+
+def stand_ins(patch: Callable[[object, str, object], None]) -> None:
+    """Has herders make stand-ins; `patch` is a monkeypatch's setattr."""
+    patch(module, "Supervisor", lambda _worker, config, *_: StandInSupervisor(config))

@@ -1,0 +1,156 @@
+"""`keyfold connectors` with a worker that asks who it is, and over a connection that is encrypted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+from unittest.mock import Mock
+
+import bcrypt
+import pytest
+from typer.testing import CliRunner, Result
+
+from connectors.cli.connectors import PASSWORD_VARIABLE, URL_VARIABLE
+from connectors.cli.main import app
+from connectors.rest import service
+from tests.support.cli import connector_file, own_logging
+from tests.support.rest import RestWorker, rest_worker, stand_ins
+from tests.support.secured_broker import Authority
+
+PASSWORDS: Final = {"ann": "geheim-4711", "bob": "geheim-4712"}
+LOGIN: Final = "next: Give --user NAME; its password is asked for, or taken from KEYFOLD_REST_PASSWORD."
+
+
+@pytest.fixture(autouse=True)
+def _surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_ins(monkeypatch.setattr)
+    monkeypatch.setattr(service, "ClusterId", lambda _: Mock())  # its thread would log to the stdout of a command
+    for name in (URL_VARIABLE, PASSWORD_VARIABLE):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def secured(tmp_path: Path) -> Iterator[RestWorker]:
+    """Ann may do everything, bob reads."""
+    users = tmp_path / "users"
+    roles = {"ann": "admin", "bob": "viewer"}
+    hashes = {name: bcrypt.hashpw(PASSWORDS[name].encode(), bcrypt.gensalt(4)).decode() for name in roles}
+    users.write_text("".join(f"{name}:{hashes[name]}:{role}\n" for name, role in roles.items()))
+    with rest_worker(tmp_path, **{"rest.auth": "basic", "rest.auth.users.file": str(users)}) as found:
+        yield found
+
+
+def asked(*arguments: object, typed: str | None = None) -> Result:
+    """Runs `keyfold connectors ARGUMENTS…`, and types what it asks for; no password is ever shown."""
+    with own_logging():
+        done = CliRunner().invoke(app, ["connectors", *map(str, arguments)], input=typed)
+    assert [password for password in PASSWORDS.values() if password in done.output] == []
+    return done
+
+
+def failed(done: Result, code: int) -> str:
+    assert (done.exit_code, done.stdout) == (code, ""), done.output
+    return done.stderr
+
+
+def test_without_a_user_the_worker_says_nothing(secured: RestWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exit code 2, and how to name one; a password alone is none."""
+    monkeypatch.setenv(PASSWORD_VARIABLE, PASSWORDS["ann"])
+    found = failed(asked("list", "--url", secured.url), 2)
+    assert found == f"error: User cannot access the resource.\n{LOGIN}\n"
+
+
+@pytest.mark.parametrize(("user", "password"), [("ann", PASSWORDS["bob"]), ("eve", PASSWORDS["ann"]), ("ann", "")])
+def test_a_password_that_is_wrong(
+    secured: RestWorker, monkeypatch: pytest.MonkeyPatch, user: str, password: str
+) -> None:
+    """Exit code 2, and nothing tells whether there is such a user."""
+    monkeypatch.setenv(PASSWORD_VARIABLE, password)
+    found = failed(asked("list", "--url", secured.url, "--user", user), 2)
+    assert found == f"error: User cannot access the resource.\n{LOGIN}\n"
+
+
+def test_a_password_from_the_environment(secured: RestWorker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An admin changes what a viewer sees; a viewer that changes something ends with 2 and is told whom to ask as."""
+    worker = ("--url", secured.url)
+    monkeypatch.setenv(PASSWORD_VARIABLE, PASSWORDS["ann"])
+    assert asked("create", connector_file(tmp_path), *worker, "--user", "ann").exit_code == 0
+    monkeypatch.setenv(PASSWORD_VARIABLE, PASSWORDS["bob"])
+    done = asked("list", *worker, "--user", "bob")
+    assert (done.exit_code, "orders-keeper" in done.stdout) == (0, True)
+    found = failed(asked("delete", "orders-keeper", *worker, "--user", "bob"), 2)
+    assert "error: The role viewer may only read" in found
+    assert "next: Ask as a user with the role admin." in found
+    assert secured.herder.names() == ["orders-keeper"]
+
+
+def test_a_password_is_asked_for(secured: RestWorker) -> None:
+    """Where the environment has none: on stderr, so that stdout holds the result alone; without one nothing is sent."""
+    done = asked("list", "--json", "--url", secured.url, "--user", "bob", typed=f"{PASSWORDS['bob']}\n")
+    assert (done.exit_code, done.stdout.strip()) == (0, "{}")
+    assert "Password of bob" in done.stderr
+    assert asked("list", "--url", secured.url, "--user", "bob", typed="").exit_code == 1
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("certificates") / "ca")
+
+
+@contextmanager
+def encrypted(folder: Path, authority: Authority) -> Iterator[RestWorker]:
+    """A worker that listens with HTTPS only, by a certificate of `authority`."""
+    pem = str(authority.issue("worker"))
+    settings = {
+        "listeners": "https://127.0.0.1:0",
+        "listeners.https.ssl.certificate.location": pem,
+        "listeners.https.ssl.key.location": pem,
+    }
+    with rest_worker(folder, **settings) as found:
+        yield found
+
+
+def test_https(tmp_path: Path, authority: Authority) -> None:
+    """--ca names who has signed the worker's certificate; signed by anyone else it is no worker: exit code 4."""
+    other = Authority(tmp_path / "other")
+    with encrypted(tmp_path, authority) as worker:
+        done = asked("list", "--json", "--url", worker.url, "--ca", authority.certificate)
+        assert (done.exit_code, done.stdout.strip()) == (0, "{}")
+        for arguments in ((), ("--ca", other.certificate)):
+            found = failed(asked("list", "--url", worker.url, *arguments), 4)
+            assert f"No worker answers at {worker.url}: [SSL: CERTIFICATE_VERIFY_FAILED]" in found
+
+
+def test_https_of_another_host(tmp_path: Path, authority: Authority) -> None:
+    """A certificate is good for the address that stands in it only."""
+    with encrypted(tmp_path, authority) as worker:
+        url = worker.url.replace("127.0.0.1", "localhost")
+        assert "CERTIFICATE_VERIFY_FAILED" in failed(asked("list", "--url", url, "--ca", authority.certificate), 4)
+
+
+def test_http_where_the_worker_has_https(tmp_path: Path, authority: Authority) -> None:
+    """Nothing is sent in the clear to such a worker that it would answer: exit code 4."""
+    with encrypted(tmp_path, authority) as worker:
+        url = worker.url.replace("https", "http")
+        assert f"No worker answers at {url}" in failed(asked("list", "--url", url), 4)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"), [(None, "No such file or directory"), ("", "it holds no certificates"), ("x\n", "it holds no")]
+)
+def test_certificates_that_cannot_be_used(tmp_path: Path, content: str | None, why: str) -> None:
+    """Exit code 2, the file, and what is wrong with it; nobody is asked."""
+    file = tmp_path / "ca.pem"
+    if content is not None:
+        file.write_text(content)
+    found = failed(asked("list", "--url", "https://127.0.0.1:1", "--ca", file), 2)
+    assert f"error: --ca {file} cannot be used: {why}" in found
+    assert "next: Name a file of certificates in PEM." in found
+
+
+def test_a_password_in_the_address_is_not_shown() -> None:
+    """It may stand there, and is hidden in what is said of the address."""
+    found = failed(asked("list", "--url", f"http://ann:{PASSWORDS['ann']}@127.0.0.1:1"), 4)
+    assert "No worker answers at http://[hidden]@127.0.0.1:1: " in found

@@ -1,0 +1,294 @@
+"""Who may ask what: users, roles, hosts, origins, sizes, slow clients, certificates; and that no secret comes out."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import bcrypt
+import httpx
+import pytest
+
+from connectors.config.errors import FaultyConfigError
+from connectors.config.files import load_worker
+from connectors.rest import server
+from connectors.rest.listeners import bind
+from connectors.rest.security import BODY_MAX
+from tests.support.cli import worker_file
+from tests.support.rest import RestWorker, rest_worker, stand_ins
+
+SECRET = "geheim-4711"
+PASSWORDS = {"ann": "one", "bob": "two"}
+
+
+def users_file(folder: Path, **roles: str) -> Path:
+    """A users' file in which each user has the password of PASSWORDS."""
+    path = folder / "users"
+    hashes = {name: bcrypt.hashpw(PASSWORDS[name].encode(), bcrypt.gensalt(4)).decode() for name in roles}
+    path.write_text("# who may ask\n\n" + "".join(f"{name}:{hashes[name]}:{role}\n" for name, role in roles.items()))
+    return path
+
+
+@pytest.fixture
+def secured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RestWorker]:
+    """Ann may do everything, bob reads."""
+    stand_ins(monkeypatch.setattr)
+    path = users_file(tmp_path, ann="admin", bob="viewer")
+    with rest_worker(tmp_path, **{"rest.auth": "basic", "rest.auth.users.file": str(path)}) as found:
+        yield found
+
+
+@pytest.fixture
+def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RestWorker]:
+    stand_ins(monkeypatch.setattr)
+    with rest_worker(tmp_path) as found:
+        yield found
+
+
+@pytest.mark.parametrize(
+    ("auth", "codes"),
+    [
+        (None, (401, 401, 401)),
+        (("ann", "two"), (401, 401, 401)),
+        (("eve", "one"), (401, 401, 401)),
+        (("bob", "two"), (200, 403, 403)),
+        (("ann", "one"), (200, 201, 202)),
+    ],
+)
+def test_roles(secured: RestWorker, auth: tuple[str, str] | None, codes: tuple[int, ...]) -> None:
+    """A viewer reads; only an admin changes anything; everyone may ask how the worker is."""
+    for name in ("a", "b"):  # the second time the password is known to be right
+        body = {"connector.class": "CompactedTopic", "topics": name}
+        found = (
+            secured.ask("GET", "/connectors", auth=auth),
+            secured.ask("PUT", f"/connectors/{name}/config", json=body, auth=auth),
+            secured.ask("PUT", f"/connectors/{name}/pause", auth=auth),
+        )
+        assert tuple(one.status_code for one in found) == codes
+        assert all(one.json()["error_code"] == one.status_code for one in found if one.status_code >= 400)
+    assert secured.ask("GET", "/health").status_code == 200
+    if codes[0] == 401:
+        assert found[0].headers["www-authenticate"] == 'Basic realm="keyfold"'
+
+
+@pytest.mark.parametrize("header", ["Basic", "Basic ???", "Basic YW5u", "Bearer x", "Basic /w=="])
+def test_credentials_that_are_none(secured: RestWorker, header: str) -> None:
+    """Whatever the header holds, it is 401 and no defect."""
+    assert secured.ask("GET", "/connectors", headers={"Authorization": header}).status_code == 401
+
+
+def test_users_change_while_the_worker_runs(secured: RestWorker, tmp_path: Path) -> None:
+    """The file is read again: a password that was taken away lets nobody in any more."""
+    assert secured.ask("GET", "/connectors", auth=("bob", "two")).status_code == 200
+    users_file(tmp_path, ann="admin")
+    assert secured.ask("GET", "/connectors", auth=("bob", "two")).status_code == 401
+    assert secured.ask("GET", "/connectors", auth=("ann", "one")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("ann", "line 1: a line is NAME:HASH:ROLE"),
+        ("ann:one:admin", "line 1: a line is NAME:HASH:ROLE"),
+        ("\nann:$2b$04$x:root", "line 2: a line is NAME:HASH:ROLE"),
+        ("ann:$2b$04$x:viewer", "has no user with the role admin"),
+        ("", "has no user with the role admin"),
+    ],
+)
+def test_a_users_file_that_is_wrong(tmp_path: Path, text: str, said: str) -> None:
+    """The worker does not start over it, and the message shows no hash."""
+    path = tmp_path / "users"
+    path.write_text(text)
+    settings = {"rest.auth": "basic", "rest.auth.users.file": str(path)}
+    with pytest.raises(FaultyConfigError) as raised, rest_worker(tmp_path, **settings):
+        pass
+    assert str(raised.value).startswith("worker: rest.auth.users.file: ")
+    assert said in str(raised.value)
+    assert "$2b$" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"listeners": "http://0.0.0.0:1"}, "can be reached from other machines; set rest.auth=basic"),
+        ({"listeners": "http://:1"}, "can be reached from other machines"),
+        ({"admin.listeners": "http://10.0.0.1:1"}, "admin.listeners: "),
+        ({"rest.auth": "basic"}, "rest.auth.users.file: missing"),
+        ({"rest.auth.users.file": "x"}, "has no effect without rest.auth=basic"),
+        ({"listeners": "https://127.0.0.1:1"}, "listeners.https.ssl.certificate.location: missing"),
+        ({"ssl.client.auth": "required"}, "listeners.https.ssl.ca.location: missing"),
+        ({"connectors.watch": "true"}, "has no effect without connectors.dir"),
+        ({"connectors.dir": "nowhere"}, "is no folder"),
+    ],
+)
+def test_settings_that_need_others(tmp_path: Path, settings: dict[str, str], said: str) -> None:
+    """Each names its key, and what to set."""
+    with pytest.raises(FaultyConfigError) as raised:
+        load_worker(worker_file(tmp_path, **settings))
+    assert said in str(raised.value)
+
+
+@pytest.mark.parametrize("auth", ["none", "basic"])
+def test_a_listener_for_other_machines_needs_a_decision(tmp_path: Path, auth: str) -> None:
+    """`none` is one, too."""
+    more = {"rest.auth.users.file": "users"} if auth == "basic" else {}
+    load_worker(worker_file(tmp_path, **{"listeners": "http://0.0.0.0:0", "rest.auth": auth, **more}))
+
+
+def test_a_port_in_use_names_its_key(tmp_path: Path) -> None:
+    """Before anything else starts."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        config = load_worker(worker_file(tmp_path, listeners=f"http://127.0.0.1:{port}"))
+        with pytest.raises(FaultyConfigError, match=f'listeners: "http://127.0.0.1:{port}" cannot be listened on'):
+            bind(config)
+
+
+@pytest.mark.parametrize(("host", "code"), [("localhost", 200), ("127.0.0.1", 200), ("evil.example", 400)])
+def test_a_loopback_listener_knows_its_hosts(worker: RestWorker, host: str, code: int) -> None:
+    """A page of the web that lets its own name lead to 127.0.0.1 gets nothing (DNS rebinding)."""
+    assert worker.ask("GET", "/connectors", headers={"Host": f"{host}:8083"}).status_code == code
+
+
+def test_other_origins_are_not_answered_unless_they_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No CORS by itself; those of access.control.allow.origin."""
+    stand_ins(monkeypatch.setattr)
+    asked = {"Origin": "https://ui.example", "Access-Control-Request-Method": "POST"}
+    with rest_worker(tmp_path) as worker:
+        assert "access-control-allow-origin" not in worker.ask("GET", "/connectors", headers=asked).headers
+    with rest_worker(tmp_path, **{"access.control.allow.origin": "https://ui.example"}) as worker:
+        found = worker.ask("OPTIONS", "/connectors", headers=asked)
+        assert (found.status_code, found.headers["access-control-allow-origin"]) == (200, "https://ui.example")
+        other = worker.ask("GET", "/connectors", headers={"Origin": "https://other.example"})
+        assert "access-control-allow-origin" not in other.headers
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_bodies_have_a_limit(worker: RestWorker, chunked: bool) -> None:
+    """Its length is believed, or counted while it comes."""
+    text = b"x" * (BODY_MAX + 1)
+    headers = {"Content-Type": "application/json"}
+    content = (part for part in (text, b"y")) if chunked else text
+    found = worker.ask("POST", "/connectors", content=content, headers=headers)
+    assert (found.status_code, found.json()["error_code"]) == (413, 413)
+    assert worker.ask("GET", "/connectors").json() == []
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        "",
+        "GET /connectors HTTP/1.1\r\nHost: localhost\r\n",
+        "POST /connectors HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{",
+    ],
+)
+def test_slow_clients_are_ended(worker: RestWorker, monkeypatch: pytest.MonkeyPatch, sent: str) -> None:
+    """One that sends nothing, half a head, or half a body keeps its connection for a while only."""
+    monkeypatch.setattr(server, "HEAD_S", 0.3)
+    host, port = worker.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=20) as slow:
+        slow.sendall(sent.encode())
+        began = time.monotonic()
+        while slow.recv(1000):
+            pass
+        assert time.monotonic() - began < 15
+
+
+def test_a_client_that_keeps_its_connection_is_not_slow(worker: RestWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What counts is a request that does not get done."""
+    monkeypatch.setattr(server, "HEAD_S", 0.3)
+    with httpx.Client(base_url=worker.url) as client:
+        first = client.get("/connectors")
+        time.sleep(0.6)  # longer than a request may take: this is what is tried
+        streams = [one.extensions["network_stream"] for one in (first, client.get("/connectors"))]
+        assert streams[0].get_extra_info("client_addr") == streams[1].get_extra_info("client_addr")
+
+
+def test_admin_has_a_listener_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """/admin is there only, and nothing else is; an empty setting switches it off."""
+    stand_ins(monkeypatch.setattr)
+    with rest_worker(tmp_path, **{"admin.listeners": "http://127.0.0.1:0"}) as worker:
+        assert worker.ask("GET", "/admin/loggers").status_code == 404
+        assert httpx.get(f"{worker.admin_url}/admin/loggers").status_code == 200
+        assert httpx.get(f"{worker.admin_url}/connectors").status_code == 404
+    with rest_worker(tmp_path, **{"admin.listeners": ""}) as worker:
+        assert worker.ask("GET", "/admin/loggers").status_code == 404
+
+
+def _certificate(folder: Path, name: str) -> tuple[Path, Path]:
+    key, certificate = folder / f"{name}.key", folder / f"{name}.pem"
+    subject = ["-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1"]
+    files = ["-keyout", str(key), "-out", str(certificate)]
+    kind = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+    subprocess.run(["openssl", "req", *kind, *subject, *files], check=True, capture_output=True)
+    return key, certificate
+
+
+@pytest.mark.parametrize("clients", ["none", "required"])
+def test_https(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clients: str) -> None:
+    """With a certificate of its own, and of the client where that is asked for."""
+    stand_ins(monkeypatch.setattr)
+    (key, certificate), (client_key, client) = _certificate(tmp_path, "worker"), _certificate(tmp_path, "client")
+    settings = {
+        "listeners": "https://127.0.0.1:0",
+        "listeners.https.ssl.certificate.location": str(certificate),
+        "listeners.https.ssl.key.location": str(key),
+        "listeners.https.ssl.ca.location": str(client),
+        "ssl.client.auth": clients,
+    }
+    with rest_worker(tmp_path, **settings) as worker:
+        trust = ssl.create_default_context(cafile=str(certificate))
+        if clients == "required":
+            with pytest.raises((httpx.ReadError, httpx.RemoteProtocolError, httpx.ConnectError)):
+                httpx.get(f"{worker.url}/connectors", verify=trust)
+            trust.load_cert_chain(client, client_key)
+        assert httpx.get(f"{worker.url}/connectors", verify=trust).json() == []
+
+
+def test_no_secret_comes_out(worker: RestWorker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Written out, behind a placeholder, in JAAS, in an error: whatever is asked, it is not in the answer."""
+    monkeypatch.setenv("TEST_SECRET", SECRET)
+    jaas = f'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="{SECRET}";'
+    settings = {
+        "consumer.override.sasl.password": SECRET,
+        "producer.override.sasl.password": "${env:TEST_SECRET}",
+        "admin.override.sasl.jaas.config": jaas,
+    }
+    made = worker.create("a", **settings)
+    assert made.status_code == 201, made.text
+    worker.supervisor("a").fail(f"Login failed: sasl.password={SECRET}")
+    answers = [made]
+    for path in (
+        "/connectors/a",
+        "/connectors/a/config",
+        "/connectors/a/status",
+        "/connectors/a/tasks",
+        "/connectors/a/tasks/0/status",
+        "/connectors?expand=info&expand=status",
+        "/health?strict=true",
+        "/metrics",
+        "/openapi.json",
+    ):
+        answers.append(worker.ask("GET", path))
+        assert answers[-1].status_code in (200, 500)
+    bad = {"connector.class": "CompactedTopic", "topics": "t", "tasks.max": "q", **settings}
+    answers.append(worker.ask("PUT", "/connector-plugins/CompactedTopic/config/validate", json=bad))
+    answers.append(worker.ask("PUT", "/connectors/b/config", json=bad))
+    answers.append(worker.create("c", **{"consumer.override.sasl.pasword": SECRET}))
+    assert [one.request.url for one in answers if SECRET in one.text] == []
+    config = worker.ask("GET", "/connectors/a/config").json()
+    assert config["producer.override.sasl.password"] == "${env:TEST_SECRET}"
+    assert config["consumer.override.sasl.password"] == "[hidden]"
+
+
+def test_what_is_hidden_stays_when_it_is_sent_back(worker: RestWorker) -> None:
+    """A client reads a config, changes a key, and sends all of it: the password is what it was."""
+    worker.create("a", **{"consumer.override.sasl.password": SECRET})
+    shown = worker.ask("GET", "/connectors/a/config").json()
+    assert worker.ask("PUT", "/connectors/a/config", json={**shown, "tasks.max": "1"}).status_code == 200
+    given = worker.herder.connector("a").spec.config.given
+    assert (given["consumer.override.sasl.password"], given["tasks.max"]) == (SECRET, "1")

@@ -1,0 +1,368 @@
+"""What connectors are to be, and how they become that: over stand-ins for supervisors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+from unittest.mock import Mock
+
+import pytest
+import structlog
+
+from compactor.catalog.owner_lock import OwnerLock, this_process
+from compactor.errors import FencedError, StorageError
+from compactor.storage.local import open_storage
+from connectors.config.connector import ConnectorConfig
+from connectors.config.errors import FaultyConfigError
+from connectors.config.files import load_connector, load_worker
+from connectors.errors import ConflictError, NoConnectorError
+from connectors.progress.observer import NullObserver
+from connectors.runtime import herder as module
+from connectors.runtime.connector_files import FileChanges
+from connectors.runtime.connector_store import FOLDER, ConnectorStore, TargetState
+from connectors.runtime.herder import Herder
+from connectors.runtime.status import ConnectorState, Status
+from connectors.runtime.supervised_connector import RunContext
+from tests.support.cli import NAME, connector_file, worker_file
+from tests.support.clocks import ManualClock
+
+
+class Supervisor:
+    """Notes what it is told; ends when a test lets it."""
+
+    def __init__(self, config: ConnectorConfig) -> None:
+        self.config = config
+        self.said: list[str] = []
+        self.error: BaseException | None = None
+        self.over = True
+        self.status = Status()
+        self.catalog_state: Any = None
+        self.counters: dict[str, int] = {}
+
+    def start(self, *_: object, **__: object) -> None:
+        self.said.append("start")
+        self.over = False
+
+    def stop(self, *, drain: bool = False, cancel_at: float | None = None) -> None:
+        word = "drain" if drain else "stop"
+        if self.said[-1:] != [word]:
+            self.said.append(word)
+        assert drain is (cancel_at is None)
+
+    def join(self, _: float | None = None) -> bool:
+        return self.over
+
+    def is_alive(self) -> bool:
+        return not self.over
+
+    def has_failed(self) -> bool:
+        return self.status.state is ConnectorState.FAILED
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_: self.said.append(name)
+
+
+class Herd:
+    """A herder in a folder, and the supervisors that it has made, by name and in order."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = folder
+        self.worker = load_worker(worker_file(folder))
+        self.clock = ManualClock()
+        self.made: dict[str, list[Supervisor]] = {}
+        self.woken = 0
+        monkeypatch.setattr(module, "Supervisor", self._make)
+
+    def begin(self, *paths: Path, listens: bool = True) -> Herder:
+        """A worker's next start over files and what is stored."""
+        store = ConnectorStore.of(self.worker) if listens else None
+        files = [load_connector(path, self.worker) for path in paths]
+        with structlog.testing.capture_logs() as self.logged:
+            self.herder = Herder(self.worker, cast("Any", self.clock), NullObserver(), files, store)
+        self.herder.changed = self._wake
+        self.herder.hold()
+        self.herder.begin(RunContext(Mock(), Mock(), once=False, over=Mock()))
+        return self.herder
+
+    def end(self) -> None:
+        """The worker's end."""
+        self.herder.release()
+
+    def states(self) -> dict[str, str]:
+        return {name: self.herder.connector(name).spec.target.value for name in self.herder.names()}
+
+    def said(self, name: str) -> list[list[str]]:
+        """What each supervisor of a connector was told, without the words that change nothing."""
+        return [[word for word in one.said if word not in ("hold", "release", "resume")] for one in self.made[name]]
+
+    def _make(self, _worker: object, config: ConnectorConfig, *_: object) -> Supervisor:
+        found = Supervisor(config)
+        self.made.setdefault(config.name, []).append(found)
+        return found
+
+    def _wake(self) -> None:
+        self.woken += 1
+        self.herder.reconcile()
+
+
+@pytest.fixture
+def herd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Herd:
+    return Herd(tmp_path, monkeypatch)
+
+
+def config(name: str, **more: str) -> ConnectorConfig:
+    """A connector that reads the topic of its own name."""
+    return ConnectorConfig.model_validate(
+        {"name": name, "connector.class": "keyfold.CompactedTopic", "topics": name, **more}
+    )
+
+
+def put(herder: Herder, made: ConnectorConfig, target: TargetState | None = None, *, only_new: bool = False) -> bool:
+    """Makes or changes a connector, whatever it was before."""
+    return herder.put(made.name, lambda _: made, target, only_new=only_new)
+
+
+def test_a_connector_that_is_made_is_there_after_a_restart(herd: Herd) -> None:
+    """With its config as it was sent, and what it is to be; a deleted one is not."""
+    herder = herd.begin()
+    assert put(herder, config("a", **{"tasks.max": "3"}))
+    assert put(herder, config("b"), TargetState.PAUSED)
+    assert put(herder, config("c"))
+    herder.delete("c")
+    assert herd.said("a") == [["start"]]
+    assert herd.said("b") == [["pause", "start"]]
+    herd.end()
+    again = herd.begin()
+    assert herd.states() == {"a": "RUNNING", "b": "PAUSED"}
+    assert again.connector("a").spec.config.given["tasks.max"] == "3"
+    assert herd.said("a") == [["start"], ["start"]]
+
+
+def test_a_connector_exists_once(herd: Herd) -> None:
+    """Making it again is refused where a new one is asked for; changing it is not."""
+    herder = herd.begin()
+    assert put(herder, config("a"), only_new=True)
+    with pytest.raises(ConflictError, match="Connector a already exists"):
+        put(herder, config("a"), only_new=True)
+    assert not put(herder, config("a", **{"tasks.max": "2"}))
+
+
+def test_nothing_changes_where_it_cannot_be_stored(herd: Herd, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that gets an error may believe it."""
+    herder = herd.begin()
+    put(herder, config("a"))
+
+    def full(*_: object) -> None:
+        raise StorageError("full")
+
+    for name in ("put", "delete", "put_target"):
+        monkeypatch.setattr(ConnectorStore, name, full)
+    for change in (
+        lambda: put(herder, config("a", **{"tasks.max": "2"})),
+        lambda: put(herder, config("b")),
+        lambda: herder.target("a", TargetState.PAUSED),
+        lambda: herder.delete("a"),
+    ):
+        with pytest.raises(StorageError):
+            change()
+    assert herd.states() == {"a": "RUNNING"}
+    assert herder.connector("a").spec.config == config("a")
+    assert herd.said("a") == [["start"]]
+
+
+def test_a_connector_is_paused_resumed_and_stopped(herd: Herd) -> None:
+    """A pause reaches the supervisor that runs; a stop ends it, and the next one begins when it has ended."""
+    herder = herd.begin()
+    put(herder, config("a"))
+    herder.target("a", TargetState.PAUSED)
+    herder.target("a", TargetState.RUNNING)
+    assert herd.said("a") == [["start", "pause"]]
+    assert herd.made["a"][0].said[-1] == "resume"
+    herder.target("a", TargetState.STOPPED)
+    herder.target("a", TargetState.RUNNING)
+    assert herd.said("a") == [["start", "pause", "stop"]], "what was told to end is let end first"
+    herd.made["a"][0].over = True
+    herder.reconcile()
+    assert herd.said("a")[1:] == [["start"]]
+    herder.target("a", TargetState.STOPPED)
+    assert herd.said("a")[1:] == [["start", "stop"]]
+    assert herder.connector("a").status.state is ConnectorState.UNASSIGNED
+    herd.made["a"][1].over = True
+    herder.reconcile()
+    assert herder.connector("a").status.state is ConnectorState.STOPPED
+    herder.target("a", TargetState.RUNNING)
+    assert herd.said("a")[2:] == [["start"]]
+
+
+def test_a_changed_config_waits_for_the_run_before(herd: Herd) -> None:
+    """A fold that runs may finish, and two runs of one connector are never there at once."""
+    herder = herd.begin()
+    put(herder, config("a"))
+    put(herder, config("a", **{"tasks.max": "2"}))
+    put(herder, config("a", **{"tasks.max": "3"}))
+    assert herd.said("a") == [["start", "drain"]]
+    assert herder.is_any_alive()
+    herd.made["a"][0].over = True
+    assert herder.is_any_alive(), "it is about to be started again"
+    herder.reconcile()
+    assert herd.said("a") == [["start", "drain"], ["start"]]
+    assert herd.made["a"][1].config.tasks_max == 3
+
+
+def test_a_name_that_is_deleted_and_made_again_waits_too(herd: Herd) -> None:
+    """The run of the deleted one still has the connector."""
+    herder = herd.begin()
+    put(herder, config("a"))
+    herder.delete("a")
+    assert herder.names() == []
+    with pytest.raises(NoConnectorError):
+        herder.connector("a")
+    put(herder, config("a", **{"tasks.max": "2"}))
+    assert len(herd.made["a"]) == 1
+    herd.made["a"][0].over = True
+    herder.reconcile()
+    assert herd.made["a"][1].said[-1] == "start"
+
+
+def test_a_restart_ends_a_run_or_begins_one(herd: Herd) -> None:
+    """Also of a connector that another worker has taken over: who asks for it wants it here."""
+    herder = herd.begin()
+    put(herder, config("a"))
+    herder.restart("a")
+    assert herd.said("a") == [["start", "restart"]]
+    herd.made["a"][0].over, herd.made["a"][0].error = True, FencedError("other:1")
+    herder.reconcile()
+    assert len(herd.made["a"]) == 1, "what ended by itself is not started again by itself"
+    herder.restart("a")
+    assert herd.said("a")[1:] == [["start"]]
+    herder.target("a", TargetState.STOPPED)
+    herd.made["a"][1].over = True
+    herder.restart("a")
+    assert len(herd.made["a"]) == 2
+    with pytest.raises(NoConnectorError):
+        herder.restart("b")
+
+
+def test_a_connector_of_a_file_is_its_files(herd: Herd) -> None:
+    """REST pauses and stops it, which survives a restart, and does not change or delete it: the file is named."""
+    path = connector_file(herd.folder)
+    herder = herd.begin(path)
+    for change in (lambda: put(herder, config(NAME)), lambda: herder.delete(NAME)):
+        with pytest.raises(ConflictError, match=str(path)):
+            change()
+    herder.target(NAME, TargetState.STOPPED)
+    herd.made[NAME][0].over = True
+    herd.end()
+    herd.begin(path)
+    assert herd.states() == {NAME: "STOPPED"}
+    assert len(herd.made[NAME]) == 1
+    herd.herder.target(NAME, TargetState.RUNNING)
+    herd.end()
+    herd.begin(path)
+    assert herd.states() == {NAME: "RUNNING"}
+
+
+def test_a_worker_that_does_not_listen_runs_its_files(herd: Herd) -> None:
+    """What was stopped over REST would stay so for ever otherwise: nothing could be asked to resume it."""
+    path = connector_file(herd.folder)
+    herd.begin(path).target(NAME, TargetState.STOPPED)
+    put(herd.herder, config("a"))
+    herd.end()
+    herd.begin(path, listens=False)
+    assert herd.states() == {NAME: "RUNNING"}
+
+
+def test_two_workers_on_one_storage(herd: Herd) -> None:
+    """The second neither runs the first one's connectors nor makes any; once that has ended it does."""
+    put(herd.begin(), config("a"))
+    herd.end()
+    lock = OwnerLock(open_storage(str(herd.worker.storage_path)).sub(FOLDER))
+    assert lock.claim(this_process())
+    herder = herd.begin()
+    assert herder.names() == []
+    assert [line["event"] for line in herd.logged] == [
+        "connectors made over REST belong to another worker on this storage.location"
+    ]
+    with pytest.raises(ConflictError, match="another worker"):
+        put(herder, config("b"))
+    lock.release()
+    put(herder, config("b"))
+    assert herder.names() == ["a", "b"]  # what the other had made is taken up, not written over
+
+
+def test_nothing_is_stored_once_a_worker_has_ended(herd: Herd) -> None:
+    """Its listener may still answer, while another worker has the store already."""
+    herder = herd.begin()
+    herd.end()
+    with pytest.raises(ConflictError, match="The worker ends"):
+        put(herder, config("a"))
+
+
+def test_a_file_takes_nothing_from_a_connector_made_over_rest(herd: Herd) -> None:
+    """Neither its name nor its output topic; and where that file goes, the connector stays."""
+    herder = herd.begin()
+    put(herder, config("a"))
+    put(herder, config("b"))
+    named = load_connector(connector_file(herd.folder, name="a", topics="other"))
+    shared = load_connector(connector_file(herd.folder, name="c", topics="b"))
+    with structlog.testing.capture_logs() as logged:
+        herder.apply(FileChanges(put=(named, shared)))
+    herder.apply(FileChanges(removed=("a", "c")))
+    assert herder.names() == ["a", "b"]
+    assert herder.connector("a").spec.config.topics == ("a",)
+    assert [line["event"] for line in logged] == ["connector file is not valid"] * 2
+
+
+def test_what_clashes_is_refused(herd: Herd) -> None:
+    """Two connectors of one worker never share an output topic, wherever they come from."""
+    herder = herd.begin(connector_file(herd.folder))
+    with pytest.raises(FaultyConfigError, match="output topic of connector"):
+        put(herder, config("a", topics="orders"))
+    put(herder, config("a"))
+    with pytest.raises(FaultyConfigError, match="output topic of connector"):
+        put(herder, config("b", topics="a"))
+    assert herder.names() == ["a", NAME]
+
+
+def test_a_stored_connector_whose_name_a_file_has_is_left_out(herd: Herd) -> None:
+    """The file was named by an operator just now; what is stored stays, and is there again without the file."""
+    put(herd.begin(), config(NAME))
+    herd.end()
+    herd.begin(connector_file(herd.folder))
+    assert herd.herder.connector(NAME).spec.file is not None
+    assert [line["event"] for line in herd.logged] == ["connector made over REST is left out"]
+    herd.end()
+    assert herd.begin().connector(NAME).spec.file is None
+
+
+def test_files_come_and_go(herd: Herd) -> None:
+    """A file that is gone stops its connector; a new one starts one."""
+    path = connector_file(herd.folder)
+    herder = herd.begin(path)
+    herder.apply(FileChanges(removed=(NAME,)))
+    assert herder.names() == []
+    assert herd.said(NAME) == [["start", "stop"]]
+    herd.made[NAME][0].over = True
+    herder.apply(FileChanges(put=(load_connector(path, herd.worker),)))
+    assert herd.said(NAME)[1:] == [["start"]]
+
+
+def test_topics_that_were_read(herd: Herd) -> None:
+    """From the catalog; after a reset those that were read since."""
+    herder = herd.begin()
+    put(herder, config("a"))
+
+    def read(**ends: int) -> None:
+        logs = [Mock(topic=topic, start=5, end=5 + end) for topic, end in ends.items()]
+        herd.made["a"][0].catalog_state = Mock(logs=logs)
+
+    assert herder.active_topics("a") == []
+    read(t=1, u=0)
+    assert herder.active_topics("a") == ["t"]
+    herder.reset_topics("a")
+    assert herder.active_topics("a") == []
+    read(t=2, u=1)
+    assert herder.active_topics("a") == ["t", "u"]
+    herder.reset_topics("gone")
+    with pytest.raises(NoConnectorError):
+        herder.active_topics("gone")
