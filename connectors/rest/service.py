@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Final
 
-import structlog
-
 from connectors.clock import SystemClock
 from connectors.config.clients import client_config
 from connectors.config.worker import WorkerConfig
@@ -20,8 +18,6 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from connectors.rest.context import RestContext, WorkerState
-
-_log = structlog.get_logger()
 
 ADMIN: Final = "admin.listeners"
 ASK_S: Final = 10.0
@@ -114,6 +110,5 @@ class ClusterId:
             try:
                 found: str | None = client.list_topics(topic="__consumer_offsets", timeout=ASK_S).cluster_id
                 self._id = found or ""
-            except KafkaException as error:  # asked again: nothing waits for it
-                _log.debug("cluster id is not known yet", error=str(error))
+            except KafkaException:  # asked again: nothing waits for it
                 stopped.wait(ASK_S)

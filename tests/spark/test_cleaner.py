@@ -178,7 +178,7 @@ def test_records_without_a_key_are_counted_once(kept_of: KeptOf) -> None:
 def test_a_commit_has_its_own_time(kept_of: KeptOf) -> None:
     """What a fold of an hour replaced is dropped when it commits, not when its round began: the grace begins then."""
     connector = kept_of()
-    times = iter([HOUR + 5, 3])
+    times = iter([5, HOUR + 5, HOUR + 5, 3, 3, 3])  # of each clean: it begins, commits, has ended
     cleaner = Cleaner(
         connector.rewriter,
         connector.catalog,

@@ -50,8 +50,8 @@ GAUGES: Final = {
     "keyfold_log_cleaner_max_compaction_delay_seconds": 90.0,
     "keyfold_log_cleaner_uncleanable_partitions": 1,
     "keyfold_log_cleaner_uncleanable_bytes": 110,
-    "keyfold_log_cleaner_cleanable_bytes": 400,
-    "keyfold_log_clean_bytes": 1_250,
+    "keyfold_log_cleaner_cleanable_bytes": 425,
+    "keyfold_log_clean_bytes": 1_425,
     "keyfold_publish_lag_offsets": 75,
     "keyfold_publish_lag_seconds": 15.0,
     "keyfold_partitions": 3,
@@ -64,7 +64,7 @@ GAUGES: Final = {
 
 
 def made(name: str = "a", status: Status | None = None) -> Connector:
-    """A connector of three partitions: one with all kinds of bytes, one in quarantine, one that is all folded."""
+    """A connector of three partitions: one with all kinds of bytes, one in quarantine, one with less to fold."""
     kept = log(
         run(100, 150, 400, arrived=NOW_MS - 50_000, oldest=NOW_MS - 90_000),
         run(150, 180, 70, arrived=NOW_MS - 20_000),
@@ -75,9 +75,9 @@ def made(name: str = "a", status: Status | None = None) -> Connector:
         log(run(0, 45, 40, arrived=NOW_MS - 8_000), published=0, tp=TopicPartition("t", 1)),
         quarantine=Quarantined(since_ms=1, retry_ms=2, failures=3, error="damaged"),
     )
-    folded = log(clean=base(7, 50), tp=TopicPartition("u", 0))
+    younger = log(run(7, 9, 25, arrived=NOW_MS - 30_000), clean=base(7, 225), tp=TopicPartition("u", 0))
     snapshots = [snapshot(NOW_MS - 60_500, 100), snapshot(NOW_MS - 99_000, 200)]
-    catalog = state(kept, set_aside, folded, buckets=TASKS, snapshots=snapshots)
+    catalog = state(kept, set_aside, younger, buckets=TASKS, snapshots=snapshots)
     running = Status(ConnectorState.RUNNING, failures=2)
     return connector(name, catalog, status or running, COUNTS, **{"min.compaction.lag.ms": "5000"})
 
@@ -111,7 +111,7 @@ def test_ages_are_never_below_nothing() -> None:
 def test_two_connectors_are_told_apart() -> None:
     """Each has series of its own, and the worker's count both."""
     found = Scrape(made("a"), connector("b", state(log(clean=base(5, 17))), RUNNING, {"merges": 1})).values()
-    assert [found[Series("keyfold_log_clean_bytes", (name,))] for name in "ab"] == [1_250, 17]
+    assert [found[Series("keyfold_log_clean_bytes", (name,))] for name in "ab"] == [1_425, 17]
     assert [found[Series("keyfold_log_cleaner_merges_total", (name,))] for name in "ab"] == [COUNTS["merges"], 1]
     assert found[Series("kafka_connect_worker_connector_count")] == 2
     assert found[Series("kafka_connect_worker_task_count")] == TASKS + 1
@@ -215,9 +215,9 @@ def test_partitions_are_there_when_they_are_asked_for() -> None:
     first, second, third = ("a", "0", "t"), ("a", "1", "t"), ("a", "0", "u")
     values = {
         "keyfold_partition_publish_lag_offsets": {first: 30, second: 45, third: 0},
-        "keyfold_partition_dirty_ratio": {first: 0.25, second: 0.0, third: 0.0},
-        "keyfold_partition_clean_bytes": {first: 1_200, second: 0, third: 50},
-        "keyfold_partition_cleanable_bytes": {first: 400, second: 0, third: 0},
+        "keyfold_partition_dirty_ratio": {first: 0.25, second: 0.0, third: 0.1},
+        "keyfold_partition_clean_bytes": {first: 1_200, second: 0, third: 225},
+        "keyfold_partition_cleanable_bytes": {first: 400, second: 0, third: 25},
     }
     assert names == set(values)
     of_partitions = {name: {one.labels: value for one, value in found.items() if one.name == name} for name in names}

@@ -74,7 +74,7 @@ def names(changes: FileChanges) -> tuple[list[str], list[str], list[str]]:
 
 def test_all_files_are_read(folder: Folder) -> None:
     """Those that are named first, in their order, then every *.json of the folder, and nothing else there."""
-    folder.write({"b": text("b"), "a": text("a")})
+    folder.write({name: text(name) for name in "gcahbfed"})
     for other in ("c.json.bak", "c.txt", "json"):
         (folder.path / other).write_text(text("c"))
     (folder.path / "folder.json").mkdir()
@@ -82,13 +82,14 @@ def test_all_files_are_read(folder: Folder) -> None:
     named = [folder.parent / "z.json", folder.parent / "y.json"]
     for path in named:
         path.write_text(text(path.stem))
-    found = ConnectorFiles(folder.worker(), named).load()
+    with structlog.testing.capture_logs() as logged:
+        found = ConnectorFiles(folder.worker(), named).load()
     assert [(file.path, file.config.name) for file in found] == [
         (named[0], "z"),
         (named[1], "y"),
-        (folder.path / "a.json", "a"),
-        (folder.path / "b.json", "b"),
+        *((folder.path / f"{name}.json", name) for name in "abcdefgh"),
     ]
+    assert logged == []
 
 
 def test_without_a_folder_there_are_the_named_ones(tmp_path: Path) -> None:
@@ -132,10 +133,9 @@ def test_a_faulty_file_is_left_out_until_it_is_mended(folder: Folder, content: s
     with structlog.testing.capture_logs() as logged:
         files = folder.loaded(named)
         assert names(files.reload()) == ([], [], ["a", "c", "z"])
-    assert [(line["event"], line["file"], line["then"]) for line in logged] == [
-        (NOT_VALID, str(folder.path / "b.json"), "left out")
-    ] * 2
-    assert said in logged[0]["error"]
+    lines = [line for line in logged if line["event"] == NOT_VALID]
+    assert [(line["file"], line["then"]) for line in lines] == [(str(folder.path / "b.json"), "left out")] * 2
+    assert said in lines[0]["error"]
     folder.write({"b": text("b")})
     assert names(files.reload()) == ([], ["b"], ["a", "c", "z"])
 
@@ -223,6 +223,16 @@ def test_a_name_of_until_now_takes_a_restart(folder: Folder) -> None:
         files.reload()
     assert ["start the worker again" in line["error"] for line in logged] == [True, True]
     assert [file.config.name for file in folder.loaded().reload().put] == []
+
+
+def test_a_name_that_was_given_up_is_free(folder: Folder) -> None:
+    """Another file may take it, once the connector that had it is removed."""
+    folder.write({"a": text("a"), "b": text("b")})
+    files = folder.loaded()
+    folder.write({"b": text("z")})
+    files.reload()
+    folder.write({"c": text("b")})
+    assert names(files.reload()) == ([], ["b"], ["a", "z"])
 
 
 def test_a_named_file_that_lies_in_the_folder_counts_once(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
