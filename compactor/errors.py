@@ -15,6 +15,7 @@ KeyfoldError                      base: a message and a next action
 ├── CatalogError                  the catalog is damaged, or is not the one that was expected
 │   ├── BrokenChainError          a commit does not follow the one that was read before it
 │   └── DamagedError              a file of the catalog is not what was written
+├── OffsetChangeError             a change of offsets cannot be carried out, and nothing was changed
 ├── IngestError                   a batch does not continue the log
 │   ├── TopicGoneError            what a batch was read from is gone or another topic since; retriable
 │   ├── GapError                  records between the log's end and the batch are missing; retriable
@@ -117,6 +118,10 @@ class BrokenChainError(CatalogError):
 
 class DamagedError(CatalogError):
     """A file of the catalog is not what was written."""
+
+
+class OffsetChangeError(KeyfoldError):
+    """A change of offsets that an operator has asked for cannot be carried out; nothing was changed."""
 
 
 class IngestError(KeyfoldError):

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from compactor.clean.log_to_clean import straddling_runs
 from compactor.clean.retention import Retention, evaluate_retention
 from compactor.model import log_transitions
-from compactor.model.log import PartitionLog, Run, RunFile, aged_from
+from compactor.model.log import PartitionLog, Run, RunFile, aged_from, first_end_of
 from compactor.publish.publishable import publishable
 from compactor.settings import EngineSettings
 
@@ -76,8 +76,8 @@ def preview(
 def _hold(log: PartitionLog, settings: EngineSettings, *, closed: bool) -> Hold:
     if closed:
         return Hold.CLOSED
-    unread = log.backlog_end is not None and log.end < log.backlog_end
-    return Hold.BACKLOG if settings.bootstrap_fold_enable and unread else Hold.LAG
+    backlog_end = (log.backlog_end or 0) if settings.bootstrap_fold_enable else 0
+    return Hold.BACKLOG if log.end < max(backlog_end, first_end_of(log) or 0) else Hold.LAG
 
 
 class Count(Struct, frozen=True, kw_only=True):

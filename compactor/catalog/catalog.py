@@ -44,7 +44,6 @@ from msgspec.structs import replace
 from compactor.catalog.commits import (
     CHECKPOINT_EVERY,
     FOLDER,
-    FORMAT,
     RESTORE,
     Commit,
     Head,
@@ -54,6 +53,7 @@ from compactor.catalog.commits import (
     checkpoint_path,
     commit_path,
     encode,
+    format_of,
     list_versions,
     newest_damaged,
     read,
@@ -240,7 +240,7 @@ class Catalog:
 
     def _next(self, actions: tuple[AnyAction, ...], epoch: int, now_ms: int) -> Commit:
         return Commit(
-            format=FORMAT,
+            format=format_of(actions),
             version=self.version + 1,
             epoch=epoch,
             at_ms=now_ms,

@@ -7,18 +7,20 @@ the one history (one that a sleeping owner made under a number that had become f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from compactor.errors import BrokenChainError, CatalogError, DamagedError, KeyfoldError
-from compactor.model.actions import AnyAction
+from compactor.model.actions import AnyAction, BeginGeneration, RenewTopic, Skip
 from compactor.model.state import CatalogState, apply
 from compactor.storage.base import Storage
 
 FORMAT: Final = 1
+FORMAT_OF_GENERATIONS: Final = 2
+"""The format of what an older keyfold would not understand: later generations of logs, and offsets given up."""
 FOLDER: Final = "catalog"
 CHECKPOINT_EVERY: Final = 50
 
@@ -118,6 +120,12 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit()
 
 
+def format_of(actions: Iterable[AnyAction]) -> int:
+    """Returns the format of a commit of `actions`: the oldest that a reader has to know."""
+    later = any(isinstance(action, BeginGeneration | RenewTopic | Skip) for action in actions)
+    return FORMAT_OF_GENERATIONS if later else FORMAT
+
+
 def encode(value: Commit | Checkpoint) -> bytes:
     """Encodes a file of the catalog; the same value gives the same bytes."""
     return msgspec.json.encode(value) + b"\n"
@@ -156,8 +164,9 @@ def _refuse_other_format(storage: Storage, path: str, data: bytes) -> None:
         found = _FORMAT_DECODER.decode(data).format
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _damaged(storage, path, str(error)) from error
-    if found != FORMAT:
-        raise CatalogError(f"{storage.location}/{path} has format {found}; this keyfold knows {FORMAT}.", UPGRADE)
+    if found not in (FORMAT, FORMAT_OF_GENERATIONS):
+        known = f"{FORMAT} and {FORMAT_OF_GENERATIONS}"
+        raise CatalogError(f"{storage.location}/{path} has format {found}; this keyfold knows {known}.", UPGRADE)
 
 
 def _decode(storage: Storage, path: str, data: bytes, kind: type[Kind]) -> Kind:
@@ -210,8 +219,9 @@ def after(commit: Commit, state: CatalogState) -> View:
 
 def checkpoint_of(view: View) -> Checkpoint:
     """Returns the checkpoint of a version: every instance that writes it writes the same bytes."""
+    later = any(log.generation is not None for log in view.state.logs)
     return Checkpoint(
-        format=FORMAT,
+        format=FORMAT_OF_GENERATIONS if later else FORMAT,
         version=view.version,
         epoch=view.state.epoch,
         at_ms=view.at_ms,

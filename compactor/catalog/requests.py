@@ -33,7 +33,7 @@ _DONE: Final = ".done.json"
 class Request(Struct, frozen=True, kw_only=True):
     """What a command asks of the worker: `kind` is the command's name; None for topic and partition means all.
 
-    Its asker waits until `until_ms`; None: for ever.
+    Its asker waits until `until_ms`; None: for ever. `accepts_loss`: see `OffsetChange`.
     """
 
     id: str
@@ -42,6 +42,7 @@ class Request(Struct, frozen=True, kw_only=True):
     topic: str | None = None
     partition: int | None = None
     until_ms: int | None = None
+    accepts_loss: bool = False
 
 
 class Answer(Struct, frozen=True, kw_only=True):
@@ -63,10 +64,20 @@ def leave(
     topic: str | None = None,
     partition: int | None = None,
     until_ms: int | None = None,
+    *,
+    accepts_loss: bool = False,
 ) -> Request:
     """Leaves a request in the connector's folder `storage`. Raises StorageError."""
     name = f"{now_ms:014d}-{secrets.token_hex(4)}"
-    request = Request(id=name, kind=kind, asked_ms=now_ms, topic=topic, partition=partition, until_ms=until_ms)
+    request = Request(
+        id=name,
+        kind=kind,
+        asked_ms=now_ms,
+        topic=topic,
+        partition=partition,
+        until_ms=until_ms,
+        accepts_loss=accepts_loss,
+    )
     if not storage.create(_asked(name), msgspec.json.encode(request)):
         raise StorageError(f"{storage.location}/{_asked(name)} exists already.", "Try again.")
     return request

@@ -7,6 +7,7 @@ Only keys are held in memory, however large values are.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +24,9 @@ from compactor.runs import checksums
 from compactor.runs.reader import read_ranges
 from compactor.runs.scan import LOG, OffsetRange, files_in_order, files_of, plan_reads
 from compactor.storage.base import Storage
+
+_BELOW_ALL: Final = -(1 << 62)
+"""Below every offset: those of tombstones that a generation begins with are below 0."""
 
 
 class FileScan(Struct, frozen=True, kw_only=True):
@@ -115,7 +119,7 @@ def read_all(scan: FileScan) -> Iterator[pa.RecordBatch]:
 
 def _rising(scan: FileScan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yields `batches` of one log; FoldError where offsets do not rise: then files came in the wrong order."""
-    newest = -1
+    newest = _BELOW_ALL
     for batch in batches:
         offsets = batch["offset"].to_numpy()
         if (np.diff(offsets, prepend=newest) <= 0).any():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from compactor.model.log import Gap, OutputPoint, Quarantined, Run
+from compactor.model.log import Gap, Generation, OutputPoint, Quarantined, Run
 from compactor.model.record import OfPartition
 
 
@@ -63,6 +63,14 @@ class ReopenTopic(Action, frozen=True, tag="reopen-topic"):
     """Opens a closed source topic that is named again and has the same id."""
 
     topic: str
+
+
+class RenewTopic(Action, frozen=True, tag="renew-topic"):
+    """Opens a source topic, closed or not, under the ids that it and its output have now, as an operator asked."""
+
+    topic: str
+    topic_id: str
+    output_id: str | None
 
 
 class AddPartition(Action, OfPartition, frozen=True, tag="add-partition"):
@@ -144,6 +152,23 @@ class Retain(Action, OfPartition, frozen=True, tag="retain"):
     start: int
 
 
+class Skip(Action, OfPartition, frozen=True, tag="skip"):
+    """Gives up the offsets from published to `end`, as an operator asked; what was ingested of them is dropped."""
+
+    topic: str
+    partition: int
+    end: int
+
+
+class BeginGeneration(Action, OfPartition, frozen=True, tag="begin-generation"):
+    """Begins the log anew as `generation`; `lead` holds tombstones for the keys that the output has."""
+
+    topic: str
+    partition: int
+    generation: Generation
+    lead: Run | None = None
+
+
 class Quarantine(Action, OfPartition, frozen=True, tag="quarantine"):
     """Puts the log into quarantine, or keeps it there: its files are damaged, or its fold keeps failing."""
 
@@ -185,6 +210,7 @@ AnyAction = (
     | AddTopic
     | CloseTopic
     | ReopenTopic
+    | RenewTopic
     | AddPartition
     | Append
     | PlanFold
@@ -193,11 +219,17 @@ AnyAction = (
     | Merge
     | Restate
     | Retain
+    | Skip
+    | BeginGeneration
     | Quarantine
     | Release
     | AddSnapshot
     | DropSnapshot
 )
+
+
+Change = Skip | BeginGeneration
+"""The actions by which an operator changes from where one log goes on."""
 
 
 Rewriting = Clean | Merge | Restate | Retain

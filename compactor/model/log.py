@@ -111,6 +111,20 @@ class Quarantined(Struct, frozen=True, kw_only=True):
     publishing: bool = False
 
 
+class Generation(Struct, frozen=True, kw_only=True):
+    """One reading of a source partition, from the second on: its `number`, and the source offset where it began.
+
+    Nothing of it is published before `first_end`, the last stable offset of the source when it began, and never below
+    `start`. Its records are
+    in the output from `output_offset` on, which was the output's end then; None without an output.
+    """
+
+    number: int
+    start: int
+    first_end: int
+    output_offset: int | None = None
+
+
 class PartitionLog(OfPartition, Struct, frozen=True, kw_only=True):
     """The log of one source partition.
 
@@ -122,6 +136,9 @@ class PartitionLog(OfPartition, Struct, frozen=True, kw_only=True):
     is above `published`, `behind_ms` a time not later than when sending began of what is above `clean_end`: from then
     on a reader of the output may have seen some of it. None: nothing above was sent. `begun`: a fold was planned, so
     the output may hold records of the log; older versions did not write it.
+
+    `generation` is None in the first one. A later one may begin with tombstones for the keys that the output held:
+    they have the offsets from `start` up to 0, below every offset of the source.
     """
 
     topic: str
@@ -143,6 +160,12 @@ class PartitionLog(OfPartition, Struct, frozen=True, kw_only=True):
     behind_ms: int | None = None
     quarantine: Quarantined | None = None
     begun: bool = False
+    generation: Generation | None = None
+
+    @property
+    def position(self) -> int:
+        """The next source offset to publish: `published`, but never one of the tombstones a generation begins with."""
+        return max(self.published, self.generation.start) if self.generation else self.published
 
     @property
     def may_be_sent(self) -> bool:
@@ -169,6 +192,20 @@ def empty(tp: TopicPartition, bucket: int, start: int, backlog_end: int | None) 
         clean_end=start,
         backlog_end=backlog_end if backlog_end is not None and backlog_end > start else None,
     )
+
+
+def generation_of(log: PartitionLog) -> int:
+    """Returns the number of the generation of `log`, from 1."""
+    return log.generation.number if log.generation else 1
+
+
+def first_end_of(log: PartitionLog) -> int | None:
+    """Returns the offset below which no fold of `log` may end, as the output still holds its earlier generation.
+
+    None where there is none: in the first generation, and once the present one was published up to that offset.
+    """
+    generation = log.generation
+    return generation.first_end if generation and log.published < generation.first_end else None
 
 
 def end_within(log: PartitionLog, offset: int) -> int:
@@ -205,6 +242,15 @@ def upper(run: Run, start: int) -> Run:
     files = tuple(file for file in run.files if file.last >= start)
     records, size = sum(file.records for file in files), sum(file.bytes for file in files)
     return replace(run, start=start, end=max(run.end, start), files=files, records=records, bytes=size)
+
+
+def lower(run: Run, end: int) -> Run:
+    """Returns `run` cut to offsets below `end`; files that lie wholly from there on are no longer counted."""
+    if run.end <= end:
+        return run
+    files = tuple(file for file in run.files if file.first < end)
+    records, size = sum(file.records for file in files), sum(file.bytes for file in files)
+    return replace(run, end=max(run.start, end), files=files, records=records, bytes=size)
 
 
 def aged_from(smallest_timestamp_ms: int | None, arrived_ms: int) -> int:

@@ -11,7 +11,19 @@ from itertools import pairwise
 from msgspec.structs import replace
 
 from compactor.errors import DEFECT, CatalogError, GapError
-from compactor.model.log import BASE, Gap, OutputPoint, PartitionLog, Run, closed_run_around, exact, upper
+from compactor.model.log import (
+    BASE,
+    Gap,
+    Generation,
+    OutputPoint,
+    PartitionLog,
+    Run,
+    closed_run_around,
+    exact,
+    generation_of,
+    lower,
+    upper,
+)
 from compactor.model.times import latest
 
 
@@ -123,6 +135,52 @@ def retain(log: PartitionLog, start: int) -> PartitionLog:
     base = upper(log.base, start) if log.base else None
     clean_end = max(log.clean_end, start)
     return check_invariants(replace(log, start=start, clean_end=clean_end, base=base, runs=runs))
+
+
+def skip(log: PartitionLog, end: int) -> PartitionLog:
+    """Returns `log` with [published, `end`) given up, as an operator asked: a gap, whatever of it was ingested.
+
+    A fold that was begun there is void; what of it was sent lies within the gap. Raises CatalogError where `end` is
+    below the end of what was published.
+    """
+    if end < log.published:
+        raise CatalogError(f"{log.tp}: offsets up to {end} would be skipped, below published {log.published}.", DEFECT)
+    runs = tuple(lower(run, log.published) for run in log.runs if run.start < log.published)
+    backlog = None if log.backlog_end is not None and end >= log.backlog_end else log.backlog_end
+    gaps = (*log.gaps, Gap(log.published, end)) if end > log.published else log.gaps
+    skipped = replace(log, published=end, folded_end=end, end=end, runs=runs, gaps=gaps, backlog_end=backlog)
+    return check_invariants(replace(skipped, ahead_ms=None))
+
+
+def begin_generation(log: PartitionLog, generation: Generation, lead: Run | None) -> PartitionLog:
+    """Returns the log of `generation`, which is read anew; nothing of the earlier one is kept but its bucket.
+
+    `lead` holds tombstones for the keys that the output holds, at the offsets below 0 that it covers. Raises
+    CatalogError where the numbers do not follow.
+    """
+    if generation.number != generation_of(log) + 1:
+        raise CatalogError(
+            f"{log.tp}: generation {generation.number} would follow generation {generation_of(log)}.", DEFECT
+        )
+    if lead is not None and not lead.start < 0 <= generation.start == lead.end:
+        raise CatalogError(f"{log.tp}: a generation from {generation.start} would begin with {_named(lead)}.", DEFECT)
+    start = generation.start if lead is None else lead.start
+    output = None if generation.output_offset is None else OutputPoint(start, generation.output_offset)
+    return check_invariants(
+        PartitionLog(
+            topic=log.topic,
+            partition=log.partition,
+            bucket=log.bucket,
+            start=start,
+            end=generation.start,
+            folded_end=start,
+            published=start,
+            clean_end=start,
+            runs=() if lead is None else (lead,),
+            output=output,
+            generation=generation,
+        )
+    )
 
 
 def _check_end(log: PartitionLog, clean_end: int) -> None:

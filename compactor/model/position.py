@@ -16,6 +16,7 @@ from compactor.errors import PositionError
 from compactor.model.log import OutputPoint
 
 FORMAT: Final = 1
+FORMAT_OF_LATER_GENERATIONS: Final = 2
 
 
 class Position(Struct, frozen=True, kw_only=True):
@@ -23,7 +24,10 @@ class Position(Struct, frozen=True, kw_only=True):
 
     `catalog_id` None: it was not committed by keyfold. `output_id`: id of the output topic. `output_offset`: everything
     below `offset` is published below this offset of the output. `fold_end`: the end of the fold that is being sent in
-    several transactions.
+    several transactions. `generation` is that of the log, `start` the source offset where it began.
+
+    The first offsets of a later generation are below 0 (`PartitionLog.generation`). A group takes no such offset: it
+    holds `group_offset`, and the metadata has the other.
     """
 
     offset: int
@@ -31,6 +35,13 @@ class Position(Struct, frozen=True, kw_only=True):
     output_id: str | None = None
     output_offset: int | None = None
     fold_end: int | None = None
+    generation: int = 1
+    start: int = 0
+
+    @property
+    def group_offset(self) -> int:
+        """The offset that the group holds."""
+        return max(self.offset, self.start)
 
 
 class Unknown(Enum):
@@ -62,7 +73,10 @@ class ResumePoint(Struct, frozen=True, kw_only=True):
 
 
 class _Metadata(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The format on the brokers. `offset` is the committed offset itself; None in metadata of older versions."""
+    """The format on the brokers. `offset` is the committed offset itself; None in metadata of older versions.
+
+    Format 2, of later generations, adds `generation` and `start`; `tombstones` is the offset where that is below 0.
+    """
 
     keyfold: int
     catalog: str
@@ -70,17 +84,23 @@ class _Metadata(Struct, frozen=True, kw_only=True, omit_defaults=True):
     output: str | None = None
     output_offset: int | None = None
     fold_end: int | None = None
+    generation: int = 1
+    start: int = 0
+    tombstones: int | None = None
 
 
 def encode(position: Position) -> str:
     """Returns the metadata of `position`: JSON of far less than 4096 bytes (offset.metadata.max.bytes)."""
     metadata = _Metadata(
-        keyfold=FORMAT,
+        keyfold=FORMAT if position.generation == 1 else FORMAT_OF_LATER_GENERATIONS,
         catalog=position.catalog_id or "",
-        offset=position.offset,
+        offset=position.group_offset,
         output=position.output_id,
         output_offset=position.output_offset,
         fold_end=position.fold_end,
+        generation=position.generation,
+        start=position.start,
+        tombstones=position.offset if position.offset < position.start else None,
     )
     return msgspec.json.encode(metadata).decode()
 
@@ -95,17 +115,20 @@ def decode(offset: int, metadata: str | None) -> Position:
         found = msgspec.json.decode(metadata or "", type=_Metadata)
     except msgspec.DecodeError:
         return Position(offset=offset)
-    if found.keyfold != FORMAT:
+    if found.keyfold not in (FORMAT, FORMAT_OF_LATER_GENERATIONS):
         raise PositionError(
-            f"The committed position {offset} has metadata of format {found.keyfold}; this version knows {FORMAT}.",
+            f"The committed position {offset} has metadata of format {found.keyfold}; this version knows {FORMAT} and "
+            f"{FORMAT_OF_LATER_GENERATIONS}.",
             "Run the version of keyfold that wrote it, or a newer one.",
         )
     if found.offset not in (None, offset):
         return Position(offset=offset)
     return Position(
-        offset=offset,
+        offset=offset if found.tombstones is None else found.tombstones,
         catalog_id=found.catalog,
         output_id=found.output,
         output_offset=found.output_offset,
         fold_end=found.fold_end,
+        generation=found.generation,
+        start=found.start,
     )

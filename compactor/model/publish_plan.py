@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from compactor.model.log import Generation
 from compactor.model.record import OfPartition
 
 
@@ -11,7 +12,8 @@ class PublishTarget(OfPartition, Struct, frozen=True, kw_only=True):
     """A fold of one partition to be sent: the survivors of [start, end), and its rejected records.
 
     `found` is the position that the group must still hold when the publish begins (None: none); `output_offset` what
-    the metadata of that position says. start == end only commits the position again.
+    the metadata of that position says. start == end only commits the position again. `generation` is the log's, None in
+    the first one.
     """
 
     topic: str
@@ -22,6 +24,7 @@ class PublishTarget(OfPartition, Struct, frozen=True, kw_only=True):
     end: int
     found: int | None = None
     output_offset: int | None = None
+    generation: Generation | None = None
 
 
 class PublishPlan(Struct, frozen=True, kw_only=True):

@@ -17,6 +17,8 @@ from compactor.model.actions import (
     AddTopic,
     AnyAction,
     Append,
+    BeginGeneration,
+    Change,
     Clean,
     CloseTopic,
     Create,
@@ -26,11 +28,13 @@ from compactor.model.actions import (
     Publish,
     Quarantine,
     Release,
+    RenewTopic,
     ReopenTopic,
     Restate,
     Retain,
     Rewriting,
     SetBuckets,
+    Skip,
     TakeOver,
 )
 from compactor.model.log import PartitionLog, empty
@@ -112,7 +116,7 @@ class _Draft:
                 self.state = _apply_owner(self.state, action)
             case SetBuckets():
                 self._set_buckets(action.count)
-            case AddTopic() | CloseTopic() | ReopenTopic():
+            case AddTopic() | CloseTopic() | ReopenTopic() | RenewTopic():
                 self.topics[action.topic] = _apply_topic(self.topics.get(action.topic), action)
             case AddSnapshot():
                 self.snapshots.append(action)
@@ -150,16 +154,18 @@ def _apply_owner(state: CatalogState, action: Create | TakeOver) -> CatalogState
             return replace(state, epoch=action.epoch, owner=action.owner)
 
 
-def _apply_topic(topic: Topic | None, action: AddTopic | CloseTopic | ReopenTopic) -> Topic:
+def _apply_topic(topic: Topic | None, action: AddTopic | CloseTopic | ReopenTopic | RenewTopic) -> Topic:
     if isinstance(action, AddTopic):
         return Topic(topic=action.topic, topic_id=action.topic_id, output=action.output, output_id=action.output_id)
     if topic is None:
         raise CatalogError(f"Topic {action.topic} is not in the catalog.")
+    if isinstance(action, RenewTopic):
+        return replace(topic, topic_id=action.topic_id, output_id=action.output_id, closed=None)
     return replace(topic, closed=action.reason if isinstance(action, CloseTopic) else None)
 
 
 def _apply_log(
-    log: PartitionLog, action: Append | PlanFold | Publish | Rewriting | Quarantine | Release
+    log: PartitionLog, action: Append | PlanFold | Publish | Change | Rewriting | Quarantine | Release
 ) -> PartitionLog:
     match action:
         case Append():
@@ -168,12 +174,20 @@ def _apply_log(
             return log_transitions.plan_fold(log, action.end, action.at_ms)
         case Publish():
             return log_transitions.publish(log, action.end, action.output)
-        case Quarantine():
-            return replace(log, quarantine=action.found)
-        case Release():
-            return replace(log, quarantine=None)
+        case Quarantine() | Release():
+            return replace(log, quarantine=action.found if isinstance(action, Quarantine) else None)
+        case Skip() | BeginGeneration():
+            return _change(log, action)
         case _:
             return _rewrite(log, action)
+
+
+def _change(log: PartitionLog, action: Change) -> PartitionLog:
+    match action:
+        case Skip():
+            return log_transitions.skip(log, action.end)
+        case BeginGeneration():
+            return log_transitions.begin_generation(log, action.generation, action.lead)
 
 
 def _rewrite(log: PartitionLog, action: Rewriting) -> PartitionLog:

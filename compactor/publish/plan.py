@@ -44,6 +44,7 @@ def target_of(state: CatalogState, log: PartitionLog, resume: ResumePoint, end: 
         end=max(end, resume.start),
         found=resume.found,
         output_offset=resume.output_offset,
+        generation=log.generation,
     )
 
 

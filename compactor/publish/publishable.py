@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Struct
 
-from compactor.model.log import PartitionLog, end_beyond, end_within
+from compactor.model.log import PartitionLog, end_beyond, end_within, first_end_of
 from compactor.model.position import ResumePoint
 from compactor.model.record import TopicPartition
 from compactor.runs.reader import read
@@ -34,7 +34,21 @@ def publishable(
     A fold that has begun ends where it was planned to end, whatever clock and lag are now. With `bootstrap_fold`
     nothing more is publishable until the backlog that the partition had when it was first seen is ingested, so that a
     new output has each key once. A run that was folded when it was ingested, before there was a lag, is let go whole.
+    The first fold of a later generation ends at `first_end_of` or beyond: a reader never sees the output in between.
     """
+    end = _publishable(log, policy, now_ms, first_young, bootstrap_fold=bootstrap_fold)
+    first_end = first_end_of(log)
+    return log.folded_end if first_end is not None and end < first_end else end
+
+
+def _publishable(
+    log: PartitionLog,
+    policy: CompactionPolicy,
+    now_ms: int,
+    first_young: Callable[[int], int | None],
+    *,
+    bootstrap_fold: bool,
+) -> int:
     if bootstrap_fold and log.backlog_end is not None and log.end < log.backlog_end:
         return log.folded_end
     if policy.min_compaction_lag_ms <= 0 or log.folded_end >= log.end:

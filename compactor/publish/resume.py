@@ -9,6 +9,8 @@ The catalog's `published` follows the committed position, so it is only a lower 
     ours, above the log's end                               not: the catalog lost commits, ingest comes first
     nothing, or lower, or committed by another tool,        from `published`, or behind the last record of ours in the
       or with metadata of another offset                      output, where that is higher
+    ours, of an earlier generation                          as where there is none: nothing of this one was sent
+    ours, of a later generation                             not: the catalog is an older copy
     another catalog's                                       not: two connectors share a group or an output
 
 The last record of a fold's range always survives the fold, so the last source offset in the output says how far
@@ -24,9 +26,9 @@ from typing import Final
 import msgspec
 
 from compactor.errors import PositionError
-from compactor.model.log import OutputPoint, PartitionLog
+from compactor.model.log import OutputPoint, PartitionLog, generation_of
 from compactor.model.position import Position, ResumePoint, Tail, Unknown
-from compactor.model.state import Topic
+from compactor.model.state import CatalogState, Topic
 
 _NEW_NAME: Final = "go on under a new connector name with a new output topic"
 _BEGIN_ANEW: Final = (
@@ -51,13 +53,21 @@ def resume_point(
     """
     where = f"Group connect-{connector or '<connector>'}, {log.tp}"
     if position is not None and position.catalog_id is not None:
-        _check_catalog(topic, catalog_id, position, where)
-        if position.offset >= log.published:
+        _check_catalog(catalog_id, position, where)
+        _check_output(topic, position, where)
+        _check_generation(log, position, where)
+        if position.generation == generation_of(log) and position.offset >= log.published:
             return _from_position(log, position)
     return _from_output(log, topic, position, tail, where)
 
 
-def _check_catalog(topic: Topic, catalog_id: str, position: Position, where: str) -> None:
+def check_catalog(state: CatalogState, log: PartitionLog, position: Position | None) -> None:
+    """Raises PositionError where another catalog has committed `position`, as `resume_point` does."""
+    if position is not None and position.catalog_id is not None:
+        _check_catalog(state.catalog_id, position, f"Group connect-{state.connector}, {log.tp}")
+
+
+def _check_catalog(catalog_id: str, position: Position, where: str) -> None:
     if position.catalog_id != catalog_id:
         raise PositionError(
             f"{where}: the committed position {position.offset} belongs to catalog {position.catalog_id}, "
@@ -65,11 +75,23 @@ def _check_catalog(topic: Topic, catalog_id: str, position: Position, where: str
             "Point storage.location at the folder of that catalog, or restore it from a backup. Where it is lost, "
             f"{_BEGIN_ANEW}.",
         )
+
+
+def _check_output(topic: Topic, position: Position, where: str) -> None:
     if position.output_id != topic.output_id:
         raise PositionError(
             f"{where}: the committed position {position.offset} counts in output topic id {position.output_id}, "
             f"the catalog publishes to {topic.output} with id {topic.output_id}.",
             f"Restore the storage folder and the output topic that belong together, or {_NEW_NAME}.",
+        )
+
+
+def _check_generation(log: PartitionLog, position: Position, where: str) -> None:
+    if position.generation > generation_of(log):
+        raise PositionError(
+            f"{where}: the committed position {position.group_offset} is of generation {position.generation}, the "
+            f"catalog knows generation {generation_of(log)}: it is an older copy.",
+            "Restore the newest copy of the catalog; or have this topic published anew, with keyfold resync.",
         )
 
 
@@ -111,12 +133,13 @@ def _from_output(
 def _held(position: Position | None) -> str:
     if position is None:
         return "there is no committed position"
-    kind = (
-        "was not committed by keyfold"
-        if position.catalog_id is None
-        else "is lower than what the catalog has published"
-    )
-    return f"the committed position {position.offset} {kind}"
+    if position.catalog_id is None:
+        kind = "was not committed by keyfold"
+    elif position.generation > 1:
+        kind = f"of generation {position.generation} is not above what the catalog has published"
+    else:
+        kind = "is lower than what the catalog has published"
+    return f"the committed position {position.group_offset} {kind}"
 
 
 def _check_tail(log: PartitionLog, topic: Topic, last: int, held: str) -> None:

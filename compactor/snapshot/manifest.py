@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from compactor.errors import FoldError
-from compactor.model.log import PartitionLog
+from compactor.model.log import PartitionLog, generation_of
 from compactor.model.state import CatalogState
 from compactor.model.times import LAST_MS
 from compactor.settings import CompactionPolicy
@@ -45,7 +45,10 @@ class Column(Struct, frozen=True):
 
 
 class Manifest(Struct, frozen=True, kw_only=True):
-    """The manifest's fields in their order; times are UTC, ISO 8601. Older ones have no `catalog_id`."""
+    """The manifest's fields in their order; times are UTC, ISO 8601. Older ones have no `catalog_id`.
+
+    `generations`, by partition, are there once one of them is above 1: the source offsets count within them.
+    """
 
     format_version: int = VERSION
     connector: str
@@ -58,6 +61,7 @@ class Manifest(Struct, frozen=True, kw_only=True):
     resume_safe_until: str | None
     source_offsets: dict[str, int]
     output_offsets: dict[str, int]
+    generations: dict[str, int] | UnsetType = UNSET
     records: int
     tombstones_excluded: int
     policy: dict[str, str | int | float]
@@ -104,6 +108,7 @@ def manifest_of(
         resume_safe_until=iso(safe),
         source_offsets=by_partition({log.partition: log.clean_end for log in logs}),
         output_offsets=by_partition(_output_offsets(logs, inputs.output_starts) if topic.output else {}),
+        generations=_generations(logs),
         records=sum(file.records for file in files),
         tombstones_excluded=tombstones,
         policy=named(inputs.policy),
@@ -162,6 +167,11 @@ def named(policy: CompactionPolicy) -> dict[str, str | int | float]:
     """Returns the fields of `policy` under Kafka's names."""
     fields: dict[str, Any] = {name.replace("_", "."): value for name, value in msgspec.structs.asdict(policy).items()}
     return {**fields, "cleanup.policy": ",".join(policy.cleanup_policy)}
+
+
+def _generations(logs: Sequence[PartitionLog]) -> dict[str, int] | UnsetType:
+    found = {log.partition: generation_of(log) for log in logs}
+    return by_partition(found) if any(number > 1 for number in found.values()) else UNSET
 
 
 def _stood_ms(log: PartitionLog, now_ms: int) -> int:

@@ -20,7 +20,7 @@ from compactor.catalog.catalog import Catalog
 from compactor.errors import FoldError, SnapshotError, SnapshotStorageError, StorageError
 from compactor.failpoints import hit
 from compactor.model.actions import AddSnapshot, AnyAction
-from compactor.model.log import PartitionLog
+from compactor.model.log import PartitionLog, first_end_of
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState, apply
 from compactor.ports import Broker
@@ -139,9 +139,11 @@ class Snapshots:
     def _topics(self, state: CatalogState) -> list[str]:
         """Returns the open topics whose snapshot would be complete and would say where to resume.
 
-        One of a topic with a partition in quarantine would lack records, or be old.
+        One of a topic with a partition in quarantine would lack records, or be old; so would one of a generation that
+        was not published and folded yet.
         """
-        held = {log.topic for log in state.logs if log.quarantine} | {tp.topic for tp in self._uncertain()}
+        held = {log.topic for log in state.logs if log.quarantine or not _is_in_base(log)}
+        held |= {tp.topic for tp in self._uncertain()}
         published = {log.topic for log in state.logs if log.published > log.start or log.base}
         return sorted(topic for topic in published - held if state.topics[topic].closed is None)
 
@@ -301,3 +303,8 @@ def _is_old(state: CatalogState, topic: str, interval_ms: int, now_ms: int) -> b
 def _adds(state: CatalogState, taken: AddSnapshot, keep: int) -> Sequence[AnyAction]:
     """Returns the actions of step 17: the new snapshot is added, those beyond snapshot.retention.count are dropped."""
     return [taken, *listing.expired(apply(state, [taken]), taken.topic, keep)]
+
+
+def _is_in_base(log: PartitionLog) -> bool:
+    """Returns whether the base run of `log` has the beginning of its generation."""
+    return log.generation is None or (first_end_of(log) is None and log.clean_end >= log.generation.start)

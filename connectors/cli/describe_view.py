@@ -16,7 +16,7 @@ from compactor.clean import schedule
 from compactor.clean.due import CleaningDecision, Reason, quarantined
 from compactor.clean.log_to_clean import LogToClean
 from compactor.model.actions import AddSnapshot
-from compactor.model.log import PartitionLog, Quarantined
+from compactor.model.log import PartitionLog, Quarantined, first_end_of, generation_of
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState, Topic
 from compactor.model.times import moment
@@ -91,7 +91,11 @@ class FoldDescription(Struct, frozen=True, kw_only=True):
 
 
 class PartitionDescription(Struct, frozen=True, kw_only=True):
-    """A log. `source_end` and `lag` (source_end - published) are None where the broker did not say."""
+    """A log. `source_end` and `lag` (source_end - published) are None where the broker did not say.
+
+    A later `generation` was read anew from `generation_start`; `waits_for` is the offset that it has to reach before
+    any of it is published, None once it was.
+    """
 
     topic: str
     partition: int
@@ -107,6 +111,9 @@ class PartitionDescription(Struct, frozen=True, kw_only=True):
     tombstones: int
     rejected: int
     lost_offsets: int
+    generation: int
+    generation_start: int | None
+    waits_for: int | None
     fold: FoldDescription
     quarantine: Quarantined | None
 
@@ -183,14 +190,15 @@ def _snapshot(taken: AddSnapshot) -> SnapshotDescription:
 
 def _partition(log: PartitionLog, source_end: int | None, found: CleaningDecision) -> PartitionDescription:
     kept = (log.base, *log.runs) if log.base else log.runs
+    start = log.generation.start if log.generation else None
     return PartitionDescription(
         topic=log.topic,
         partition=log.partition,
         source_end=source_end,
         ingested=log.end,
-        published=log.published,
-        clean_end=log.clean_end,
-        lag=None if source_end is None else max(0, source_end - log.published),
+        published=log.position,
+        clean_end=max(log.clean_end, start) if start is not None else log.clean_end,
+        lag=None if source_end is None else max(0, source_end - log.position),
         runs=len(kept),
         records=sum(run.records for run in kept),
         bytes=sum(run.bytes for run in kept),
@@ -198,6 +206,9 @@ def _partition(log: PartitionLog, source_end: int | None, found: CleaningDecisio
         tombstones=sum(run.tombstones for run in kept),
         rejected=sum(run.rejected for run in kept),
         lost_offsets=sum(gap.end - gap.start for gap in log.gaps),
+        generation=generation_of(log),
+        generation_start=start,
+        waits_for=first_end_of(log),
         fold=_fold(found),
         quarantine=log.quarantine,
     )
@@ -214,6 +225,8 @@ def text(description: Description, now_ms: int, location: str) -> str:
         sections.append([_topics_table(description.topics)])
     if description.partitions:
         sections.append([_partitions_table(description.partitions)])
+    if begun := list(_generations_begun(description.partitions)):
+        sections.append(begun)
     if held := [*_closed_topics(description.topics), *_partitions_aside(description.partitions)]:
         sections.append(held)
     return "\n\n".join("\n".join(section) for section in sections)
@@ -287,6 +300,17 @@ def _partition_row(one: PartitionDescription) -> tuple[object, ...]:
 def _fold_word(one: PartitionDescription) -> str:
     """Returns the decision in a word; where only unpublished records could be folded, that it waits for them."""
     return _UNPUBLISHED if one.fold.reason in _IDLE and one.lag else one.fold.reason
+
+
+def _generations_begun(partitions: tuple[PartitionDescription, ...]) -> Iterator[str]:
+    """Yields the partitions whose output still holds their earlier generation, each with how far it is."""
+    for one in partitions:
+        if one.waits_for is not None:
+            yield (
+                f"Generation {one.generation} of {one.topic}-{one.partition} is read from offset "
+                f"{one.generation_start}, up to {one.ingested} now. The output stays as it is until {one.waits_for} is "
+                "reached."
+            )
 
 
 def _closed_topics(topics: tuple[TopicDescription, ...]) -> Iterator[str]:

@@ -26,6 +26,7 @@ from connectors.cli.failpoints import failpoints
 from connectors.cli.kafka import kafka
 from connectors.cli.release import release
 from connectors.cli.restart import restart
+from connectors.cli.resync import resync
 from connectors.cli.run import run
 from connectors.cli.snapshot import snapshot
 from connectors.cli.tail import tail
@@ -106,7 +107,7 @@ def _help(command: Callable[..., None]) -> str:
 
 
 COMMANDS: Final[tuple[Callable[..., None], ...]] = (
-    *(run, validate, describe, analyze, dump, clean, release, restart, snapshot, delete),
+    *(run, validate, describe, analyze, dump, clean, release, restart, resync, snapshot, delete),
     *(tail, kafka, failpoints, demo, version),
 )
 """The subcommands, in the order of `keyfold --help`."""

@@ -100,7 +100,7 @@ def _log(log: PartitionLog, *, is_published: bool) -> MeasuredLog:
     return MeasuredLog(
         topic=log.topic,
         partition=log.partition,
-        behind=log.end - log.published,
+        behind=log.end - log.position,
         waiting_since_ms=min(waiting, default=None),
         clean_bytes=found.clean_bytes,
         cleanable_bytes=found.cleanable_bytes + found.straddling_bytes,

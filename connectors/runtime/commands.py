@@ -23,12 +23,23 @@ from connectors.clock import Clock, SystemClock
 from connectors.config.connector import ConnectorConfig
 from connectors.config.engine_settings import connector_storage, kept_catalog, other_snapshots
 from connectors.config.worker import WorkerConfig
-from connectors.errors import ConfigError, UnreachableError, UsageError
+from connectors.errors import ConfigError, ConflictError, UnreachableError, UsageError
+from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.retry import poll_until
 from connectors.progress.observer import NullObserver
-from connectors.runtime.request_handler import CLEAN, RELEASE, RESTART, SNAPSHOT, BadRequestError, requested_logs
+from connectors.runtime.offset_change import ChangedLog, Choose, OffsetChanger, every_log
+from connectors.runtime.request_handler import (
+    CLEAN,
+    RELEASE,
+    RESTART,
+    RESYNC,
+    SNAPSHOT,
+    BadRequestError,
+    requested_logs,
+)
 from connectors.runtime.request_timeout import RequestTimeout
 from connectors.runtime.signals import handled
+from connectors.runtime.takeover import take_over
 
 POLL_SECONDS: Final = 0.2
 DEFAULT_TIMEOUT: Final = RequestTimeout()
@@ -118,6 +129,69 @@ def restart_connector(
     ask(storage, connector.name, _request(RESTART), timeout, SystemClock())
 
 
+def resync(
+    worker: WorkerConfig,
+    connector: ConnectorConfig,
+    topic: str | None = None,
+    partition: int | None = None,
+    timeout: RequestTimeout = DEFAULT_TIMEOUT,
+    *,
+    accepts_loss: bool = False,
+) -> tuple[ChangedLog, ...]:
+    """Begins all logs anew from the start of their source (or those of `topic`, or its `partition`), as generations.
+
+    A live worker is asked for it, in whatever state the connector is; otherwise this process takes over, and what it
+    has begun is carried out by the next run. Raises OffsetChangeError where it cannot be, and nothing was changed;
+    UsageError where there is no such log, UnreachableError.
+    """
+    request = msgspec.structs.replace(_request(RESYNC, topic, partition), accepts_loss=accepts_loss)
+    storage = connector_storage(worker, connector.name)
+    _check(storage, connector.name, request)
+    lock = owner_lock.OwnerLock(storage)
+    if lock.claim(owner_lock.this_process()):
+        try:
+            return _change(worker, connector, storage, every_log(topic, partition, accepts_loss=accepts_loss))
+        finally:
+            lock.release()
+    result = ask(storage, connector.name, request, timeout, SystemClock())
+    return msgspec.convert(result.get("logs", ()), tuple[ChangedLog, ...])
+
+
+def change_offsets(worker: WorkerConfig, connector: ConnectorConfig, choose: Choose) -> tuple[ChangedLog, ...]:
+    """Changes offsets of a connector that no worker runs: takes it over, and changes them.
+
+    Raises OffsetChangeError where they cannot be, and nothing was changed; ConflictError where a worker runs it;
+    UnreachableError.
+    """
+    storage = connector_storage(worker, connector.name)
+    lock = owner_lock.OwnerLock(storage)
+    if not lock.claim(owner_lock.this_process()):
+        raise ConflictError(
+            f"Connector {connector.name} is run by another worker: {owner_lock.live_owner(storage) or 'unknown'}.",
+            "Stop it there, then ask again.",
+        )
+    try:
+        return _change(worker, connector, storage, choose)
+    finally:
+        lock.release()
+
+
+def _change(
+    worker: WorkerConfig, connector: ConnectorConfig, storage: Storage, choose: Choose
+) -> tuple[ChangedLog, ...]:
+    """Takes the connector over, without Spark, for a change of its offsets alone."""
+    changed: list[ChangedLog] = []
+    clients, clock = ClientSettings.of(worker, connector), SystemClock()
+    buckets = kept_catalog(storage, connector.name).state.buckets or connector.tasks_max or 1
+
+    def change(changer: OffsetChanger) -> None:
+        changed.extend(changer.change(choose, clock.now_ms()))
+
+    _, broker = take_over(storage, connector, clients, buckets, clock.now_ms(), change=change)
+    broker.close()
+    return tuple(changed)
+
+
 def _request(kind: str, topic: str | None = None, partition: int | None = None) -> Request:
     return Request(id="", kind=kind, asked_ms=SystemClock().now_ms(), topic=topic, partition=partition)
 
@@ -187,7 +261,10 @@ def ask(storage: Storage, name: str, wanted: Request, timeout: RequestTimeout, c
     )
     until_ms = clock.now_ms() + round(timeout.seconds * 1000)
     with handled({signal.SIGTERM: _exit, signal.SIGHUP: _exit}):
-        left = requests.leave(storage, wanted.kind, wanted.asked_ms, wanted.topic, wanted.partition, until_ms)
+        topic, partition, accepts_loss = wanted.topic, wanted.partition, wanted.accepts_loss
+        left = requests.leave(
+            storage, wanted.kind, wanted.asked_ms, topic, partition, until_ms, accepts_loss=accepts_loss
+        )
         try:
             answer = _awaited(storage, left, timeout.seconds, clock)
         except BaseException:

@@ -42,6 +42,7 @@ from connectors.runtime.components import TaskComponents
 from connectors.runtime.deletion import CHECKPOINT
 from connectors.runtime.kafka_broker import KafkaBroker
 from connectors.runtime.maintenance_thread import VACUUM_GRACE_MS, MaintenanceSchedule, MaintenanceThread
+from connectors.runtime.offset_change import OffsetChanger
 from connectors.runtime.reading_thread import ReadingThread
 from connectors.runtime.request_handler import RequestHandler
 from connectors.runtime.shared_query import SharedQuery
@@ -114,16 +115,25 @@ class ConnectorTask:
         self._total: int | None = None
         self._reading: ReadingThread | None = None
 
-    def run(self, stop: StopToken, query: SharedQuery, *, once: bool, known: str | None = None) -> None:
+    def run(
+        self,
+        stop: StopToken,
+        query: SharedQuery,
+        *,
+        once: bool,
+        known: str | None = None,
+        change: Callable[[OffsetChanger], object] | None = None,
+    ) -> None:
         """Runs, reading through `query`, until `stop` is set or, with `once`, until all that is stable now is done.
 
-        `known` is the id of the catalog that an earlier run in this process worked on: it must be there still. Raises
-        KeyfoldError: FencedError when a newer owner took over, ConnectorError where an operator must decide.
+        `known` is the id of the catalog that an earlier run in this process worked on: it must be there still.
+        `change` changes offsets before anything is read or published. Raises KeyfoldError: FencedError
+        when a newer owner took over, ConnectorError where an operator must decide.
         """
         if stop.is_set():  # a run that never began fences no owner
             return
         with ExitStack() as stack:
-            components = self.take_over(stack, known, self._tasks_max(query.tasks_max))
+            components = self.take_over(stack, known, self._tasks_max(query.tasks_max), change)
             catalog, broker = components.catalog, components.broker
             with _fenced_first(catalog, stop), closing_topic(catalog, broker.look_into, self._clock.now_ms):
                 self._run(components, query, stack, stop, once=once)
@@ -164,14 +174,20 @@ class ConnectorTask:
             components.engine.tick(self._clock.now_ms())
             return components.requests.carry_out(request)
 
-    def take_over(self, stack: ExitStack, known: str | None, tasks_max: int) -> TaskComponents:
+    def take_over(
+        self,
+        stack: ExitStack,
+        known: str | None,
+        tasks_max: int,
+        change: Callable[[OffsetChanger], object] | None = None,
+    ) -> TaskComponents:
         """Takes steps T1 to T3 on the catalog with the id `known`, and makes the components of this run."""
         self._observer.stage(self._connector.name, "taking over")
         stack.callback(self._claim.release)
         self._claim.claim(0)  # first, so that a command finds a worker here, not a connector to take over
         self._claim.warn_of_another()
         now_ms = self._clock.now_ms()
-        catalog, broker = take_over(self._storage, self._connector, self._clients, tasks_max, now_ms, known)
+        catalog, broker = take_over(self._storage, self._connector, self._clients, tasks_max, now_ms, known, change)
         self.catalog = catalog
         self._claim.claim(catalog.epoch)
         components = self._components(catalog, broker)

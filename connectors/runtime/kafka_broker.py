@@ -153,8 +153,8 @@ class KafkaBroker:
         if output is None:
             return None
         if self._connector.output_source_headers_enable:
-            return output_reader.last_source_offset(self._clients.consumer(), output, log.tp)
-        held = output_reader.holds_records(self._clients.consumer(), output, log.partition)
+            return output_reader.last_source_offset(self._clients.consumer(), output, log.tp, log.generation)
+        held = output_reader.holds_records(self._clients.consumer(), output, log.partition, log.generation)
         return Unknown.UNKNOWN if held else None
 
     def publisher(self, state: CatalogState) -> Publisher:

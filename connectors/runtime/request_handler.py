@@ -21,7 +21,9 @@ SNAPSHOT: Final = "snapshot"
 CLEAN: Final = "clean"
 RELEASE: Final = "release"
 RESTART: Final = "restart"
-"""The request that a connector's supervisor answers (`restart_policy.py`)."""
+RESYNC: Final = "resync"
+OF_A_RUN: Final = (RESTART, RESYNC)
+"""The requests that a connector's supervisor answers, as a new run begins with them (`restart_policy.py`)."""
 
 _log = structlog.get_logger()
 
@@ -42,7 +44,7 @@ class RequestHandler:
     def answer_all(self) -> None:
         """Carries out every request that waits. Raises what ends a connector anyway (StorageError, FencedError)."""
         for request in requests.pending(self._storage, self._clock.now_ms()):
-            if request.kind == RESTART or not requests.begin(self._storage, request.id):
+            if request.kind in OF_A_RUN or not requests.begin(self._storage, request.id):
                 continue
             _log.info("request", kind=request.kind, id=request.id)
             try:

@@ -25,7 +25,7 @@ from connectors.errors import NoConnectionError
 from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.probe import probe_all
 from connectors.progress.observer import Interval
-from connectors.runtime.request_handler import RESTART
+from connectors.runtime.request_handler import OF_A_RUN, RESYNC
 
 POLL_S: Final = 1.0
 """How often a connector that waits for its restart looks at requests and at the storage."""
@@ -125,7 +125,7 @@ def wait_until(clock: Clock, stop: threading.Event, seconds: float | None, is_ov
 
 
 class RestartRequests:
-    """The requests that a connector's supervisor answers: `restart` always, the others while the connector is FAILED.
+    """The requests that a connector's supervisor answers: those of a new run always, all others while it is FAILED.
 
     The connector may have failed for its storage: nothing here raises StorageError, and what the storage refuses is
     tried again at the next look.
@@ -137,14 +137,23 @@ class RestartRequests:
         self._begun: dict[str, None] = {}
 
     def restart_requested(self) -> bool:
-        """Returns whether a command asks for a restart that has not begun."""
-        return any(request.kind == RESTART and request.id not in self._begun for request in self._pending())
+        """Returns whether a command asks for something that a new run begins with, and that has not begun."""
+        return any(request.kind in OF_A_RUN and request.id not in self._begun for request in self._pending())
 
-    def begin_restarts(self) -> None:
-        """Begins every `restart` that waits: the run that starts now is what they ask for."""
+    def begin_restarts(self) -> tuple[Request, ...]:
+        """Begins every `restart` and `resync` that waits, which the run that starts now is for; returns the latter."""
         with suppress(StorageError):
-            restarts = [request for request in self._pending() if request.kind == RESTART]
-            self._begun |= {one.id: None for one in restarts if requests.begin(self._storage, one.id)}
+            waiting = [request for request in self._pending() if request.kind in OF_A_RUN]
+            begun = [one for one in waiting if requests.begin(self._storage, one.id)]
+            self._begun |= {one.id: None for one in begun}
+            return tuple(one for one in begun if one.kind == RESYNC)
+        return ()
+
+    def answer(self, request: Request, answer: Answer) -> None:
+        """Answers a request that has begun; where the storage refuses, it is left to `answer_restarts`."""
+        with suppress(StorageError):
+            requests.answer(self._storage, request.id, answer)
+            self._begun.pop(request.id, None)
 
     def answer_restarts(self, answer: Answer) -> None:
         """Answers the restarts that have begun with what came of them."""
@@ -154,9 +163,9 @@ class RestartRequests:
                 self._begun.pop(one, None)
 
     def refuse_others(self, answer: Answer) -> None:
-        """Answers every request but restarts with `answer`."""
+        """Answers every request with `answer`, but those that a new run begins with."""
         for one in self._pending():
-            if one.kind != RESTART:
+            if one.kind not in OF_A_RUN:
                 with suppress(StorageError):
                     self._refuse(one, answer)
 

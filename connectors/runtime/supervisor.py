@@ -6,16 +6,17 @@ for its restart, or is FAILED until an operator restarts it, still belongs to th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 import structlog
 
 from compactor.catalog import owner_lock
 from compactor.catalog.requests import Answer
-from compactor.errors import FencedError, StorageError
+from compactor.errors import FencedError, OffsetChangeError, StorageError
 from compactor.metrics import Freshness
 from compactor.model.times import moment
 from compactor.spark.errors import unwrap
@@ -28,6 +29,7 @@ from connectors.progress.observer import Interval, Observer
 from connectors.runtime import restart_policy, status
 from connectors.runtime.cancellation import RunStops
 from connectors.runtime.connector_task import FENCE_CHECK_MS, ConnectorTask, TaskReport
+from connectors.runtime.offset_change import OffsetChanger, every_log
 from connectors.runtime.restart_policy import POLL_S, Outage, Outages, RestartBackoff, RestartRequests
 from connectors.runtime.shared_query import SharedQuery
 from connectors.runtime.status import ConnectorState, Status, StatusFile
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from compactor.catalog.catalog import Catalog
+    from compactor.catalog.requests import Request
     from compactor.model.state import CatalogState
 
 RUNNING: Final = Answer(ok=True, result={"state": "RUNNING"})
@@ -181,13 +184,13 @@ class Supervisor:
         stop = self._stops.begin_run()
         self.error = None
         self.hold()
-        self._requests.begin_restarts()
+        resyncs = self._requests.begin_restarts()
         self._status.start()
         task = self._task = ConnectorTask(spark, *self._task_settings)
         try:
-            task.run(
-                stop, query, once=self._once, known=None if self._catalog is None else self._catalog.state.catalog_id
-            )
+            known = None if self._catalog is None else self._catalog.state.catalog_id
+            change = partial(self._resync, resyncs) if resyncs else None
+            task.run(stop, query, once=self._once, known=known, change=change)
         except Exception as error:  # noqa: BLE001  # whatever it was, it ends this connector only
             found = unwrap(error) or error
             if not stop.is_set() or isinstance(found, FencedError):
@@ -201,6 +204,18 @@ class Supervisor:
             return True
         self._status.show(status.stopped(self._status.current))
         return False
+
+    def _resync(self, asked: Sequence[Request], changer: OffsetChanger) -> None:
+        """Changes offsets as `asked`, and answers; what cannot be done is refused, and the connector runs on."""
+        for one in asked:
+            choose = every_log(one.topic, one.partition, accepts_loss=one.accepts_loss)
+            try:
+                changed = changer.change(choose, self._clock.now_ms())
+            except OffsetChangeError as error:
+                _log.warning("offsets not changed", error=str(error))
+                self._requests.answer(one, Answer(ok=False, message=error.message, action=error.action))
+            else:
+                self._requests.answer(one, Answer(ok=True, result={"logs": msgspec.to_builtins(changed)}))
 
     def _fail(self, error: BaseException) -> None:
         self.error = error

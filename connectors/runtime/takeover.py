@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import structlog
@@ -21,6 +22,7 @@ from connectors.kafka.probe import probe_all
 from connectors.kafka.producers import fence_all
 from connectors.runtime import deletion
 from connectors.runtime.kafka_broker import KafkaBroker
+from connectors.runtime.offset_change import OffsetChanger
 
 _log = structlog.get_logger()
 
@@ -77,13 +79,14 @@ def take_over(
     tasks_max: int,
     now_ms: int,
     known: str | None = None,
+    change: Callable[[OffsetChanger], object] | None = None,
 ) -> Ownership:
     """Takes `connector` over, whose folder is `storage`, and adds its topics as they are now.
 
     Where `known` is the id of the catalog that was there before, no other catalog is taken or made: its disk may
-    not be mounted. Raises FencedError where another process took over at the same time, OutputError,
-    SourceChangedError and DataLossError where topics are not what the catalog knows, SourceMissingError,
-    UnreachableError, StorageError, CatalogError.
+    not be mounted. `change` is called once nobody else publishes any more (G1 to G4). Raises FencedError where
+    another process took over at the same time; OutputError, SourceChangedError and DataLossError where topics are not
+    what the catalog knows; SourceMissingError, UnreachableError, StorageError, CatalogError, and what `change` raises.
     """
     probe_all(connector.name, clients, PROBE_S)  # no owner is fenced while its brokers do not answer
     deletion.refuse_begun(storage, connector.name)
@@ -94,7 +97,10 @@ def take_over(
     hit("takeover.epoch")
     deletion.refuse_begun(storage, connector.name)  # `delete` looks for our epoch after it has written that file
     _fence(catalog, connector, clients, tasks_max, now_ms)
-    broker = KafkaBroker(connector, clients, Admin(clients.admin()), storage)
+    admin = Admin(clients.admin())
+    broker = KafkaBroker(connector, clients, admin, storage)
+    if change is not None:
+        change(OffsetChanger(catalog, broker, admin, connector, clients))
     found = broker.discover(catalog.state)
     hit("takeover.topics")
     catalog.commit(lambda _: found, now_ms)

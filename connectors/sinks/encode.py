@@ -2,6 +2,9 @@
 
 Timestamp, key, value and headers stay as they are in the source, but for `keyfold.*` headers: those of an
 upstream keyfold go, ours follow. CreateTime 0 is `now` to librdkafka, so it goes as 1 with a header that says so.
+
+From the second generation of a log on, its records name their generation. The tombstones that a generation begins with
+have offsets below 0 in the log: no source record is behind them, so a header says what they are in place of an offset.
 """
 
 from __future__ import annotations
@@ -18,6 +21,10 @@ TOPIC: Final = "keyfold.source.topic"
 PARTITION: Final = "keyfold.source.partition"
 OFFSET: Final = "keyfold.source.offset"
 TIMESTAMP: Final = "keyfold.source.timestamp"
+GENERATION: Final = "keyfold.generation"
+SYNTHETIC: Final = "keyfold.synthetic"
+RESET: Final = b"reset"
+"""The value of SYNTHETIC on a tombstone for a key that an earlier generation had."""
 PREFIX: Final = "keyfold."
 
 Header = tuple[str, str | bytes | None]
@@ -32,6 +39,20 @@ def output_rows(batch: pa.RecordBatch, *, source_headers: bool) -> Iterator[Row]
     if kept is None or own is None:
         return rows(batch, own or kept or repeat([], batch.num_rows))
     return rows(batch, map(add, kept, own))
+
+
+def rows_of_generation(batch: pa.RecordBatch, generation: int, *, source_headers: bool) -> Iterator[Row]:
+    """Makes the rows of `batch`, of one partition by offset, as they are published in a later `generation`."""
+    named: list[Header] = [(GENERATION, str(generation).encode())]
+    synthetic = pc.sum(pc.less(batch["offset"], 0)).as_py() or 0
+    tombstones, records = batch.slice(0, synthetic), batch.slice(synthetic)
+    of_reset = [*named, (SYNTHETIC, RESET)]
+    if source_headers and synthetic:
+        topic, partition = batch["topic"][0].as_py(), batch["partition"][0].as_py()
+        of_reset = [(TOPIC, topic.encode()), (PARTITION, str(partition).encode()), *of_reset]
+    yield from rows(tombstones, repeat(of_reset, synthetic))
+    for value, key, timestamp, headers in output_rows(records, source_headers=source_headers):
+        yield value, key, timestamp, [*headers, *named]
 
 
 def rows(batch: pa.RecordBatch, headers: Iterable[list[Header]]) -> Iterator[Row]:

@@ -18,6 +18,7 @@ import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as Partition
 
+from compactor.model.log import Generation
 from compactor.model.position import Tail, Unknown
 from compactor.model.publish_plan import PublishTarget
 from compactor.model.record import TopicPartition
@@ -27,7 +28,7 @@ from connectors.kafka.client_settings import Setting
 from connectors.kafka.consumers import headers_of, last_stable_offsets
 from connectors.kafka.errors import cause, is_settling, typed
 from connectors.kafka.retry import call_again
-from connectors.sinks.encode import OFFSET, PARTITION, TOPIC
+from connectors.sinks.encode import OFFSET, PARTITION, SYNTHETIC, TOPIC
 
 FIRST_STEP: Final = 256
 GROWTH: Final = 8
@@ -47,27 +48,39 @@ _PINNED: Final[dict[str, Setting]] = {
 }
 
 
-def last_source_offset(config: Mapping[str, Setting], output: str, tp: TopicPartition) -> Tail:
+def last_source_offset(
+    config: Mapping[str, Setting], output: str, tp: TopicPartition, generation: Generation | None = None
+) -> Tail:
     """Returns `keyfold.source.offset` of the last record of `tp` that a read_committed reader finds in `output`.
 
     Goes back from the end in growing steps, as markers, compacted offsets and records of other writers may
-    stand there; None where there is no record at all, Unknown where none has our headers. Raises UnreachableError.
+    stand there; None where there is no record at all, Unknown where none has our headers. Of a later `generation` it
+    looks only where that one is; its tombstones without a source record count as no record. Raises UnreachableError.
     """
     reader = OutputPartitionReader(config, Partition(output, tp.partition))
     try:
         low, end = reader.bounds()
-        return _search(reader, tp, low, end)
+        return _search(reader, tp, max(low, _start_of(generation)), end)
     except KafkaException as error:
         doing = f"The end of output partition {output}-{tp.partition} cannot be read"
         raise typed(cause(error), doing, str(config.get("bootstrap.servers")), f"Read on topic {output}") from error
 
 
-def holds_records(config: Mapping[str, Setting], output: str, partition: int) -> bool:
-    """Returns whether an output partition has any committed record. Raises as `last_source_offset`."""
+def _start_of(generation: Generation | None) -> int:
+    return (generation.output_offset or 0) if generation else 0
+
+
+def holds_records(
+    config: Mapping[str, Setting], output: str, partition: int, generation: Generation | None = None
+) -> bool:
+    """Returns whether an output partition has any committed record of the generation, or of a later one.
+
+    Raises as `last_source_offset`.
+    """
     reader = OutputPartitionReader(config, Partition(output, partition))
     try:
         low, end = reader.bounds()
-        return any(True for _ in reader.read(low, end))
+        return any(True for _ in reader.read(max(low, _start_of(generation)), end))
     except KafkaException as error:
         doing = f"Output partition {output}-{partition} cannot be read"
         raise typed(cause(error), doing, str(config.get("bootstrap.servers")), f"Read on topic {output}") from error
@@ -78,7 +91,8 @@ def _search(reader: OutputPartitionReader, tp: TopicPartition, low: int, end: in
     seen = False
     while stop > low:
         start = max(low, end - step)
-        offsets = [offset_of(message, tp) for message in reader.read(start, stop)]
+        headers = [header_pairs(message) for message in reader.read(start, stop)]
+        offsets = [source_offset(pairs, tp) for pairs in headers if not is_synthetic(pairs)]
         found = max((offset for offset in offsets if offset is not None), default=None)
         if found is not None:
             return found
@@ -156,6 +170,11 @@ def source_offset(pairs: Iterable[tuple[str, object]], tp: TopicPartition) -> in
     return int(text) if text.isdigit() else None
 
 
+def is_synthetic(pairs: Iterable[tuple[str, object]]) -> bool:
+    """Returns whether a record with these headers is a tombstone that no source record is behind."""
+    return any(name == SYNTHETIC for name, _ in pairs)
+
+
 def check_writers(
     where: str, admin: Admin, member: Consumer, config: Mapping[str, Setting], targets: Iterable[PublishTarget]
 ) -> None:
@@ -195,7 +214,7 @@ def _check_partition(where: str, config: Mapping[str, Setting], place: TopicPart
             source = keyfold_source(headers)
             if source is not None and not is_ours(source, target):
                 raise _shared(where, place, message.offset() or 0, source)
-            if source is None:
+            if source is None and not is_synthetic(headers):
                 strays.append(message.offset() or 0)
     except KafkaException as error:
         _unread(where, config, place, cause(error))

@@ -202,7 +202,7 @@ class ProducerSession:
         one has no effect, as what it adds is aborted.
         """
         one = self.bucket.plan.targets[0]
-        position, group = Partition(one.topic, one.partition, one.start), self._member.consumer_group_metadata()
+        position, group = Partition(one.topic, one.partition, max(0, one.start)), self._member.consumer_group_metadata()
         try:
             self.producer.send_offsets_to_transaction([position], group, _ABORT_S)
         except KafkaException as error:

@@ -66,6 +66,11 @@ class PublishProgress:
         """Returns the output topic of `tp`; None where it has none."""
         return self._targets[tp].output
 
+    def generation(self, tp: TopicPartition) -> int:
+        """Returns the number of the generation of `tp`'s log."""
+        generation = self._targets[tp].generation
+        return generation.number if generation else 1
+
     def sent(self) -> tuple[PublishResult, ...]:
         """Returns what has been committed for every partition of the plan."""
         return tuple(self._sent.values())
@@ -89,6 +94,8 @@ class PublishProgress:
             output_id=None if target.output is None else self._output_ids[target.output],
             output_offset=self._sent[tp].output_offset if mark is None else mark,
             fold_end=target.end if offset < target.end else None,
+            generation=self.generation(tp),
+            start=target.generation.start if target.generation else 0,
         )
 
     def commit(

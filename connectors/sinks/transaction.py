@@ -19,7 +19,7 @@ from connectors.kafka.errors import MISSING, REFUSED, cause, not_allowed
 from connectors.kafka.producers import QUEUE, call_until_answered
 from connectors.sinks import dead_letter
 from connectors.sinks.batching import PartitionBatch, produce_groups
-from connectors.sinks.encode import Row, output_rows
+from connectors.sinks.encode import Row, output_rows, rows_of_generation
 from connectors.sinks.producer_session import ProducerSession
 from connectors.sinks.publish_progress import NOTHING, PublishProgress, TransactionCounts
 from connectors.sinks.settings import WriteRules
@@ -101,7 +101,7 @@ class Transaction:
     def _produce_group(self, batches: Sequence[PartitionBatch]) -> None:
         """Produces small batches as one where all go to one output: one alone would take as long as hundreds."""
         output = self._progress.output(batches[0].tp) if len(batches) > 1 else None
-        if output is None or any(map(self._has_letters, batches)):
+        if output is None or any(map(self._is_alone, batches)):
             for batch in batches:
                 self._produce_batch(batch)
             return
@@ -111,7 +111,10 @@ class Transaction:
         for batch in batches:
             self._count(batch.tp, TransactionCounts(batch.records, batch.bytes))
 
-    def _has_letters(self, batch: PartitionBatch) -> bool:
+    def _is_alone(self, batch: PartitionBatch) -> bool:
+        """Returns whether it is produced by itself: it has dead letters, or names its generation."""
+        if self._progress.generation(batch.tp) > 1:
+            return True
         return bool(self.refused.get(batch.tp)) or batch.rows["rejected"].null_count < batch.records
 
     def _produce_batch(self, batch: PartitionBatch) -> None:
@@ -119,12 +122,17 @@ class Transaction:
         output = self._progress.output(batch.tp)
         counts = NOTHING
         if output is not None and plain.num_rows:
-            rows = output_rows(plain, source_headers=self._rules.source_headers)
-            self._produce_rows(output, repeat(batch.tp.partition, plain.num_rows), rows)
+            self._produce_rows(output, repeat(batch.tp.partition, plain.num_rows), self._rows(batch.tp, plain))
             counts = TransactionCounts(plain.num_rows, batch.bytes if letters is None else measure(plain))
         if letters is not None:
             counts += self._produce_letters(batch.tp, letters)
         self._count(batch.tp, counts)
+
+    def _rows(self, tp: TopicPartition, batch: pa.RecordBatch) -> Iterator[Row]:
+        generation, source_headers = self._progress.generation(tp), self._rules.source_headers
+        if generation == 1:
+            return output_rows(batch, source_headers=source_headers)
+        return rows_of_generation(batch, generation, source_headers=source_headers)
 
     def _count(self, tp: TopicPartition, counts: TransactionCounts) -> None:
         self._counts[tp] = self._counts.get(tp, NOTHING) + counts
@@ -194,7 +202,7 @@ class Transaction:
 
     def _send_positions(self, positions: dict[TopicPartition, Position]) -> None:
         """Takes step 10."""
-        found = [Partition(tp.topic, tp.partition, one.offset, encode(one)) for tp, one in positions.items()]
+        found = [Partition(tp.topic, tp.partition, one.group_offset, encode(one)) for tp, one in positions.items()]
         try:
             self._session.send_offsets(found)
         except KafkaException as error:

@@ -18,7 +18,7 @@ import msgspec
 
 from compactor.errors import KeyfoldError, PublishInterruptedError
 from compactor.model.actions import AnyAction
-from compactor.model.log import PartitionLog
+from compactor.model.log import PartitionLog, first_end_of
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState, Topic
 from compactor.spark.errors import unwrap
@@ -260,8 +260,9 @@ def closed_by_log(
     connector: str, log: PartitionLog, log_start: int | None, log_end: int | None, *, skip_lost: bool
 ) -> ClosedTopic | None:
     """Decides by log start and last stable offset, as far as they are known, whether `log`'s topic has to be closed."""
-    if log_end is not None and log_end < log.end:
-        return ClosedTopic(log.topic, TRUNCATED, truncated(connector, log.tp, log.end, log_end))
+    needed = max(log.end, first_end_of(log) or 0)
+    if log_end is not None and log_end < needed:
+        return ClosedTopic(log.topic, TRUNCATED, truncated(connector, log.tp, needed, log_end))
     if log_start is not None and log_start > log.end and not skip_lost:
         return ClosedTopic(log.topic, LOST, lost(connector, log.tp, log.end, log_start))
     return None

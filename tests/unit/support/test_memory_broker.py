@@ -28,9 +28,18 @@ def outside() -> MemoryBroker:
     return MemoryBroker(MemoryStorage())
 
 
-def target(partition: int, start: int, end: int, found: int | None = None, **more: int) -> PublishTarget:
+def target(
+    partition: int, start: int, end: int, found: int | None = None, output_offset: int | None = None
+) -> PublishTarget:
     return PublishTarget(
-        topic="t", partition=partition, bucket=0, output="o", start=start, end=end, found=found, **more
+        topic="t",
+        partition=partition,
+        bucket=0,
+        output="o",
+        start=start,
+        end=end,
+        found=found,
+        output_offset=output_offset,
     )
 
 

@@ -231,8 +231,8 @@ def test_damaged_newest_commit_has_no_epoch(storage: Storage) -> None:
 def test_later_format_is_refused(storage: Storage) -> None:
     """A file of a format that does not exist yet is refused with what to do, whatever else it says."""
     owned(storage)
-    storage.write(commit_path(3), b'{"format":2,"version":"three"}')
-    with pytest.raises(CatalogError, match=r"format 2; this keyfold knows 1\. Run a keyfold"):
+    storage.write(commit_path(3), b'{"format":3,"version":"three"}')
+    with pytest.raises(CatalogError, match=r"format 3; this keyfold knows 1 and 2\. Run a keyfold"):
         Catalog.open(storage, "c")
 
 

@@ -17,6 +17,7 @@ from compactor.model.actions import (
     AddTopic,
     AnyAction,
     Append,
+    BeginGeneration,
     CloseTopic,
     Create,
     DropSnapshot,
@@ -25,13 +26,15 @@ from compactor.model.actions import (
     Publish,
     Quarantine,
     Release,
+    RenewTopic,
     ReopenTopic,
     Restate,
     Retain,
     SetBuckets,
+    Skip,
     TakeOver,
 )
-from compactor.model.log import Gap, PartitionLog, Quarantined
+from compactor.model.log import Gap, Generation, PartitionLog, Quarantined
 from compactor.model.state import CatalogState, apply
 from tests.support.catalogs import NOW, append, clean, deciding, publish, run
 from tests.support.memory.storage import MemoryStorage
@@ -60,6 +63,14 @@ EXAMPLES: list[AnyAction] = [
         found=Quarantined(since_ms=1, retry_ms=2, failures=3, error="gone", publishing=True),
     ),
     Release(topic="t", partition=0),
+    RenewTopic(topic="t", topic_id="id2", output_id="out2"),
+    Skip(topic="t", partition=0, end=9),
+    BeginGeneration(
+        topic="t",
+        partition=0,
+        generation=Generation(number=2, start=3, first_end=7, output_offset=5),
+        lead=run(-2, 3, "runs/1-g-x.parquet"),
+    ),
     AddSnapshot(topic="t", id="1", path="t/1", created_ms=1, source_offsets={"0": 1}, records=1, bytes=1),
     DropSnapshot(topic="t", id="1"),
 ]

@@ -42,5 +42,32 @@ def test_metadata_from_before_it_held_its_offset_is_read() -> None:
 
 def test_metadata_of_a_newer_format_is_refused() -> None:
     """A position that a newer version wrote is not guessed at."""
-    with pytest.raises(PositionError, match="format 2"):
-        decode(5, '{"keyfold":2,"catalog":"x"}')
+    with pytest.raises(PositionError, match="format 3"):
+        decode(5, '{"keyfold":3,"catalog":"x"}')
+
+
+def test_first_generation_is_written_as_before() -> None:
+    """An older version reads the positions of a log that was never begun anew."""
+    assert '"keyfold":1' in encode(ours(5, 8))
+    assert "generation" not in encode(ours(5, 8))
+
+
+def test_position_of_a_later_generation_survives_its_metadata() -> None:
+    """Inside the tombstones the group holds the source offset where the generation begins, the metadata the other."""
+    position = Position(offset=-3, catalog_id="c", output_id="o", output_offset=40, fold_end=60, generation=2, start=50)
+    assert position.group_offset == 50
+    assert decode(50, encode(position)) == position
+    assert '"keyfold":2' in encode(position)
+
+
+def test_position_above_the_tombstones_is_the_groups() -> None:
+    """Once records of the source are published the two offsets are one, for the tools that read the group."""
+    position = Position(offset=57, catalog_id="c", output_id="o", output_offset=40, generation=3, start=50)
+    assert position.group_offset == 57
+    assert decode(57, encode(position)) == position
+
+
+def test_metadata_of_a_later_generation_for_another_offset_is_not_ours() -> None:
+    """A tool that moves the group away from where a generation begins is found out, as in the first generation."""
+    position = Position(offset=-3, catalog_id="c", output_id="o", output_offset=40, generation=2, start=50)
+    assert decode(49, encode(position)) == Position(offset=49)

@@ -162,6 +162,9 @@ def test_describe_shows_offsets_runs_and_counts(tmp_path: Path) -> None:
         "rejected": 1,
         "lost_offsets": 0,
         "quarantine": None,
+        "generation": 1,
+        "generation_start": None,
+        "waits_for": None,
     }
     fold = partition.pop("fold")
     assert partition == expected

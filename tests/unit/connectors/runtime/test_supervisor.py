@@ -12,12 +12,14 @@ from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import Mock
 
+import msgspec
 import pytest
 import structlog
 
 from compactor.catalog import requests
 from compactor.catalog.owner_lock import is_alive, this_process
-from compactor.errors import CatalogError, FencedError, StorageError
+from compactor.errors import CatalogError, FencedError, OffsetChangeError, StorageError
+from compactor.generation.plan import OffsetChange
 from connectors.config.engine_settings import connector_storage
 from connectors.config.files import load_connector, load_worker
 from connectors.errors import EXIT_FAILED, NoConnectionError, SparkGoneError, exit_code
@@ -25,12 +27,15 @@ from connectors.progress.observer import NullObserver
 from connectors.runtime import restart_policy, status, supervisor
 from connectors.runtime.cancellation import StopToken
 from connectors.runtime.connector_task import TaskReport
+from connectors.runtime.offset_change import ChangedLog
 from connectors.runtime.status import StatusFile
 from connectors.runtime.supervisor import Supervisor
 from connectors.spark import session
 from tests.support.cli import NAME, connector_file, worker_file
 from tests.support.clocks import ManualClock
+from tests.support.engine import new_state
 
+CHANGED = ChangedLog(topic="t", partition=0, offset=3, generation=2, tombstones=7)
 AWAY = StorageError("The store is away.")
 
 
@@ -53,6 +58,8 @@ class Runs:
         self.known: list[str | None] = []
         self.shown: list[dict[str, Any]] = []
         self.catalog: Any = Mock(epoch=1, state=SimpleNamespace(catalog_id="c-1", owner="other:1"))
+        self.changer = Mock()
+        self.changer.change.return_value = (CHANGED,)
         self._clock = clock
         self._plan = list(plan)
         self._works, self._comes_up, self._during = works, comes_up, during
@@ -65,7 +72,17 @@ class Runs:
         )
         return self._made
 
-    def _run(self, report: Callable[[TaskReport], None], stop: StopToken, *, once: bool, known: str | None) -> None:
+    def _run(
+        self,
+        report: Callable[[TaskReport], None],
+        stop: StopToken,
+        *,
+        once: bool,
+        known: str | None,
+        change: Callable[[Any], object] | None,
+    ) -> None:
+        if change is not None:
+            change(self.changer)
         self.began.append(self._clock.monotonic())
         self.known.append(known)
         self._made.catalog = self.catalog
@@ -296,6 +313,34 @@ def test_a_run_is_the_restart_that_was_asked_for_before_it(ground: Ground) -> No
     runs = ground.run((5_000, AWAY))
     assert _pauses(runs, 5_000) == [1]
     assert ground.answer().ok
+
+
+@pytest.mark.parametrize("error", [None, CatalogError("Damaged.")], ids=["running", "failed"])
+def test_a_resync_is_what_the_next_run_begins_with(ground: Ground, error: Exception | None) -> None:
+    """A run ends for it, or a wait; the answer has what became of the logs, and what was asked for is asked for."""
+    plan = (5_000, AWAY) if error is None else (0, error)
+    during = (lambda: ground.ask("resync")) if error is None else (lambda: None)
+    runs = ground.run(plan, at=None if error is None else lambda _: ground.ask("resync"), during=during)
+    assert len(runs.began) == 2
+    answer = ground.answer()
+    assert (answer.ok, answer.result) == (True, {"logs": [msgspec.to_builtins(CHANGED)]})
+    (choose, _), _ = runs.changer.change.call_args
+    state = new_state({0: 0, 1: 0})
+    assert choose(state) == OffsetChange(offsets={log.tp: None for log in state.logs}, anew=True)
+
+
+def test_a_resync_that_cannot_be_is_refused_and_the_connector_runs(ground: Ground) -> None:
+    """Nothing was changed: the error is the command's alone."""
+    refusal = OffsetChangeError("Keys would be given up.", "Ask again.")
+
+    def ask() -> None:
+        ground.ask("resync")
+        ground.runs.changer.change.side_effect = refusal
+
+    ground.run((5_000, AWAY), during=ask)
+    answer = ground.answer()
+    assert (answer.ok, answer.message, answer.action) == (False, refusal.message, refusal.action)
+    assert (ground.one.error, ground.one._status.current.failures) == (None, 0)
 
 
 def test_a_connector_that_was_taken_over_while_it_waited_ends(ground: Ground) -> None:

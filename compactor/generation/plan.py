@@ -1,0 +1,182 @@
+"""Decides what a change of offsets does to each log: pure.
+
+to where it stands already                                nothing
+forward, in the output's own generation                   a gap, stated and counted (`Skip`)
+back, or to the source's start                            a new generation (`BeginGeneration`)
+anywhere, source or output recreated                      a new generation of all logs of the topic
+anywhere, the output still holds the generation before    a new generation: a gap would keep what is to go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compactor.errors import OffsetChangeError
+from compactor.model.actions import AnyAction, BeginGeneration, RenewTopic, Skip
+from compactor.model.log import Generation, PartitionLog, Run, first_end_of, generation_of
+from compactor.model.record import TopicPartition
+from compactor.model.state import CatalogState, Topic
+
+
+class OffsetChange(Struct, frozen=True, kw_only=True):
+    """What an operator asks for: the next source offset to publish of each partition; None is the source's start.
+
+    `anew`: a generation begins also where a log stands there already. `accepts_loss`: also where the source no longer
+    has records that the earlier generation began with.
+    """
+
+    offsets: Mapping[TopicPartition, int | None]
+    anew: bool = False
+    accepts_loss: bool = False
+
+
+class FoundTopic(Struct, frozen=True):
+    """The ids that a source topic and its output have now; `output_id` is None where nothing is published."""
+
+    topic_id: str
+    output_id: str | None
+
+
+class FoundPartition(Struct, frozen=True, kw_only=True):
+    """What the brokers say of a partition: the source's log start and last stable offset, and the output's end.
+
+    `position` is the source offset from which publishing would go on, None where neither group nor output tell;
+    `output_end` is None without an output.
+    """
+
+    start: int
+    end: int
+    position: int | None
+    output_end: int | None = None
+
+
+class ChangePlan(Struct, frozen=True, kw_only=True):
+    """What is to be done to the logs, by partition; a partition that is in none of it stays as it is."""
+
+    renewed: tuple[RenewTopic, ...] = ()
+    skips: tuple[Skip, ...] = ()
+    generations: Mapping[TopicPartition, Generation] = {}
+
+    @property
+    def partitions(self) -> tuple[TopicPartition, ...]:
+        """The partitions that change, sorted."""
+        return tuple(sorted({*(one.tp for one in self.skips), *self.generations}))
+
+
+def plan_change(
+    state: CatalogState,
+    change: OffsetChange,
+    topics: Mapping[str, FoundTopic],
+    partitions: Mapping[TopicPartition, FoundPartition],
+) -> ChangePlan:
+    """Decides what `change` does to the logs of `state`, given what the brokers say of their topics and partitions.
+
+    Raises OffsetChangeError, and nothing is changed, where one of the offsets cannot be.
+    """
+    renewed, skips, generations = dict[str, RenewTopic](), list[Skip](), dict[TopicPartition, Generation]()
+    for tp, offset in sorted(change.offsets.items()):
+        log, found = _known(state, tp, topics, partitions)
+        topic = state.topics[tp.topic]
+        recreated = _is_recreated(topic, topics[tp.topic])
+        if recreated:
+            _check_whole_topic(state, change, topic)
+        to = found.start if offset is None else _within(state, tp, offset, found)
+        if topic.closed is not None or recreated:
+            ids = topics[tp.topic]
+            renewed[tp.topic] = RenewTopic(topic=tp.topic, topic_id=ids.topic_id, output_id=ids.output_id)
+        if not recreated and first_end_of(log) is None and found.position is not None and to > found.position:
+            skips.append(Skip(topic=tp.topic, partition=tp.partition, end=to))
+        elif recreated or change.anew or not _stands_at(log, to, found):
+            if topic.topic_id == topics[tp.topic].topic_id:
+                _check_loss(state, log, to, found, change)
+            generations[tp] = Generation(
+                number=generation_of(log) + 1, start=to, first_end=max(to, found.end), output_offset=found.output_end
+            )
+    return ChangePlan(renewed=tuple(renewed.values()), skips=tuple(skips), generations=generations)
+
+
+def actions_of(plan: ChangePlan, leads: Mapping[TopicPartition, Run]) -> Iterator[AnyAction]:
+    """Yields the actions of `plan`; `leads` are the tombstones that a generation begins with (`tombstones.py`)."""
+    yield from plan.renewed
+    yield from plan.skips
+    for tp, generation in plan.generations.items():
+        yield BeginGeneration(
+            topic=tp.topic, partition=tp.partition, generation=generation, lead=_ending_at(leads.get(tp), generation)
+        )
+
+
+def _ending_at(lead: Run | None, generation: Generation) -> Run | None:
+    """Returns `lead` up to where the source is read: between its last tombstone and there the log has nothing."""
+    return None if lead is None else replace(lead, end=generation.start)
+
+
+def _known(
+    state: CatalogState,
+    tp: TopicPartition,
+    topics: Mapping[str, FoundTopic],
+    partitions: Mapping[TopicPartition, FoundPartition],
+) -> tuple[PartitionLog, FoundPartition]:
+    log = state.by_partition().get(tp)
+    if log is None:
+        known = ", ".join(sorted(state.topics)) or "none yet"
+        raise OffsetChangeError(
+            f"Connector {state.connector} keeps nothing of topic {tp.topic}, partition {tp.partition}.",
+            f"Its topics are: {known}. What it has not read yet has no offset to change: run it first.",
+        )
+    found = partitions.get(tp)
+    if tp.topic not in topics or found is None:
+        what = f"topic {tp.topic}" if tp.topic not in topics else f"topic {tp.topic}, partition {tp.partition}"
+        raise OffsetChangeError(
+            f"Connector {state.connector}: {what} is in the catalog, and the brokers do not have it.",
+            "Create it with at least as many partitions as it had; or leave it out.",
+        )
+    return log, found
+
+
+def _is_recreated(topic: Topic, found: FoundTopic) -> bool:
+    return (topic.topic_id, topic.output_id) != (found.topic_id, found.output_id)
+
+
+def _check_whole_topic(state: CatalogState, change: OffsetChange, topic: Topic) -> None:
+    """Raises where a topic that was recreated is not begun anew as a whole, from its start."""
+    logs = [log.tp for log in state.logs if log.topic == topic.topic]
+    if any(change.offsets.get(tp, 0) is not None for tp in logs):
+        raise OffsetChangeError(
+            f"Connector {state.connector}: topic {topic.topic} or its output {topic.output} was recreated, so that "
+            f"all of its {len(logs)} partitions begin anew from their start.",
+            f"Ask for all of it: keyfold resync CONNECTOR.json --topic {topic.topic}.",
+        )
+
+
+def _within(state: CatalogState, tp: TopicPartition, offset: int, found: FoundPartition) -> int:
+    if not found.start <= offset <= found.end:
+        raise OffsetChangeError(
+            f"Connector {state.connector}: topic {tp.topic}, partition {tp.partition} cannot go on at offset {offset}: "
+            f"the source holds the offsets from {found.start} to {found.end}.",
+            "Ask for one of these; the last one is the next record that will come.",
+        )
+    return offset
+
+
+def _stands_at(log: PartitionLog, to: int, found: FoundPartition) -> bool:
+    """Returns whether `log` goes on at `to` already: published up to there, or begun there and not published yet."""
+    waits = first_end_of(log) is not None
+    return bool(log.generation and log.generation.start == to) if waits else found.position == to
+
+
+_ACCEPT: Final = "Ask again with --accept-loss if they may go; or leave the partition as it is."
+
+
+def _check_loss(state: CatalogState, log: PartitionLog, to: int, found: FoundPartition, change: OffsetChange) -> None:
+    """Raises where the source has lost records since the log began, so that their keys would be given up unasked."""
+    began = log.generation.start if log.generation else max(0, log.start)
+    if found.start > began and to <= found.start and not change.accepts_loss:
+        raise OffsetChangeError(
+            f"Connector {state.connector}: topic {log.topic}, partition {log.partition} began at offset {began}, and "
+            f"the source begins at {found.start} now: keys whose last record lay below that would be given up.",
+            _ACCEPT,
+        )

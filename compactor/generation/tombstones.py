@@ -1,0 +1,55 @@
+"""Writes the tombstones that a generation begins with: one for each key that the output holds (step G2).
+
+On its own because it is the one place where keyfold makes records that no source has. They have the offsets below 0 in
+the log, so every record of the source comes after them: the first fold keeps those that none of them supersedes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from compactor.model import record
+from compactor.model.log import Run
+from compactor.model.record import TopicPartition
+from compactor.runs import paths
+from compactor.runs.file_stats import level0_run
+from compactor.runs.writer import RunTarget, write
+from compactor.storage.base import Storage
+
+_ROWS: Final = 50_000
+_CREATE_TIME: Final = 0
+
+
+def write_tombstones(
+    storage: Storage, tp: TopicPartition, keys: Sequence[bytes], epoch: int, now_ms: int, max_bytes: int
+) -> Run | None:
+    """Writes a tombstone of `now_ms` for each of `keys` of `tp`, by that order; returns their run, None without keys.
+
+    Raises StorageError.
+    """
+    if not keys:
+        return None
+    target = RunTarget(
+        storage=storage, prefix=paths.prefix(epoch, "generation"), max_bytes=max_bytes, arrived_ms=now_ms
+    )
+    stats = sorted(write(_batches(tp, keys, now_ms), target, "generation.write"), key=lambda one: one.file.first)
+    return level0_run(-len(keys), 0, stats, now_ms, folded=True)
+
+
+def _batches(tp: TopicPartition, keys: Sequence[bytes], now_ms: int) -> Iterator[pa.RecordBatch]:
+    for first in range(0, len(keys), _ROWS):
+        some = keys[first : first + _ROWS]
+        rows, lowest = len(some), first - len(keys)
+        columns = {
+            "topic": pa.repeat(tp.topic, rows),
+            "partition": pa.repeat(pa.scalar(tp.partition, pa.int32()), rows),
+            "offset": pa.array(range(lowest, lowest + rows), pa.int64()),
+            "timestamp": pa.repeat(pa.scalar(now_ms, pa.int64()), rows),
+            "timestamp_type": pa.repeat(pa.scalar(_CREATE_TIME, pa.int32()), rows),
+            "key": pa.array(some, pa.binary()),
+        }
+        absent = {field.name: pa.nulls(rows, field.type) for field in record.RUN if field.name not in columns}
+        yield pa.RecordBatch.from_arrays([{**columns, **absent}[name] for name in record.RUN.names], schema=record.RUN)

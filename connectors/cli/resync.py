@@ -1,0 +1,75 @@
+"""`keyfold resync`: reads a connector's source anew, and makes the output equal to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from connectors.cli.options import (
+    ConnectorArgument,
+    JsonOption,
+    SomePartitionOption,
+    SomeTopicOption,
+    TimeoutOption,
+    WorkerOption,
+    request_timeout,
+    worker_of,
+)
+from connectors.cli.output import say, say_json
+from connectors.errors import UsageError
+from connectors.progress.terminal import table
+from connectors.runtime.request_timeout import TIMEOUT_S
+
+if TYPE_CHECKING:
+    from connectors.runtime.offset_change import ChangedLog
+
+LossOption = Annotated[
+    bool,
+    typer.Option("--accept-loss", help="Also where the source no longer has all records that the connector has read."),
+]
+
+
+def resync(
+    connector: ConnectorArgument,
+    topic: SomeTopicOption = None,
+    partition: SomePartitionOption = None,
+    accept_loss: LossOption = False,
+    as_json: JsonOption = False,
+    timeout: TimeoutOption = TIMEOUT_S,
+    worker: WorkerOption = None,
+) -> None:
+    """Reads the source anew from its start, as a new generation, and then makes the output equal to it.
+
+    For an output or a source that was recreated, and for files that are lost while the source still has the records.
+    A key that does not come again gets a tombstone. The output stays as it is until all is read.
+    """
+    if partition is not None and topic is None:
+        raise UsageError("--partition needs --topic.", "Name the topic that the partition is of.")
+    config = worker_of(worker)
+    from connectors.config.files import load_connector
+    from connectors.runtime import commands
+
+    settings = load_connector(connector, config).config
+    changed = commands.resync(config, settings, topic, partition, request_timeout(timeout), accepts_loss=accept_loss)
+    if as_json:
+        say_json(changed)
+    else:
+        say(_text(settings.name, changed))
+
+
+_HEADERS = ("TOPIC", "PARTITION", "GENERATION", "FROM OFFSET", "KEYS IN THE OUTPUT")
+
+
+def _text(name: str, changed: Sequence[ChangedLog]) -> str:
+    if not changed:
+        return "Nothing was changed: the connector has no partitions yet."
+    rows = [
+        (one.topic, one.partition, one.generation, one.offset, one.tombstones)
+        for one in sorted(changed, key=lambda one: (one.topic, one.partition))
+    ]
+    return (
+        f"{table(_HEADERS, rows)}\n\nThe output stays as it is until connector {name} has read up to where the source "
+        "ends now; `keyfold describe` shows how far it is."
+    )

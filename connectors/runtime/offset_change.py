@@ -1,0 +1,250 @@
+"""Carries out a change of offsets between T2 and T3 of a take-over: steps G1 to G4 of docs/protocol.md.
+
+Only then does nobody else publish: the older owners' transactions are over, and ours have not begun.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import structlog
+from msgspec import Struct
+
+from compactor.catalog.catalog import Catalog
+from compactor.errors import PositionError
+from compactor.failpoints import hit
+from compactor.generation.plan import (
+    ChangePlan,
+    FoundPartition,
+    FoundTopic,
+    OffsetChange,
+    actions_of,
+    plan_change,
+)
+from compactor.generation.tombstones import write_tombstones
+from compactor.model.actions import Publish
+from compactor.model.log import PartitionLog, Run, generation_of
+from compactor.model.position import Position, ResumePoint, encode
+from compactor.model.record import TopicPartition
+from compactor.model.state import CatalogState, Topic
+from compactor.publish.resume import check_catalog, resume_point
+from connectors.config.connector import ConnectorConfig
+from connectors.kafka import groups
+from connectors.kafka.admin import Admin, TopicInfo
+from connectors.kafka.client_settings import ClientSettings
+from connectors.runtime.kafka_broker import KafkaBroker
+from connectors.sinks import output_topic
+from connectors.sinks.output_keys import live_keys
+
+Choose = Callable[[CatalogState], OffsetChange]
+"""What is to be changed, given the catalog as it is once it is taken over."""
+
+_COMMIT_S: Final = 30.0
+
+_log = structlog.get_logger()
+
+
+class ChangedLog(Struct, frozen=True, kw_only=True):
+    """What became of one log: the next source offset to publish, its generation, and how many keys lead it.
+
+    `skipped` counts the offsets that were given up. `tombstones` are sent for those keys that do not come again.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    generation: int
+    tombstones: int = 0
+    skipped: int = 0
+
+
+def every_log(topic: str | None = None, partition: int | None = None, *, accepts_loss: bool = False) -> Choose:
+    """Returns the choice of `keyfold resync`: all logs, or those of `topic`, or its `partition`, from their start."""
+
+    def choose(state: CatalogState) -> OffsetChange:
+        found = [log.tp for log in state.logs if topic in (None, log.topic) and partition in (None, log.partition)]
+        return OffsetChange(offsets=dict.fromkeys(found), anew=True, accepts_loss=accepts_loss)
+
+    return choose
+
+
+class OffsetChanger:
+    """Changes the offsets of a connector that this process has just taken over, whose producers are fenced."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        broker: KafkaBroker,
+        admin: Admin,
+        connector: ConnectorConfig,
+        clients: ClientSettings,
+    ) -> None:
+        self._catalog = catalog
+        self._broker = broker
+        self._admin = admin
+        self._connector = connector
+        self._clients = clients
+
+    def change(self, choose: Choose, now_ms: int) -> tuple[ChangedLog, ...]:
+        """Takes steps G1 to G4; returns what became of each log that has changed, by partition.
+
+        Raises OffsetChangeError, and nothing is changed; PositionError where the group is another catalog's;
+        UnreachableError, OutputError, NotAllowedError, StorageError. After G3 the change stands, whatever is raised.
+        """
+        change = choose(self._catalog.state)
+        topics = self._topics(change)  # G1
+        held = self._resolve(change, topics, now_ms)
+        partitions = self._partitions(change, topics, held)
+        hit("generation.read")
+        plan = plan_change(self._catalog.state, change, topics, partitions)
+        leads = self._leads(plan, partitions, now_ms)  # G2
+        hit("generation.before-commit")
+        before = self._catalog.state
+        after = self._catalog.commit(lambda _: tuple(actions_of(plan, leads)), now_ms)  # G3
+        hit("generation.after-commit")
+        self._commit_positions(after, change, plan)  # G4
+        hit("generation.position")
+        changed = tuple(_changed(before.log(tp), after.log(tp), leads.get(tp)) for tp in plan.partitions)
+        for one in changed:
+            _log.warning("offset changed", **{name: getattr(one, name) for name in one.__struct_fields__})
+        return changed
+
+    def _topics(self, change: OffsetChange) -> dict[str, FoundTopic]:
+        """Returns the ids of the topics and outputs concerned; an output that is gone is made where all begins anew."""
+        state = self._catalog.state
+        named = sorted({tp.topic for tp in change.offsets if tp.topic in state.topics})
+        outputs = {state.topics[name].output for name in named} - {None}
+        found = self._admin.describe([*named, *(output for output in outputs if output is not None)])
+        return {
+            name: FoundTopic(found[name].id, self._output_id(change, state.topics[name], found))
+            for name in named
+            if name in found
+        }
+
+    def _output_id(self, change: OffsetChange, topic: Topic, found: Mapping[str, TopicInfo]) -> str | None:
+        if topic.output is None:
+            return None
+        logs = [log.tp for log in self._catalog.state.logs if log.topic == topic.topic]
+        if all(change.offsets.get(tp, 0) is None for tp in logs):
+            partitions = found[topic.topic].partitions
+            return output_topic.ensure(self._admin, self._connector, topic.topic, topic.output, partitions)
+        return found[topic.output].id if topic.output in found else ""
+
+    def _resolve(
+        self, change: OffsetChange, topics: Mapping[str, FoundTopic], now_ms: int
+    ) -> dict[TopicPartition, ResumePoint | None]:
+        """Returns from where publishing would go on, None where that is not known; the catalog catches up first."""
+        state = self._catalog.state
+        logs = [log for log in state.logs if log.tp in change.offsets and log.topic in topics]
+        positions = self._broker.positions([log.tp for log in logs])
+        found = {log.tp: self._resume(state, log, positions.get(log.tp)) for log in logs}
+        missed = [
+            Publish(topic=tp.topic, partition=tp.partition, end=one.publish_end, output=one.publish_output)
+            for tp, one in found.items()
+            if one is not None and one.publish_end is not None and one.publish_end > state.log(tp).published
+        ]
+        self._catalog.commit(lambda _: missed, now_ms)
+        return found
+
+    def _resume(self, state: CatalogState, log: PartitionLog, position: Position | None) -> ResumePoint | None:
+        check_catalog(state, log, position)  # a position of another catalog's is not ours to change
+        try:
+            return resume_point(
+                log,
+                state.topics[log.topic],
+                state.catalog_id,
+                position,
+                lambda: self._broker.tail(state, log),
+                connector=state.connector,
+            )
+        except PositionError:
+            return None
+
+    def _partitions(
+        self,
+        change: OffsetChange,
+        topics: Mapping[str, FoundTopic],
+        held: Mapping[TopicPartition, ResumePoint | None],
+    ) -> dict[TopicPartition, FoundPartition]:
+        state = self._catalog.state
+        described = self._admin.describe(sorted(topics))
+        wanted = [tp for tp in change.offsets if tp in held and tp.partition < described[tp.topic].partitions]
+        starts, ends = self._admin.starts(wanted), self._admin.ends(wanted)
+        outputs = {
+            tp: TopicPartition(output, tp.partition) for tp in wanted if (output := self._output(state, topics, tp))
+        }
+        output_ends = self._admin.ends(outputs.values())
+        return {
+            tp: FoundPartition(
+                start=starts[tp],
+                end=ends[tp],
+                position=None if (resume := held[tp]) is None else resume.start,
+                output_end=output_ends[outputs[tp]] if tp in outputs else None,
+            )
+            for tp in wanted
+        }
+
+    def _output(self, state: CatalogState, topics: Mapping[str, FoundTopic], tp: TopicPartition) -> str | None:
+        """Returns the output of `tp`, None where it has none, or it is gone."""
+        return state.topics[tp.topic].output if topics[tp.topic].output_id else None
+
+    def _leads(
+        self, plan: ChangePlan, partitions: Mapping[TopicPartition, FoundPartition], now_ms: int
+    ) -> dict[TopicPartition, Run]:
+        """Takes step G2: writes the tombstones of each generation that begins."""
+        found: dict[TopicPartition, Run] = {}
+        for tp in plan.generations:
+            output, end = self._catalog.state.topics[tp.topic].output, partitions[tp].output_end
+            if output is None or end is None:
+                continue
+            keys = live_keys(self._clients.consumer(), output, tp, end)
+            epoch, most = self._catalog.epoch, self._connector.segment_bytes
+            lead = write_tombstones(self._catalog.storage, tp, keys, epoch, now_ms, most)
+            found |= {tp: lead} if lead is not None else {}
+        return found
+
+    def _commit_positions(self, state: CatalogState, change: OffsetChange, plan: ChangePlan) -> None:
+        """Takes step G4: has the group hold the new positions, also those of an earlier try that ended before this."""
+        logs = [log for log in state.logs if log.tp in change.offsets]
+        held = self._broker.positions([log.tp for log in logs])
+        behind = {
+            log.tp: _position(state, log)
+            for log in logs
+            if log.tp in plan.partitions or _is_of_earlier(held.get(log.tp), log)
+        }
+        config, group = self._clients.admin(), self._connector.group_id
+        consumer = groups.member(config, group)
+        try:
+            committed = {tp: (one.group_offset, encode(one)) for tp, one in behind.items()}
+            groups.commit(consumer, config, group, committed, _COMMIT_S)
+        finally:
+            consumer.close()
+
+
+def _is_of_earlier(position: Position | None, log: PartitionLog) -> bool:
+    return position is not None and position.generation < generation_of(log)
+
+
+def _position(state: CatalogState, log: PartitionLog) -> Position:
+    """Returns the position at the published offset of `log`, as a publish would have committed it."""
+    return Position(
+        offset=log.published,
+        catalog_id=state.catalog_id,
+        output_id=state.topics[log.topic].output_id,
+        output_offset=log.output.output_offset if log.output else None,
+        generation=generation_of(log),
+        start=log.generation.start if log.generation else 0,
+    )
+
+
+def _changed(before: PartitionLog, after: PartitionLog, lead: Run | None) -> ChangedLog:
+    again = generation_of(after) > generation_of(before)
+    return ChangedLog(
+        topic=after.topic,
+        partition=after.partition,
+        offset=after.position,
+        generation=generation_of(after),
+        tombstones=lead.records if lead else 0,
+        skipped=0 if again else after.published - before.published,
+    )

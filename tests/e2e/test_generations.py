@@ -1,0 +1,148 @@
+"""A partition's log that is read anew: the output stays as it is until all is read, then becomes equal to it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from connectors.kafka import admin
+from tests.support.cli import invoke
+from tests.support.deployment import Deployment
+from tests.support.generations import broken_generations, generation_of, is_synthetic, live
+from tests.support.kafka import consume_all, create_topic, delete_records, delete_topic, end_offsets, produce
+from tests.support.records import random_records
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from compactor.model.state import CatalogState
+
+pytestmark = pytest.mark.usefixtures("ran")
+
+
+@pytest.fixture(autouse=True)
+def known_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic that no broker knows counts as deleted after a second."""
+    monkeypatch.setattr(admin, "GONE_AFTER_S", 1.0)
+
+
+@pytest.fixture
+def ran(spark: SparkSession, deployment: Deployment) -> Deployment:
+    """A connector that has published 200 records of two partitions."""
+    produce(deployment.bootstrap, deployment.topic, random_records(1, 200))
+    deployment.run_once(spark)
+    return deployment
+
+
+def resync(deployment: Deployment, *options: object) -> list[dict[str, object]]:
+    """What `keyfold resync --json` says."""
+    connector, worker = deployment.write()
+    result = invoke("resync", connector, "--worker", worker, "--json", *options)
+    assert result.exit_code == 0, result.output
+    found: list[dict[str, object]] = json.loads(result.stdout)
+    return found
+
+
+def broken(deployment: Deployment) -> list[str]:
+    """Violations within the newest generations, which begin where the catalog says."""
+    state = deployment.state()
+    starts = {log.partition: log.generation.start for log in state.logs if log.generation}
+    source, output = (consume_all(deployment.bootstrap, name) for name in (deployment.topic, deployment.output))
+    return broken_generations(source, output, deployment.published(), starts)
+
+
+def numbers(state: CatalogState) -> list[int]:
+    """The generation of each log."""
+    return [log.generation.number if log.generation else 1 for log in state.logs]
+
+
+def recreate(deployment: Deployment, topic: str, policy: str) -> None:
+    """Recreates a topic, empty."""
+    delete_topic(deployment.bootstrap, topic)
+    create_topic(deployment.bootstrap, topic, 2, cleanup_policy=policy)
+
+
+def test_a_source_that_was_recreated(spark: SparkSession, ran: Deployment) -> None:
+    """Keys that do not come again get tombstones, the others their last record, all named with generation 2."""
+    before = live(consume_all(ran.bootstrap, ran.output))
+    recreate(ran, ran.topic, "delete")
+    produce(ran.bootstrap, ran.topic, random_records(9, 60))
+    said = resync(ran)
+    assert [(one["generation"], one["offset"]) for one in said] == [(2, 0), (2, 0)]
+    assert sum(int(str(one["tombstones"])) for one in said) == len(before)
+    state = ran.run_once(spark)
+    assert numbers(state) == [2, 2]
+    assert ran.published() == end_offsets(ran.bootstrap, ran.topic)
+    assert broken(ran) == []
+    gone = before.keys() - {(record.partition, record.key) for record in consume_all(ran.bootstrap, ran.topic)}
+    assert gone, "some keys must not come again, or nothing is tried"
+    synthetic = [record for record in consume_all(ran.bootstrap, ran.output) if is_synthetic(record)]
+    assert {(record.partition, record.key) for record in synthetic} == gone
+
+
+def test_an_output_that_was_recreated(spark: SparkSession, ran: Deployment) -> None:
+    """It is filled again, with no tombstones, as it holds no keys; later records go on as before."""
+    recreate(ran, ran.output, "compact")
+    assert [one["tombstones"] for one in resync(ran)] == [0, 0]
+    ran.run_once(spark)
+    assert broken(ran) == []
+    produce(ran.bootstrap, ran.topic, random_records(3, 50))
+    ran.run_once(spark)
+    assert broken(ran) == []
+    assert {generation_of(record) for record in consume_all(ran.bootstrap, ran.output)} == {2}
+
+
+def test_nothing_is_sent_before_the_ends_are_reached(spark: SparkSession, ran: Deployment) -> None:
+    """What lies within the lag holds the whole generation back: a reader never sees the output half changed."""
+    produce(ran.bootstrap, ran.topic, random_records(4, 40))
+    resync(ran)
+    before = consume_all(ran.bootstrap, ran.output)
+    ran.run_once(spark, min_compaction_lag_ms=3_600_000)
+    assert consume_all(ran.bootstrap, ran.output) == before
+    described = json.loads(invoke("describe", *_described(ran), "--json").stdout)
+    ends = end_offsets(ran.bootstrap, ran.topic)
+    assert {one["partition"]: one["waits_for"] for one in described["partitions"]} == ends
+    assert [one["published"] for one in described["partitions"]] == [0, 0]
+    ran.run_once(spark, min_compaction_lag_ms=0)
+    assert broken(ran) == []
+
+
+def _described(deployment: Deployment) -> tuple[object, ...]:
+    connector, worker = deployment.write()
+    return connector, "--worker", worker
+
+
+def test_one_partition_alone(spark: SparkSession, ran: Deployment) -> None:
+    """The other one stays in its generation, and goes on."""
+    assert [(one["partition"], one["generation"]) for one in resync(ran, "--topic", ran.topic, "--partition", 1)] == [
+        (1, 2)
+    ]
+    produce(ran.bootstrap, ran.topic, random_records(5, 50))
+    assert numbers(ran.run_once(spark)) == [1, 2]
+    assert broken(ran) == []
+
+
+def test_a_generation_after_another(spark: SparkSession, ran: Deployment) -> None:
+    """A third one follows the second, also where nothing of the second was sent."""
+    resync(ran)
+    resync(ran)
+    assert numbers(ran.run_once(spark)) == [3, 3]
+    assert broken(ran) == []
+    resync(ran)
+    assert numbers(ran.run_once(spark)) == [4, 4]
+    assert broken(ran) == []
+
+
+def test_records_that_the_source_has_lost(spark: SparkSession, ran: Deployment) -> None:
+    """Keys would be given up: it is refused, nothing is changed, until the loss is accepted."""
+    delete_records(ran.bootstrap, ran.topic, 0, 20)
+    before, connector_and_worker = ran.state().logs, _described(ran)
+    refused = invoke("resync", *connector_and_worker)
+    assert refused.exit_code == 2
+    assert "partition 0 began at offset 0, and the source begins at 20 now" in " ".join(refused.output.split())
+    assert ran.state().logs == before
+    assert [one["offset"] for one in resync(ran, "--accept-loss")] == [20, 0]
+    ran.run_once(spark)
+    assert broken(ran) == []

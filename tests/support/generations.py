@@ -1,0 +1,75 @@
+"""Checks the promises within the newest generation of each partition, and that the output became equal to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from tests.support.kafka import Read
+from tests.support.promises import broken_promises
+
+GENERATION, SYNTHETIC = "keyfold.generation", "keyfold.synthetic"
+
+
+def generation_of(record: Read) -> int:
+    """Returns the generation that an output record names, 1 where it names none."""
+    return int(dict(record.headers).get(GENERATION) or b"1")
+
+
+def is_synthetic(record: Read) -> bool:
+    """Returns whether no source record is behind an output record."""
+    return SYNTHETIC in dict(record.headers)
+
+
+def live(records: Iterable[Read]) -> dict[tuple[int, bytes | None], bytes]:
+    """Returns the value of each key of each partition whose last record has one."""
+    last = {(record.partition, record.key): record.value for record in records}
+    return {key: value for key, value in last.items() if value is not None}
+
+
+def newest_generations(output: Iterable[Read]) -> dict[int, int]:
+    """Returns the newest generation of each partition."""
+    found: dict[int, int] = {}
+    for record in output:
+        found[record.partition] = max(found.get(record.partition, 1), generation_of(record))
+    return found
+
+
+def broken_generations(
+    source: Iterable[Read], output: Iterable[Read], ends: Mapping[int, int], starts: Mapping[int, int]
+) -> list[str]:
+    """Returns every violation within the newest generations, one line each; these begin at `starts` of the source.
+
+    Also where generations fall, where a tombstone without a source record says more or less than it may, and where the
+    output as a whole is not what the source is from `starts` on.
+    """
+    kept = [record for record in source if record.offset >= starts.get(record.partition, 0)]
+    found = list(output)
+    newest = newest_generations(found)
+    own = [record for record in found if generation_of(record) == newest[record.partition]]
+    real = [record for record in own if not is_synthetic(record)]
+    faults = [*broken_promises(kept, real, ends), *_falling(found), *_wrong_tombstones(own)]
+    below = [record for record in kept if record.offset < ends.get(record.partition, 0)]
+    if (seen := live(found)) != (expected := live(below)):
+        faults.append(f"(5) live keys differ: {sorted(seen.items() ^ expected.items(), key=repr)[:5]}")
+    return faults
+
+
+def _falling(output: Iterable[Read]) -> list[str]:
+    newest: dict[int, int] = {}
+    faults = []
+    for record in output:
+        if generation_of(record) < newest.get(record.partition, 1):
+            faults.append(f"partition {record.partition}: a generation comes after a later one at {record.offset}")
+        newest[record.partition] = max(newest.get(record.partition, 1), generation_of(record))
+    return faults
+
+
+def _wrong_tombstones(own: Iterable[Read]) -> list[str]:
+    faults = []
+    for record in own:
+        headers = dict(record.headers)
+        if SYNTHETIC not in headers:
+            continue
+        if record.value is not None or headers[SYNTHETIC] != b"reset" or "keyfold.source.offset" in headers:
+            faults.append(f"partition {record.partition}: {record} is no tombstone of a reset")
+    return faults
