@@ -38,8 +38,7 @@ EXIT_INTERRUPTED = 130
 
 CHECK_BROKERS: Final = "Check that the brokers of bootstrap.servers are up and can be reached."
 PUBLISH_ANEW: Final = (
-    "Remove what is left with keyfold delete CONNECTOR.json, after which the next run publishes everything anew; or "
-    "use a new connector name."
+    "keyfold resync CONNECTOR.json publishes everything anew from what the source holds; or use a new connector name."
 )
 
 

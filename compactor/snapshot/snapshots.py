@@ -20,7 +20,7 @@ from compactor.catalog.catalog import Catalog
 from compactor.errors import FoldError, SnapshotError, SnapshotStorageError, StorageError
 from compactor.failpoints import hit
 from compactor.model.actions import AddSnapshot, AnyAction
-from compactor.model.log import PartitionLog, first_end_of
+from compactor.model.log import PartitionLog
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState, apply
 from compactor.ports import Broker
@@ -307,4 +307,4 @@ def _adds(state: CatalogState, taken: AddSnapshot, keep: int) -> Sequence[AnyAct
 
 def _is_in_base(log: PartitionLog) -> bool:
     """Returns whether the base run of `log` has the beginning of its generation."""
-    return log.generation is None or (first_end_of(log) is None and log.clean_end >= log.generation.start)
+    return log.generation is None or log.clean_end >= log.generation.first_end

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from connectors.cli.options import JsonOption
+from connectors.cli.options import JsonOption, LossOption
 from connectors.cli.output import say, say_json
+from connectors.errors import UsageError
 from connectors.progress.terminal import table
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 DEFAULT_URL: Final = "http://127.0.0.1:8083"
 URL_VARIABLE: Final = "KEYFOLD_REST_URL"
 PASSWORD_VARIABLE: Final = "KEYFOLD_REST_PASSWORD"  # noqa: S105  # its name
+
+_START: Final = "start"
 
 UrlOption = Annotated[
     str, typer.Option("--url", help="The worker's address.", metavar="URL", envvar=URL_VARIABLE, show_envvar=False)
@@ -147,18 +150,42 @@ _asks("restart", "POST", "is restarted.")
 _asks("delete", "DELETE", "is deleted on the worker; what it keeps and has published stays.")
 
 
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Go on there; the connector must be stopped.", metavar="TOPIC:PARTITION=OFFSET|start"),
+]
+ResetOption = Annotated[
+    bool, typer.Option("--reset", help="Go on at the start of each partition; the connector must be stopped.")
+]
+
+
 @app.command("offsets")
 def offsets(
     name: NameArgument,
+    to: SetOption = None,
+    reset: ResetOption = False,
+    accept_loss: LossOption = False,
     as_json: JsonOption = False,
     url: UrlOption = DEFAULT_URL,
     user: UserOption = None,
     ca: CaOption = None,
 ) -> None:
-    """Shows up to where a connector has published each partition: the next source offset."""
+    """Shows up to where a connector has published each partition: the next source offset. Or changes that.
+
+    Forward leaves a gap. Back has the partition read anew from there; once it is where the source ends now, the output
+    is made equal to it.
+    """
     from connectors.rest.client import path_of
 
+    if to and reset:
+        raise UsageError("--set and --reset exclude each other.", "Give one of them.")
+    changes = [_offset(text) for text in to or ()]
+    query = "?acceptLoss=true" if accept_loss else ""
     with _asking(url, user, ca) as client:
+        if changes:
+            client.send("PATCH", path_of(name, "offsets") + query, {"offsets": changes})
+        elif reset:
+            client.send("DELETE", path_of(name, "offsets") + query)
         found: Sequence[Mapping[str, Any]] = client.get(path_of(name, "offsets"))["offsets"]
     if as_json:
         say_json({"offsets": found})
@@ -168,3 +195,15 @@ def offsets(
         for one in found
     ]
     say(table(("TOPIC", "PARTITION", "OFFSET"), rows) if rows else f"Connector {name} has published nothing yet.")
+
+
+def _offset(text: str) -> dict[str, Any]:
+    """Returns what `--set TOPIC:PARTITION=OFFSET` asks for, in the form of a request."""
+    place, _, offset = text.partition("=")
+    topic, _, partition = place.rpartition(":")
+    if not (topic and partition.isdecimal() and (offset.isdecimal() or offset == _START)):
+        raise UsageError(f"--set {text!r} is not understood.", "Write TOPIC:PARTITION=OFFSET, or =start.")
+    return {
+        "partition": {"kafka_topic": topic, "kafka_partition": int(partition)},
+        "offset": None if offset == _START else {"kafka_offset": int(offset)},
+    }

@@ -31,6 +31,10 @@ UnusedWorkerOption = Annotated[
     typer.Option("--worker", help="Taken by every command; this one needs nothing from it.", metavar="FILE"),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="The result as JSON (its fields: docs/formats.md).")]
+LossOption = Annotated[
+    bool,
+    typer.Option("--accept-loss", help="Also where the source no longer has all records that the connector has read."),
+]
 ConnectorArgument = Annotated[Path, typer.Argument(help="The connector file.", metavar="CONNECTOR.json")]
 TopicOption = Annotated[str, typer.Option("--topic", help="The source topic.", metavar="T")]
 SomeTopicOption = Annotated[str | None, typer.Option("--topic", help="Only this source topic.", metavar="T")]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from connectors.cli.options import (
     ConnectorArgument,
     JsonOption,
+    LossOption,
     SomePartitionOption,
     SomeTopicOption,
     TimeoutOption,
@@ -24,11 +23,6 @@ from connectors.runtime.request_timeout import TIMEOUT_S
 
 if TYPE_CHECKING:
     from connectors.runtime.offset_change import ChangedLog
-
-LossOption = Annotated[
-    bool,
-    typer.Option("--accept-loss", help="Also where the source no longer has all records that the connector has read."),
-]
 
 
 def resync(

@@ -16,6 +16,26 @@ from connectors.rest import shapes
 from connectors.runtime.herder import Herder
 
 _SETTINGS: Final = {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}
+_NUMBER: Final = {"oneOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": "^[0-9]{1,18}$"}]}
+_OFFSET: Final = {
+    "type": "object",
+    "required": ["partition"],
+    "additionalProperties": False,
+    "properties": {
+        "partition": {
+            "type": "object",
+            "required": ["kafka_topic", "kafka_partition"],
+            "additionalProperties": False,
+            "properties": {"kafka_topic": {"type": "string", "minLength": 1}, "kafka_partition": _NUMBER},
+        },
+        "offset": {
+            "type": ["object", "null"],
+            "required": ["kafka_offset"],
+            "additionalProperties": False,
+            "properties": {"kafka_offset": _NUMBER},
+        },
+    },
+}
 _BODIES: Final[dict[str, dict[str, Any]]] = {
     "Config": _SETTINGS,
     "ConfigPatch": {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean", "null"]}},
@@ -28,6 +48,12 @@ _BODIES: Final[dict[str, dict[str, Any]]] = {
             "config": _SETTINGS,
             "initial_state": {"type": "string", "enum": ["RUNNING", "PAUSED", "STOPPED"]},
         },
+    },
+    "ConnectorOffsets": {
+        "type": "object",
+        "required": ["offsets"],
+        "additionalProperties": False,
+        "properties": {"offsets": {"type": "array", "minItems": 1, "items": _OFFSET}},
     },
     "LoggerLevel": {"type": "object", "required": ["level"], "properties": {"level": {"type": "string"}}},
 }

@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from compactor.errors import KeyfoldError, StorageError
+from compactor.errors import KeyfoldError, OffsetChangeError, StorageError
 from connectors.config.errors import Fault, FaultyConfigError
 from connectors.config.secrets import printable_text
 from connectors.errors import ConfigError, ConflictError, NoConnectorError, UnreachableError, UsageError
@@ -24,6 +24,7 @@ _CODES: Final[tuple[tuple[type[KeyfoldError], HTTPStatus], ...]] = (
     (ConflictError, HTTPStatus.CONFLICT),
     (UsageError, HTTPStatus.BAD_REQUEST),
     (ConfigError, HTTPStatus.BAD_REQUEST),
+    (OffsetChangeError, HTTPStatus.BAD_REQUEST),
     (StorageError, HTTPStatus.INTERNAL_SERVER_ERROR),
     (UnreachableError, HTTPStatus.INTERNAL_SERVER_ERROR),
 )

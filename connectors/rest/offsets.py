@@ -1,20 +1,36 @@
-"""Answers for the offsets of a connector: up to where each partition is published (KIP-875).
+"""Answers for the offsets of a connector: up to where each partition is published, and from where it goes on (KIP-875).
 
 On its own because a connector that is stopped is asked for its catalog, which no other endpoint reads.
 """
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, NoReturn
+
+from fastapi import APIRouter, Depends, Query
 
 from compactor.catalog.catalog import Catalog
+from compactor.generation.plan import OffsetChange
+from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
 from connectors.config.engine_settings import connector_storage
-from connectors.rest import shapes
-from connectors.rest.context import ContextDependency, RestContext, error_responses
+from connectors.errors import UsageError
+from connectors.rest import bodies, shapes
+from connectors.rest.context import ContextDependency, RestContext, error_responses, json_body
+from connectors.runtime import commands
+from connectors.runtime.offset_change import Choose, every_log
 from connectors.runtime.supervised_connector import Connector
 
 router = APIRouter(prefix="/connectors/{connector}/offsets", tags=["offsets"])
+
+AcceptLoss = Annotated[str | None, Query(alias="acceptLoss")]
+Body = Annotated[dict[str, Any], Depends(bodies.json_object)]
+
+_SHAPE: Final = (
+    'Send {"offsets": [{"partition": {"kafka_topic": "orders", "kafka_partition": 0}, "offset": {"kafka_offset": 5}}]}'
+    '; "offset": null goes back to the start.'
+)
 
 
 @router.get("", response_model=shapes.ConnectorOffsets, responses=error_responses(404))
@@ -24,11 +40,41 @@ def get_offsets(context: ContextDependency, connector: str) -> shapes.ConnectorO
     found = [
         shapes.ConnectorOffset(
             partition=shapes.SourcePartition(kafka_topic=log.topic, kafka_partition=log.partition),
-            offset=shapes.SourceOffset(kafka_offset=log.published),
+            offset=shapes.SourceOffset(kafka_offset=log.position),
         )
         for log in sorted(state.logs, key=lambda log: log.tp)
     ]
     return shapes.ConnectorOffsets(offsets=found)
+
+
+@router.patch(
+    "",
+    response_model=shapes.Message,
+    responses=error_responses(400, 404, 409, 415),
+    openapi_extra=json_body("ConnectorOffsets"),
+)
+def alter_offsets(
+    context: ContextDependency, connector: str, body: Body, accept_loss: AcceptLoss = None
+) -> shapes.Message:
+    """Sets from where a stopped connector goes on: forward leaves a gap, back begins a generation."""
+    bodies.only(body, "offsets")
+    offsets = _offsets(body.get("offsets"))
+    accepts_loss = bodies.flag(accept_loss)
+    _change(context, connector, lambda _: OffsetChange(offsets=offsets, accepts_loss=accepts_loss))
+    return shapes.Message(message="The offsets for this connector have been altered successfully")
+
+
+@router.delete("", response_model=shapes.Message, responses=error_responses(400, 404, 409))
+def reset_offsets(context: ContextDependency, connector: str, accept_loss: AcceptLoss = None) -> shapes.Message:
+    """Has a stopped connector go back to the start of each partition, where it does not stand there already."""
+    _change(context, connector, every_log(anew=False, accepts_loss=bodies.flag(accept_loss)))
+    return shapes.Message(message="The offsets for this connector have been reset successfully")
+
+
+def _change(context: RestContext, name: str, choose: Choose) -> None:
+    """Changes offsets, while nothing else starts the connector. Raises OffsetChangeError, UsageError."""
+    with context.herder.stopped(name) as config:
+        commands.change_offsets(context.worker, config, choose)
 
 
 def _state(context: RestContext, connector: Connector) -> CatalogState:
@@ -37,3 +83,51 @@ def _state(context: RestContext, connector: Connector) -> CatalogState:
     if known is not None:
         return known
     return Catalog.open(connector_storage(context.worker, connector.name), connector.name).state
+
+
+def _offsets(given: object) -> dict[TopicPartition, int | None]:
+    """Returns the offsets that a body names, by partition. Raises UsageError where they are not in Connect's form."""
+    if not isinstance(given, list) or not given:
+        raise UsageError("Partitions / offsets need to be provided for an alter offsets request", _SHAPE)
+    found: dict[TopicPartition, int | None] = {}
+    for number, one in enumerate(given):
+        where = f"offsets[{number}]"
+        tp = _partition(_object(one, where, "partition", "offset"), where)
+        if tp in found:
+            _refuse(f"{where}: topic {tp.topic}, partition {tp.partition} is there twice.")
+        found[tp] = _offset(one.get("offset"), where)
+    return found
+
+
+def _partition(one: Mapping[str, Any], where: str) -> TopicPartition:
+    given = _object(one.get("partition"), f"{where}.partition", "kafka_topic", "kafka_partition")
+    topic = given.get("kafka_topic")
+    if not isinstance(topic, str) or not topic:
+        _refuse(f"{where}.partition.kafka_topic is {topic!r}, and should be a topic's name.")
+    return TopicPartition(topic, _whole(given.get("kafka_partition"), f"{where}.partition.kafka_partition"))
+
+
+def _offset(given: object, where: str) -> int | None:
+    if given is None:
+        return None
+    return _whole(_object(given, f"{where}.offset", "kafka_offset").get("kafka_offset"), f"{where}.offset.kafka_offset")
+
+
+def _object(given: object, where: str, *names: str) -> Mapping[str, Any]:
+    if not isinstance(given, dict):
+        _refuse(f"{where} is {'missing' if given is None else 'no object'}.")
+    for name in given:
+        if name not in names:
+            _refuse(f'{where} has a field "{name}", and may have {" and ".join(names)}.')
+    return given
+
+
+def _whole(given: object, where: str) -> int:
+    """Returns a number, or the text of one, that is not negative and fits into 64 bits."""
+    if not (isinstance(given, str) and given.isascii() and given.isdigit() and int(given[:20]) < 1 << 63):
+        _refuse(f"{where} is {given!r}, and should be a whole number from 0 on.")
+    return int(given)
+
+
+def _refuse(message: str) -> NoReturn:
+    raise UsageError(message, _SHAPE)

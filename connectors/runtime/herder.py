@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +22,7 @@ from connectors.config.connector import ConnectorConfig
 from connectors.config.errors import Fault, FaultyConfigError
 from connectors.config.files import ConnectorFile, OtherFile, checked, clashes
 from connectors.config.worker import WorkerConfig
-from connectors.errors import ConflictError, NoConnectorError
+from connectors.errors import ConflictError, NoConnectorError, UsageError
 from connectors.progress.observer import Observer
 from connectors.runtime.connector_files import FileChanges
 from connectors.runtime.connector_store import ConnectorStore, StoredConnector, TargetState
@@ -31,6 +32,7 @@ from connectors.runtime.supervisor import Supervisor
 
 _log = structlog.get_logger()
 
+_ENDING_S: Final = 5.0
 MEND_FILE: Final = "Change the file, and send the worker SIGHUP."
 
 
@@ -61,6 +63,7 @@ class Herder:
         self._runs: dict[str, SupervisedConnector] = {}
         self._context: RunContext | None = None
         self._topics_reset: dict[str, dict[str, int]] = {}
+        self._kept_stopped: set[str] = set()
         if store is not None:
             self._load(store)
 
@@ -125,7 +128,7 @@ class Herder:
             if not self._end(name, run, drain=stays):
                 return
             run = None
-        if not stays or spec is None or self._context is None:
+        if not stays or spec is None or self._context is None or name in self._kept_stopped:
             return
         run = run or self._run_of(name, spec)
         run.pause(paused=spec.target is TargetState.PAUSED)
@@ -291,7 +294,7 @@ class Herder:
         state = self.connector(name).catalog_state
         found: dict[str, int] = {}
         for log in state.logs if state is not None else ():
-            found[log.topic] = found.get(log.topic, 0) + log.end - log.start
+            found[log.topic] = found.get(log.topic, 0) + log.end - max(0, log.start)
         return found
 
     def put(
@@ -358,6 +361,40 @@ class Herder:
             elif run is not None:
                 run.supervisor.restart()
         self.changed()
+
+    @contextmanager
+    def stopped(self, name: str) -> Iterator[ConnectorConfig]:
+        """Keeps a connector that is STOPPED from being started, and gives its config; what is asked meanwhile follows.
+
+        Raises NoConnectorError, UsageError where it is not STOPPED, ConflictError where it is kept so already.
+        """
+        self._join_stopped(name)
+        with self._lock:
+            spec = self._spec(name)
+            if spec.target is not TargetState.STOPPED or name in self._runs:
+                raise UsageError(
+                    "Connectors must be in the STOPPED state before their offsets can be modified. This can be done "
+                    f"for the specified connector by issuing a 'PUT' request to the '/connectors/{name}/stop' endpoint"
+                )
+            if name in self._kept_stopped:
+                raise ConflictError(f"Offsets of connector {name} are being changed.", "Ask again when that has ended.")
+            self._kept_stopped.add(name)
+        try:
+            yield spec.config
+        finally:
+            with self._lock:
+                self._kept_stopped.discard(name)
+            self.changed()
+
+    def _join_stopped(self, name: str) -> None:
+        """Waits for the end of a supervisor that shows STOPPED: it does so a moment before."""
+        run = self._runs.get(name)
+        if run is None or not run.ending or run.supervisor.status.state is not ConnectorState.STOPPED:
+            return
+        run.supervisor.join(_ENDING_S)
+        with self._lock:
+            if self._runs.get(name) is run:
+                self._end(name, run, drain=False)
 
     def _spec(self, name: str) -> ConnectorSpec:
         found = self._specs.get(name)

@@ -59,12 +59,14 @@ class ChangedLog(Struct, frozen=True, kw_only=True):
     skipped: int = 0
 
 
-def every_log(topic: str | None = None, partition: int | None = None, *, accepts_loss: bool = False) -> Choose:
-    """Returns the choice of `keyfold resync`: all logs, or those of `topic`, or its `partition`, from their start."""
+def every_log(
+    topic: str | None = None, partition: int | None = None, *, anew: bool = True, accepts_loss: bool = False
+) -> Choose:
+    """Returns the choice of all logs, or those of `topic`, or its `partition`, from their start; `anew` as there."""
 
     def choose(state: CatalogState) -> OffsetChange:
         found = [log.tp for log in state.logs if topic in (None, log.topic) and partition in (None, log.partition)]
-        return OffsetChange(offsets=dict.fromkeys(found), anew=True, accepts_loss=accepts_loss)
+        return OffsetChange(offsets=dict.fromkeys(found), anew=anew, accepts_loss=accepts_loss)
 
     return choose
 

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from compactor.catalog.catalog import Catalog
 
 START_OVER: Final = (
-    "Start over: keyfold delete CONNECTOR.json --outputs removes what was kept and published, and the next run begins "
-    "anew. Or go on under a new connector name and a new output topic; the state of this one stays as it is."
+    "keyfold resync CONNECTOR.json reads it anew from its start and makes the output equal to it. Or go on under a new "
+    "connector name and a new output topic; the state of this one stays as it is."
 )
 
 
@@ -140,7 +140,8 @@ def lost(connector: str, partition: TopicPartition, ours: int, log_start: int) -
     error = DataLossError(
         f"Connector {connector}: records of {partition} are gone before they were read: our position is offset "
         f"{ours}, the log starts at {log_start}.",
-        "Set on.data.loss=skip to go on with an explicit gap, or go on under a new connector name.",
+        "Set on.data.loss=skip to go on with an explicit gap, or begin anew from what is there with keyfold resync "
+        "CONNECTOR.json --accept-loss.",
     )
     return _about(error, partition.topic)
 

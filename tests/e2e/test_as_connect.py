@@ -22,7 +22,6 @@ OURS: Final = Sink("keyfold.CompactedTopic", "CompactedTopic")
 NAMES: Final = "a name is a folder's, a group's and a transactional id's: letters, digits, '.', '_' and '-'"
 TASKS: Final = "the tasks are known at once, as Kafka Connect's standalone worker answers"
 WORKERS: Final = "what Kafka Connect's workers say to one another there is not"
-GENERATIONS: Final = "positions cannot be changed over REST yet"
 DIFFERENT: Final[dict[str, tuple[int, str]]] = {
     "PUT /connectors/a%20b/config": (400, NAMES),
     "DELETE /connectors/a%20b": (404, NAMES),
@@ -31,8 +30,6 @@ DIFFERENT: Final[dict[str, tuple[int, str]]] = {
     "POST /connectors/a/tasks application/json": (405, WORKERS),
     'POST /connectors application/json {"name": "b"': (201, TASKS),
     "GET /connectors/b/status": (200, TASKS),
-    "DELETE /connectors/a/offsets": (405, GENERATIONS),
-    "PATCH /connectors/a/offsets": (405, GENERATIONS),
     "PUT /connector-plugins/Nothing/config/validate": (404, "the plugin in the path is not there"),
 }
 """Requests that are answered differently on purpose, by how they begin: our status, and why."""

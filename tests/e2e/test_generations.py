@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from compactor.errors import QuarantinedError
 from connectors.kafka import admin
 from tests.support.cli import invoke
 from tests.support.deployment import Deployment
-from tests.support.generations import broken_generations, generation_of, is_synthetic, live
+from tests.support.generations import broken, generation_of, is_synthetic, live, numbers
 from tests.support.kafka import consume_all, create_topic, delete_records, delete_topic, end_offsets, produce
 from tests.support.records import random_records
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from compactor.model.state import CatalogState
 
 pytestmark = pytest.mark.usefixtures("ran")
 
@@ -43,19 +42,6 @@ def resync(deployment: Deployment, *options: object) -> list[dict[str, object]]:
     assert result.exit_code == 0, result.output
     found: list[dict[str, object]] = json.loads(result.stdout)
     return found
-
-
-def broken(deployment: Deployment) -> list[str]:
-    """Violations within the newest generations, which begin where the catalog says."""
-    state = deployment.state()
-    starts = {log.partition: log.generation.start for log in state.logs if log.generation}
-    source, output = (consume_all(deployment.bootstrap, name) for name in (deployment.topic, deployment.output))
-    return broken_generations(source, output, deployment.published(), starts)
-
-
-def numbers(state: CatalogState) -> list[int]:
-    """The generation of each log."""
-    return [log.generation.number if log.generation else 1 for log in state.logs]
 
 
 def recreate(deployment: Deployment, topic: str, policy: str) -> None:
@@ -145,4 +131,20 @@ def test_records_that_the_source_has_lost(spark: SparkSession, ran: Deployment) 
     assert ran.state().logs == before
     assert [one["offset"] for one in resync(ran, "--accept-loss")] == [20, 0]
     ran.run_once(spark)
+    assert broken(ran) == []
+
+
+def test_a_log_whose_file_is_lost(spark: SparkSession, ran: Deployment) -> None:
+    """It is set aside; the source still has its records, and read anew it is one as others again."""
+    paths = {ran.folder / "storage" / ran.name / path for path in ran.state().paths if path.startswith("runs/")}
+    for path in paths:
+        path.unlink()
+    produce(ran.bootstrap, ran.topic, random_records(6, 50))
+    with pytest.raises(QuarantinedError):
+        ran.run_once(spark, min_cleanable_dirty_ratio=0, max_compaction_lag_ms=1)
+    assert all(log.quarantine for log in ran.state().logs)
+    resync(ran)
+    state = ran.run_once(spark)
+    assert [log.quarantine for log in state.logs] == [None, None]
+    assert numbers(state) == [2, 2]
     assert broken(ran) == []

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tests.support.kafka import Read
+from compactor.model.log import generation_of as generation_of_log
+from compactor.model.state import CatalogState
+from tests.support.deployment import Deployment
+from tests.support.kafka import Read, consume_all
 from tests.support.promises import broken_promises
 
 GENERATION, SYNTHETIC = "keyfold.generation", "keyfold.synthetic"
@@ -18,6 +21,27 @@ def generation_of(record: Read) -> int:
 def is_synthetic(record: Read) -> bool:
     """Returns whether no source record is behind an output record."""
     return SYNTHETIC in dict(record.headers)
+
+
+def numbers(state: CatalogState) -> list[int]:
+    """Returns the generation of each log, by partition."""
+    return [generation_of_log(log) for log in sorted(state.logs, key=lambda log: log.tp)]
+
+
+def broken(deployment: Deployment, skipped: Mapping[int, range] | None = None) -> list[str]:
+    """Returns the violations within the newest generations of a topic, which begin where the catalog says.
+
+    `skipped`: source offsets of each partition that were given up.
+    """
+    state, given_up = deployment.state(), skipped or {}
+    starts = {log.partition: log.generation.start for log in state.logs if log.generation}
+    source = [
+        record
+        for record in consume_all(deployment.bootstrap, deployment.topic)
+        if record.offset not in given_up.get(record.partition, ())
+    ]
+    output = consume_all(deployment.bootstrap, deployment.output)
+    return broken_generations(source, output, deployment.published(), starts)
 
 
 def live(records: Iterable[Read]) -> dict[tuple[int, bytes | None], bytes]:

@@ -43,6 +43,13 @@ def _post(name: Any, settle: tuple[str, str] | None = None, **more: Any) -> Ask:
     return _json("POST", "/connectors", {"name": name, "config": _config(), **more}, settle)
 
 
+def _alter(offset: int | str) -> Ask:
+    partition = {"kafka_topic": "t1", "kafka_partition": 0}
+    return _json(
+        "PATCH", "/connectors/a/offsets", {"offsets": [{"partition": partition, "offset": {"kafka_offset": offset}}]}
+    )
+
+
 _WORKER: Final = (
     Ask("GET", "/"),
     Ask("HEAD", "/"),
@@ -261,8 +268,25 @@ _ADMIN: Final = (
 
 _OFFSETS: Final = (
     _json("PATCH", "/connectors/a/offsets", {"offsets": []}),
+    _alter(5),
     Ask("PUT", "/connectors/a/stop", settle=("a", "STOPPED")),
     Ask("GET", "/connectors/a/offsets"),
+    _json("PATCH", "/connectors/none/offsets", {"offsets": []}),
+    Ask("DELETE", "/connectors/none/offsets"),
+    _json("PATCH", "/connectors/a/offsets", {}),
+    _json("PATCH", "/connectors/a/offsets", {"offsets": {}}),
+    _json("PATCH", "/connectors/a/offsets", {"offsets": [{"offset": {"kafka_offset": 5}}]}),
+    _json("PATCH", "/connectors/a/offsets", {"offsets": [{"partition": {"topic": "t1"}, "offset": None}]}),
+    _alter("five"),
+    _alter(-1),
+    Ask("PATCH", "/connectors/a/offsets", "{", JSON),
+    Ask("PATCH", "/connectors/a/offsets", "{}", _TEXT),
+    _alter(5),
+    Ask("GET", "/connectors/a/offsets"),
+    _alter("7"),
+    Ask("GET", "/connectors/a/offsets"),
+    Ask("DELETE", "/connectors/a/offsets"),
+    Ask("DELETE", "/connectors/a/offsets"),
     Ask("DELETE", "/connectors/a"),
     Ask("GET", "/connectors/a"),
     Ask("GET", "/connectors/a/status"),

@@ -23,6 +23,7 @@ from compactor.model.log import PartitionLog, empty
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
 from connectors.config.files import load_connector
+from connectors.runtime import commands
 from tests.support.cli import connector_file
 from tests.support.rest import RestWorker, rest_worker, stand_ins
 
@@ -141,16 +142,30 @@ def _log(partition: int, published: int) -> PartitionLog:
     return replace(begun, end=published, folded_end=published, published=published)
 
 
+def _stop(worker: RestWorker) -> None:
+    worker.ask("PUT", "/connectors/customers/stop")
+
+
+def _resume(worker: RestWorker) -> None:
+    worker.ask("PUT", "/connectors/customers/resume")
+
+
 GIVEN: Mapping[str, Callable[[RestWorker], None]] = {
     "customers has failed": _fail,
     "customers has published": _publish,
+    "customers is stopped": _stop,
+    "customers runs": _resume,
 }
 
 
 @pytest.fixture
 def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RestWorker]:
-    """The worker of the page: with a connector of a file, under the address that the page has."""
+    """The worker of the page: with a connector of a file, under the address that the page has.
+
+    Nothing is changed by a change of offsets, for which there is no broker (tests/e2e/test_offsets.py has one).
+    """
     stand_ins(monkeypatch.setattr)
+    monkeypatch.setattr(commands, "change_offsets", lambda *_: ())
     file = connector_file(tmp_path, name="flights", topics="flights").rename(tmp_path / "flights.json")
     with rest_worker(tmp_path, load_connector(file), **ADVERTISED) as found:
         yield found

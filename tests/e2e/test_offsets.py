@@ -1,0 +1,158 @@
+"""Offsets of connectors on a running worker: set forward and back, reset, and read anew by `keyfold resync`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.cli import invoke
+from tests.support.deployment import PROCESS_TIMEOUT_S, Deployment
+from tests.support.generations import broken, numbers
+from tests.support.kafka import delete_records, end_offsets, produce, wait_until
+from tests.support.records import random_records
+from tests.support.rest_process import RestProcess
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture
+def worker(deployment: Deployment, tmp_path: Path) -> Iterator[RestProcess]:
+    """A worker with the connector, which has published 200 records."""
+    produce(deployment.bootstrap, deployment.topic, random_records(1, 200))
+    with RestProcess(tmp_path, deployment.bootstrap) as found:
+        assert found.create(deployment).status_code == 201
+        caught_up(deployment)
+        yield found
+
+
+def caught_up(deployment: Deployment, *generations: int) -> None:
+    """Waits until all of the source is published, in these generations."""
+
+    def there() -> bool:
+        return deployment.caught_up() and (not generations or numbers(deployment.state()) == list(generations))
+
+    wait_until(there, "everything is published", PROCESS_TIMEOUT_S)
+
+
+def alter(worker: RestProcess, deployment: Deployment, offsets: dict[int, Any], **more: Any) -> httpx.Response:
+    """Asks for other offsets of the connector's partitions."""
+    body = [
+        {
+            "partition": {"kafka_topic": deployment.topic, "kafka_partition": partition},
+            "offset": None if offset is None else {"kafka_offset": offset},
+        }
+        for partition, offset in offsets.items()
+    ]
+    return worker.ask("PATCH", f"/connectors/{deployment.name}/offsets", json={"offsets": body}, **more)
+
+
+def shown(worker: RestProcess, deployment: Deployment) -> list[int]:
+    """The offsets that GET shows, by partition."""
+    found = worker.ask("GET", f"/connectors/{deployment.name}/offsets").json()["offsets"]
+    return [one["offset"]["kafka_offset"] for one in found]
+
+
+def stop(worker: RestProcess, deployment: Deployment) -> None:
+    """Stops the connector."""
+    worker.ask("PUT", f"/connectors/{deployment.name}/stop")
+    worker.until_state(deployment.name, "STOPPED")
+
+
+def resume(worker: RestProcess, deployment: Deployment) -> None:
+    """Lets the connector run."""
+    worker.ask("PUT", f"/connectors/{deployment.name}/resume")
+
+
+def test_back_forward_and_reset(worker: RestProcess, deployment: Deployment) -> None:
+    """Back and reset begin generations, forward a gap that is counted; while it is not STOPPED nothing is changed."""
+    name, ends = deployment.name, end_offsets(deployment.bootstrap, deployment.topic)
+    refused = alter(worker, deployment, {0: 10})
+    assert (refused.status_code, "must be in the STOPPED state" in refused.text) == (400, True)
+    stop(worker, deployment)
+    assert shown(worker, deployment) == [ends[0], ends[1]]
+
+    done = alter(worker, deployment, {0: "10"})
+    message = "The offsets for this connector have been altered successfully"
+    assert (done.status_code, done.json()) == (200, {"message": message})
+    assert shown(worker, deployment) == [10, ends[1]]
+    resume(worker, deployment)
+    caught_up(deployment, 2, 1)
+    assert broken(deployment) == []
+
+    stop(worker, deployment)
+    produce(deployment.bootstrap, deployment.topic, random_records(2, 60))
+    last = end_offsets(deployment.bootstrap, deployment.topic)
+    assert alter(worker, deployment, {1: last[1]}).status_code == 200
+    assert shown(worker, deployment)[1] == last[1]
+    resume(worker, deployment)
+    caught_up(deployment, 2, 1)
+    given_up = range(ends[1], last[1])
+    assert given_up, "some offsets must be given up, or nothing is tried"
+    assert broken(deployment, {1: given_up}) == []
+    connector, worker_file = deployment.write()
+    described = json.loads(invoke("describe", connector, "--worker", worker_file, "--json").stdout)
+    assert [one["lost_offsets"] for one in described["partitions"]] == [0, len(given_up)]
+
+    stop(worker, deployment)
+    reset = "The offsets for this connector have been reset successfully"
+    for _ in range(2):  # the second finds all done
+        assert worker.ask("DELETE", f"/connectors/{name}/offsets").json() == {"message": reset}
+        assert shown(worker, deployment) == [0, 0]
+    resume(worker, deployment)
+    caught_up(deployment, 3, 2)
+    assert broken(deployment) == []
+
+
+@pytest.mark.parametrize(
+    ("offsets", "said"),
+    [({0: 100_000}, "cannot go on at offset 100000"), ({7: 0}, "keeps nothing of topic"), ({0: "x"}, "whole number")],
+)
+def test_what_cannot_be(worker: RestProcess, deployment: Deployment, offsets: dict[int, Any], said: str) -> None:
+    """A clear 400, and nothing has changed."""
+    stop(worker, deployment)
+    before = deployment.state().logs
+    refused = alter(worker, deployment, offsets)
+    assert (refused.status_code, said in refused.json()["message"]) == (400, True), refused.text
+    assert deployment.state().logs == before
+
+
+def test_records_that_the_source_has_lost(worker: RestProcess, deployment: Deployment) -> None:
+    """A reset that would give keys up is refused until that is accepted; so it is by the command."""
+    delete_records(deployment.bootstrap, deployment.topic, 0, 20)
+    stop(worker, deployment)
+    before = deployment.state().logs
+    command = ("connectors", "offsets", deployment.name, "--url", worker.url, "--reset")
+    refused = invoke(*command)
+    assert (refused.exit_code, "begins at 20 now" in " ".join(refused.output.split())) == (3, True), refused.output
+    assert deployment.state().logs == before
+    said = invoke(*command, "--accept-loss")
+    assert [line.split()[1:] for line in said.output.splitlines()[1:]] == [["0", "20"], ["1", "0"]]
+    resume(worker, deployment)
+    caught_up(deployment, 2, 2)
+    assert broken(deployment) == []
+
+
+def test_resync_of_what_runs(worker: RestProcess, deployment: Deployment) -> None:
+    """A worker is asked, while the connector is RUNNING, PAUSED or STOPPED; it goes on by itself where it ran."""
+    connector, worker_file = deployment.write()
+    command = ("resync", connector, "--worker", worker_file)
+    assert invoke(*command).exit_code == 0
+    caught_up(deployment, 2, 2)
+    assert broken(deployment) == []
+    worker.ask("PUT", f"/connectors/{deployment.name}/pause")
+    worker.until_state(deployment.name, "PAUSED")
+    produce(deployment.bootstrap, deployment.topic, random_records(3, 50))
+    assert invoke(*command).exit_code == 0
+    worker.until_state(deployment.name, "PAUSED")
+    assert numbers(deployment.state()) == [3, 3]
+    assert not deployment.caught_up()
+    stop(worker, deployment)
+    assert invoke(*command).exit_code == 0
+    resume(worker, deployment)
+    caught_up(deployment, 4, 4)
+    assert broken(deployment) == []
