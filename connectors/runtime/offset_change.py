@@ -200,7 +200,7 @@ class OffsetChanger:
             output, end = self._catalog.state.topics[tp.topic].output, partitions[tp].output_end
             if output is None or end is None:
                 continue
-            keys = live_keys(self._clients.consumer(), output, tp, end)
+            keys = self._live_keys(output, tp, end)
             epoch, most = self._catalog.epoch, self._connector.segment_bytes
             lead = write_tombstones(self._catalog.storage, tp, keys, epoch, now_ms, most)
             found |= {tp: lead} if lead is not None else {}
@@ -215,10 +215,16 @@ class OffsetChanger:
             for log in logs
             if log.tp in plan.partitions or _is_of_earlier(held.get(log.tp), log)
         }
+        self._commit(behind)
+
+    def _live_keys(self, output: str, tp: TopicPartition, end: int) -> list[bytes]:
+        return live_keys(self._clients.consumer(), output, tp, end)
+
+    def _commit(self, positions: Mapping[TopicPartition, Position]) -> None:
         config, group = self._clients.admin(), self._connector.group_id
         consumer = groups.member(config, group)
         try:
-            committed = {tp: (one.group_offset, encode(one)) for tp, one in behind.items()}
+            committed = {tp: (one.group_offset, encode(one)) for tp, one in positions.items()}
             groups.commit(consumer, config, group, committed, _COMMIT_S)
         finally:
             consumer.close()

@@ -24,7 +24,7 @@ _log = structlog.get_logger()
 
 
 def live_keys(config: Mapping[str, Setting], output: str, tp: TopicPartition, end: int) -> list[bytes]:
-    """Returns the keys whose last record below offset `end` of the output of `tp` has a value, in no order.
+    """Returns the keys whose last record below offset `end` of the output of `tp` has a value, sorted.
 
     Records that name another source partition are left out. All keys are held in memory. Raises UnreachableError,
     NotAllowedError.
@@ -43,4 +43,4 @@ def live_keys(config: Mapping[str, Setting], output: str, tp: TopicPartition, en
     except KafkaException as error:
         doing = f"The keys of output partition {output}-{tp.partition} cannot be read"
         raise typed(cause(error), doing, str(config.get("bootstrap.servers")), f"Read on topic {output}") from error
-    return [key for key, is_live in live.items() if is_live]
+    return sorted(key for key, is_live in live.items() if is_live)

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compactor.model.actions import AddPartition, AddTopic, AnyAction
-from compactor.model.log import PartitionLog
+from compactor.model.log import PartitionLog, generation_of
 from compactor.model.position import Position, Tail, Unknown
 from compactor.model.record import RangeRead, TopicPartition
 from compactor.model.state import CatalogState
@@ -97,7 +97,8 @@ class MemoryBroker:
 
     def tail(self, state: CatalogState, log: PartitionLog) -> Tail:
         """See Broker."""
-        records = self.output.records.get(log.tp)
+        sent = self.output.records.get(log.tp, ())
+        records = [one for one in sent if one.generation == generation_of(log) and not one.is_synthetic]
         if not records or state.topics[log.topic].output is None:
             return None
         return records[-1].source_offset if self.source_headers else Unknown.UNKNOWN

@@ -33,10 +33,16 @@ class OutputRecord(OfPartition, Struct, frozen=True, kw_only=True):
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...] = ()
     offset: int = -1
+    generation: int = 1
+
+    @property
+    def is_synthetic(self) -> bool:
+        """Whether no source record is behind it."""
+        return self.source_offset < 0
 
 
-def output_record(row: Mapping[str, Any]) -> OutputRecord:
-    """Returns a row of record.RUN as it is sent."""
+def output_record(row: Mapping[str, Any], generation: int = 1) -> OutputRecord:
+    """Returns a row of record.RUN as it is sent in a generation of its log."""
     return OutputRecord(
         topic=row["topic"],
         partition=row["partition"],
@@ -46,6 +52,7 @@ def output_record(row: Mapping[str, Any]) -> OutputRecord:
         key=row["key"],
         value=row["value"],
         headers=pairs(row["headers"]),
+        generation=generation,
     )
 
 

@@ -111,13 +111,15 @@ def _transactions(plan: PublishPlan, rows: Rows, most: int) -> Iterator[_Transac
     starts = range(0, len(rows), most) or (0,)
     ends = {target.tp: target.end for target in plan.targets}
     published = {target.tp for target in plan.targets if target.output is not None}
+    numbers = {target.tp: target.generation.number if target.generation else 1 for target in plan.targets}
     last = {**dict.fromkeys(ends, starts[-1]), **{_tp(row): n // most * most for n, row in enumerate(rows)}}
     for start in starts:
         part = rows[start : start + most]
         inside = {_tp(row): int(row["offset"]) + 1 for row in part}
         whole = {tp: ends[tp] for tp, place in last.items() if place == start}
-        kept = tuple(output_record(row) for row in part if row["rejected"] is None and _tp(row) in published)
-        letters = tuple(output_record(row) for row in part if row["rejected"] is not None)
+        sent = [(row, output_record(row, numbers[_tp(row)])) for row in part]
+        kept = tuple(one for row, one in sent if row["rejected"] is None and one.tp in published)
+        letters = tuple(one for row, one in sent if row["rejected"] is not None)
         yield _Transaction(kept, letters, {**inside, **whole})
 
 
@@ -196,6 +198,8 @@ class _Task:
             output_id=None if target.output is None else self._publisher.output_ids.get(target.output),
             output_offset=sent.output_offset,
             fold_end=target.end if sent.end < target.end else None,
+            generation=target.generation.number if target.generation else 1,
+            start=target.generation.start if target.generation else 0,
         )
 
     def _after(self, tp: TopicPartition, high_watermark: int, transaction: _Transaction) -> PublishResult:

@@ -14,6 +14,7 @@ from tests.support.oracle.steps import (
     PARTITIONS,
     Advance,
     AtFailpoint,
+    ChangeOffset,
     FailingPublisher,
     Fold,
     FoldMethod,
@@ -62,6 +63,16 @@ SIMPLE: Final[tuple[tuple[PlainStep, tuple[str, ...]], ...]] = (
 )
 """Steps, with the failpoints at which they can crash."""
 
+CHANGING: Final = (
+    "generation.read",
+    "generation.write",
+    "generation.before-commit",
+    "catalog.created",
+    "generation.after-commit",
+    "generation.position",
+)
+"""Failpoints at which a change of offsets can crash."""
+
 TAKING: Final = (
     "ingest.write",
     "ingest.before-commit",
@@ -98,6 +109,7 @@ class _Chance:
             (2, self._crash),
             (3, self._meanwhile),
             (1, self._beside),
+            (2, self._change),
         )
         self._weights = [weight for weight, _ in self._kinds]
 
@@ -163,6 +175,9 @@ class _Chance:
     def _tamper(self) -> Tamper:
         return Tamper(self._of(range(len(PARTITIONS))), self._of((None, None, 0, 2)))
 
+    def _change(self) -> ChangeOffset:
+        return ChangeOffset(self._of(range(len(PARTITIONS))), self._of((None, None, 0, 2, 5, 10, 1_000)))
+
     def _failing(self) -> FailingPublisher:
         fault = PublishFault(
             step=self._of(tuple(PublishStep)), transaction=self._of((1, 2, 2, 3)), dies=self._of((False, False, True))
@@ -172,14 +187,16 @@ class _Chance:
 
     def _crash(self) -> AtFailpoint:
         taking: tuple[tuple[PlainStep, tuple[str, ...]], ...] = ((self._ingest(), TAKING),) * 3
-        step, points = self._of((*taking, *SIMPLE))
+        changing: tuple[tuple[PlainStep, tuple[str, ...]], ...] = ((self._change(), CHANGING),) * 2
+        step, points = self._of((*taking, *changing, *SIMPLE))
         return AtFailpoint(step, self._of(points), CRASH, nth=self._of((1, 1, 1, 2)))
 
     def _meanwhile(self) -> AtFailpoint:
         """Draws a maintenance step during which the other thread publishes, or another owner takes over."""
         other = self._some(1, 3, self._coming)
         if self._of((False, False, False, True)):
-            other = (self._restart(), *other)
+            owners: tuple[PlainStep, ...] = (self._restart(), self._change())
+            other = (self._of(owners), *other)
         step, points = self._of(KEEPING)
         return AtFailpoint(step, self._of(points), other)
 
@@ -190,6 +207,6 @@ class _Chance:
     def _beside(self) -> AtFailpoint:
         """Draws a micro-batch during which the other thread cleans, or another owner takes over."""
         point = self._of(WHILE_PUBLISHING)
-        choice: tuple[PlainStep, ...] = (Fold(), Round(), Snapshot(), Restart(), Vacuum())
+        choice: tuple[PlainStep, ...] = (Fold(), Round(), Snapshot(), Restart(), self._change(), Vacuum())
         other = self._some(1, 2, lambda: self._of(choice[:-1] if point == "publish.plan" else choice))
         return AtFailpoint(self._ingest(), point, other)

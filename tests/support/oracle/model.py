@@ -6,7 +6,7 @@ allowed, and what had to come of it, it works out by itself (docs/protocol.md).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from compactor.catalog.commits import Commit
@@ -15,23 +15,27 @@ from compactor.model.actions import (
     AddSnapshot,
     AnyAction,
     Append,
+    BeginGeneration,
     Clean,
     Merge,
     PlanFold,
     Publish,
     Restate,
     Retain,
+    Skip,
 )
-from compactor.model.log import PartitionLog
+from compactor.model.log import Generation, PartitionLog
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState, apply
 from compactor.settings import FOREVER
-from tests.support.engine import Row
+from tests.support.engine import Row, row
+from tests.support.memory.journal import OutputTopic
+from tests.support.memory.offset_changer import live_keys
 from tests.support.oracle import retention
 from tests.support.oracle.source import Source
 from tests.support.oracle.steps import Settings
 
-OF_ONE_LOG: Final = (Append, PlanFold, Publish, Clean, Merge, Restate, Retain)
+OF_ONE_LOG: Final = (Append, PlanFold, Publish, Clean, Merge, Restate, Retain, Skip)
 
 
 class KeptRecord(NamedTuple):
@@ -42,18 +46,26 @@ class KeptRecord(NamedTuple):
 
 
 class ExpectedSnapshot(NamedTuple):
-    """What a snapshot must contain of one partition: the live records of the offsets [start, end)."""
+    """What a snapshot must contain of one partition: the live records of the offsets [start, end) of a generation."""
 
     start: int
     end: int
     rows: list[Row]
+    generation: int = 1
 
 
 class LogModel:
-    """Models one log. `first` is its first start offset; `sent` are the ends of folds that were sent completely."""
+    """Models one generation of a log. `first` is its first start offset; `sent` the ends of folds sent completely.
+
+    `number` and `first_end` are those of the generation, `lead` the tombstones that it begins with.
+    """
 
     def __init__(self, source: Source, tp: TopicPartition, start: int, backlog_end: int) -> None:
         self.tp = tp
+        self.number = 1
+        self.first_end = start
+        self.lead: list[Row] = []
+        self.begun = start
         self.first = self.start = self.end = self.folded_end = self.published = self.clean_end = start
         self.backlog_end = backlog_end
         self.arrived_ms: dict[int, int] = {}
@@ -63,23 +75,57 @@ class LogModel:
         self.planned = {start}
         self.sent = {start}
         self._folded: list[tuple[int, int]] = []
+        self._skipped: list[tuple[int, int]] = []
+        self._sent_before: set[int] = set()
         self._source = source
 
+    @classmethod
+    def of(
+        cls, source: Source, tp: TopicPartition, generation: Generation, keys: Sequence[bytes], now_ms: int
+    ) -> LogModel:
+        """Returns the log of a generation that begins at `now_ms` with tombstones for `keys`."""
+        first = -len(keys)
+        found = cls(source, tp, first if keys else generation.start, 0)
+        found.lead = [
+            row(tp.partition, first + at, key, None, topic=tp.topic, timestamp=now_ms, headers=None)
+            for at, key in enumerate(keys)
+        ]
+        found.number, found.first_end = generation.number, generation.first_end
+        found.begun = found.end = generation.start
+        found.arrived_ms = {one["offset"]: now_ms for one in found.lead}
+        found._folded = [(first, generation.start)] if keys else []
+        return found
+
     def rows(self, start: int, end: int) -> list[Row]:
-        """Returns the source's records of the offsets [start, end)."""
-        return self._source.between(self.tp, start, end)
+        """Returns the log's records of the offsets [start, end): those of the source that were not given up."""
+        found = self._source.between(self.tp, max(start, self.begun), end)
+        lead = [one for one in self.lead if start <= one["offset"] < end]
+        return [*lead, *(one for one in found if not self._is_skipped(one["offset"]))]
+
+    def sent_rows(self, start: int, end: int) -> list[Row]:
+        """Returns the records of `rows`, and those that were sent before they were given up."""
+        again = self._source.between(self.tp, start, end)
+        also = [one for one in again if one["offset"] in self._sent_before and self._is_skipped(one["offset"])]
+        return sorted([*self.rows(start, end), *also], key=lambda one: one["offset"])
+
+    def _is_skipped(self, offset: int) -> bool:
+        return any(start <= offset < end for start, end in self._skipped)
 
     def latest(self, start: int, end: int) -> list[Row]:
         """Returns the last record of each key among these offsets, by offset."""
-        found = {row["key"]: row for row in self.rows(start, end) if row["key"] is not None}
-        return sorted(found.values(), key=lambda row: row["offset"])
+        return last_of_each_key(self.rows(start, end))
 
     def publishable(self, now_ms: int, settings: Settings) -> tuple[int, int]:
         """Returns the first offset inside the lag, or the end; the folded end while the backlog is being read.
 
         The least and the most: a run that was folded when it came, before there was a lag, is let go whole, and what
-        it left out is young no more.
+        it left out is young no more. The first fold of a later generation does not end below `first_end`.
         """
+        least, most = self._publishable(now_ms, settings)
+        waits = self.published < self.first_end
+        return tuple(self.folded_end if waits and end < self.first_end else end for end in (least, most))  # type: ignore[return-value]
+
+    def _publishable(self, now_ms: int, settings: Settings) -> tuple[int, int]:
         if self.end < self.backlog_end and self.published < self.backlog_end:
             return self.folded_end, self.folded_end
         rows = self.rows(self.folded_end, self.end) if settings.lag else []
@@ -122,7 +168,7 @@ class LogModel:
     def live(self) -> ExpectedSnapshot:
         """Returns what a snapshot taken now must contain."""
         rows = [kept.row for kept in self.base() if kept.row["value"] is not None]
-        return ExpectedSnapshot(self.start, self.clean_end, rows)
+        return ExpectedSnapshot(self.start, self.clean_end, rows, self.number)
 
     def take(self, action: AnyAction, before: PartitionLog, now_ms: int, settings: Settings) -> Iterator[str]:
         """Applies `action`, decided at `now_ms`; yields what is wrong with it."""
@@ -141,6 +187,20 @@ class LogModel:
                 kept = [one.row for one in self.kept(before) if not self.may_miss(one.row)]
                 yield from retention.violations(before, action.start, now_ms, settings, kept, self.arrived_ms)
                 self.start, self.clean_end = action.start, max(self.clean_end, action.start)
+            case Skip():
+                yield from self._skip(action)
+
+    def _skip(self, action: Skip) -> Iterator[str]:
+        if action.end < self.published or self.published < self.first_end:
+            yield f"offsets up to {action.end} are given up, published is {self.published} of {self.first_end}"
+        self._skipped.append((self.published, action.end))
+        self._folded = [one for one in self._folded if one[0] < self.published]
+        self.published = self.folded_end = self.end = action.end
+        self.sent.add(action.end)
+
+    def was_sent(self, offsets: Collection[int]) -> None:
+        """Learns which source offsets the output has."""
+        self._sent_before = {*offsets}
 
     def _append(self, action: Append, now_ms: int, settings: Settings) -> Iterator[str]:
         if action.start != self.end:
@@ -183,11 +243,12 @@ class LogModel:
 class Model:
     """Models all logs of a connector up to the commits read; `snapshots` are what each must contain, by id."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, output: Callable[[], OutputTopic]) -> None:
         self.logs: dict[TopicPartition, LogModel] = {}
         self.snapshots: dict[str, dict[TopicPartition, ExpectedSnapshot]] = {}
         self.state = CatalogState()
         self._source = source
+        self._output = output
 
     def take(self, commit: Commit, settings: Settings, times: Collection[int]) -> Iterator[str]:
         """Applies `commit`, decided at one of `times`; yields what is wrong with it."""
@@ -201,11 +262,22 @@ class Model:
         if isinstance(action, AddPartition):
             tp = action.tp
             self.logs[tp] = LogModel(self._source, tp, action.start, action.backlog_end or 0)
+        elif isinstance(action, BeginGeneration):
+            yield from self._begin(action, now_ms)
         elif isinstance(action, AddSnapshot):
             yield from self._snapshot(action)
         elif isinstance(action, OF_ONE_LOG):
             tp = action.tp
             yield from self.logs[tp].take(action, self.state.log(tp), now_ms, settings)
+
+    def _begin(self, action: BeginGeneration, now_ms: int) -> Iterator[str]:
+        """Checks that a generation begins with tombstones for what a reader of the output has."""
+        tp, generation = action.tp, action.generation
+        seen = self._source.seen[tp]
+        if generation.number != self.logs[tp].number + 1 or generation.first_end not in seen:
+            yield f"generation {self.logs[tp].number + 1} should begin, up to one of {seen}"
+        keys = live_keys(self._output().records.get(tp, ()), generation.output_offset or 0)
+        self.logs[tp] = LogModel.of(self._source, tp, generation, keys, now_ms)
 
     def _snapshot(self, action: AddSnapshot) -> Iterator[str]:
         """Checks that a snapshot's offsets are the clean ends."""
@@ -213,4 +285,12 @@ class Model:
         vector = {str(tp.partition): moment.end for tp, moment in moments.items()}
         if action.source_offsets != vector:
             yield f"a snapshot at {vector} was to be taken"
+        if any(log.number > 1 and log.clean_end < log.first_end for tp, log in self.logs.items() if tp in moments):
+            yield "the base run has less than the beginning of a generation"
         self.snapshots[action.id] = moments
+
+
+def last_of_each_key(rows: Iterable[Row]) -> list[Row]:
+    """Returns the last record of each key among `rows`, by offset."""
+    found = {one["key"]: one for one in rows if one["key"] is not None}
+    return sorted(found.values(), key=lambda one: one["offset"])

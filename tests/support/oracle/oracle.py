@@ -23,7 +23,7 @@ class Oracle:
 
     def __init__(self, spark: SparkSession | None, folder: Path) -> None:
         self.simulation = Simulation(spark, folder)
-        self.model = Model(self.simulation.source)
+        self.model = Model(self.simulation.source, lambda: self.simulation.broker.output)
         self._dumps = log_contents.LogContents(self.simulation.storage)
         self._shelf = snapshots.SnapshotReader(self.simulation.shelf)
         self._version = 0

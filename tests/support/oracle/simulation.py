@@ -22,6 +22,7 @@ from compactor.errors import (
     PositionMovedError,
     PublishInterruptedError,
 )
+from compactor.generation.plan import OffsetChange
 from compactor.maintenance import Maintenance
 from compactor.model.actions import SetBuckets
 from compactor.model.log import PartitionLog
@@ -33,10 +34,12 @@ from compactor.quarantine.quarantine import QuarantineManager
 from compactor.settings import EngineSettings
 from compactor.snapshot.snapshots import Snapshots
 from compactor.storage.local import LocalStorage
+from connectors.runtime.offset_change import Choose
 from tests.support.clocks import ManualClock
 from tests.support.engine import gathered, source_frame
 from tests.support.local_spark import LocalFrame, LocalSpark
 from tests.support.memory.broker import MemoryBroker
+from tests.support.memory.offset_changer import MemoryOffsetChanger
 from tests.support.oracle import fold_methods, steps
 from tests.support.oracle.source import Source
 from tests.support.oracle.steps import (
@@ -153,6 +156,8 @@ class Simulation:
                 self.times.add(self.clock.advance(step.ms))
             case Restart():
                 self.components = self._begin(step.settings or components.settings)
+            case steps.ChangeOffset():
+                self.components = self._begin(components.settings, step)
             case Tamper():
                 self._tamper(step)
             case _:
@@ -188,18 +193,27 @@ class Simulation:
         self.tampered.add(tp)
         self._moved = True
 
-    def _begin(self, settings: Settings) -> Components:
-        """Takes the connector over (steps T1 to T3) and makes its components."""
+    def _begin(self, settings: Settings, change: steps.ChangeOffset | None = None) -> Components:
+        """Takes the connector over (steps T1 to T3, with G1 to G4 where there is a `change`), makes its components."""
         now_ms = self.clock.now_ms()
         catalog = Catalog.open(self.storage, CONNECTOR)
+        self.settings[catalog.state.epoch + 1] = settings
         catalog.take_over("test", now_ms)
         self.broker.fence(range(max(settings.buckets, catalog.state.buckets)))
-        self.settings[catalog.epoch] = settings
         if catalog.state.buckets != settings.buckets:
             catalog.commit(lambda _: [SetBuckets(count=settings.buckets)], now_ms)
+        if change is not None:
+            MemoryOffsetChanger(catalog, self.broker, self.source).change(self._choice(change), now_ms)
         self.broker.most_records = settings.most
         self._moved = False
         return self._life(settings, catalog)
+
+    def _choice(self, change: steps.ChangeOffset) -> Choose:
+        tp = PARTITIONS[change.place]
+        offset = None if change.offset is None else min(change.offset, self.source.ends[tp])
+        return lambda state: OffsetChange(
+            offsets={tp: offset} if tp in state.by_partition() else {}, anew=offset is None, accepts_loss=True
+        )
 
     def _life(self, settings: Settings, catalog: Catalog) -> Components:
         engine_settings = EngineSettings(

@@ -15,7 +15,7 @@ from compactor.model.state import CatalogState
 from compactor.snapshot import manifest
 from compactor.storage.base import Storage
 from tests.support.engine import Row
-from tests.support.memory.journal import OutputTopic
+from tests.support.memory.journal import OutputRecord, OutputTopic
 from tests.support.oracle.model import ExpectedSnapshot
 from tests.support.oracle.output import apply_records
 
@@ -100,14 +100,19 @@ def _resumed(loaded: Loaded, tp: TopicPartition, moment: ExpectedSnapshot, outpu
     """
     start = loaded.manifest.output_offsets[str(tp.partition)]
     records = output.records.get(tp, [])
-    missed = [one for one in records if one.source_offset >= moment.end and one.offset < start]
+    after = [one for one in records if _place(one) >= (moment.generation, moment.end)]
+    missed = [one for one in after if one.offset < start]
     if missed:
         yield f"who goes on at {start} misses {missed}"
     table = {row["key"]: row["value"] for row in loaded.rows if row["partition"] == tp.partition}
     resumed = apply_records((one for one in records if one.offset >= start), table)
     everything = apply_records(records)
-    removed = {one.key for one in records if one.source_offset < moment.start} - {
-        one.key for one in records if one.source_offset >= moment.start
-    }
+    kept = (moment.generation, moment.start)
+    removed = {one.key for one in records if _place(one) < kept} - {one.key for one in records if _place(one) >= kept}
     if {key: value for key, value in everything.items() if key not in removed or key in resumed} != resumed:
         yield f"who goes on at {start} has {resumed}, who followed {everything}"
+
+
+def _place(record: OutputRecord) -> tuple[int, int]:
+    """Returns where a record is in the source: its generation, and its offset in there."""
+    return record.generation, record.source_offset

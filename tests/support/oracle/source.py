@@ -10,11 +10,12 @@ from tests.support.oracle.steps import PARTITIONS, SourceRecord
 
 
 class Source:
-    """The records of all partitions, by offset, and their end offsets."""
+    """The records of all partitions, by offset, and their end offsets; `seen` are the ends that a change has read."""
 
     def __init__(self) -> None:
         self.rows: dict[TopicPartition, list[Row]] = {tp: [] for tp in PARTITIONS}
         self.ends: dict[TopicPartition, int] = dict.fromkeys(PARTITIONS, 0)
+        self.seen: dict[TopicPartition, set[int]] = {tp: set() for tp in PARTITIONS}
 
     def add(self, rec: SourceRecord, now_ms: int) -> None:
         """Appends `rec`."""
@@ -26,6 +27,11 @@ class Source:
             row(tp.partition, offset, rec.key, rec.value, topic=tp.topic, timestamp=timestamp, headers=headers)
         )
         self.ends[tp] = offset + 1
+
+    def see_end(self, tp: TopicPartition) -> int:
+        """Returns the end of a partition, and notes it."""
+        self.seen[tp].add(self.ends[tp])
+        return self.ends[tp]
 
     def end_in_holes(self, width: int) -> None:
         """Moves the end of every partition with records by `width` offsets without records."""

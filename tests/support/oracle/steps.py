@@ -137,7 +137,17 @@ class Tamper(NamedTuple):
     offset: int | None = None
 
 
-PlainStep: TypeAlias = Ingest | Tick | Round | Fold | Snapshot | Vacuum | Advance | Restart | Tamper
+class ChangeOffset(NamedTuple):
+    """The connector is taken over, and an operator has a partition that it knows go on at `offset` of its source.
+
+    Beyond the source's end that is meant; None: the start, anew.
+    """
+
+    place: int
+    offset: int | None = None
+
+
+PlainStep: TypeAlias = Ingest | Tick | Round | Fold | Snapshot | Vacuum | Advance | Restart | Tamper | ChangeOffset
 
 
 class AtFailpoint(NamedTuple):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from msgspec.structs import replace
 
 from compactor.errors import SnapshotError
-from compactor.model.actions import AnyAction, CloseTopic, ReopenTopic
+from compactor.model.actions import AnyAction, CloseTopic, RenewTopic, ReopenTopic
 from compactor.model.record import TopicPartition
 from compactor.quarantine.quarantine import QuarantineManager
 from compactor.settings import CompactionPolicy, EngineSettings
@@ -23,7 +23,19 @@ from tests.support.engine import Row, gathered, range_report, row
 from tests.support.local_spark import LocalFrame
 from tests.support.memory.publisher import PublishFault, PublishStep
 from tests.support.oracle.simulation import CONNECTOR, Simulation
-from tests.support.oracle.steps import Advance, FailingPublisher, Fold, Restart, Round, Settings, Snapshot, Tick, Vacuum
+from tests.support.oracle.steps import (
+    PARTITIONS,
+    Advance,
+    ChangeOffset,
+    FailingPublisher,
+    Fold,
+    Restart,
+    Round,
+    Settings,
+    Snapshot,
+    Tick,
+    Vacuum,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -65,6 +77,7 @@ def perform(folder: Path) -> Simulation:
         history.set_aside,
         history.count_anew,
         history.close_topics,
+        history.change_offsets,
         history.end,
     ):
         part()
@@ -141,6 +154,16 @@ class _History:
         """One stays closed."""
         self._commit(CloseTopic(topic="w", reason="no longer named"), CloseTopic(topic="u", reason="deleted"))
         self._commit(ReopenTopic(topic="u"))
+
+    def change_offsets(self) -> None:
+        """One log begins anew, another gives up offsets, a topic is renewed."""
+        topic = self._simulation.components.catalog.state.topics["u"]
+        self._commit(RenewTopic(topic="u", topic_id=topic.topic_id, output_id=topic.output_id))
+        self._do(ChangeOffset(PARTITIONS.index(T2), None), Tick())
+        source = self._simulation.source
+        published = self._simulation.components.catalog.state.log(U0).published
+        self._do(ChangeOffset(PARTITIONS.index(U0), source.ends[U0]))
+        source.rows[U0] = [row for row in source.rows[U0] if row["offset"] < published]  # the others were given up
 
     def end(self) -> None:
         """A publish is broken off inside its fold."""

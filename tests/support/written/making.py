@@ -157,11 +157,13 @@ def _positions(simulation: Simulation) -> Iterator[tuple[str, Held]]:
     yield "copied from another offset", replace(_held(T1, part), offset=part.offset + 1, tail=part.offset - 1)
     yield "without the offset, as it was before", replace(_held(T1, part), metadata=_without_offset(part))
     yield "without anything that may be left out", _held(W0, unpublished)
-    yield "of a newer format", replace(_held(T0, done), metadata='{"keyfold":2,"catalog":"x"}')
+    yield "of a newer format", replace(_held(T0, done), metadata='{"keyfold":3,"catalog":"x"}')
 
 
 def _held(tp: TopicPartition, position: Position, tail: int | None = None) -> Held:
-    return Held(topic=tp.topic, partition=tp.partition, offset=position.offset, metadata=encode(position), tail=tail)
+    return Held(
+        topic=tp.topic, partition=tp.partition, offset=position.group_offset, metadata=encode(position), tail=tail
+    )
 
 
 def _without_offset(position: Position) -> str:
@@ -195,7 +197,7 @@ def _at_the_end(folder: Path, simulation: Simulation) -> None:
 
 
 def _sent(entry: Any) -> Sent:
-    held = [(*one.tp, one.position.offset, encode(one.position)) for one in entry.positions if one.position]
+    held = [(*one.tp, one.position.group_offset, encode(one.position)) for one in entry.positions if one.position]
     return Sent(
         event=entry.event,
         bucket=entry.bucket,

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 
 from compactor.catalog import commits
 from compactor.catalog.catalog import Catalog
-from compactor.model.log import PartitionLog
+from compactor.model.log import PartitionLog, generation_of
 from compactor.snapshot import listing, manifest
 from tests.support.dict_model import DictModel
 from tests.support.engine import Row
@@ -99,11 +99,15 @@ def _wrong_in(simulation: Simulation, log: PartitionLog) -> Iterator[str]:
     rows = simulation.source.rows[log.tp]
     if log.quarantine or (log.published, log.end) != (simulation.source.ends[log.tp],) * 2:
         yield f"it is not done to its end: {log}"
-    sent = simulation.broker.output.records[log.tp]
+    sent = [one for one in simulation.broker.output.records[log.tp] if one.generation == generation_of(log)]
     offsets = [one.source_offset for one in sent]
     if offsets != sorted({*offsets}):
         yield f"the output has the source offsets {offsets}"
-    last: Latest = {one.key: (one.source_offset, one.value, one.timestamp) for one in sent if one.key is not None}
+    last: Latest = {
+        one.key: (one.source_offset, one.value, one.timestamp)
+        for one in sent
+        if one.key is not None and not one.is_synthetic
+    }
     if last != _latest(rows):
         yield f"the output ends as {last}, the source as {_latest(rows)}"
     kept = _latest(LogContents(simulation.storage).of(log))

@@ -1,0 +1,63 @@
+"""Changes offsets as `OffsetChanger` does, on the broker in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+from compactor.catalog.catalog import Catalog
+from compactor.model.position import Position
+from compactor.model.record import TopicPartition
+from connectors.kafka.admin import TopicInfo
+from connectors.runtime.offset_change import OffsetChanger
+from tests.support.memory.broker import MemoryBroker
+from tests.support.memory.journal import OutputRecord
+
+_SEGMENT_BYTES = 1 << 20
+
+
+class MemoryOffsetChanger(OffsetChanger):
+    """Takes the steps on `broker`, which all of `source` is announced to."""
+
+    def __init__(self, catalog: Catalog, broker: MemoryBroker, source: Any) -> None:
+        outside: Any = broker
+        connector: Any = SimpleNamespace(segment_bytes=_SEGMENT_BYTES)
+        clients: Any = None
+        super().__init__(catalog, outside, _admin(broker, source.see_end), connector, clients)
+        self._memory = broker
+
+    def _live_keys(self, output: str, tp: TopicPartition, end: int) -> list[bytes]:
+        assert self._memory.topics[tp.topic].output == output
+        return live_keys(self._memory.output.records.get(tp, ()), end)
+
+    def _commit(self, positions: Mapping[TopicPartition, Position]) -> None:
+        for tp, position in positions.items():
+            self._memory.overwrite(tp, position)
+
+
+def live_keys(records: Iterable[OutputRecord], end: int) -> list[bytes]:
+    """Returns the keys whose last record below offset `end` has a value, sorted."""
+    last = {one.key: one.value for one in records if one.offset < end}
+    return sorted(key for key, value in last.items() if key is not None and value is not None)
+
+
+def _admin(broker: MemoryBroker, source_end: Callable[[TopicPartition], int]) -> Any:
+    """Answers for the source, whose partitions all begin at 0, and for the output."""
+    outputs = {topic.output: topic for topic in broker.topics.values() if topic.output}
+
+    def describe(names: Iterable[str]) -> dict[str, TopicInfo]:
+        found = {name: (topic.id, len(topic.ends)) for name, topic in broker.topics.items()}
+        found |= {name: (str(topic.output_id), len(topic.ends)) for name, topic in outputs.items()}
+        return {name: TopicInfo(name, *found[name]) for name in names if name in found}
+
+    def end(tp: TopicPartition) -> int:
+        if tp.topic in outputs:
+            return broker.output.ends.get(TopicPartition(outputs[tp.topic].name, tp.partition), 0)
+        return source_end(tp)
+
+    return SimpleNamespace(
+        describe=describe,
+        starts=lambda partitions: dict.fromkeys(partitions, 0),
+        ends=lambda partitions: {tp: end(tp) for tp in partitions},
+    )
