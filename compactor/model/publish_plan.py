@@ -37,7 +37,11 @@ class PublishPlan(Struct, frozen=True, kw_only=True):
 
 
 class PublishResult(OfPartition, Struct, frozen=True, kw_only=True):
-    """A target that was sent completely; `bytes` by `record.measure`, `refused` counts what the broker refused."""
+    """A target that was sent completely; `bytes` by `record.measure`, `refused` counts what the broker refused.
+
+    A transaction is counted once, in the first of its partitions: the sum over results is the number of transactions
+    that were committed. `aborted` counts those that had to be sent again, in the first result of a plan.
+    """
 
     topic: str
     partition: int
@@ -48,3 +52,4 @@ class PublishResult(OfPartition, Struct, frozen=True, kw_only=True):
     dead_letters: int = 0
     refused: int = 0
     transactions: int = 0
+    aborted: int = 0
