@@ -122,6 +122,7 @@ def test_a_commit_that_must_be_aborted_is() -> None:
         (KafkaError.CLUSTER_AUTHORIZATION_FAILED, NotAllowedError, "Grant IdempotentWrite on the cluster"),
         (KafkaError.UNKNOWN_TOPIC_OR_PART, UnreachableError, "the next start of the connector says so"),
         (KafkaError._TRANSPORT, UnreachableError, "localhost:1 did not answer"),
+        (KafkaError._NOENT, UnreachableError, "localhost:1 did not answer"),
         (KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, PublishInterruptedError, "tried again"),
     ],
 )
