@@ -19,8 +19,9 @@ from compactor.model.state import CatalogState
 from compactor.ports import Broker
 from compactor.publish.committed_positions import Positions
 from compactor.publish.executors import PublishExecutor
-from compactor.publish.plan import bucket_plans, fold_plans, left_out, oldest_sent, published_logs, publishes, target_of
+from compactor.publish.plan import bucket_plans, fold_plans, oldest_sent, published_logs, publishes, target_of
 from compactor.publish.publishable import YoungRecords, next_fold_end
+from compactor.publish.superseded import SupersededCount
 from compactor.quarantine import verify
 from compactor.quarantine.quarantine import QuarantineManager
 from compactor.settings import EngineSettings
@@ -56,7 +57,7 @@ class Changelog:
         self._young = YoungRecords(catalog.storage)
         self._turn = 0
         self._last_turn: dict[TopicPartition, int] = {}
-        self._uncounted: dict[TopicPartition, int] = {}
+        self._superseded = SupersededCount()
 
     def publish(self, settings: EngineSettings, now_ms: int) -> tuple[PublishResult, ...]:
         """Publishes what is due at `now_ms`. Returns what was sent, by partition.
@@ -116,7 +117,7 @@ class Changelog:
         self._catalog.commit(lambda _: publishes(sent), now_ms)  # 12
         hit("publish.after-commit")
         self._remember(sent, now_ms)
-        self._count_superseded(state, targets, sent)
+        self.counters.add("records_superseded", self._superseded.add(state, targets, sent))
         if self._clock_ms is not None and began_ms is not None:
             ended_ms = self._clock_ms()
             self._count_freshness(state, targets, sent, ended_ms)
@@ -156,17 +157,6 @@ class Changelog:
         for since_ms, records in oldest_sent(state, targets, sent):
             age_s = max(0, now_ms - since_ms) / 1000
             self.counters.freshness = self.counters.freshness.with_sent(age_s, records)
-
-    def _count_superseded(
-        self, state: CatalogState, targets: Sequence[PublishTarget], sent: Sequence[PublishResult]
-    ) -> None:
-        """Counts what folds have left out; what was sent of a file before its end is kept until that is counted."""
-        for tp, records in left_out(state, targets, sent):
-            total = self._uncounted.pop(tp, 0) + records
-            if total < 0:
-                self._uncounted[tp] = total
-            else:
-                self.counters.add("records_superseded", total)
 
     def _quarantine_damaged(self, error: Exception, now_ms: int) -> bool:
         """Quarantines the logs whose damaged files caused `error`. Returns whether there were any."""

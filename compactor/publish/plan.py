@@ -13,7 +13,6 @@ from compactor.model.actions import AnyAction, PlanFold, Publish
 from compactor.model.log import OutputPoint, PartitionLog
 from compactor.model.position import ResumePoint
 from compactor.model.publish_plan import PublishPlan, PublishResult, PublishTarget
-from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
 from compactor.runs.scan import OffsetRange, between
 
@@ -108,27 +107,6 @@ def oldest_sent(
         since_ms = [run.arrived_ms if run.oldest_ms is None else run.oldest_ms for run in runs]
         if since_ms:
             yield min(since_ms), result.records
-
-
-def left_out(
-    state: CatalogState, targets: Iterable[PublishTarget], sent: Iterable[PublishResult]
-) -> Iterator[tuple[TopicPartition, int]]:
-    """Yields for each result how many records its fold has left out, as a later one of the fold has their keys.
-
-    It is told from the metadata of `state`, which still has the runs of what was sent: a file's records count with the
-    fold that holds the last of them. So where folds end inside a file (min.compaction.lag.ms), a result may be below 0,
-    and only the sum over all folds of the file is right. Without an output topic nothing is folded.
-    """
-    logs, asked = state.by_partition(), {target.tp: target for target in targets}
-    for result in sent:
-        target = asked[result.tp]
-        if target.output is None:
-            continue
-        part = between(logs[result.tp], target.start, result.end)
-        records = sum(one.file.records for one in part.file_ranges if one.file.last < part.end)
-        rejected = sum(run.rejected for run in part.runs if run.end <= part.end)
-        # Without a dead letter topic nothing is sent of what was rejected, nor of what the brokers refused.
-        yield result.tp, records - result.records - max(result.dead_letters, rejected + result.refused)
 
 
 class Due(NamedTuple):

@@ -21,6 +21,7 @@ class TransactionCounts(Struct, frozen=True):
     bytes: int = 0
     dead_letters: int = 0
     refused: int = 0
+    rejected: int = 0
 
     def __add__(self, other: TransactionCounts) -> TransactionCounts:
         return TransactionCounts(
@@ -28,6 +29,7 @@ class TransactionCounts(Struct, frozen=True):
             self.bytes + other.bytes,
             self.dead_letters + other.dead_letters,
             self.refused + other.refused,
+            self.rejected + other.rejected,
         )
 
 
@@ -56,6 +58,7 @@ class PublishProgress:
                 bytes=0,
                 dead_letters=0,
                 refused=0,
+                rejected=0,
                 transactions=0,
                 aborted=0,
             )
@@ -123,4 +126,5 @@ def _added(sent: PublishResult, position: Position, added: TransactionCounts) ->
         bytes=sent.bytes + added.bytes,
         dead_letters=sent.dead_letters + added.dead_letters,
         refused=sent.refused + added.refused,
+        rejected=sent.rejected + added.rejected,
     )

@@ -146,11 +146,12 @@ class Transaction:
         if not rules.tolerate:
             dead_letter.refuse_rejected(bucket.connector, tp, letters, self.refused)
         refused = sum(1 for offset in letters["offset"].to_pylist() if offset in self.refused.get(tp, {}))
+        counts = TransactionCounts(refused=refused, rejected=letters.num_rows - refused)
         if rules.dead_letters is None:
-            return TransactionCounts(refused=refused)
+            return counts
         rows = dead_letter.records(bucket.connector, bucket.plan.bucket, tp, letters, self.refused, rules)
         self._produce_rows(rules.dead_letters, repeat(-1, letters.num_rows), rows)
-        return TransactionCounts(dead_letters=letters.num_rows, refused=refused)
+        return counts + TransactionCounts(dead_letters=letters.num_rows)
 
     def _produce_rows(self, topic: str, partitions: Iterable[int], rows: Iterator[Row]) -> None:
         """Produces `rows` in a Python loop: librdkafka takes them one by one. Partition -1: it chooses by key."""

@@ -145,7 +145,7 @@ def test_a_refused_record_becomes_a_dead_letter(changelog: Changelog) -> None:
         "__connect.errors.exception.message": b"Broker: Message size too large",
     }
     assert seen(changelog) == [(0, 1), (0, 6)]
-    assert (sent[0].refused, sent[0].dead_letters, sent[0].records) == (1, 1, 2)
+    assert (sent[0].refused, sent[0].dead_letters, sent[0].records, sent[0].rejected) == (1, 1, 2, 0)
     assert (sent[0].transactions, sent[0].aborted) == (3, 3)  # the whole, a half of it, and the record alone
 
 
@@ -176,6 +176,7 @@ def test_rejected_records_leave_in_the_transaction_that_passes_them(changelog: C
     assert dict(letter.headers)["__connect.errors.exception.message"] == b"null key"
     assert seen(changelog) == [(0, 1), (0, 8)]
     assert (sent.records, sent.dead_letters, sent.refused, sent.transactions) == (2, 1, 0, 1)
+    assert sent.rejected == 1
 
 
 @pytest.mark.parametrize("output", [True, False], ids=["output", "output.topic=none"])

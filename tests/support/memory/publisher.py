@@ -209,6 +209,7 @@ class _Task:
             output_offset=high_watermark + records if records else sent.output_offset,
             records=sent.records + records,
             dead_letters=sent.dead_letters + letters,
+            rejected=sent.rejected + letters,
         )
 
 

@@ -112,7 +112,8 @@ def test_every_record_that_was_taken_in_is_accounted_for(tmp_path: Path, setting
     oracle = Oracle(None, tmp_path)
     told: list[AnyStep] = [Restart(settings)]
     for _ in range(6):
-        told += [Ingest(tuple(SourceRecord(0, b"%d" % (at % 3), b"v", time=-at * 20) for at in range(9))), Advance(70)]
+        aging = tuple(SourceRecord(0, b"%d" % (at % 3), b"v", time=20 * at - 180) for at in range(9))
+        told += [Ingest(aging), Advance(70)]
         told += [Ingest((SourceRecord(1, None, b"no key"), SourceRecord(0, b"k", b"v"))), Tick(), Fold(), Advance(30)]
     superseded = [0]
     for step in (*told, Advance(500), Tick()):

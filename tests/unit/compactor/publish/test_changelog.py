@@ -19,13 +19,12 @@ from compactor.fold.in_tasks import InTasks
 from compactor.fold.latest_per_key import Folded, FoldJob, Work
 from compactor.fold.on_spark import OnSpark
 from compactor.model.actions import AddPartition, AddTopic, Append, CloseTopic, Publish, SetBuckets
-from compactor.model.position import ResumePoint
 from compactor.model.publish_plan import PublishPlan, PublishResult
 from compactor.model.record import TopicPartition
 from compactor.publish import executors
 from compactor.publish.changelog import MAX_LOGS_BESIDE_DAMAGE, Changelog
 from compactor.publish.executors import PublishExecutor
-from compactor.publish.plan import SENT, left_out, sent_rows, target_of
+from compactor.publish.plan import SENT, sent_rows
 from compactor.quarantine import verify
 from compactor.quarantine.quarantine import QuarantineManager, quarantine_of
 from compactor.settings import CompactionPolicy, EngineSettings
@@ -232,59 +231,6 @@ def test_each_publish_that_moves_records_is_a_line_of_the_log(
 def test_logs_beside_damage_are_read_by_row_groups_of_their_own() -> None:
     """No more logs are sent at once beside a damaged one than Spark's scan reads without those of their neighbours."""
     assert MAX_LOGS_BESIDE_DAMAGE <= on_spark.MAX_RANGES_NAMED
-
-
-def superseded(world: World) -> int:
-    return world.changelog.counters.values()["records_superseded"]
-
-
-@pytest.mark.parametrize(
-    ("ends", "sent", "counted"),
-    [
-        ((10,), (4,), [6]),
-        ((10,), (10,), [0]),
-        ((4, 10), (3, 4), [0, 3]),
-        ((4, 8, 10), (4, 4, 0), [0, 0, 2]),
-        ((10, 20), (4, 9), [6, 7]),
-    ],
-    ids=["some", "none", "inside a file", "twice inside a file", "two files"],
-)
-def test_what_a_fold_left_out_is_counted(
-    world: World, ends: tuple[int, ...], sent: tuple[int, ...], counted: list[int]
-) -> None:
-    """By the time at which a file of ten records is sent to its end it is exact, and it never goes down."""
-    tp, start, found = TopicPartition("t", 0), 0, []
-    runs = [run(one, one + 10, 50) for one in (0, 10)]
-    appended = [Append(topic="t", partition=0, start=one.start, end=one.end, run=one) for one in runs]
-    state = world.catalog.commit(lambda _: appended, 0)
-    for end, records in zip(ends, sent, strict=True):
-        target = target_of(state, state.log(tp), ResumePoint(start=start, found=None), end)
-        result = PublishResult(topic="t", partition=0, end=end, records=records)
-        world.changelog._count_superseded(state, [target], [result])
-        found.append(superseded(world))
-        start = end
-    assert found == counted
-
-
-@pytest.mark.parametrize(
-    ("result", "counted"),
-    [
-        ({"records": 5, "dead_letters": 3, "refused": 1}, 2),
-        ({"records": 5, "refused": 1}, 2),
-        ({"records": 5}, 3),
-    ],
-    ids=["with a dead letter topic", "without one", "nothing refused"],
-)
-def test_what_was_rejected_or_refused_is_not_superseded(world: World, result: dict[str, int], counted: int) -> None:
-    """Two of ten records have no key: they are sent as dead letters, or by no means."""
-    kept = replace(run(0, 10, 50), rejected=2)
-    state = world.catalog.commit(lambda _: [Append(topic="t", partition=0, start=0, end=10, run=kept)], 0)
-    for output, expected in (("t.out", counted), (None, 0)):
-        target = replace(
-            target_of(state, state.log(TopicPartition("t", 0)), ResumePoint(start=0, found=None), 10), output=output
-        )
-        found = dict(left_out(state, [target], [PublishResult(topic="t", partition=0, end=10, **result)]))
-        assert sum(found.values()) == expected
 
 
 def test_transactions_that_a_failed_publish_aborted_are_counted(world: World) -> None:

@@ -180,10 +180,11 @@ def test_silence_is_said_when_it_begins_and_every_half_minute() -> None:
 
     cluster.away = True
     assert lines(70) == [0, 0, 30, 60]  # first the ends are not known, then the topics neither
-    cluster.away = False
-    assert lines(1) == []
-    cluster.away = True
-    assert set(lines(10)) == {0}
+    for _ in range(3):  # an outage that follows soon is a new one
+        cluster.away = False
+        assert lines(1) == []
+        cluster.away = True
+        assert lines(5) == [0, 0]
 
 
 @pytest.mark.parametrize("ask", [Planner.initial, Planner.pin])
