@@ -24,7 +24,7 @@ from compactor.settings import EngineSettings
 from compactor.snapshot.location import SnapshotFailure
 from connectors.progress.terminal import table
 from connectors.runtime.status import ConnectorState
-from connectors.source.source_errors import FAULTS, advice
+from connectors.source.source_errors import DELETED, FAULTS, RECREATED, UNNAMED, advice
 
 FORMAT: Final = 1
 STALE_MS: Final = 30_000
@@ -71,13 +71,17 @@ class SnapshotDescription(Struct, frozen=True, kw_only=True):
 
 
 class TopicDescription(Struct, frozen=True, kw_only=True):
-    """A source topic; `closed` says why it is no longer read, `other_snapshots` are another catalog's in its folder."""
+    """A source topic; `closed` says why it is no longer read, `other_snapshots` are another catalog's in its folder.
+
+    `changed`: what became of it since the connector last looked; None where nothing, or where no broker said.
+    """
 
     topic: str
     topic_id: str
     output_topic: str | None
     output_topic_id: str | None
     closed: str | None
+    changed: str | None
     newest_snapshot: SnapshotDescription | None
     other_snapshots: tuple[str, ...]
 
@@ -133,9 +137,23 @@ class Description(Struct, frozen=True, kw_only=True):
     partitions: tuple[PartitionDescription, ...]
 
 
-def topics(state: CatalogState, others: Mapping[str, tuple[str, ...]]) -> tuple[TopicDescription, ...]:
-    """Describes all topics, by name; `others` are the snapshots of other catalogs by topic."""
-    return tuple(_topic(state, state.topics[name], others.get(name, ())) for name in sorted(state.topics))
+def changed(state: CatalogState, ids: Mapping[str, str | None]) -> dict[str, str]:
+    """Returns what became of the topics whose id, as the brokers say it now, is not the one that was read.
+
+    Where a partition of such a topic ends says nothing of our offsets.
+    """
+    others = {name: found for name, found in ids.items() if found != state.topics[name].topic_id}
+    news = {name: DELETED if found is None else RECREATED for name, found in others.items()}
+    return {name: what for name, what in news.items() if state.topics[name].closed not in (what, UNNAMED)}
+
+
+def topics(
+    state: CatalogState, others: Mapping[str, tuple[str, ...]], news: Mapping[str, str]
+) -> tuple[TopicDescription, ...]:
+    """Describes all topics, by name; `others` are the snapshots of other catalogs by topic, `news` as of `changed`."""
+    return tuple(
+        _topic(state, topic, others.get(name, ()), news.get(name)) for name, topic in sorted(state.topics.items())
+    )
 
 
 def partitions(
@@ -164,7 +182,7 @@ def status(found: Mapping[str, Any] | None, now_ms: int) -> WorkerStatus | None:
     )
 
 
-def _topic(state: CatalogState, topic: Topic, others: tuple[str, ...]) -> TopicDescription:
+def _topic(state: CatalogState, topic: Topic, others: tuple[str, ...], news: str | None) -> TopicDescription:
     taken = [snapshot for snapshot in state.snapshots if snapshot.topic == topic.topic]
     return TopicDescription(
         topic=topic.topic,
@@ -172,6 +190,7 @@ def _topic(state: CatalogState, topic: Topic, others: tuple[str, ...]) -> TopicD
         output_topic=topic.output,
         output_topic_id=topic.output_id,
         closed=topic.closed,
+        changed=news,
         newest_snapshot=_snapshot(taken[-1]) if taken else None,
         other_snapshots=others,
     )
@@ -241,6 +260,8 @@ def _head(description: Description, now_ms: int, location: str) -> Iterator[str]
         yield f"Connector {description.connector}: {lives}; last owner {owner.name}, epoch {owner.epoch}"
     if description.status is not None:
         yield from _status_lines(description.status, now_ms, alive=description.owner.alive)
+    if description.topics and all(topic.closed or topic.changed for topic in description.topics):
+        yield "It reads nothing: each of its source topics is gone, set aside or no longer named."
     if description.broker_error is not None:
         yield f"Source ends unknown: {description.broker_error}"
     for topic in description.topics:
@@ -284,7 +305,14 @@ def _topics_table(topics: tuple[TopicDescription, ...]) -> str:
 def _topic_row(topic: TopicDescription) -> tuple[object, ...]:
     taken = topic.newest_snapshot
     snapshot = (taken.id, moment(taken.created_ms), taken.records) if taken else (None, None, None)
-    return (topic.topic, topic.output_topic, f"no: {topic.closed}" if topic.closed else "yes", *snapshot)
+    return (topic.topic, topic.output_topic, _read_word(topic), *snapshot)
+
+
+def _read_word(topic: TopicDescription) -> str:
+    """Returns whether a topic is read, and why not: what the brokers say now comes before what was found last."""
+    if topic.changed:
+        return f"no: {topic.changed} since"
+    return f"no: {topic.closed}" if topic.closed else "yes"
 
 
 def _partitions_table(partitions: tuple[PartitionDescription, ...]) -> str:
@@ -316,7 +344,10 @@ def _generations_begun(partitions: tuple[PartitionDescription, ...]) -> Iterator
 def _closed_topics(topics: tuple[TopicDescription, ...]) -> Iterator[str]:
     """Yields the topics that are closed as they cannot be read on, each with what can be done about it."""
     for one in topics:
-        if one.closed is not None and one.closed in FAULTS:
+        if one.changed:
+            yield f"Topic {one.topic} was {one.changed} since the connector last looked: its lag is not known."
+            yield "  A worker that runs finds out within half a minute, otherwise the next start does."
+        elif one.closed is not None and one.closed in FAULTS:
             yield f"Set aside: topic {one.topic}, {FAULTS[one.closed]}; neither read nor published any more."
             yield f"  {advice(one.closed)}"
 

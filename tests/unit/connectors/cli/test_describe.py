@@ -11,7 +11,7 @@ from compactor.catalog.owner_lock import OwnerLock, this_process
 from compactor.model.actions import AddSnapshot, AddTopic, AnyAction, CloseTopic, Publish
 from compactor.model.log import Gap, PartitionLog, Quarantined, Run
 from compactor.model.record import TopicPartition
-from compactor.model.state import CatalogState, apply
+from compactor.model.state import CatalogState, Topic, apply
 from compactor.settings import CompactionPolicy, EngineSettings
 from compactor.snapshot import location
 from compactor.snapshot.location import SnapshotFailure
@@ -120,12 +120,33 @@ def test_where_records_wait_to_be_published_there_is_something_to_do(end: int | 
     assert describe_view._partition_row(shown)[-1] == word
 
 
+@pytest.mark.parametrize(
+    ("closed", "found", "news"),
+    [
+        (None, "id", None),
+        (None, "other", "recreated"),
+        (None, None, "deleted"),
+        ("deleted", None, None),
+        ("deleted", "id", None),
+        ("deleted", "other", "recreated"),
+        ("no longer named", "other", None),
+        ("no longer named", None, None),
+    ],
+)
+def test_what_became_of_a_topic_is_told_by_its_id(closed: str | None, found: str | None, news: str | None) -> None:
+    """Where the catalog does not say it already; nobody asks for a topic that is no longer named."""
+    topic = Topic(topic="t", topic_id="id", output=None, output_id=None, closed=closed)
+    state = CatalogState(topics={"t": topic})
+    assert describe_view.changed(state, {"t": found}).get("t") == news
+    assert describe_view.changed(state, {}) == {}
+
+
 def test_the_newest_snapshot_of_each_topic_is_shown() -> None:
     """The one that was committed last, as LATEST names it: the clock may have been set back since the one before."""
     topic = AddTopic(topic="orders", topic_id="i", output=None, output_id=None)
     later = AddSnapshot(topic="orders", id="later", path="p", created_ms=1, source_offsets={}, records=0, bytes=0)
     assert SNAPSHOT.created_ms > later.created_ms
-    shown = describe_view.topics(apply(CatalogState(), [topic, SNAPSHOT, later]), {})[0].newest_snapshot
+    shown = describe_view.topics(apply(CatalogState(), [topic, SNAPSHOT, later]), {}, {})[0].newest_snapshot
     assert shown is not None
     assert shown.id == later.id
 
