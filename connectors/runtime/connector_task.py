@@ -313,7 +313,7 @@ class ConnectorTask:
             ("look at topics", lambda: engine.commit(broker.discover, now())),
             ("publish", lambda: engine.finish(now())),
             ("fold", lambda: maintenance.round(now())),
-            ("snapshot", lambda: maintenance.snapshot(now())),
+            ("snapshot", lambda: maintenance.snapshot(now(), again=False)),
             ("vacuum", lambda: maintenance.vacuum(now(), VACUUM_GRACE_MS, engine.running)),
         )
         for what, step in steps:
