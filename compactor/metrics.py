@@ -67,6 +67,7 @@ class Counters:
                 "fold_bytes_read",
                 "fold_bytes_written",
                 "fold_records_removed",
+                "fold_jobs",
                 "fold_ms",
                 "retentions",
                 "snapshots",

@@ -36,6 +36,16 @@ _PARTITION_HEADERS: Final = (
 _STARTED_AGAIN: Final = (ConnectorState.RUNNING, ConnectorState.RESTARTING)
 _IDLE: Final = (Reason.NOTHING.value, Reason.TOMBSTONES.value)
 _UNPUBLISHED: Final = "waits for publish"
+_COUNTED: Final[Mapping[str, tuple[str, ...]]] = {
+    "read": ("batches", "offsets_read", "records_read", "bytes_read", "records_superseded", "offsets_lost"),
+    "published": ("transactions", "transactions_aborted", "records_published", "bytes_published"),
+    "left out": ("records_rejected", "records_refused", "dead_letters"),
+    "folded": (
+        *("full_folds", "merges", "fold_bytes_read", "fold_bytes_written", "fold_records_removed"),
+        *("fold_jobs", "fold_ms", "retentions"),
+    ),
+}
+"""The counters of each line in which they are shown."""
 
 
 class OwnerDescription(Struct, frozen=True, kw_only=True):
@@ -290,10 +300,20 @@ def _status_lines(status: WorkerStatus, now_ms: int, *, alive: bool) -> Iterator
         yield f"Restart: after {status.failures} failures, by {moment(status.next_restart_ms)}"
     elif status.failures and status.state in _STARTED_AGAIN:
         yield f"Restarts: {status.failures} in a row; forgotten once it has worked"
-    counted = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in status.counters.items() if count)
-    if counted:
+    if counted := list(_counted(status.counters)):
         since = "it was started" if status.counted_since_ms is None else moment(status.counted_since_ms)
-        yield f"Counted since {since}: {counted}"
+        yield f"Counted since {since}:"
+        yield from counted
+
+
+def _counted(counters: Mapping[str, int]) -> Iterator[str]:
+    """Yields a line for each kind of work, with what was counted of it and is not 0; names that are new come last."""
+    grouped = {name for names in _COUNTED.values() for name in names}
+    groups = {**_COUNTED, "other": tuple(name for name in counters if name not in grouped)}
+    for group, names in groups.items():
+        counts = [f"{name.replace('_', ' ')} {counters[name]:,}" for name in names if counters.get(name)]
+        if counts:
+            yield f"  {group + ':':<11}{', '.join(counts)}"
 
 
 def _topics_table(topics: tuple[TopicDescription, ...]) -> str:

@@ -6,7 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import Final, Literal, NamedTuple
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+    SummaryMetricFamily,
+)
 from prometheus_client.registry import Collector
 
 from compactor.metrics import FRESHNESS_BOUNDS_S
@@ -83,12 +89,6 @@ OWN: Final = (
         "Records that full folds left out.",
         _count("fold_records_removed"),
     ),
-    OwnMetric(
-        "keyfold_log_cleaner_duration_seconds",
-        "counter",
-        "Seconds that full folds took.",
-        lambda connector, _: connector.counters.get("fold_ms", 0) / 1000,
-    ),
     OwnMetric("keyfold_log_cleaner_dirty_ratio", "gauge", "The largest dirty ratio of a partition.", _ratio),
     OwnMetric(
         "keyfold_log_cleaner_max_compaction_delay_seconds", "gauge", "Age of the oldest record not folded.", _delay
@@ -137,6 +137,7 @@ class WorkerCollector(Collector):
         yield from self._connects(found)
         for metric in OWN:
             yield _own(metric, found, now_ms)
+        yield _durations(found)
         yield _freshness(found)
         if self._partitions:
             yield from _of_partitions(found)
@@ -186,6 +187,15 @@ def _own(metric: OwnMetric, found: Sequence[MeasuredConnector], now_ms: int) -> 
     for one in found:
         if (value := metric.value(one, now_ms)) is not None:
             family.add_metric((one.name,), value)
+    return family
+
+
+def _durations(found: Sequence[MeasuredConnector]) -> Metric:
+    family = SummaryMetricFamily(
+        "keyfold_log_cleaner_duration_seconds", "How long full folds took, by job.", labels=("connector",)
+    )
+    for one in found:
+        family.add_metric((one.name,), one.counters.get("fold_jobs", 0), one.counters.get("fold_ms", 0) / 1000)
     return family
 
 

@@ -301,7 +301,7 @@ def test_people_read_the_same_as_programs(tmp_path: Path) -> None:
         ({"state": "STOPPED", "failures": 1}, []),
         (
             {"state": "RUNNING", "counters": {"records_read": 7, "batches": 0}, "counted_since_ms": 60_000},
-            ["Counted since 1970-01-01T00:01:00Z: records read 7"],
+            ["Counted since 1970-01-01T00:01:00Z:", "  read:      records read 7"],
         ),
         ({"state": "RUNNING", "failures": 0}, []),
     ],
@@ -382,3 +382,13 @@ def test_a_topic_that_is_set_aside_is_shown_with_what_can_be_done(
     assert "Set aside: topic orders, another topic has its name now, by its id" in shown
     assert "a connector of its own" in shown
     assert asked == [[]]
+
+
+def test_counts_have_a_line_for_each_kind_of_work() -> None:
+    """Two dozen in one line are hard to read; one of a newer worker is shown too, and what is 0 is not."""
+    counters = {"new": 1, "merges": 2, "records_read": 3_000, "snapshots": 0, "fold_ms": 5, "batches": 6}
+    assert list(describe_view._counted(counters)) == [
+        "  read:      batches 6, records read 3,000",
+        "  folded:    merges 2, fold ms 5",
+        "  other:     new 1",
+    ]

@@ -62,7 +62,6 @@ GAUGES: Final = {
     "keyfold_publish_lag_seconds": 15.0,
     "keyfold_partitions": 3,
     "keyfold_tombstones": 0,
-    "keyfold_log_cleaner_duration_seconds_total": COUNTS["fold_ms"] / 1000,
     "keyfold_failures": 2,
     "keyfold_snapshot_age_seconds": 60.5,
     "keyfold_snapshot_bytes": 300,
@@ -104,7 +103,7 @@ def test_counts() -> None:
 
 
 def test_gauges() -> None:
-    """Sums over partitions, the largest dirty ratio, and times in seconds: ages, and how long folds took."""
+    """Sums over partitions, the largest dirty ratio, and ages in seconds."""
     found = Scrape(made()).values()
     assert {name: found[Series(name, ("a",))] for name in GAUGES} == GAUGES
 
@@ -112,6 +111,14 @@ def test_gauges() -> None:
 def test_every_metric_of_our_own_has_a_row_here() -> None:
     """What is added is tried, too."""
     assert {f"{one.name}_total" if one.kind == "counter" else one.name for one in OWN} == {*COUNTED, *GAUGES}
+
+
+def test_durations_are_a_summary() -> None:
+    """Their sum and how many there were, so that rates give an average."""
+    found = Scrape(made()).values()
+    name = "keyfold_log_cleaner_duration_seconds"
+    counted = [found[Series(f"{name}_{part}", ("a",))] for part in ("sum", "count")]
+    assert counted == [COUNTS["fold_ms"] / 1000, COUNTS["fold_jobs"]]
 
 
 def test_ages_are_never_below_nothing() -> None:
@@ -182,7 +189,9 @@ def test_our_own_names_are_the_same_in_both_families(names: str) -> None:
     """metrics.names is about Kafka Connect's only."""
     found = Scrape(made(), names=names).values()
     histogram = {f"keyfold_publish_freshness_seconds_{part}" for part in ("bucket", "count", "sum")}
-    assert {series.name for series in found if series.name.startswith("keyfold")} == {*COUNTED, *GAUGES, *histogram}
+    summary = {f"keyfold_log_cleaner_duration_seconds_{part}" for part in ("count", "sum")}
+    own = {series.name for series in found if series.name.startswith("keyfold")}
+    assert own == {*COUNTED, *GAUGES, *histogram, *summary}
 
 
 @pytest.mark.parametrize("is_now", ConnectorState)
