@@ -81,6 +81,10 @@ class Engine:
         target = RunTarget(storage=self._catalog.storage, prefix=named, max_bytes=policy.segment_bytes)
         return ingest.Intake(target=target, keyed=policy.compacts, folds=policy.folds_at_once)
 
+    def counts(self) -> dict[str, int]:
+        """Returns what was counted since this run of the connector began, commits to its catalog among it."""
+        return {**self.counters.values(), "catalog_commits": self._catalog.commits}
+
     def close(self) -> None:
         """Allows no further turn, and waits for the one that is under way.
 
@@ -158,6 +162,7 @@ class Engine:
                 "offsets_read": sum(read.hi - read.lo for read in batch.ranges),
                 "records_read": sum(read.records for read in batch.ranges),
                 "bytes_read": batch.bytes_read,
+                "records_superseded": sum(read.superseded for read in batch.ranges),
                 "records_rejected": sum(part.rejected for part in batch.parts),
                 "future_timestamps": sum(part.future for part in batch.parts),
                 "offsets_lost": sum(read.start - read.lo for read in batch.ranges),
@@ -215,6 +220,7 @@ class Engine:
                 "dead_letters": sum(result.dead_letters for result in sent),
                 "records_refused": sum(result.refused for result in sent),
                 "transactions": sum(result.transactions for result in sent),
+                "transactions_aborted": sum(result.aborted for result in sent),
             }
         )
 

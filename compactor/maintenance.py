@@ -53,13 +53,14 @@ class Maintenance:
         """Cleans everything published, or the logs `wanted`, due or not. Raises as `Cleaner.clean` does."""
         return self._cleaner.clean(now_ms, wanted)
 
-    def snapshot(self, now_ms: int, *, asked: bool = True) -> tuple[AddSnapshot, ...]:
+    def snapshot(self, now_ms: int, *, asked: bool = True, again: bool = True) -> tuple[AddSnapshot, ...]:
         """Cleans everything published and writes a snapshot of every topic; returns the new snapshots.
 
         Where no command `asked` for it, a log that cannot be cleaned stays as it is; the others' snapshots are taken.
+        Without `again`, none that would repeat the newest one of its topic.
         """
         self._cleaner.clean(now_ms, asked=asked)
-        taken = self._snapshots.take(now_ms, asked=asked)
+        taken = self._snapshots.take(now_ms, asked=asked, again=again)
         self._counters.add("snapshots", len(taken))
         return taken
 

@@ -88,10 +88,14 @@ def _at_once() -> None:
 
 
 class Catalog:
-    """The catalog of one connector, as one process holds it. Threads may share it."""
+    """The catalog of one connector, as one process holds it. Threads may share it.
+
+    `commits` counts those that this instance has made.
+    """
 
     def __init__(self, storage: Storage, connector: str) -> None:
         self.epoch = 0
+        self.commits = 0
         self._connector = connector
         self._storage = storage
         self._history = History(storage)
@@ -223,6 +227,7 @@ class Catalog:
         hit("catalog.created")
         self._confirm(commit.version)
         self._history.adopt(commit, after(commit, state))
+        self.commits += 1
         if commit.version % CHECKPOINT_EVERY == 0:
             self._checkpoint(now_ms)
         return True

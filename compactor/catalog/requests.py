@@ -46,11 +46,15 @@ class Request(Struct, frozen=True, kw_only=True):
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """What became of a request; `message` and `action` as in KeyfoldError, `result` for people and --json."""
+    """What became of a request; `message` and `action` as in KeyfoldError, `result` for people and --json.
+
+    `unreachable`: it was not done as brokers or storage did not answer the worker.
+    """
 
     ok: bool
     message: str = ""
     action: str = ""
+    unreachable: bool = False
     result: dict[str, Any] = {}
 
 

@@ -178,6 +178,7 @@ class Cleaner:
                 "fold_bytes_read": sum(one.bytes_before for one in cleaned),
                 "fold_bytes_written": sum(one.bytes for one in cleaned),
                 "fold_records_removed": sum(one.records_before - one.records for one in cleaned),
+                "fold_jobs": sum(1 for part in done if part),
                 "fold_ms": self._now_ms(now_ms) - began_ms,
             }
         )

@@ -8,6 +8,7 @@ from typing import Final
 import structlog
 
 from compactor.catalog.catalog import Catalog
+from compactor.errors import KeyfoldError
 from compactor.failpoints import hit
 from compactor.fold.on_spark import MAX_RANGES_NAMED
 from compactor.metrics import Counters
@@ -20,6 +21,7 @@ from compactor.publish.committed_positions import Positions
 from compactor.publish.executors import PublishExecutor
 from compactor.publish.plan import bucket_plans, fold_plans, oldest_sent, published_logs, publishes, target_of
 from compactor.publish.publishable import YoungRecords, next_fold_end
+from compactor.publish.superseded import SupersededCount
 from compactor.quarantine import verify
 from compactor.quarantine.quarantine import QuarantineManager
 from compactor.settings import EngineSettings
@@ -55,6 +57,7 @@ class Changelog:
         self._young = YoungRecords(catalog.storage)
         self._turn = 0
         self._last_turn: dict[TopicPartition, int] = {}
+        self._superseded = SupersededCount()
 
     def publish(self, settings: EngineSettings, now_ms: int) -> tuple[PublishResult, ...]:
         """Publishes what is due at `now_ms`. Returns what was sent, by partition.
@@ -68,6 +71,7 @@ class Changelog:
                 return self._publish(settings, now_ms)
             except Exception as error:
                 self._positions.forget()
+                self.counters.add("transactions_aborted", error.aborted if isinstance(error, KeyfoldError) else 0)
                 if not self._quarantine_damaged(error, now_ms) and not self._give_up_tasks(error):
                     raise
 
@@ -113,6 +117,7 @@ class Changelog:
         self._catalog.commit(lambda _: publishes(sent), now_ms)  # 12
         hit("publish.after-commit")
         self._remember(sent, now_ms)
+        self.counters.add("records_superseded", self._superseded.add(state, targets, sent))
         if self._clock_ms is not None and began_ms is not None:
             ended_ms = self._clock_ms()
             self._count_freshness(state, targets, sent, ended_ms)

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
 
 from compactor.errors import FoldError
 from compactor.model.log import PartitionLog, generation_of
@@ -115,6 +116,36 @@ def manifest_of(
         schema=columns(schema),
         files=tuple(files),
     )
+
+
+def would_repeat(
+    newest: Manifest, state: CatalogState, logs: Sequence[PartitionLog], schema: pa.Schema, inputs: SnapshotInputs
+) -> bool:
+    """Returns whether a snapshot of `logs`, one topic's, would say and hold what `newest` does, but for its times.
+
+    A base run that is as long holds the same: between the same offsets a clean leaves out tombstones only, which no
+    snapshot has, and retention whole files.
+    """
+    bases = [log.base for log in logs if log.base]
+    again = manifest_of(state, logs, newest.files, newest.tombstones_excluded, schema, 0, inputs)
+    times = {"created_at": newest.created_at, "resume_safe_until": newest.resume_safe_until}
+    bounded = newest.resume_safe_until is not None
+    return (
+        replace(again, **times) == newest
+        and newest.records == sum(base.records - base.tombstones for base in bases)
+        and bounded == (inputs.resume_safe_ms is not None)
+    )
+
+
+def is_fresh(newest: Manifest, inputs: SnapshotInputs, now_ms: int) -> bool:
+    """Returns whether readers have at `now_ms` at least half of the time left in which they can go on from `newest`.
+
+    True where there is no limit, and where no time can be promised: another snapshot would promise none either.
+    """
+    if newest.resume_safe_until is None or not inputs.resume_safe_ms:
+        return True
+    left = datetime.fromisoformat(newest.resume_safe_until) - datetime.fromtimestamp(now_ms / 1000, UTC)
+    return left >= timedelta(milliseconds=inputs.resume_safe_ms) / 2
 
 
 def encode(manifest: Manifest) -> bytes:

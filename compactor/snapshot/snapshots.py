@@ -103,10 +103,11 @@ class Snapshots:
         self.repair()
         self._note()
 
-    def take(self, now_ms: int, *, asked: bool = True) -> tuple[AddSnapshot, ...]:
+    def take(self, now_ms: int, *, asked: bool = True, again: bool = True) -> tuple[AddSnapshot, ...]:
         """Takes a snapshot of every topic that has a base run: its vector is where the base runs end.
 
-        Where no command `asked` for them, only of the topics that are due. Raises SnapshotError where the location is
+        Where no command `asked` for them, only of the topics that are due. Without `again`, not of a topic whose newest
+        snapshot would be repeated while readers have time to go on from it. Raises SnapshotError where the location is
         another catalog's, before anything is written; and where topics cannot be taken, after all others were.
         """
         if self._place is None:
@@ -119,6 +120,8 @@ class Snapshots:
         found: list[AddSnapshot] = []
         refused: dict[str, SnapshotError] = {}
         for topic in topics:
+            if not again and self._is_there(self._place, state, topic, now_ms):
+                continue
             try:
                 found += self._try(self._place, topic, now_ms)
             except SnapshotError as error:
@@ -195,6 +198,23 @@ class Snapshots:
             self._delete_unreferenced(place, state, topic, before, named - _ids(state, topic))
         return taken
 
+    def _is_there(self, place: SnapshotStorage, state: CatalogState, topic: str, now_ms: int) -> bool:
+        """Returns whether the newest snapshot of `topic` is complete, is what a new one would be, and is fresh."""
+        newest = next((one for one in reversed(state.snapshots) if one.topic == topic), None)
+        if newest is None:
+            return False
+        inputs, schema = self._inputs(state, topic), columns(self._settings.snapshot_string_columns)
+        try:
+            found = manifest.read(place, newest.path)
+            complete = all(place.exists(f"{newest.path}/{file.path}") for file in found.files)
+        except (StorageError, FoldError):
+            return False
+        same = manifest.would_repeat(found, state, _logs(state, topic), schema, inputs)
+        if not (complete and same and manifest.is_fresh(found, inputs, now_ms)):
+            return False
+        _log.info("nothing has changed since the newest snapshot", topic=topic, id=newest.id)
+        return True
+
     def _inputs(self, state: CatalogState, topic: str) -> SnapshotInputs:
         return SnapshotInputs(
             output_starts=dict(self._broker.output_starts(state, topic)),
@@ -249,7 +269,7 @@ def write_snapshot(
     is always the end of a fold that was sent completely. Raises FoldError where records are missing, SnapshotError
     where bytes are no text, StorageError.
     """
-    logs = tuple(sorted((log for log in state.logs if log.topic == topic), key=lambda log: log.partition))
+    logs = _logs(state, topic)
     path = f"{state.connector}/{topic}/{name}"
     # 15: the mark first, then the data files
     location.write_mark(place, path, state, storage)
@@ -288,6 +308,11 @@ def _check_counts(connector: str, topic: str, logs: Sequence[PartitionLog], writ
             f"{written.tombstones_excluded} tombstones; the base runs hold {kept} records.",
             "Nothing was published of it; see whether files in storage.location were touched.",
         )
+
+
+def _logs(state: CatalogState, topic: str) -> tuple[PartitionLog, ...]:
+    """Returns the logs of `topic` by partition."""
+    return tuple(sorted((log for log in state.logs if log.topic == topic), key=lambda log: log.partition))
 
 
 def _ids(state: CatalogState, topic: str) -> set[str]:

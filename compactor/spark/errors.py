@@ -50,6 +50,7 @@ class _Payload(Struct, frozen=True):
     message: str
     action: str
     topic: str | None = None
+    aborted: int = 0
 
 
 @contextmanager
@@ -80,7 +81,7 @@ def unwrapping() -> Iterator[None]:
 def tag(error: KeyfoldError) -> str:
     """Returns the line that stands for `error` in a text."""
     kinds = [kind.__name__ for kind in type(error).__mro__ if issubclass(kind, KeyfoldError)]
-    payload = msgspec.json.encode(_Payload(kinds, error.message, error.action, error.topic))
+    payload = msgspec.json.encode(_Payload(kinds, error.message, error.action, error.topic, error.aborted))
     return MARK + base64.b64encode(payload).decode()
 
 
@@ -122,7 +123,7 @@ def _made(payload: _Payload) -> KeyfoldError:
     kind = next((known[name] for name in payload.kinds if name in known), KeyfoldError)
     error = kind.__new__(kind)
     KeyfoldError.__init__(error, payload.message, payload.action)
-    error.topic = payload.topic
+    error.topic, error.aborted = payload.topic, payload.aborted
     return error
 
 

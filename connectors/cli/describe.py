@@ -47,6 +47,8 @@ def describing(catalog: Catalog, storage: Storage, connector: ConnectorConfig, e
     from connectors.config.secrets import printable_text
     from connectors.runtime import status
 
+    changed = describe_view.changed(catalog.state, ends.ids)
+    offsets = {tp: end for tp, end in ends.offsets.items() if tp.topic not in changed}
     return describe_view.Description(
         format_version=describe_view.FORMAT,
         connector=connector.name,
@@ -56,8 +58,8 @@ def describing(catalog: Catalog, storage: Storage, connector: ConnectorConfig, e
         status=describe_view.status(status.read(storage), now_ms),
         broker_error=printable_text(ends.error) if ends.error else None,
         snapshots=location.read_note(storage),
-        topics=describe_view.topics(catalog.state, other_snapshots(connector, catalog.state)),
-        partitions=describe_view.partitions(catalog.state, ends.offsets, engine_settings(connector), now_ms),
+        topics=describe_view.topics(catalog.state, other_snapshots(connector, catalog.state), changed),
+        partitions=describe_view.partitions(catalog.state, offsets, engine_settings(connector), now_ms),
     )
 
 

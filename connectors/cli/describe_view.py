@@ -24,7 +24,7 @@ from compactor.settings import EngineSettings
 from compactor.snapshot.location import SnapshotFailure
 from connectors.progress.terminal import table
 from connectors.runtime.status import ConnectorState
-from connectors.source.source_errors import FAULTS, advice
+from connectors.source.source_errors import DELETED, FAULTS, RECREATED, UNNAMED, advice
 
 FORMAT: Final = 1
 STALE_MS: Final = 30_000
@@ -36,6 +36,16 @@ _PARTITION_HEADERS: Final = (
 _STARTED_AGAIN: Final = (ConnectorState.RUNNING, ConnectorState.RESTARTING)
 _IDLE: Final = (Reason.NOTHING.value, Reason.TOMBSTONES.value)
 _UNPUBLISHED: Final = "waits for publish"
+_COUNTED: Final[Mapping[str, tuple[str, ...]]] = {
+    "read": ("batches", "offsets_read", "records_read", "bytes_read", "records_superseded", "offsets_lost"),
+    "published": ("transactions", "transactions_aborted", "records_published", "bytes_published"),
+    "left out": ("records_rejected", "records_refused", "dead_letters"),
+    "folded": (
+        *("full_folds", "merges", "fold_bytes_read", "fold_bytes_written", "fold_records_removed"),
+        *("fold_jobs", "fold_ms", "retentions"),
+    ),
+}
+"""The counters of each line in which they are shown."""
 
 
 class OwnerDescription(Struct, frozen=True, kw_only=True):
@@ -71,13 +81,17 @@ class SnapshotDescription(Struct, frozen=True, kw_only=True):
 
 
 class TopicDescription(Struct, frozen=True, kw_only=True):
-    """A source topic; `closed` says why it is no longer read, `other_snapshots` are another catalog's in its folder."""
+    """A source topic; `closed` says why it is no longer read, `other_snapshots` are another catalog's in its folder.
+
+    `changed`: what became of it since the connector last looked; None where nothing, or where no broker said.
+    """
 
     topic: str
     topic_id: str
     output_topic: str | None
     output_topic_id: str | None
     closed: str | None
+    changed: str | None
     newest_snapshot: SnapshotDescription | None
     other_snapshots: tuple[str, ...]
 
@@ -133,9 +147,23 @@ class Description(Struct, frozen=True, kw_only=True):
     partitions: tuple[PartitionDescription, ...]
 
 
-def topics(state: CatalogState, others: Mapping[str, tuple[str, ...]]) -> tuple[TopicDescription, ...]:
-    """Describes all topics, by name; `others` are the snapshots of other catalogs by topic."""
-    return tuple(_topic(state, state.topics[name], others.get(name, ())) for name in sorted(state.topics))
+def changed(state: CatalogState, ids: Mapping[str, str | None]) -> dict[str, str]:
+    """Returns what became of the topics whose id, as the brokers say it now, is not the one that was read.
+
+    Where a partition of such a topic ends says nothing of our offsets.
+    """
+    others = {name: found for name, found in ids.items() if found != state.topics[name].topic_id}
+    news = {name: DELETED if found is None else RECREATED for name, found in others.items()}
+    return {name: what for name, what in news.items() if state.topics[name].closed not in (what, UNNAMED)}
+
+
+def topics(
+    state: CatalogState, others: Mapping[str, tuple[str, ...]], news: Mapping[str, str]
+) -> tuple[TopicDescription, ...]:
+    """Describes all topics, by name; `others` are the snapshots of other catalogs by topic, `news` as of `changed`."""
+    return tuple(
+        _topic(state, topic, others.get(name, ()), news.get(name)) for name, topic in sorted(state.topics.items())
+    )
 
 
 def partitions(
@@ -164,7 +192,7 @@ def status(found: Mapping[str, Any] | None, now_ms: int) -> WorkerStatus | None:
     )
 
 
-def _topic(state: CatalogState, topic: Topic, others: tuple[str, ...]) -> TopicDescription:
+def _topic(state: CatalogState, topic: Topic, others: tuple[str, ...], news: str | None) -> TopicDescription:
     taken = [snapshot for snapshot in state.snapshots if snapshot.topic == topic.topic]
     return TopicDescription(
         topic=topic.topic,
@@ -172,6 +200,7 @@ def _topic(state: CatalogState, topic: Topic, others: tuple[str, ...]) -> TopicD
         output_topic=topic.output,
         output_topic_id=topic.output_id,
         closed=topic.closed,
+        changed=news,
         newest_snapshot=_snapshot(taken[-1]) if taken else None,
         other_snapshots=others,
     )
@@ -241,6 +270,8 @@ def _head(description: Description, now_ms: int, location: str) -> Iterator[str]
         yield f"Connector {description.connector}: {lives}; last owner {owner.name}, epoch {owner.epoch}"
     if description.status is not None:
         yield from _status_lines(description.status, now_ms, alive=description.owner.alive)
+    if description.topics and all(topic.closed or topic.changed for topic in description.topics):
+        yield "It reads nothing: each of its source topics is gone, set aside or no longer named."
     if description.broker_error is not None:
         yield f"Source ends unknown: {description.broker_error}"
     for topic in description.topics:
@@ -269,10 +300,20 @@ def _status_lines(status: WorkerStatus, now_ms: int, *, alive: bool) -> Iterator
         yield f"Restart: after {status.failures} failures, by {moment(status.next_restart_ms)}"
     elif status.failures and status.state in _STARTED_AGAIN:
         yield f"Restarts: {status.failures} in a row; forgotten once it has worked"
-    counted = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in status.counters.items() if count)
-    if counted:
+    if counted := list(_counted(status.counters)):
         since = "it was started" if status.counted_since_ms is None else moment(status.counted_since_ms)
-        yield f"Counted since {since}: {counted}"
+        yield f"Counted since {since}:"
+        yield from counted
+
+
+def _counted(counters: Mapping[str, int]) -> Iterator[str]:
+    """Yields a line for each kind of work, with what was counted of it and is not 0; names that are new come last."""
+    grouped = {name for names in _COUNTED.values() for name in names}
+    groups = {**_COUNTED, "other": tuple(name for name in counters if name not in grouped)}
+    for group, names in groups.items():
+        counts = [f"{name.replace('_', ' ')} {counters[name]:,}" for name in names if counters.get(name)]
+        if counts:
+            yield f"  {group + ':':<11}{', '.join(counts)}"
 
 
 def _topics_table(topics: tuple[TopicDescription, ...]) -> str:
@@ -284,7 +325,14 @@ def _topics_table(topics: tuple[TopicDescription, ...]) -> str:
 def _topic_row(topic: TopicDescription) -> tuple[object, ...]:
     taken = topic.newest_snapshot
     snapshot = (taken.id, moment(taken.created_ms), taken.records) if taken else (None, None, None)
-    return (topic.topic, topic.output_topic, f"no: {topic.closed}" if topic.closed else "yes", *snapshot)
+    return (topic.topic, topic.output_topic, _read_word(topic), *snapshot)
+
+
+def _read_word(topic: TopicDescription) -> str:
+    """Returns whether a topic is read, and why not: what the brokers say now comes before what was found last."""
+    if topic.changed:
+        return f"no: {topic.changed} since"
+    return f"no: {topic.closed}" if topic.closed else "yes"
 
 
 def _partitions_table(partitions: tuple[PartitionDescription, ...]) -> str:
@@ -316,7 +364,10 @@ def _generations_begun(partitions: tuple[PartitionDescription, ...]) -> Iterator
 def _closed_topics(topics: tuple[TopicDescription, ...]) -> Iterator[str]:
     """Yields the topics that are closed as they cannot be read on, each with what can be done about it."""
     for one in topics:
-        if one.closed is not None and one.closed in FAULTS:
+        if one.changed:
+            yield f"Topic {one.topic} was {one.changed} since the connector last looked: its lag is not known."
+            yield "  A worker that runs finds out within half a minute, otherwise the next start does."
+        elif one.closed is not None and one.closed in FAULTS:
             yield f"Set aside: topic {one.topic}, {FAULTS[one.closed]}; neither read nor published any more."
             yield f"  {advice(one.closed)}"
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Annotated
 
+import typer
 from msgspec import Struct
 
 from connectors.cli.options import (
@@ -12,11 +13,10 @@ from connectors.cli.options import (
     KeyOption,
     MaxOption,
     PartitionOption,
-    TopicOption,
     WorkerOption,
     worker_of,
 )
-from connectors.cli.output import JsonLines
+from connectors.cli.output import JsonLines, Readable, readable
 from connectors.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,24 +27,31 @@ if TYPE_CHECKING:
     from compactor.model.state import CatalogState
 
 
+TheTopicOption = Annotated[
+    str | None, typer.Option("--topic", help="The source topic; may be left out where only one is kept.", metavar="T")
+]
+TextOption = Annotated[bool, typer.Option("--text", help="Bytes that are UTF-8 as text, as tail prints them.")]
+
+
 class KeptRecord(Struct, frozen=True):
-    """A kept record; bytes appear as base64, times in ms."""
+    """A kept record; bytes appear as base64 or as `readable` gives them, times in ms."""
 
     offset: int
     timestamp: int
     timestamp_type: str
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...]
+    key: bytes | Readable
+    value: bytes | Readable
+    headers: tuple[tuple[str, bytes | Readable], ...]
     delete_horizon: int | None
 
 
 def dump(
     connector: ConnectorArgument,
-    topic: TopicOption,
     partition: PartitionOption,
+    topic: TheTopicOption = None,
     key: KeyOption = None,
     limit: MaxOption = None,
+    text: TextOption = False,
     worker: WorkerOption = None,
 ) -> None:
     """Prints what keyfold keeps of one source partition; also beside a live worker, without a broker."""
@@ -58,11 +65,24 @@ def dump(
 
     name = load_connector(connector, config).config.name
     storage = connector_storage(config, name)
-    log = found(Catalog.open(storage, name).state, name, TopicPartition(topic, partition))
+    state = Catalog.open(storage, name).state
+    log = found(state, name, TopicPartition(topic or only_topic(state, name), partition))
     out = JsonLines()
     for batch in first(shown(reader.read(storage, whole(log)), key), limit):
-        out.write(lines(batch))
+        out.write(lines(batch, text=text))
     out.flush()
+
+
+def only_topic(state: CatalogState, connector: str) -> str:
+    """Returns the one topic that is kept. Raises UsageError where there are several, or none."""
+    known = sorted({log.topic for log in state.logs})
+    if not known:
+        raise UsageError(f"Connector {connector} keeps nothing yet.", "Run it first.")
+    if len(known) > 1:
+        raise UsageError(
+            f"Connector {connector} keeps {len(known)} topics.", f"Choose one with --topic: {', '.join(known)}."
+        )
+    return known[0]
 
 
 def found(state: CatalogState, connector: str, tp: TopicPartition) -> PartitionLog:
@@ -96,21 +116,22 @@ def first(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.R
             return
 
 
-def lines(batch: pa.RecordBatch) -> Iterator[KeptRecord]:
-    """Yields the records of `batch` (record.RUN) as they are printed."""
+def lines(batch: pa.RecordBatch, *, text: bool = False) -> Iterator[KeptRecord]:
+    """Yields the records of `batch` (record.RUN) as they are printed, with `text` as a person reads them."""
     from compactor.model.record import TIMESTAMP_TYPES
 
+    form: Callable[[bytes | None], bytes | Readable] = readable if text else _as_it_is
     for row in batch.to_pylist():
         yield KeptRecord(
             offset=row["offset"],
             timestamp=row["timestamp"],
             timestamp_type=TIMESTAMP_TYPES[row["timestamp_type"]],
-            key=row["key"],
-            value=row["value"],
-            headers=_headers(row["headers"]),
+            key=form(row["key"]),
+            value=form(row["value"]),
+            headers=tuple((header["key"], form(header["value"])) for header in row["headers"] or ()),
             delete_horizon=row["delete_horizon"],
         )
 
 
-def _headers(headers: list[dict[str, Any]] | None) -> tuple[tuple[str, bytes | None], ...]:
-    return tuple((header["key"], header["value"]) for header in headers or ())
+def _as_it_is(data: bytes | None) -> bytes | None:
+    return data

@@ -5,12 +5,32 @@ from __future__ import annotations
 import select
 import sys
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 import typer
 
 from connectors.progress.terminal import is_terminal
+
+
+class Base64(msgspec.Struct, frozen=True):
+    """Bytes that are no UTF-8 text."""
+
+    base64: bytes
+
+
+Readable: TypeAlias = str | Base64 | None
+"""Bytes for a person: text, or `{"base64": …}`."""
+
+
+def readable(data: bytes | str | None) -> Readable:
+    """Returns `data` as text where it is UTF-8."""
+    if not isinstance(data, bytes):
+        return data
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return Base64(data)
 
 
 def say(text: str = "") -> None:

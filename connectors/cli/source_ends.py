@@ -1,8 +1,8 @@
-"""Asks where the source's partitions end now, for DEADLINE_S: `describe` does not wait for a broker."""
+"""Asks where the source's partitions end now, and of which topics: `describe` does not wait for a broker."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,10 +20,14 @@ DEADLINE_S: Final = 0.5
 
 
 class Ends(Struct, frozen=True):
-    """Last stable offsets, as far as they are known, and the first reason why one is not."""
+    """Last stable offsets, as far as they are known, and the first reason why one is not.
+
+    `ids`: the id of each topic by its name, None where the brokers know none of that name; as far as they answered.
+    """
 
     offsets: Mapping[TopicPartition, int]
     error: str | None
+    ids: Mapping[str, str | None] = {}
 
 
 def source_ends(worker: WorkerConfig, connector: ConnectorConfig, tps: Sequence[TopicPartition]) -> Ends:
@@ -40,9 +44,34 @@ def source_ends(worker: WorkerConfig, connector: ConnectorConfig, tps: Sequence[
         first_answer(admin, listener, DEADLINE_S)  # a client that knows no broker yet may miss list_offsets' answer
     except KafkaException as error:
         return Ends({}, str(error.args[0].str()))
+    described = _ask_ids(admin, sorted({tp.topic for tp in tps}))
     found = _ask(admin, tps)
     errors = [outcome for outcome in found.values() if isinstance(outcome, str)]
-    return Ends({tp: end for tp, end in found.items() if isinstance(end, int)}, errors[0] if errors else None)
+    offsets = {tp: end for tp, end in found.items() if isinstance(end, int)}
+    return Ends(offsets, errors[0] if errors else None, dict(_ids(described)))
+
+
+def _ask_ids(admin: AdminClient, topics: Sequence[str]) -> Mapping[str, Future[Any]]:
+    from confluent_kafka import TopicCollection
+
+    return admin.describe_topics(TopicCollection(list(topics)), request_timeout=DEADLINE_S)
+
+
+def _ids(described: Mapping[str, Future[Any]]) -> Iterator[tuple[str, str | None]]:
+    """Yields the name and the id of each topic that was answered for; None for one that does not exist."""
+    from confluent_kafka import KafkaException
+
+    from connectors.kafka.admin import topic_id
+    from connectors.kafka.errors import MISSING, cause
+
+    for name, answer in described.items():
+        try:
+            yield name, topic_id(answer.result(DEADLINE_S * 1.2).topic_id)
+        except KafkaException as error:
+            if cause(error).code() in MISSING:
+                yield name, None
+        except TimeoutError:
+            continue
 
 
 def _ask(admin: AdminClient, tps: Sequence[TopicPartition]) -> dict[TopicPartition, int | str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -12,32 +13,29 @@ import typer
 from msgspec import Struct
 
 from connectors.cli.options import KeyOption, MaxOption, SomePartitionOption, WorkerOption, worker_of
-from connectors.cli.output import JsonLines
-from connectors.errors import ConnectorError, UnreachableError, UsageError
+from connectors.cli.output import JsonLines, Readable, readable
+from connectors.clock import Clock, SystemClock
+from connectors.errors import ConnectorError, NotAllowedError, UnreachableError, UsageError
+from connectors.progress.observer import Interval
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, Message
+    from confluent_kafka import Consumer, KafkaError, Message
 
+    from compactor.errors import KeyfoldError
     from connectors.config.worker import WorkerConfig
 
 _TIMEOUT_S: Final = 10.0
 _POLL_S: Final = 0.2
 _BATCH: Final = 500
+_AWAY_AGAIN_S: Final = 30.0
+_LOOK_EVERY_S: Final = 10.0
+_LOOK_S: Final = 1.0
 _FINAL: Final = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "TOPIC_AUTHORIZATION_FAILED")
 
 TopicArgument = Annotated[str, typer.Argument(help="The topic.", metavar="TOPIC")]
 BeginningOption = Annotated[bool, typer.Option("--from-beginning", help="From the first record there is.")]
 
 log = structlog.get_logger(__name__)
-
-
-class Base64(Struct, frozen=True):
-    """Bytes that are no UTF-8 text."""
-
-    base64: bytes
-
-
-Shown = str | Base64 | None
 
 
 class TopicRecord(Struct, frozen=True):
@@ -47,9 +45,9 @@ class TopicRecord(Struct, frozen=True):
     offset: int
     timestamp: int
     timestamp_type: str
-    key: Shown
-    value: Shown
-    headers: tuple[tuple[str, Shown], ...]
+    key: Readable
+    value: Readable
+    headers: tuple[tuple[str, Readable], ...]
 
 
 def tail(
@@ -63,21 +61,59 @@ def tail(
     """Prints the committed records of TOPIC as they come, until Ctrl-C or --max; joins no consumer group."""
     config = worker_of(worker)
     signal.signal(signal.SIGTERM, _interrupt)
-    consumer = _consumer(config)
-    try:
+    with suppress(KeyboardInterrupt), closing(_consumer(config)) as consumer:  # Ctrl-C is the way to end it
         numbers = chosen(topic, partitions(consumer, topic), partition)
         assign(consumer, topic, numbers, from_beginning=from_beginning)
-        follow(consumer, limit, key)
-    except KeyboardInterrupt:
-        pass  # the way to end it
-    finally:
-        consumer.close()
+        follow(consumer, limit, key, TopicWatch(consumer, topic, SystemClock()).look)
 
 
-def follow(consumer: Consumer, limit: int | None, key: str | None = None) -> None:
+class BrokerWarnings:
+    """Warns, as librdkafka's `error_cb`, when every broker is away, and again every 30 s while it stays so."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._times = Interval(clock, _AWAY_AGAIN_S)
+
+    def __call__(self, error: KafkaError) -> None:
+        """Logs `error` where it says that every broker is away."""
+        if error.name() == "_ALL_BROKERS_DOWN" and self._times.ready(error.name()):
+            log.warning("no broker answers, reading goes on once one does", error=error.str())
+
+
+class TopicWatch:
+    """Looks now and then whether `topic` is still there: a consumer that is assigned to a deleted one reads on."""
+
+    def __init__(self, consumer: Consumer, topic: str, clock: Clock) -> None:
+        self._consumer = consumer
+        self._topic = topic
+        self._times = Interval(clock, _LOOK_EVERY_S)
+        self._times.begin_pause(topic)
+        self._missed = False
+
+    def look(self) -> None:
+        """Raises ConnectorError where two looks in a row found no such topic; brokers that are away say nothing."""
+        from confluent_kafka import KafkaException
+
+        from connectors.kafka.errors import MISSING
+
+        if not self._times.ready(self._topic):
+            return
+        try:
+            error = self._consumer.list_topics(self._topic, timeout=_LOOK_S).topics[self._topic].error
+        except KafkaException:
+            return
+        missing = error is not None and error.code() in MISSING
+        if missing and self._missed:
+            raise ConnectorError(f"Topic {self._topic} was deleted: {error.str()}.", "Check the topic.")
+        self._missed = missing
+
+
+def follow(
+    consumer: Consumer, limit: int | None, key: str | None = None, look: Callable[[], None] = lambda: None
+) -> None:
     """Writes what `consumer` is assigned to stdout, each poll at once; ends after `limit` records.
 
-    With `key` only records that have it are written and counted.
+    With `key` only records that have it are written and counted. `look` is called after each poll, to raise where
+    reading on makes no sense.
     """
     out = JsonLines()
     wanted = None if key is None else key.encode()
@@ -89,6 +125,7 @@ def follow(consumer: Consumer, limit: int | None, key: str | None = None) -> Non
         out.write([line(message) for message in found])
         out.flush()
         left = None if left is None else left - len(found)
+        look()
 
 
 def line(message: Message) -> TopicRecord:
@@ -104,36 +141,46 @@ def line(message: Message) -> TopicRecord:
         offset=_known(message.offset()),
         timestamp=timestamp,
         timestamp_type=TIMESTAMP_TYPES[kind - 1],
-        key=shown(message.key()),
-        value=shown(message.value()),
-        headers=tuple((name, shown(value)) for name, value in named),
+        key=readable(message.key()),
+        value=readable(message.value()),
+        headers=tuple((name, readable(value)) for name, value in named),
     )
 
 
-def shown(data: bytes | str | None) -> Shown:
-    """Returns `data` as text where it is UTF-8."""
-    if not isinstance(data, bytes):
-        return data
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError:
-        return Base64(data)
-
-
 def partitions(consumer: Consumer, topic: str) -> list[int]:
-    """Lists the partitions of `topic`. Raises UsageError where it does not exist, UnreachableError without a broker."""
+    """Lists the partitions of `topic`.
+
+    Raises UsageError where it does not exist, NotAllowedError where it may not be read, UnreachableError where no
+    broker answers or one cannot say it at the moment.
+    """
     from confluent_kafka import KafkaException
+
+    from connectors.kafka.errors import cause
 
     try:
         found = consumer.list_topics(topic, timeout=_TIMEOUT_S).topics[topic]
     except KafkaException as error:
         raise UnreachableError(
-            f"No broker answered within {_TIMEOUT_S:.0f} s: {error.args[0].str()}.",
+            f"No broker answered within {_TIMEOUT_S:.0f} s: {cause(error).str()}.",
             "Check bootstrap.servers in the worker file, and that the broker runs.",
         ) from error
     if found.error is not None:
-        raise UsageError(f"Topic {topic}: {found.error.str()}.", "Check its name, and bootstrap.servers.")
+        raise refused(topic, found.error)
     return sorted(found.partitions)
+
+
+def refused(topic: str, error: KafkaError) -> KeyfoldError:
+    """Returns the error for what a broker answered about `topic`: not there, not allowed, or not at the moment."""
+    from confluent_kafka import KafkaError
+
+    from connectors.kafka.errors import MISSING, NOT_ALLOWED
+
+    what = f"Topic {topic}: {error.str()}."
+    if error.code() in MISSING or error.code() == KafkaError.TOPIC_EXCEPTION:
+        return UsageError(what, "Check its name, and bootstrap.servers.")
+    if error.code() in NOT_ALLOWED:
+        return NotAllowedError(what, f"Grant the principal Read and Describe on topic {topic} (kafka-acls.sh --add).")
+    return UnreachableError(what, "Try it again in a moment.")
 
 
 def chosen(topic: str, numbers: list[int], partition: int | None) -> list[int]:
@@ -170,7 +217,7 @@ def _consumer(config: WorkerConfig) -> Consumer:
     quiet = {"log_level": 0}  # errors are reported in our own words; librdkafka repeats its own ten times a second
     settings = client_config("consumer", config, None, pinned, quiet)
     probe("consumer", settings, _TIMEOUT_S)
-    return Consumer(settings)
+    return Consumer({**settings, "error_cb": BrokerWarnings(SystemClock())})
 
 
 def _good(messages: list[Message]) -> Iterator[Message]:

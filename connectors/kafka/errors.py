@@ -60,6 +60,7 @@ UNANSWERED: Final = frozenset(
         KafkaError._ALL_BROKERS_DOWN,
         KafkaError._MSG_TIMED_OUT,
         KafkaError._RESOLVE,
+        KafkaError._NOENT,
         KafkaError.REQUEST_TIMED_OUT,
         KafkaError.COORDINATOR_NOT_AVAILABLE,
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -68,6 +69,8 @@ UNANSWERED: Final = frozenset(
         KafkaError.LEADER_NOT_AVAILABLE,
     )
 )
+"""No broker answered, or none that could have. `_NOENT` is what the admin client says of a partition whose leader it
+does not know, which is so while no broker is there."""
 
 
 _SETTINGS: Final[Mapping[int, str]] = {

@@ -6,7 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import Final, Literal, NamedTuple
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+    SummaryMetricFamily,
+)
 from prometheus_client.registry import Collector
 
 from compactor.metrics import FRESHNESS_BOUNDS_S
@@ -60,8 +66,13 @@ OWN: Final = (
     OwnMetric("keyfold_published_bytes", "counter", "Bytes sent to output topics.", _count("bytes_published")),
     OwnMetric("keyfold_records_rejected", "counter", "Records without a key, left out.", _count("records_rejected")),
     OwnMetric("keyfold_records_refused", "counter", "Records that brokers refused.", _count("records_refused")),
+    OwnMetric(
+        "keyfold_records_superseded", "counter", "Records left out before sending.", _count("records_superseded")
+    ),
     OwnMetric("keyfold_dead_letters", "counter", "Records sent to the dead letter topic.", _count("dead_letters")),
     OwnMetric("keyfold_transactions", "counter", "Transactions committed.", _count("transactions")),
+    OwnMetric("keyfold_transactions_aborted", "counter", "Transactions aborted.", _count("transactions_aborted")),
+    OwnMetric("keyfold_catalog_commits", "counter", "Commits to the catalog.", _count("catalog_commits")),
     OwnMetric("keyfold_micro_batches", "counter", "Micro-batches taken in.", _count("batches")),
     OwnMetric("keyfold_snapshots", "counter", "Snapshots taken.", _count("snapshots")),
     OwnMetric("keyfold_log_cleaner_compactions", "counter", "Full folds of a partition.", _count("full_folds")),
@@ -78,22 +89,18 @@ OWN: Final = (
         "Records that full folds left out.",
         _count("fold_records_removed"),
     ),
-    OwnMetric(
-        "keyfold_log_cleaner_duration_seconds",
-        "counter",
-        "Seconds that full folds took.",
-        lambda connector, _: connector.counters.get("fold_ms", 0) / 1000,
-    ),
     OwnMetric("keyfold_log_cleaner_dirty_ratio", "gauge", "The largest dirty ratio of a partition.", _ratio),
     OwnMetric(
         "keyfold_log_cleaner_max_compaction_delay_seconds", "gauge", "Age of the oldest record not folded.", _delay
     ),
-    OwnMetric("keyfold_log_cleaner_uncleanable_partitions", "gauge", "Partitions set aside.", _sum("is_quarantined")),
-    OwnMetric("keyfold_log_cleaner_uncleanable_bytes", "gauge", "Bytes not published yet.", _sum("uncleanable_bytes")),
+    OwnMetric("keyfold_log_cleaner_uncleanable_partitions", "gauge", "Partitions left alone.", _sum("is_quarantined")),
+    OwnMetric("keyfold_log_cleaner_uncleanable_bytes", "gauge", "Bytes not folded there.", _sum("uncleanable_bytes")),
     OwnMetric("keyfold_log_cleaner_cleanable_bytes", "gauge", "Bytes a full fold would fold.", _sum("cleanable_bytes")),
     OwnMetric("keyfold_tombstones", "gauge", "Tombstones kept.", _sum("tombstones")),
     OwnMetric("keyfold_log_clean_bytes", "gauge", "Bytes of base runs.", _sum("clean_bytes")),
     OwnMetric("keyfold_publish_lag_offsets", "gauge", "Offsets taken in and not published.", _sum("behind")),
+    OwnMetric("keyfold_publish_lag_bytes", "gauge", "Bytes taken in and not published.", _sum("unpublished_bytes")),
+    OwnMetric("keyfold_publish_held_partitions", "gauge", "Partitions that are not published on.", _sum("is_held")),
     OwnMetric(
         "keyfold_publish_lag_seconds",
         "gauge",
@@ -130,6 +137,7 @@ class WorkerCollector(Collector):
         yield from self._connects(found)
         for metric in OWN:
             yield _own(metric, found, now_ms)
+        yield _durations(found)
         yield _freshness(found)
         if self._partitions:
             yield from _of_partitions(found)
@@ -179,6 +187,15 @@ def _own(metric: OwnMetric, found: Sequence[MeasuredConnector], now_ms: int) -> 
     for one in found:
         if (value := metric.value(one, now_ms)) is not None:
             family.add_metric((one.name,), value)
+    return family
+
+
+def _durations(found: Sequence[MeasuredConnector]) -> Metric:
+    family = SummaryMetricFamily(
+        "keyfold_log_cleaner_duration_seconds", "How long full folds took, by job.", labels=("connector",)
+    )
+    for one in found:
+        family.add_metric((one.name,), one.counters.get("fold_jobs", 0), one.counters.get("fold_ms", 0) / 1000)
     return family
 
 

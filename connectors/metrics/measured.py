@@ -12,11 +12,14 @@ from compactor.model.log import PartitionLog
 from compactor.model.state import CatalogState
 from connectors.runtime.herder import Herder
 from connectors.runtime.supervised_connector import Connector
+from connectors.source.source_errors import left_out
 
 
 class MeasuredLog(Struct, frozen=True):
     """One partition: offsets not published yet, bytes as of LogToClean, and times in ms.
 
+    `unpublished_bytes` are those of what `behind` has, a file across `published` left out. `is_quarantined`: the
+    cleaner leaves it alone, as Kafka's does an uncleanable partition. `is_held`: nothing more of it is published.
     `waiting_since_ms` is when the oldest records that are to be published were taken in, `oldest_ms` when the oldest
     cleanable record began to age; None where there is none.
     """
@@ -27,11 +30,17 @@ class MeasuredLog(Struct, frozen=True):
     waiting_since_ms: int | None
     clean_bytes: int
     cleanable_bytes: int
-    uncleanable_bytes: int
+    unpublished_bytes: int
     tombstones: int
     dirty_ratio: float
     oldest_ms: int | None
     is_quarantined: bool
+    is_held: bool
+
+    @property
+    def uncleanable_bytes(self) -> int:
+        """What would be folded, were it not in quarantine (Kafka's uncleanable-bytes)."""
+        return self.cleanable_bytes if self.is_quarantined else 0
 
 
 class MeasuredConnector(Struct, frozen=True):
@@ -86,17 +95,20 @@ def _logs(state: CatalogState | None) -> tuple[MeasuredLog, ...]:
     if state is None:
         return ()
     closed = {topic.topic for topic in state.topics.values() if topic.closed is not None}
-    return tuple(_log(log, is_published=log.topic not in closed and not _is_held(log)) for log in state.logs)
+    faulty = left_out(state)
+    return tuple(
+        _log(log, is_closed=log.topic in closed, is_held=log.topic in faulty or _is_damaged(log)) for log in state.logs
+    )
 
 
-def _is_held(log: PartitionLog) -> bool:
+def _is_damaged(log: PartitionLog) -> bool:
     """Returns whether nothing of a log is published, as what is to be sent is damaged."""
     return log.quarantine is not None and log.quarantine.publishing
 
 
-def _log(log: PartitionLog, *, is_published: bool) -> MeasuredLog:
+def _log(log: PartitionLog, *, is_closed: bool, is_held: bool) -> MeasuredLog:
     found = LogToClean.of(log)
-    waiting = [run.arrived_ms for run in log.runs if run.end > log.published] if is_published else []
+    waiting = [] if is_closed or is_held else [run.arrived_ms for run in log.runs if run.end > log.published]
     return MeasuredLog(
         topic=log.topic,
         partition=log.partition,
@@ -104,9 +116,10 @@ def _log(log: PartitionLog, *, is_published: bool) -> MeasuredLog:
         waiting_since_ms=min(waiting, default=None),
         clean_bytes=found.clean_bytes,
         cleanable_bytes=found.cleanable_bytes + found.straddling_bytes,
-        uncleanable_bytes=found.uncleanable_bytes,
+        unpublished_bytes=found.uncleanable_bytes,
         tombstones=sum(run.tombstones for run in (*log.runs, *((log.base,) if log.base else ()))),
         dirty_ratio=found.ratio,
         oldest_ms=found.oldest_ms,
         is_quarantined=log.quarantine is not None,
+        is_held=is_held,
     )

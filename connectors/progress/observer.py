@@ -89,7 +89,7 @@ class Interval:
 
 
 class Counts:
-    """Logs what a connector has counted: once a minute, and at the end what was not logged yet."""
+    """Logs what a connector has counted and is not 0: once a minute, and at the end what was not logged yet."""
 
     def __init__(self, clock: Clock) -> None:
         self._times = Interval(clock, COUNTS_EVERY_S)
@@ -112,7 +112,12 @@ class Counts:
 
     def _log(self, connector: str) -> None:
         self._logged[connector] = self._waiting.pop(connector)
-        log.info("counts", connector=connector, **self._logged[connector])
+        log.info("counts", connector=connector, **_nonzero(self._logged[connector]))
+
+
+def _nonzero(counters: Mapping[str, int]) -> dict[str, int]:
+    """Returns `counters` without those that are 0: two dozen in a line are hard to read."""
+    return {name: count for name, count in counters.items() if count}
 
 
 class LineObserver:

@@ -277,7 +277,7 @@ def ask(storage: Storage, name: str, wanted: Request, timeout: RequestTimeout, c
             message = f"The worker of connector {name} did not answer `{wanted.kind}` in {limit}."
             raise UnreachableError(message, f"{end} See its log; --timeout SECONDS waits longer.")
     if not answer.ok:
-        raise KeyfoldError(answer.message, answer.action)
+        raise (UnreachableError if answer.unreachable else KeyfoldError)(answer.message, answer.action)
     return answer.result
 
 

@@ -114,6 +114,7 @@ class ConnectorTask:
         self._idle_from = clock.monotonic()
         self._total: int | None = None
         self._reading: ReadingThread | None = None
+        self._engine: Engine | None = None
 
     def run(
         self,
@@ -174,6 +175,13 @@ class ConnectorTask:
             components.engine.tick(self._clock.now_ms())
             return components.requests.carry_out(request)
 
+    @property
+    def counted(self) -> TaskReport | None:
+        """What it has counted by now, also once it has ended; None where it has not taken over."""
+        if self._engine is None:
+            return None
+        return TaskReport(self._engine.counts(), self.worked, freshness=self._engine.counters.freshness)
+
     def take_over(
         self,
         stack: ExitStack,
@@ -191,6 +199,7 @@ class ConnectorTask:
         self.catalog = catalog
         self._claim.claim(catalog.epoch)
         components = self._components(catalog, broker)
+        self._engine = components.engine
         stack.callback(broker.close)
         stack.callback(components.engine.close)
         return components
@@ -246,7 +255,7 @@ class ConnectorTask:
             self._total = sum(max(0, end - logs[tp].end) for tp, end in ends.items())
 
     def _show(self, engine: Engine) -> None:
-        counters = dict(engine.counters.values())
+        counters = engine.counts()
         name = self._connector.name
         done = counters["offsets_read"] if self._total is not None else counters["records_read"]
         self._observer.progress(name, "reading", done, self._total, "offsets" if self._total else "records")
@@ -304,7 +313,7 @@ class ConnectorTask:
             ("look at topics", lambda: engine.commit(broker.discover, now())),
             ("publish", lambda: engine.finish(now())),
             ("fold", lambda: maintenance.round(now())),
-            ("snapshot", lambda: maintenance.snapshot(now())),
+            ("snapshot", lambda: maintenance.snapshot(now(), again=False)),
             ("vacuum", lambda: maintenance.vacuum(now(), VACUUM_GRACE_MS, engine.running)),
         )
         for what, step in steps:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import wraps
-from typing import Final, ParamSpec, TypeVar, cast
+from typing import ParamSpec, TypeVar, cast
 
 import structlog
 
@@ -29,7 +29,9 @@ from connectors.sinks.producer_session import read_positions
 from connectors.sinks.publisher import ChangelogPublisher, KeptSessions, LocalPublisher
 from connectors.source.source_errors import (
     CUT_DELETED,
+    DELETED,
     TRUNCATED,
+    UNNAMED,
     ClosedTopic,
     advice,
     closed_by_id,
@@ -37,9 +39,6 @@ from connectors.source.source_errors import (
     is_faulty,
     require_another,
 )
-
-DELETED: Final = "deleted"
-UNNAMED: Final = "no longer named"
 
 _log = structlog.get_logger()
 

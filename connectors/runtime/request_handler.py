@@ -16,6 +16,7 @@ from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
 from compactor.storage.base import Storage
 from connectors.clock import Clock
+from connectors.errors import EXIT_UNREACHABLE, exit_code
 
 SNAPSHOT: Final = "snapshot"
 CLEAN: Final = "clean"
@@ -80,7 +81,8 @@ class RequestHandler:
             return Answer(ok=True, result=self.carry_out(request))
         except KeyfoldError as error:
             if error.retriable or isinstance(error, BadRequestError | QuarantinedError | SnapshotError):
-                return Answer(ok=False, message=error.message, action=error.action)
+                unreachable = exit_code(error) == EXIT_UNREACHABLE
+                return Answer(ok=False, message=error.message, action=error.action, unreachable=unreachable)
             raise
 
 

@@ -92,8 +92,12 @@ class StatusFile:
 
     def report(self, counters: Mapping[str, int], *, worked: bool, paused: bool = False) -> bool:
         """Writes that the connector runs or is paused, and what it has counted since it was started."""
-        self.counters, self._counted_since_ms = counters, self._started_ms
+        self.count(counters)
         return self.show(running(self.current, worked=worked, paused=paused))
+
+    def count(self, counters: Mapping[str, int]) -> None:
+        """Keeps what has been counted since the connector was started, for the next time that it is written."""
+        self.counters, self._counted_since_ms = counters, self._started_ms
 
     def show(self, status: Status | None = None) -> bool:
         """Writes `status`, or the current one again; returns False where the storage does not take it.

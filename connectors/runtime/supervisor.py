@@ -193,6 +193,7 @@ class Supervisor:
             task.run(stop, query, once=self._once, known=known, change=change)
         except Exception as error:  # noqa: BLE001  # whatever it was, it ends this connector only
             found = unwrap(error) or error
+            self._take_counts(task.counted)
             if not stop.is_set() or isinstance(found, FencedError):
                 self._fail(session.gone(spark) or found)
                 return True
@@ -200,6 +201,7 @@ class Supervisor:
             _log.debug("failed after it was stopped", exc_info=found)
         finally:
             self._catalog = task.catalog or self._catalog
+        self._take_counts(task.counted)
         if self._stops.restarting:
             return True
         self._status.show(status.stopped(self._status.current))
@@ -228,6 +230,12 @@ class Supervisor:
         _log.error("connector FAILED", error=failed.error, failures=failed.failures, **restart)
         _log.debug("what failed", exc_info=error)
         self._requests.answer_restarts(self._failure())
+
+    def _take_counts(self, report: TaskReport | None) -> None:
+        """Takes what a run has counted by its end; otherwise what failed last would be in no metric."""
+        if report is not None:
+            self.freshness = report.freshness
+            self._status.count(report.counters)
 
     def _take_report(self, report: TaskReport) -> None:
         """Takes what the running task has counted: writes the status, answers restarts and looks for new ones."""

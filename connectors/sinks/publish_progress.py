@@ -21,6 +21,7 @@ class TransactionCounts(Struct, frozen=True):
     bytes: int = 0
     dead_letters: int = 0
     refused: int = 0
+    rejected: int = 0
 
     def __add__(self, other: TransactionCounts) -> TransactionCounts:
         return TransactionCounts(
@@ -28,6 +29,7 @@ class TransactionCounts(Struct, frozen=True):
             self.bytes + other.bytes,
             self.dead_letters + other.dead_letters,
             self.refused + other.refused,
+            self.rejected + other.rejected,
         )
 
 
@@ -35,12 +37,16 @@ NOTHING: Final = TransactionCounts()
 
 
 class PublishProgress:
-    """The positions and counts that one plan has committed; they change only when a transaction is committed."""
+    """The positions and counts that one plan has committed; they change only when a transaction is committed.
+
+    `aborted` counts the transactions that were begun and aborted.
+    """
 
     def __init__(self, plan: PublishPlan, output_ids: Mapping[str, str]) -> None:
         self._catalog_id = plan.catalog_id
         self._targets = {target.tp: target for target in plan.targets}
         self._output_ids = output_ids
+        self.aborted = 0
         self.expected: dict[TopicPartition, int | None] = {tp: one.found for tp, one in self._targets.items()}
         self._sent = {
             tp: PublishResult(
@@ -52,7 +58,9 @@ class PublishProgress:
                 bytes=0,
                 dead_letters=0,
                 refused=0,
+                rejected=0,
                 transactions=0,
+                aborted=0,
             )
             for tp, one in self._targets.items()
         }
@@ -72,8 +80,9 @@ class PublishProgress:
         return generation.number if generation else 1
 
     def sent(self) -> tuple[PublishResult, ...]:
-        """Returns what has been committed for every partition of the plan."""
-        return tuple(self._sent.values())
+        """Returns what has been committed for every partition of the plan; the first says how much was aborted."""
+        first, *others = self._sent.values()
+        return (replace(first, aborted=self.aborted), *others)
 
     def positions(
         self, sent: Iterable[PartitionBatch], marks: Mapping[TopicPartition, int]
@@ -102,9 +111,10 @@ class PublishProgress:
         self, positions: Mapping[TopicPartition, Position], counts: Mapping[TopicPartition, TransactionCounts]
     ) -> None:
         """Records a committed transaction."""
-        for tp, position in positions.items():
+        for number, (tp, position) in enumerate(positions.items()):
             self.expected[tp] = position.offset
-            self._sent[tp] = _added(self._sent[tp], position, counts.get(tp, NOTHING))
+            added = _added(self._sent[tp], position, counts.get(tp, NOTHING))
+            self._sent[tp] = replace(added, transactions=added.transactions + (number == 0))
 
 
 def _added(sent: PublishResult, position: Position, added: TransactionCounts) -> PublishResult:
@@ -116,5 +126,5 @@ def _added(sent: PublishResult, position: Position, added: TransactionCounts) ->
         bytes=sent.bytes + added.bytes,
         dead_letters=sent.dead_letters + added.dead_letters,
         refused=sent.refused + added.refused,
-        transactions=sent.transactions + 1,
+        rejected=sent.rejected + added.rejected,
     )

@@ -17,14 +17,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import pyarrow as pa
 from msgspec import Struct
 from structlog.contextvars import bound_contextvars
 
-from compactor.errors import PublishInterruptedError
+from compactor.errors import KeyfoldError, PublishInterruptedError
 from compactor.model.publish_plan import PublishPlan, PublishResult
 from compactor.storage.base import Storage
 from connectors.errors import UnreachableError
@@ -107,7 +107,8 @@ class ChangelogPublisher(Struct, frozen=True, kw_only=True):
         """Publishes as `publish` does, with a session of the plan's bucket that may have been open before."""
         progress = PublishProgress(plan, self.output_ids)
         steps = _PlanTransactions(self, session, progress)
-        with bound_contextvars(connector=self.connector, task=plan.bucket):  # as operators of Kafka Connect grep for
+        where = bound_contextvars(connector=self.connector, task=plan.bucket)  # as operators of Kafka Connect grep for
+        with where, _counting_aborted(progress):
             steps.begin(self._bucket(plan))
             batches = partition_batches(records, progress.partitions, self.limits)
             for group in transactions(batches, self.limits.transaction_bytes):
@@ -116,6 +117,16 @@ class ChangelogPublisher(Struct, frozen=True, kw_only=True):
 
     def _bucket(self, plan: PublishPlan) -> Bucket:
         return Bucket(connector=self.connector, plan=plan, storage=self.storage, output_ids=self.output_ids)
+
+
+@contextmanager
+def _counting_aborted(progress: PublishProgress) -> Iterator[None]:
+    """Notes on an error of the block how many transactions it leaves aborted: nothing else tells the driver."""
+    try:
+        yield
+    except KeyfoldError as error:
+        error.aborted = progress.aborted
+        raise
 
 
 class _PlanTransactions:

@@ -50,6 +50,7 @@ class Transaction:
         self._progress = progress
         self._rules = rules
         self._counts: dict[TopicPartition, TransactionCounts] = {}
+        self._open = False
 
     def send(self, batches: Sequence[PartitionBatch]) -> int:
         """Commits as many of `batches` as the time of a transaction allows, at least one; returns how many.
@@ -58,6 +59,7 @@ class Transaction:
         was not answered; PublishInterruptedError, UnreachableError, OutputError, FencedError after aborting.
         """
         self._counts.clear()
+        self._open = False
         self._session.failures.clear()
         try:
             return self._steps(batches)
@@ -66,12 +68,13 @@ class Transaction:
         except OutcomeUnknownError:
             raise
         except BaseException:
-            self._session.abort()
+            self._abort()
             raise
 
     def _steps(self, batches: Sequence[PartitionBatch]) -> int:
         session = self._session
         session.producer.begin_transaction()
+        self._open = True
         hit("publish.begin")
         count = self._produce(batches)
         self._flush()
@@ -81,6 +84,7 @@ class Transaction:
         hit("publish.offsets")
         self._commit()
         session.committed()
+        self._open = False
         hit("publish.committed")
         self._progress.commit(positions, self._counts)
         return count
@@ -142,11 +146,12 @@ class Transaction:
         if not rules.tolerate:
             dead_letter.refuse_rejected(bucket.connector, tp, letters, self.refused)
         refused = sum(1 for offset in letters["offset"].to_pylist() if offset in self.refused.get(tp, {}))
+        counts = TransactionCounts(refused=refused, rejected=letters.num_rows - refused)
         if rules.dead_letters is None:
-            return TransactionCounts(refused=refused)
+            return counts
         rows = dead_letter.records(bucket.connector, bucket.plan.bucket, tp, letters, self.refused, rules)
         self._produce_rows(rules.dead_letters, repeat(-1, letters.num_rows), rows)
-        return TransactionCounts(dead_letters=letters.num_rows, refused=refused)
+        return counts + TransactionCounts(dead_letters=letters.num_rows)
 
     def _produce_rows(self, topic: str, partitions: Iterable[int], rows: Iterator[Row]) -> None:
         """Produces `rows` in a Python loop: librdkafka takes them one by one. Partition -1: it chooses by key."""
@@ -232,6 +237,12 @@ class Transaction:
                 "The positions that the group holds tell whether it took effect; they are read again.",
             ) from error
 
+    def _abort(self) -> None:
+        """Aborts the transaction, and counts it once where it was begun: it takes no effect, answered or not."""
+        self._session.abort()
+        self._progress.aborted += self._open
+        self._open = False
+
     def _is_over(self, until: float) -> bool:
         """Returns whether nothing more is waited for: the time is up, or the publish was cancelled."""
         return time.monotonic() >= until or self._session.cancelled()
@@ -240,7 +251,7 @@ class Transaction:
         """Aborts; returns the exception that the failed deliveries, or else `error`, come down to."""
         dropped = any(one.code() in _PURGED for one in self._session.failures)
         trouble = self._session.abort_reason() if dropped else None
-        self._session.abort()  # this also brings the delivery reports that are still missing
+        self._abort()  # this also brings the delivery reports that are still missing
         found = [one for one in self._session.failures if one.code() not in _PURGED] + [trouble or error]
         refusal = next((one for one in found if one.code() in REFUSED), None)
         if refusal is not None:

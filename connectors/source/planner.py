@@ -22,6 +22,8 @@ from connectors.source.plan import Offsets, SourceTopic, TopicOffsets
 from connectors.source.source_topics import NoAnswerError, PartitionOffsets, SourceTopics
 
 _RETRY_S: Final = 0.5
+SAID_AGAIN_S: Final = 30.0
+"""How long (s) a reason why brokers do not answer is not logged again, as they are asked several times a second."""
 _Found = TypeVar("_Found")
 _log = structlog.get_logger()
 
@@ -52,6 +54,7 @@ class Planner:
         self._topics_at = float("-inf")
         self._listed: tuple[Offsets | None, object, list[TopicPartition]] = None, None, []
         self._failing_since: float | None = None
+        self._said: dict[str, float] = {}
         self._pinned: _Pinned | None = None
         self._missing: frozenset[str] = frozenset()
         self._recreated: frozenset[str] = frozenset()
@@ -154,6 +157,7 @@ class Planner:
             self._note_failure(_first(answers))
         else:
             self._failing_since = None
+            self._said.clear()
         return answers.offsets
 
     def _known(self) -> dict[str, SourceTopic]:
@@ -177,7 +181,9 @@ class Planner:
         now = self._clock()
         self._failing_since = now if self._failing_since is None else self._failing_since
         waited = now - self._failing_since
-        _log.warning("source is not answered", connector=self._options.connector, reason=why, seconds=round(waited))
+        if now - self._said.get(why, float("-inf")) >= SAID_AGAIN_S:
+            self._said[why] = now
+            _log.warning("source is not answered", connector=self._options.connector, reason=why, seconds=round(waited))
         if waited >= self._options.timeouts.timeout:
             raise self._unreachable(why, waited)
 

@@ -215,6 +215,8 @@ FAULTS: Final[Mapping[str, str]] = {
     LOST: "records were gone before they were read",
 }
 """The faults for which a topic that exists is closed, as `Topic.closed` has them, and what each means."""
+DELETED: Final = "deleted"
+UNNAMED: Final = "no longer named"
 CUT_DELETED: Final = "deleted, truncated before"
 """Of a topic that was closed as TRUNCATED and then deleted: where it is back, it is closed as TRUNCATED again."""
 ADVICE: Final = (

@@ -32,6 +32,8 @@ class Ran(NamedTuple):
 
     sent: list[int]
     """How many records the output of `continued` had after each run."""
+    snapshots: list[int]
+    """How many snapshots of all topics the catalog named after each run."""
     plain: Deployment
     continued: Deployment
     deleted: Deployment
@@ -42,13 +44,13 @@ class Ran(NamedTuple):
 @pytest.fixture(scope="module")
 def ran(spark: SparkSession, broker: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> Ran:
     bootstrap, stem = broker.bootstrap, f"once-{uuid4().hex[:10]}"
-    names = [create_topic(bootstrap, f"{stem}-{each}", 2, cleanup_policy="delete") for each in Ran._fields[1:]]
+    names = [create_topic(bootstrap, f"{stem}-{each}", 2, cleanup_policy="delete") for each in Ran._fields[2:]]
     connector = Deployment(tmp_path_factory.mktemp("once"), bootstrap, names[0])
     connector.settings["topics"] = ",".join(names)
-    one = Ran([], *map(connector.for_topic, names))
+    one = Ran([], [], *map(connector.for_topic, names))
 
     def run() -> None:
-        connector.run_once(spark)
+        one.snapshots.append(len(connector.run_once(spark).snapshots))
         one.sent.append(len(consume_all(bootstrap, one.continued.output)))
 
     produce(bootstrap, one.plain.topic, random_records(1, 500))
@@ -81,6 +83,11 @@ def test_going_on_publishes_only_what_is_new(ran: Ran) -> None:
     first, idle, later = ran.sent
     assert 0 < first == idle < later
     assert ran.continued.violations() == []
+
+
+def test_snapshots_are_not_repeated(ran: Ran) -> None:
+    """A --once with nothing new takes none; a later one takes those of the three topics that have something new."""
+    assert ran.snapshots == [5, 5, 8]
 
 
 def test_a_tombstone_reaches_the_output(ran: Ran) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from connectors.dev.embedded_kafka import EmbeddedKafka
+from connectors.kafka.admin import Admin
 from tests.support.cli import command, connector_file, environment, execute, invoke, keep, row, worker_file
 from tests.support.kafka import create_topic, produce, produce_transaction
 
@@ -72,7 +73,8 @@ def test_describe_shows_the_lag_where_a_broker_answers(broker: EmbeddedKafka, tm
     """The source's last stable offset, and what of it is not published."""
     create_topic(broker.bootstrap, "orders")
     produce(broker.bootstrap, "orders", [(0, b"a", b"%d" % at) for at in range(7)])
-    keep(tmp_path, [row(0, b"a", b"0"), row(4, b"a", b"4")])
+    found = Admin({"bootstrap.servers": broker.bootstrap}).describe(["orders"])["orders"]
+    keep(tmp_path, [row(0, b"a", b"0"), row(4, b"a", b"4")], topic_id=found.id)
     files = connector_file(tmp_path), "--worker", worker_file(tmp_path, broker.bootstrap)
     described = json.loads(execute("describe", *files, "--json").stdout)
     assert described["broker_error"] is None

@@ -117,13 +117,18 @@ def row(offset: int, key: bytes | None, value: bytes | None, **more: Any) -> dic
     return {**plain, "key": key, "value": value, "headers": [], "delete_horizon": None, "rejected": None, **more}
 
 
-def keep(folder: Path, rows: Sequence[Mapping[str, Any]], actions: Sequence[AnyAction] = ()) -> Catalog:
+def keep(
+    folder: Path,
+    rows: Sequence[Mapping[str, Any]],
+    actions: Sequence[AnyAction] = (),
+    topic_id: str = "id-of-orders",
+) -> Catalog:
     """A catalog in which `orders`, partition 0, holds `rows` as one run from offset 0 on; then `actions`."""
     storage = storage_of(folder)
     end = rows[-1]["offset"] + 1
     catalog = Catalog.open(storage, NAME)
     catalog.take_over("tester:1", 1_000)
-    topic = AddTopic(topic="orders", topic_id="id-of-orders", output="orders.compacted", output_id="id-of-output")
+    topic = AddTopic(topic="orders", topic_id=topic_id, output="orders.compacted", output_id="id-of-output")
     partition = AddPartition(topic="orders", partition=0, bucket=0, start=0)
     appended = Append(topic="orders", partition=0, start=0, end=end, run=_run(storage, rows, end))
     catalog.commit(lambda _state: (topic, partition, appended, *actions), 2_000)

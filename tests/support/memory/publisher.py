@@ -148,6 +148,8 @@ class _Task:
         self._strike(PublishStep.SENT, number)
         before = self._journal.read().ends.copy()  # no other producer writes to these partitions, or this one is fenced
         self.sent.update({tp: self._after(tp, before.get(tp, 0), transaction) for tp in transaction.offsets})
+        first = next(iter(transaction.offsets))
+        self.sent[first] = replace(self.sent[first], transactions=self.sent[first].transactions + 1)
         self._append(lambda _: self._committed(transaction))
         self._strike(PublishStep.COMMITTED, number)
 
@@ -211,7 +213,7 @@ class _Task:
             output_offset=high_watermark + records if records else sent.output_offset,
             records=sent.records + records,
             dead_letters=sent.dead_letters + letters,
-            transactions=sent.transactions + 1,
+            rejected=sent.rejected + letters,
         )
 
 

@@ -13,6 +13,10 @@ import pytest
 from compactor import engine as microbatch
 from compactor.engine import Engine
 from compactor.errors import PositionError, PublishInterruptedError
+from compactor.ingest.appends import Batch
+from compactor.metrics import Counters
+from compactor.model.publish_plan import PublishResult
+from compactor.model.record import RangeRead, TopicPartition
 
 PATIENCE_S = 10.0
 
@@ -99,3 +103,14 @@ def test_it_is_settled_once_all_that_is_ingested_is_published(
     catalog.state.logs = [Mock(topic="t", published=one, end=9) for one in published]
     catalog.state.topics = {"t": Mock(closed=closed)}
     assert engine.is_settled() is settled
+
+
+def test_counts_are_those_of_this_run(engine: Engine) -> None:
+    """What later records of the same task superseded, what was aborted, and commits to the catalog are among them."""
+    cast("Any", engine).counters = Counters()
+    cast("Any", engine._catalog).commits = 4
+    read = RangeRead(tp=TopicPartition("t", 0), topic_id="1", lo=0, hi=9, start=0, records=9, superseded=7)
+    engine._count_ingested(Batch(ranges=(read,), parts=()))
+    engine._count_published([PublishResult(topic="t", partition=0, end=9, records=2, transactions=1, aborted=3)])
+    wanted = ("records_read", "records_superseded", "records_published", "transactions", "transactions_aborted")
+    assert [engine.counts()[name] for name in (*wanted, "catalog_commits")] == [9, 7, 2, 1, 3, 4]

@@ -18,6 +18,7 @@ from tests.support.oracle.steps import (
     Advance,
     AnyStep,
     Fold,
+    FoldMethod,
     Ingest,
     Restart,
     Round,
@@ -101,3 +102,26 @@ def test_a_snapshot_that_lacks_a_record_is_none(tmp_path: Path, monkeypatch: pyt
     monkeypatch.undo()
     simulation.perform(Snapshot())
     assert [taken.records for taken in simulation.components.catalog.state.snapshots] == [2]
+
+
+@pytest.mark.parametrize(
+    "settings", [Settings(), LAG, Settings(lag=200, segment_bytes=40, fold_method=FoldMethod.SPARK)]
+)
+def test_every_record_that_was_taken_in_is_accounted_for(tmp_path: Path, settings: Settings) -> None:
+    """Once all is published, what was read was sent, superseded or has no key; no count goes down on the way."""
+    oracle = Oracle(None, tmp_path)
+    told: list[AnyStep] = [Restart(settings)]
+    for _ in range(6):
+        aging = tuple(SourceRecord(0, b"%d" % (at % 3), b"v", time=20 * at - 180) for at in range(9))
+        told += [Ingest(aging), Advance(70)]
+        told += [Ingest((SourceRecord(1, None, b"no key"), SourceRecord(0, b"k", b"v"))), Tick(), Fold(), Advance(30)]
+    superseded = [0]
+    for step in (*told, Advance(500), Tick()):
+        oracle.run([step])
+        superseded.append(oracle.simulation.components.engine.counts()["records_superseded"])
+    counts = oracle.simulation.components.engine.counts()
+    assert counts["records_read"] == 66
+    assert counts["records_published"] + counts["records_superseded"] + counts["records_rejected"] == 66
+    assert counts["records_rejected"] == counts["dead_letters"] == 6
+    assert superseded == sorted(superseded)
+    assert superseded[-1] > 0

@@ -64,7 +64,7 @@ def test_a_transaction_carries_records_and_positions_and_leaves_a_marker(outside
     sent = send(outside, [target(0, 0, 5), target(1, 0, 3)], [row(0, 1, b"a", b"1"), row(0, 4, b"b", None)])
     assert [(one.end, one.output_offset, one.records, one.transactions) for one in sent] == [
         (5, 2, 2, 1),
-        (3, None, 0, 1),
+        (3, None, 0, 0),
     ]
     send(outside, [target(0, 5, 9, found=5, output_offset=2)], [row(0, 7, b"a", b"2")])
     assert seen(outside) == [(0, 1), (1, 4), (3, 7)]

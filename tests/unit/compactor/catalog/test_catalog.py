@@ -319,6 +319,20 @@ def test_a_long_history_stays_short() -> None:
     assert Catalog.open(storage, "c").state == catalog.state
 
 
+def test_an_owner_counts_its_own_commits() -> None:
+    """The take-over is one; what another has committed is not, nor a decision to do nothing."""
+    storage = MemoryStorage()
+    first = owned(storage)
+    grow(first, 3)
+    later = Catalog.open(storage, "c")
+    before = first.commits
+    later.take_over("other", NOW)
+    later.commit(lambda _: [], NOW)
+    assert (later.commits, first.commits) == (1, before)
+    grow(later, 2)
+    assert later.commits == 3
+
+
 def test_checkpoint_that_cannot_be_written_loses_nothing() -> None:
     """The commit counts without its checkpoint; the next one makes up for it."""
 

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from compactor.catalog.catalog import Catalog
+from compactor.errors import PublishInterruptedError
 from compactor.fold import on_spark
 from compactor.fold.in_memory import InMemory
 from compactor.fold.in_tasks import InTasks
@@ -230,3 +231,15 @@ def test_each_publish_that_moves_records_is_a_line_of_the_log(
 def test_logs_beside_damage_are_read_by_row_groups_of_their_own() -> None:
     """No more logs are sent at once beside a damaged one than Spark's scan reads without those of their neighbours."""
     assert MAX_LOGS_BESIDE_DAMAGE <= on_spark.MAX_RANGES_NAMED
+
+
+def test_transactions_that_a_failed_publish_aborted_are_counted(world: World) -> None:
+    """Its error says how many; one that is no error of keyfold's cannot."""
+    world.fails = PublishInterruptedError("Interrupted.")
+    world.fails.aborted = 2
+    for error in (world.fails, RuntimeError("Job 3 cancelled")):
+        world.fails = error
+        world.grow()
+        with pytest.raises((PublishInterruptedError, RuntimeError)):
+            world.publish()
+    assert world.changelog.counters.values()["transactions_aborted"] == 2

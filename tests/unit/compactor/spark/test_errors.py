@@ -56,6 +56,15 @@ def test_unwrapping_raises_what_was_carried_and_lets_others_pass() -> None:
         raise RuntimeError("plain")
 
 
+def test_the_transactions_that_a_task_aborted_are_told() -> None:
+    """A task that failed has no other way to say how many there were."""
+    error = StorageError("m", "a")
+    error.aborted = 2
+    found = unwrap(tag(error))
+    assert found is not None
+    assert (found.aborted, getattr(unwrap(tag(FencedError("m"))), "aborted", None)) == (2, 0)
+
+
 PLAN = (
     "[STREAM_FAILED] Query [id = 1] terminated with exception: the disk is full\n"
     "=== Streaming Query ===\nIdentifier: [id = 1]\nCurrent Committed Offsets: {}\n\nLogical Plan:\n"

@@ -11,7 +11,7 @@ from compactor.catalog.owner_lock import OwnerLock, this_process
 from compactor.model.actions import AddSnapshot, AddTopic, AnyAction, CloseTopic, Publish
 from compactor.model.log import Gap, PartitionLog, Quarantined, Run
 from compactor.model.record import TopicPartition
-from compactor.model.state import CatalogState, apply
+from compactor.model.state import CatalogState, Topic, apply
 from compactor.settings import CompactionPolicy, EngineSettings
 from compactor.snapshot import location
 from compactor.snapshot.location import SnapshotFailure
@@ -120,12 +120,33 @@ def test_where_records_wait_to_be_published_there_is_something_to_do(end: int | 
     assert describe_view._partition_row(shown)[-1] == word
 
 
+@pytest.mark.parametrize(
+    ("closed", "found", "news"),
+    [
+        (None, "id", None),
+        (None, "other", "recreated"),
+        (None, None, "deleted"),
+        ("deleted", None, None),
+        ("deleted", "id", None),
+        ("deleted", "other", "recreated"),
+        ("no longer named", "other", None),
+        ("no longer named", None, None),
+    ],
+)
+def test_what_became_of_a_topic_is_told_by_its_id(closed: str | None, found: str | None, news: str | None) -> None:
+    """Where the catalog does not say it already; nobody asks for a topic that is no longer named."""
+    topic = Topic(topic="t", topic_id="id", output=None, output_id=None, closed=closed)
+    state = CatalogState(topics={"t": topic})
+    assert describe_view.changed(state, {"t": found}).get("t") == news
+    assert describe_view.changed(state, {}) == {}
+
+
 def test_the_newest_snapshot_of_each_topic_is_shown() -> None:
     """The one that was committed last, as LATEST names it: the clock may have been set back since the one before."""
     topic = AddTopic(topic="orders", topic_id="i", output=None, output_id=None)
     later = AddSnapshot(topic="orders", id="later", path="p", created_ms=1, source_offsets={}, records=0, bytes=0)
     assert SNAPSHOT.created_ms > later.created_ms
-    shown = describe_view.topics(apply(CatalogState(), [topic, SNAPSHOT, later]), {})[0].newest_snapshot
+    shown = describe_view.topics(apply(CatalogState(), [topic, SNAPSHOT, later]), {}, {})[0].newest_snapshot
     assert shown is not None
     assert shown.id == later.id
 
@@ -280,7 +301,7 @@ def test_people_read_the_same_as_programs(tmp_path: Path) -> None:
         ({"state": "STOPPED", "failures": 1}, []),
         (
             {"state": "RUNNING", "counters": {"records_read": 7, "batches": 0}, "counted_since_ms": 60_000},
-            ["Counted since 1970-01-01T00:01:00Z: records read 7"],
+            ["Counted since 1970-01-01T00:01:00Z:", "  read:      records read 7"],
         ),
         ({"state": "RUNNING", "failures": 0}, []),
     ],
@@ -361,3 +382,13 @@ def test_a_topic_that_is_set_aside_is_shown_with_what_can_be_done(
     assert "Set aside: topic orders, another topic has its name now, by its id" in shown
     assert "a connector of its own" in shown
     assert asked == [[]]
+
+
+def test_counts_have_a_line_for_each_kind_of_work() -> None:
+    """Two dozen in one line are hard to read; one of a newer worker is shown too, and what is 0 is not."""
+    counters = {"new": 1, "merges": 2, "records_read": 3_000, "snapshots": 0, "fold_ms": 5, "batches": 6}
+    assert list(describe_view._counted(counters)) == [
+        "  read:      batches 6, records read 3,000",
+        "  folded:    merges 2, fold ms 5",
+        "  other:     new 1",
+    ]

@@ -3,9 +3,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from connectors.cli.dump import only_topic
+from connectors.errors import UsageError
 from tests.support.cli import connector_file, execute, invoke, keep, row, worker_file
 
 ROWS = [
@@ -76,3 +80,33 @@ def test_dump_of_what_is_not_kept_names_what_is(tmp_path: Path, topic: str, part
     assert (result.exit_code, result.stdout) == (2, "")
     assert f"keeps no partition {topic}-{partition}" in result.stderr
     assert "next: It keeps orders-0." in result.stderr
+
+
+def test_dump_shows_text_to_a_person(tmp_path: Path) -> None:
+    """--text: as tail does, so that a key can be found by eye; what is no text stays base64, and says so."""
+    keep(tmp_path, ROWS)
+    shown = [json.loads(line) for line in invoke(*_dump(tmp_path, more=["--text"])).stdout.splitlines()]
+    assert [(one["key"], one["value"]) for one in shown] == [
+        ("k", None),
+        ({"base64": "/wA="}, "value"),
+        ("gone", None),
+    ]
+    assert shown[0]["headers"] == [["k", "v"], ["n", None]]
+
+
+def test_the_only_topic_need_not_be_named(tmp_path: Path) -> None:
+    """Without --topic; where nothing is kept, that is said."""
+    command = ("dump", connector_file(tmp_path), "--partition", 0, "--worker", worker_file(tmp_path))
+    result = invoke(*command)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "keeps nothing yet" in result.stderr
+    keep(tmp_path, ROWS)
+    assert invoke(*command).stdout.splitlines() == LINES
+
+
+def test_several_topics_are_named_to_choose_one() -> None:
+    """A usage error, with the names."""
+    state: Any = SimpleNamespace(logs=[SimpleNamespace(topic=topic) for topic in ("b", "a", "b")])
+    with pytest.raises(UsageError, match="keeps 2 topics") as caught:
+        only_topic(state, "c")
+    assert caught.value.action == "Choose one with --topic: a, b."

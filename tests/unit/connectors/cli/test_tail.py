@@ -1,15 +1,21 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import msgspec
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
+from structlog.testing import capture_logs
 
+from compactor.errors import KeyfoldError
 from connectors.cli import tail
-from connectors.errors import ConnectorError, UsageError
+from connectors.errors import EXIT_FAILED, EXIT_UNREACHABLE, EXIT_USAGE, ConnectorError, UsageError, exit_code
 from tests.support.cli import invoke, own_logging, worker_file
+from tests.support.clocks import ManualClock
 
 
 class _Message:
@@ -33,15 +39,6 @@ class _Consumer:
         assert timeout > 0
         self.asked.append(count)
         return self.polls.pop(0)[:count]
-
-
-@pytest.mark.parametrize(
-    ("data", "shown"),
-    [(None, None), (b"", ""), ("Zürich".encode(), "Zürich"), (b"\xff\x00", {"base64": "/wA="}), (b"a\nb", "a\nb")],
-)
-def test_bytes_are_shown_as_text_where_they_are_text(data: bytes | None, shown: object) -> None:
-    """UTF-8 reads as text; anything else is an object with base64, so the two cannot be mixed up."""
-    assert json.loads(msgspec.json.encode(tail.shown(data))) == shown
 
 
 def test_a_line_has_the_fields_of_the_record() -> None:
@@ -95,6 +92,87 @@ def test_a_topic_that_is_gone_ends_it() -> None:
     consumer: Any = _Consumer([_Message(error=KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))])
     with pytest.raises(ConnectorError, match="Topic t cannot be read any more"):
         tail.follow(consumer, None)
+
+
+@pytest.mark.parametrize(
+    ("code", "exit_with"),
+    [
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, EXIT_USAGE),
+        (KafkaError.TOPIC_EXCEPTION, EXIT_USAGE),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, EXIT_FAILED),
+        (KafkaError.LEADER_NOT_AVAILABLE, EXIT_UNREACHABLE),
+    ],
+)
+def test_what_a_broker_says_of_the_topic_has_its_exit_code(code: int, exit_with: int) -> None:
+    """A name that is not there or is none is usage; what passes by itself is as if no broker had answered."""
+    topics = {"t": SimpleNamespace(error=KafkaError(code), partitions={})}
+    consumer: Any = SimpleNamespace(list_topics=lambda _topic, timeout: SimpleNamespace(topics=topics))
+    with pytest.raises(KeyfoldError, match="Topic t: ") as caught:
+        tail.partitions(consumer, "t")
+    assert exit_code(caught.value) == exit_with
+
+
+def test_a_stop_while_it_connects_is_no_error(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C and SIGTERM end it with 0 from its beginning on, not only once it reads."""
+    monkeypatch.setattr(tail, "_consumer", Mock(side_effect=KeyboardInterrupt))
+    result = invoke("tail", "orders", "--worker", worker_file(tmp_path))
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
+
+
+def test_brokers_that_are_away_are_named_twice_a_minute() -> None:
+    """Where all are away, not for each of them; silence would look as if no records came."""
+    clock = ManualClock()
+    warnings, away = tail.BrokerWarnings(clock), KafkaError(KafkaError._ALL_BROKERS_DOWN)
+    said = []
+    for error, seconds in [(KafkaError(KafkaError._TRANSPORT), 0), (away, 0), (away, 29), (away, 1)]:
+        clock.advance(seconds * 1000)
+        with capture_logs() as logs:
+            warnings(error)
+        said.append(len(logs))
+    assert said == [0, 1, 0, 1]
+
+
+GONE, AWAY = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+
+@pytest.mark.parametrize(
+    ("answers", "ends"),
+    [
+        ([None, None, None], False),
+        ([GONE, GONE], True),
+        ([GONE, None, GONE], False),
+        ([GONE, AWAY, GONE], True),
+        ([AWAY, AWAY, AWAY], False),
+    ],
+)
+def test_a_topic_that_two_looks_do_not_find_ends_it(answers: list[Any], ends: bool) -> None:
+    """One broker may not know it yet; brokers that are away say nothing of it. It is looked at every ten seconds."""
+    clock, left = ManualClock(), list(answers)
+
+    def metadata(topic: str, timeout: float) -> Any:
+        answer = left.pop(0)
+        if isinstance(answer, KafkaException):
+            raise answer
+        return SimpleNamespace(topics={topic: SimpleNamespace(error=answer)})
+
+    def look_on() -> None:
+        watch = tail.TopicWatch(Mock(list_topics=metadata), "t", clock)
+        for _ in range(10 * len(answers)):
+            clock.advance(1000)
+            watch.look()
+
+    with pytest.raises(ConnectorError, match="Topic t was deleted") if ends else nullcontext():
+        look_on()
+    assert left == []
+
+
+def test_what_is_followed_is_looked_at_after_each_poll() -> None:
+    """What the look raises ends it."""
+    consumer: Any = _Consumer([], [], [_Message()])
+    look = Mock(side_effect=[None, ConnectorError("gone", "")])
+    with pytest.raises(ConnectorError, match="gone"):
+        tail.follow(consumer, 1, None, look)
+    assert len(consumer.polls) == 1
 
 
 def test_no_broker_is_exit_code_4(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from compactor.metrics import Counters, Freshness
 from compactor.model.log import Quarantined
 from compactor.model.record import TopicPartition
+from compactor.model.state import Topic
 from connectors.metrics.collector import OWN, PARTITIONS
 from connectors.runtime.status import ConnectorState, Status
 from connectors.runtime.supervised_connector import Connector
@@ -24,7 +25,7 @@ from tests.support.rest import RestWorker, rest_worker, stand_ins
 SECRET: Final = "geheim-4711"
 TASKS: Final = 3
 QUICK_S: Final = 0.1
-COUNTS: Final = {name: 1_000 + 7 * place for place, name in enumerate(Counters().values())}
+COUNTS: Final = {name: 1_000 + 7 * place for place, name in enumerate((*Counters().values(), "catalog_commits"))}
 """A number of its own for each count."""
 COUNTED: Final = {
     "keyfold_records_read_total": "records_read",
@@ -36,7 +37,10 @@ COUNTED: Final = {
     "keyfold_records_rejected_total": "records_rejected",
     "keyfold_records_refused_total": "records_refused",
     "keyfold_dead_letters_total": "dead_letters",
+    "keyfold_records_superseded_total": "records_superseded",
     "keyfold_transactions_total": "transactions",
+    "keyfold_transactions_aborted_total": "transactions_aborted",
+    "keyfold_catalog_commits_total": "catalog_commits",
     "keyfold_micro_batches_total": "batches",
     "keyfold_snapshots_total": "snapshots",
     "keyfold_log_cleaner_compactions_total": "full_folds",
@@ -49,14 +53,15 @@ GAUGES: Final = {
     "keyfold_log_cleaner_dirty_ratio": 0.25,
     "keyfold_log_cleaner_max_compaction_delay_seconds": 90.0,
     "keyfold_log_cleaner_uncleanable_partitions": 1,
-    "keyfold_log_cleaner_uncleanable_bytes": 110,
-    "keyfold_log_cleaner_cleanable_bytes": 425,
-    "keyfold_log_clean_bytes": 1_425,
+    "keyfold_log_cleaner_uncleanable_bytes": 60,
+    "keyfold_log_cleaner_cleanable_bytes": 485,
+    "keyfold_log_clean_bytes": 1_965,
     "keyfold_publish_lag_offsets": 75,
+    "keyfold_publish_lag_bytes": 110,
+    "keyfold_publish_held_partitions": 1,
     "keyfold_publish_lag_seconds": 15.0,
     "keyfold_partitions": 3,
     "keyfold_tombstones": 0,
-    "keyfold_log_cleaner_duration_seconds_total": COUNTS["fold_ms"] / 1000,
     "keyfold_failures": 2,
     "keyfold_snapshot_age_seconds": 60.5,
     "keyfold_snapshot_bytes": 300,
@@ -64,7 +69,7 @@ GAUGES: Final = {
 
 
 def made(name: str = "a", status: Status | None = None) -> Connector:
-    """A connector of three partitions: one with all kinds of bytes, one in quarantine, one with less to fold."""
+    """A connector of three partitions: one with all kinds of bytes, one in quarantine, one of a topic set aside."""
     kept = log(
         run(100, 150, 400, arrived=NOW_MS - 50_000, oldest=NOW_MS - 90_000),
         run(150, 180, 70, arrived=NOW_MS - 20_000),
@@ -72,12 +77,19 @@ def made(name: str = "a", status: Status | None = None) -> Connector:
         published=150,
     )
     set_aside = replace(
-        log(run(0, 45, 40, arrived=NOW_MS - 8_000), published=0, tp=TopicPartition("t", 1)),
+        log(
+            run(20, 30, 60, arrived=NOW_MS - 9_000),
+            run(30, 75, 40, arrived=NOW_MS - 8_000),
+            clean=base(20, 540),
+            published=30,
+            tp=TopicPartition("t", 1),
+        ),
         quarantine=Quarantined(since_ms=1, retry_ms=2, failures=3, error="damaged"),
     )
     younger = log(run(7, 9, 25, arrived=NOW_MS - 30_000), clean=base(7, 225), tp=TopicPartition("u", 0))
     snapshots = [snapshot(NOW_MS - 60_500, 100), snapshot(NOW_MS - 99_000, 200)]
-    catalog = state(kept, set_aside, younger, buckets=TASKS, snapshots=snapshots)
+    recreated = Topic(topic="u", topic_id="1", output="o", output_id="2", closed="recreated")
+    catalog = replace(state(kept, set_aside, younger, buckets=TASKS, snapshots=snapshots), topics={"u": recreated})
     running = Status(ConnectorState.RUNNING, failures=2)
     return connector(name, catalog, status or running, COUNTS, **{"min.compaction.lag.ms": "5000"})
 
@@ -91,7 +103,7 @@ def test_counts() -> None:
 
 
 def test_gauges() -> None:
-    """Sums over partitions, the largest dirty ratio, and times in seconds: ages, and how long folds took."""
+    """Sums over partitions, the largest dirty ratio, and ages in seconds."""
     found = Scrape(made()).values()
     assert {name: found[Series(name, ("a",))] for name in GAUGES} == GAUGES
 
@@ -99,6 +111,14 @@ def test_gauges() -> None:
 def test_every_metric_of_our_own_has_a_row_here() -> None:
     """What is added is tried, too."""
     assert {f"{one.name}_total" if one.kind == "counter" else one.name for one in OWN} == {*COUNTED, *GAUGES}
+
+
+def test_durations_are_a_summary() -> None:
+    """Their sum and how many there were, so that rates give an average."""
+    found = Scrape(made()).values()
+    name = "keyfold_log_cleaner_duration_seconds"
+    counted = [found[Series(f"{name}_{part}", ("a",))] for part in ("sum", "count")]
+    assert counted == [COUNTS["fold_ms"] / 1000, COUNTS["fold_jobs"]]
 
 
 def test_ages_are_never_below_nothing() -> None:
@@ -111,7 +131,7 @@ def test_ages_are_never_below_nothing() -> None:
 def test_two_connectors_are_told_apart() -> None:
     """Each has series of its own, and the worker's count both."""
     found = Scrape(made("a"), connector("b", state(log(clean=base(5, 17))), RUNNING, {"merges": 1})).values()
-    assert [found[Series("keyfold_log_clean_bytes", (name,))] for name in "ab"] == [1_425, 17]
+    assert [found[Series("keyfold_log_clean_bytes", (name,))] for name in "ab"] == [1_965, 17]
     assert [found[Series("keyfold_log_cleaner_merges_total", (name,))] for name in "ab"] == [COUNTS["merges"], 1]
     assert found[Series("kafka_connect_worker_connector_count")] == 2
     assert found[Series("kafka_connect_worker_task_count")] == TASKS + 1
@@ -169,7 +189,9 @@ def test_our_own_names_are_the_same_in_both_families(names: str) -> None:
     """metrics.names is about Kafka Connect's only."""
     found = Scrape(made(), names=names).values()
     histogram = {f"keyfold_publish_freshness_seconds_{part}" for part in ("bucket", "count", "sum")}
-    assert {series.name for series in found if series.name.startswith("keyfold")} == {*COUNTED, *GAUGES, *histogram}
+    summary = {f"keyfold_log_cleaner_duration_seconds_{part}" for part in ("count", "sum")}
+    own = {series.name for series in found if series.name.startswith("keyfold")}
+    assert own == {*COUNTED, *GAUGES, *histogram, *summary}
 
 
 @pytest.mark.parametrize("is_now", ConnectorState)
@@ -215,9 +237,9 @@ def test_partitions_are_there_when_they_are_asked_for() -> None:
     first, second, third = ("a", "0", "t"), ("a", "1", "t"), ("a", "0", "u")
     values = {
         "keyfold_partition_publish_lag_offsets": {first: 30, second: 45, third: 0},
-        "keyfold_partition_dirty_ratio": {first: 0.25, second: 0.0, third: 0.1},
-        "keyfold_partition_clean_bytes": {first: 1_200, second: 0, third: 225},
-        "keyfold_partition_cleanable_bytes": {first: 400, second: 0, third: 25},
+        "keyfold_partition_dirty_ratio": {first: 0.25, second: 0.1, third: 0.1},
+        "keyfold_partition_clean_bytes": {first: 1_200, second: 540, third: 225},
+        "keyfold_partition_cleanable_bytes": {first: 400, second: 60, third: 25},
     }
     assert names == set(values)
     of_partitions = {name: {one.labels: value for one, value in found.items() if one.name == name} for name in names}

@@ -59,7 +59,7 @@ ROWS = _rows(PAGE.read_text(encoding="utf-8"))
 
 
 def _described(family: Metric) -> Iterable[Described]:
-    if family.type == "histogram":  # one row: its buckets, count and sum are what Prometheus makes of it
+    if family.type in ("histogram", "summary"):  # one row: buckets, count and sum are what Prometheus makes of it
         labels = {tuple(name for name in sample.labels if name != "le") for sample in family.samples}
         return {Described(family.name, family.type, one) for one in labels}
     return {Described(sample.name, family.type, tuple(sample.labels)) for sample in family.samples}
@@ -113,7 +113,7 @@ def test_a_row_says_what_is_measured(row: Row) -> None:
 def test_the_page_is_read() -> None:
     """The parser finds all rows, with one name for both families or with one for each."""
     own = [row for row in ROWS if row.names["strimzi"].startswith("keyfold_")]
-    assert len(own) == len(OWN) + len(PARTITIONS) + 1  # the histogram
+    assert len(own) == len(OWN) + len(PARTITIONS) + 2  # the histogram and the summary
     assert len(ROWS) > len(own) + len(STATES)
     assert _rows("| `a` | `b` | gauge | x, y | s | M. |\n| `c` | counter | | | N. |") == [
         Row({"strimzi": "a", "confluent": "b"}, "gauge", ("x", "y"), "s", "M."),

@@ -22,11 +22,12 @@ NOTHING = MeasuredLog(
     waiting_since_ms=None,
     clean_bytes=0,
     cleanable_bytes=0,
-    uncleanable_bytes=0,
+    unpublished_bytes=0,
     tombstones=0,
     dirty_ratio=0.0,
     oldest_ms=None,
     is_quarantined=False,
+    is_held=False,
 )
 QUARANTINED = Quarantined(since_ms=1, retry_ms=2, failures=3, error="damaged")
 
@@ -48,7 +49,7 @@ QUARANTINED = Quarantined(since_ms=1, retry_ms=2, failures=3, error="damaged")
                 behind=20,
                 waiting_since_ms=700,
                 cleanable_bytes=30,
-                uncleanable_bytes=57,
+                unpublished_bytes=57,
                 dirty_ratio=1.0,
                 oldest_ms=500,
             ),
@@ -149,4 +150,20 @@ def test_what_is_not_published_on_purpose_does_not_wait(held: str) -> None:
     closed = Topic(topic="t", topic_id="1", output="o", output_id="2", closed="deleted" if held == "topic" else None)
     one = measured(connector("a", replace(found, topics={"t": closed})))
     assert (one.lag_ms(NOW_MS), one.logs[0].behind) == (0, 45)
+    assert one.total("is_held") == (held == "damage")  # one that was deleted asks nothing of an operator
     assert measured(connector("a", state(waiting))).lag_ms(NOW_MS) == 8_000
+
+
+@pytest.mark.parametrize(("closed", "is_held"), [("recreated", 1), ("truncated", 1), ("no longer named", 0), (None, 0)])
+def test_what_is_published_no_more_is_counted(closed: str | None, is_held: int) -> None:
+    """A partition whose topic is set aside, until an operator decides; not one that nobody asks for."""
+    topic = Topic(topic="t", topic_id="1", output="o", output_id="2", closed=closed)
+    assert measured(connector("a", replace(state(log()), topics={"t": topic}))).total("is_held") == is_held
+
+
+def test_uncleanable_bytes_are_those_of_partitions_in_quarantine() -> None:
+    """As in Kafka: what would be folded there, and not what waits for its publishing."""
+    dirty = log(run(0, 10, 30), run(10, 25, 50), published=10)
+    assert measured(connector("a", state(dirty))).total("uncleanable_bytes") == 0
+    found = measured(connector("a", state(replace(dirty, quarantine=QUARANTINED))))
+    assert (found.total("uncleanable_bytes"), found.total("unpublished_bytes")) == (30, 50)

@@ -97,6 +97,13 @@ def test_the_last_counts_are_logged_at_the_end(capsys: pytest.CaptureFixture[str
     assert [(line["connector"], line["records_read"]) for line in _lines(capsys)] == [("c", 1), ("same", 5), ("c", 3)]
 
 
+def test_counts_that_are_0_are_left_out_of_the_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """Most of two dozen are, and hide the others."""
+    LineObserver(ManualClock()).counts("c", {"records_read": 3, "dead_letters": 0})
+    (line,) = _lines(capsys)
+    assert "dead_letters" not in line
+
+
 def test_nothing_to_do_is_no_progress(capsys: pytest.CaptureFixture[str]) -> None:
     """A connector that has read nothing, and knows of nothing to read, has no line."""
     LineObserver(ManualClock()).progress("c", "reading", 0, None, "records")

@@ -64,7 +64,7 @@ class Beside:
             while not stop.wait(0.05):
                 report(TaskReport({"records_read": 1}, worked=False))
 
-        return SimpleNamespace(catalog=None, worked=False, run=run)
+        return SimpleNamespace(catalog=None, worked=False, counted=None, run=run)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from compactor.catalog import requests
 from compactor.catalog.owner_lock import OwnerLock, this_process
 from compactor.catalog.requests import Answer, Request
 from compactor.errors import KeyfoldError
-from connectors.errors import UnreachableError
+from connectors.errors import EXIT_FAILED, EXIT_UNREACHABLE, UnreachableError, exit_code
 from connectors.runtime.commands import POLL_SECONDS, ask
 from connectors.runtime.request_handler import CLEAN
 from connectors.runtime.request_timeout import RequestTimeout
@@ -71,11 +71,13 @@ def test_the_answer_is_what_the_worker_gave(asker: Asker) -> None:
         assert part in asker.told[0]
 
 
-def test_what_the_worker_refuses_is_told_in_its_words(asker: Asker) -> None:
-    """Message and action."""
+@pytest.mark.parametrize(("unreachable", "code"), [(True, EXIT_UNREACHABLE), (False, EXIT_FAILED)])
+def test_what_the_worker_refuses_is_told_in_its_words(asker: Asker, *, unreachable: bool, code: int) -> None:
+    """Message and action; the exit code is 4 where brokers or storage did not answer it."""
+    given = Answer(ok=False, message="Away.", action="Wait.", unreachable=unreachable)
     with pytest.raises(KeyfoldError, match=r"Away\.") as caught:
-        asker.ask(lambda one: requests.answer(asker.storage, one, Answer(ok=False, message="Away.", action="Wait.")))
-    assert caught.value.action == "Wait."
+        asker.ask(lambda one: requests.answer(asker.storage, one, given))
+    assert (caught.value.action, exit_code(caught.value)) == ("Wait.", code)
 
 
 def test_who_has_waited_long_enough_takes_the_request_back(asker: Asker) -> None:

@@ -30,7 +30,7 @@ class Running:
         self.clock, self.stop, self.lock = ManualClock(0), StopToken(), Mock()
         self.reported: list[int] = []
         self.components = Mock()
-        self.components.engine.counters.values.return_value = {"records_read": 0}
+        self.components.engine.counts.return_value = {"records_read": 0}
         self.catalog = self.components.catalog = Mock(epoch=3)
         self.threads = (Mock(failure=None), Mock(failure=None))
         report = lambda _: self.reported.append(self.clock.now_ms())  # noqa: E731

@@ -25,8 +25,9 @@ from connectors.errors import (
 )
 from connectors.kafka.admin import TopicInfo, described
 from connectors.kafka.client_settings import ClientSettings
-from connectors.runtime.kafka_broker import DELETED, UNNAMED, KafkaBroker
+from connectors.runtime.kafka_broker import KafkaBroker
 from connectors.source import source_errors
+from connectors.source.source_errors import DELETED, UNNAMED
 from tests.support.clocks import SleepingClock
 from tests.support.memory.storage import MemoryStorage
 

@@ -14,6 +14,7 @@ from compactor.errors import FoldError, KeyfoldError, QuarantinedError, Snapshot
 from compactor.maintenance import Maintenance
 from compactor.model.actions import AddPartition, AddTopic
 from compactor.model.record import TopicPartition
+from connectors.errors import UnreachableError
 from connectors.runtime.request_handler import CLEAN, RELEASE, RESTART, SNAPSHOT, RequestHandler
 from tests.support.clocks import ManualClock
 from tests.support.memory.storage import MemoryStorage
@@ -152,14 +153,17 @@ def test_what_was_not_done_because_of_a_quarantine_is_told(
     assert (answer.ok, answer.message, len(kept.asked)) == (False, "One is set aside.", 1)
 
 
-@pytest.mark.parametrize("kind", [StorageError, SnapshotError])
+@pytest.mark.parametrize(
+    ("kind", "unreachable"), [(StorageError, True), (UnreachableError, True), (SnapshotError, False)]
+)
 def test_a_failure_that_may_pass_is_the_askers(
-    storage: MemoryStorage, kept: Kept, handler: RequestHandler, kind: type[KeyfoldError]
+    storage: MemoryStorage, kept: Kept, handler: RequestHandler, kind: type[KeyfoldError], *, unreachable: bool
 ) -> None:
-    """A store that does not answer now, a snapshot that cannot be taken: message and action go to the asker."""
+    """A store or brokers that do not answer now, a snapshot that cannot be taken: the asker is told which, and why."""
     kept.fails = kind("No room.", "Make some.")
     answer = _asked(storage, handler, SNAPSHOT)
     assert (answer.ok, answer.message, answer.action) == (False, "No room.", "Make some.")
+    assert answer.unreachable is unreachable
 
 
 def test_a_failure_that_ends_the_connector_is_answered_first(

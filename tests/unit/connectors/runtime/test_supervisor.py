@@ -20,6 +20,7 @@ from compactor.catalog import requests
 from compactor.catalog.owner_lock import is_alive, this_process
 from compactor.errors import CatalogError, FencedError, OffsetChangeError, StorageError
 from compactor.generation.plan import OffsetChange
+from compactor.metrics import Freshness
 from connectors.config.engine_settings import connector_storage
 from connectors.config.files import load_connector, load_worker
 from connectors.errors import EXIT_FAILED, NoConnectionError, SparkGoneError, exit_code
@@ -53,10 +54,12 @@ class Runs:
         works: bool = False,
         comes_up: bool = True,
         during: Callable[[], object] = lambda: None,
+        counted: TaskReport | None = None,
     ) -> None:
         self.began: list[float] = []
         self.known: list[str | None] = []
         self.shown: list[dict[str, Any]] = []
+        self.counted = counted
         self.catalog: Any = Mock(epoch=1, state=SimpleNamespace(catalog_id="c-1", owner="other:1"))
         self.changer = Mock()
         self.changer.change.return_value = (CHANGED,)
@@ -68,7 +71,10 @@ class Runs:
         """Stands in for `ConnectorTask`: the last argument but the lock is where it reports to."""
         report: Callable[[TaskReport], None] = args[-2]
         self._made = SimpleNamespace(
-            catalog=None, worked=False, run=lambda stop, _, **how: self._run(report, stop, **how)
+            catalog=None,
+            worked=False,
+            counted=self.counted,
+            run=lambda stop, _, **how: self._run(report, stop, **how),
         )
         return self._made
 
@@ -379,3 +385,11 @@ def test_without_spark_nothing_is_started_again(start: Callable[..., Any], monke
     monkeypatch.setattr(session, "gone", lambda _: gone)
     one, runs = start((0, ConnectionRefusedError("py4j")))
     assert (one.error, exit_code(gone), len(runs.began)) == (gone, EXIT_FAILED, 1)
+
+
+def test_what_a_run_counted_last_outlives_its_failure(start: Callable[..., Any]) -> None:
+    """Its last report may be a second old: transactions that were aborted as it failed are in no metric otherwise."""
+    counted = TaskReport({"transactions_aborted": 1}, worked=False, freshness=Freshness().with_sent(1.0, 3))
+    one, runs = start((0, AWAY), counted=counted)
+    assert (runs.shown[0]["state"], runs.shown[0]["counters"]) == ("FAILED", counted.counters)
+    assert (dict(one.counters), one.freshness.seconds) == (counted.counters, 3.0)

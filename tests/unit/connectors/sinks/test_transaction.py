@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from msgspec.structs import replace
 
 from compactor.errors import FencedError, KeyfoldError, OutcomeUnknownError, PublishInterruptedError
+from compactor.model.position import Position
 from compactor.model.publish_plan import PublishPlan, PublishTarget
 from compactor.model.record import TopicPartition
 from connectors.errors import NotAllowedError, UnreachableError
@@ -66,8 +69,8 @@ class FakeSession(ProducerSession):
     def send_offsets(self, positions: Any) -> None: ...
 
 
-def send(producer: Producer, deadline_s: float = 5.0) -> PublishProgress:
-    progress = PublishProgress(PLAN, {})
+def send(producer: Producer, deadline_s: float = 5.0, progress: PublishProgress | None = None) -> PublishProgress:
+    progress = progress or PublishProgress(PLAN, {})
     found = list(partition_batches(iter(()), [TopicPartition("t", 0)], TransactionLimits()))
     Transaction(FakeSession(producer, deadline_s), progress, WriteRules()).send(found)
     return progress
@@ -119,6 +122,7 @@ def test_a_commit_that_must_be_aborted_is() -> None:
         (KafkaError.CLUSTER_AUTHORIZATION_FAILED, NotAllowedError, "Grant IdempotentWrite on the cluster"),
         (KafkaError.UNKNOWN_TOPIC_OR_PART, UnreachableError, "the next start of the connector says so"),
         (KafkaError._TRANSPORT, UnreachableError, "localhost:1 did not answer"),
+        (KafkaError._NOENT, UnreachableError, "localhost:1 did not answer"),
         (KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, PublishInterruptedError, "tried again"),
     ],
 )
@@ -137,3 +141,47 @@ def test_a_fenced_producer_of_the_newest_owner_is_no_newer_owner(newest: int, mo
     expected: type[KeyfoldError] = FencedError if newest > 1 else PublishInterruptedError
     with pytest.raises(expected):
         send(Producer(error(KafkaError._FENCED, fatal=True)))
+
+
+ABORTS = error(KafkaError.INVALID_TXN_STATE, txn_requires_abort=True)
+
+
+@pytest.mark.parametrize(
+    ("producer", "counts"),
+    [
+        (Producer(), (1, 0)),
+        (Producer(ABORTS), (0, 1)),
+        (Producer(*[error(TIMED_OUT)] * 9), (0, 0)),
+    ],
+    ids=["committed", "aborted", "unknown"],
+)
+def test_a_transaction_is_counted_by_its_outcome(producer: Producer, counts: tuple[int, int]) -> None:
+    """Once, as committed or as aborted; one whose outcome is not known is read back, and counted as neither."""
+    progress = PublishProgress(PLAN, {})
+    with suppress(KeyfoldError):
+        send(producer, 0.0, progress)
+    (sent,) = progress.sent()
+    assert (sent.transactions, sent.aborted) == counts
+
+
+def test_what_never_began_is_not_aborted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A producer that was fenced cannot begin: nothing of it is to be sent again."""
+
+    def refuses(_: Producer) -> None:
+        raise KafkaException(ABORTS)
+
+    monkeypatch.setattr(Producer, "begin_transaction", refuses)
+    progress = PublishProgress(PLAN, {})
+    with pytest.raises(PublishInterruptedError):
+        send(Producer(), 0.0, progress)
+    assert progress.sent()[0].aborted == 0
+
+
+def test_a_transaction_of_several_partitions_is_one() -> None:
+    """The sum over partitions is the number of transactions."""
+    targets = tuple(PublishTarget(topic="t", partition=one, bucket=0, output=None, start=0, end=5) for one in (0, 1))
+    progress = PublishProgress(replace(PLAN, targets=targets), {})
+    positions = {target.tp: Position(offset=5, catalog_id="x") for target in targets}
+    progress.commit(positions, {})
+    progress.aborted = 2
+    assert [(one.transactions, one.aborted) for one in progress.sent()] == [(1, 2), (0, 0)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from compactor.model.record import TopicPartition
 from connectors.errors import SourceChangedError, UnreachableError
@@ -161,6 +162,29 @@ def test_brokers_away_are_waited_for_and_then_named() -> None:
     clock.sleep(10)
     with pytest.raises(UnreachableError, match=r"Connector c: .*away"):
         source.latest(start, None)
+
+
+def test_silence_is_said_when_it_begins_and_every_half_minute() -> None:
+    """Brokers are asked several times a second: a line for each time would bury all others. Each reason is one."""
+    cluster, clock = MemoryCluster(), SleepingClock()
+    cluster.put("a", (0, 9))
+    source = planner(cluster, clock, timeout=1_000.0)
+    start = source.latest(topic("a", 0), None)
+
+    def lines(seconds: float) -> list[object]:
+        with capture_logs() as told:
+            for _ in range(round(seconds / 0.25)):
+                source.latest(start, None)
+                clock.sleep(0.25)
+        return [one["seconds"] for one in told if one["event"] == "source is not answered"]
+
+    cluster.away = True
+    assert lines(70) == [0, 0, 30, 60]  # first the ends are not known, then the topics neither
+    for _ in range(3):  # an outage that follows soon is a new one
+        cluster.away = False
+        assert lines(1) == []
+        cluster.away = True
+        assert lines(5) == [0, 0]
 
 
 @pytest.mark.parametrize("ask", [Planner.initial, Planner.pin])

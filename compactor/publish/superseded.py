@@ -1,0 +1,55 @@
+"""Counts what publishing folds have left out, as a later record of the fold had their keys.
+
+On its own because it remembers files between publishes, which nothing else of publishing does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from compactor.model.publish_plan import PublishResult, PublishTarget
+from compactor.model.record import TopicPartition
+from compactor.model.state import CatalogState
+from compactor.runs.scan import FileRange, between
+
+
+class SupersededCount:
+    """Counts superseded records from the metadata of files, as not every fold knows how many it has read.
+
+    A file's records count with the publish that sends the last of them. So where folds end inside a file
+    (min.compaction.lag.ms), more may have been sent than counted: that much is owed until the file is sent to its end.
+    A file that an earlier run has sent in part is left out, as it is not known how much of it that was.
+    """
+
+    def __init__(self) -> None:
+        self._owed: dict[TopicPartition, int] = {}
+        self._begun: dict[TopicPartition, FileRange] = {}
+
+    def add(self, state: CatalogState, targets: Iterable[PublishTarget], sent: Iterable[PublishResult]) -> int:
+        """Returns how many records `sent` has left out, as far as it can be told now; never below 0.
+
+        `state` still has the runs of what was sent. Without an output topic nothing is folded.
+        """
+        logs, asked = state.by_partition(), {target.tp: target for target in targets}
+        folds = ((asked[result.tp], result) for result in sent if asked[result.tp].output is not None)
+        return sum(
+            self._left_out(target, result, between(logs[result.tp], target.start, result.end).file_ranges)
+            for target, result in folds
+        )
+
+    def _left_out(self, target: PublishTarget, result: PublishResult, ranges: tuple[FileRange, ...]) -> int:
+        begun = self._begun.pop(target.tp, None)
+        records, owed = 0, self._owed.pop(target.tp, 0)
+        for one in ranges:
+            # A clean may have counted the rest of a file anew since: what counts is how it was when it was begun.
+            known = begun if begun is not None and begun.file.path == one.file.path else one
+            if known.file.first < target.start and known is one:
+                continue
+            if one.file.last < result.end:
+                records += known.file.records
+            else:
+                self._begun[target.tp] = known
+        total = owed + records - result.records - result.rejected - result.refused
+        if total < 0 and target.tp in self._begun:
+            self._owed[target.tp] = total
+        return max(0, total)

@@ -1,0 +1,26 @@
+"""What the cleaner counts of its work, for describe and the metrics."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from tests.support.brokerless import BrokerlessConnector
+from tests.support.engine import row
+from tests.support.local_spark import LocalSpark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_full_folds_are_counted_by_partition_and_by_job(tmp_path: Path) -> None:
+    """One job folds both partitions, with what it read, kept and removed; a round with nothing to fold counts none."""
+    connector = BrokerlessConnector(cast("SparkSession", LocalSpark()), tmp_path / "store", partitions=2)
+    connector.ingest([row(number, offset, b"k", b"v") for number in (0, 1) for offset in range(2)])
+    connector.publish()
+    for _ in range(2):
+        connector.cleaner.clean(0)
+    counts = connector.counters.values()
+    names = ("fold_jobs", "full_folds", "fold_records_removed")
+    assert [counts[name] for name in names] == [1, 2, 2]
+    assert counts["fold_bytes_read"] == 2 * counts["fold_bytes_written"] > 0
