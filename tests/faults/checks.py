@@ -13,6 +13,7 @@ from typing import NamedTuple
 from compactor.model.log import PartitionLog
 from compactor.snapshot.manifest import Manifest
 from tests.faults.load import Sent
+from tests.support.generations import broken_generations
 from tests.support.kafka import Read
 from tests.support.promises import broken_promises
 
@@ -62,12 +63,19 @@ def violations(facts: Observation) -> list[str]:
     published = {log.partition: log.published for log in facts.logs}
     return [
         *_lost_at_the_source(facts),
-        *broken_promises(facts.source, facts.output, published),
+        *_promises(facts, published),
         *_positions(facts, published),
         *(fault for log in facts.logs for fault in _out_of_order(log)),
         *(f"catalog: {what}" for what in facts.damaged),
         *_snapshot(facts),
     ]
+
+
+def _promises(facts: Observation, published: Mapping[int, int]) -> list[str]:
+    starts = {log.partition: log.generation.start for log in facts.logs if log.generation}
+    if not starts:
+        return broken_promises(facts.source, facts.output, published)
+    return broken_generations(facts.source, facts.output, published, starts)
 
 
 def _lost_at_the_source(facts: Observation) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import signal
 import threading
@@ -13,12 +14,16 @@ from types import TracebackType
 from typing import Any, Final, Self
 from uuid import uuid4
 
+from compactor.catalog import requests
+from compactor.storage.local import open_storage
+from connectors.clock import SystemClock
 from tests.faults import checks
 from tests.faults.load import RATE, Load
 from tests.faults.observe import observe
 from tests.faults.worker_main import READ_HERE, VACUUM_EVERY_MS, VACUUM_GRACE_MS
 from tests.faults.worker_process import Control, WorkerProcess
 from tests.support.deployment import Deployment
+from tests.support.generations import numbers
 from tests.support.kafka import create_topic, wait_until
 
 PATIENCE: Final = float(os.environ.get("FAULT_PATIENCE", "1"))
@@ -128,6 +133,22 @@ class Scenario:
     def rest(self, seconds: float) -> None:
         """Waits `seconds`, for faults that consist of time."""
         threading.Event().wait(seconds)
+
+    def ask_resync(self) -> None:
+        """Asks the worker to begin all logs anew."""
+        storage = open_storage(str(self.deployment.folder / "storage")).sub(self.deployment.name)
+        requests.leave(storage, "resync", SystemClock().now_ms())
+
+    def resync(self) -> None:
+        """Has the worker begin all logs anew, and waits until they are published again."""
+        before = numbers(self.deployment.state())
+        self.ask_resync()
+
+        def begun() -> bool:
+            return all(map(operator.gt, numbers(self.deployment.state()), before))
+
+        self.until(begun, f"generations after {before} begin")
+        self.until_publishing()
 
     def arm(self, step: str, action: str) -> None:
         """Makes the next process that takes `step` for this connector do `action`, once."""

@@ -11,6 +11,9 @@ from tests.faults.scenario import BUSY, CALM, RETAINING, REWRITING_TASKS, TASKS
 AT_START: Final = tuple(step for step in STEPS if step.startswith("takeover."))
 """Steps of a take-over, which a starting connector reaches."""
 
+IN_A_CHANGE: Final = tuple(step for step in STEPS if step.startswith("generation."))
+"""Steps of a change of offsets, for which an operator has to ask."""
+
 IN_TASKS: Final = frozenset(
     {
         "source.read",

@@ -9,7 +9,7 @@ from contextlib import suppress
 from connectors.errors import EXIT_FENCED
 from tests.faults.cases import CaseOf, S
 from tests.faults.scenario import Scenario
-from tests.faults.step_settings import AT_START, IN_TASKS
+from tests.faults.step_settings import AT_START, IN_A_CHANGE, IN_TASKS
 from tests.faults.worker_process import TIMEOUT_S, WorkerProcess
 from tests.support.kafka import wait_until
 
@@ -26,6 +26,8 @@ def stands_at(scenario: Scenario, step: str, action: str) -> WorkerProcess:
     scenario.arm(step, action)
     if step in AT_START:
         worker = scenario.start()
+    if step in IN_A_CHANGE:
+        scenario.ask_resync()
     worker.until_met(step)
     return worker
 
@@ -40,6 +42,8 @@ def comes_to(scenario: Scenario, step: str, action: str) -> WorkerProcess:
     scenario.arm(step, action)
     if step in AT_START:
         scenario.arm(_BREAKS_A_LIFE, "error")
+    if step in IN_A_CHANGE:
+        scenario.ask_resync()
     worker.until_met(step)
     return worker
 
@@ -58,6 +62,7 @@ def kill_all(case: CaseOf[S], step: str) -> None:
     worker.kill()
     case.scenario.start()
     case.recovers()
+    _resync_again(case, step)
 
 
 def kill_one(case: CaseOf[S], step: str) -> None:
@@ -74,6 +79,7 @@ def kill_one(case: CaseOf[S], step: str) -> None:
         scenario.start()
         case.recovers()
         wait_until(lambda: _is_gone(worker), "the processes of the dead driver end")
+        _resync_again(case, step)
 
 
 def fail_once(case: CaseOf[S], step: str) -> None:
@@ -83,6 +89,7 @@ def fail_once(case: CaseOf[S], step: str) -> None:
     case.strikes()
     case.recovers()
     assert worker.alive, worker.tail()
+    _resync_again(case, step)
 
 
 def freeze_through_a_take_over(case: CaseOf[S], step: str) -> None:
@@ -99,6 +106,12 @@ def freeze_all_through_a_take_over(case: CaseOf[S], step: str) -> None:
     sleeper = comes_to(case.scenario, step, NAP)
     sleeper.signal_all(signal.SIGSTOP)
     _wakes_up_fenced(case, sleeper)
+
+
+def _resync_again(case: CaseOf[S], step: str) -> None:
+    """Where `step` is one of a change of offsets: what was broken off there is asked for again, and done."""
+    if step in IN_A_CHANGE:
+        case.scenario.resync()
 
 
 def _wakes_up_fenced(case: CaseOf[S], sleeper: WorkerProcess) -> None:
