@@ -113,13 +113,17 @@ def restate(log: PartitionLog, runs: Sequence[Run]) -> PartitionLog:
 
 
 def _same(old: Run, runs: Sequence[Run]) -> bool:
-    """Returns whether `runs` are `old` in pieces: its files, and all its records where those were counted exactly."""
+    """Returns whether `runs` are `old` in pieces: all its files and records where those were counted exactly.
+
+    Else fewer, as a file may reach beyond `old` on both sides and have nothing within.
+    """
     joined = all(left.end == right.start for left, right in pairwise(runs))
     level0 = all(run.level == 0 for run in (old, *runs))
-    paths = {file.path for run in runs for file in run.files} == {file.path for file in old.files}
+    paths, old_paths = {file.path for run in runs for file in run.files}, {file.path for file in old.files}
     records = sum(run.records for run in runs)
-    counted = records == old.records if exact(old) else records <= old.records
-    return joined and level0 and paths and counted and all(exact(run) for run in runs)
+    counted = (paths, records) == (old_paths, old.records) if exact(old) else paths <= old_paths
+    within = records <= old.records
+    return joined and level0 and counted and within and all(exact(run) for run in runs)
 
 
 def retain(log: PartitionLog, start: int) -> PartitionLog:

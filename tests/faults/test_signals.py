@@ -8,7 +8,8 @@ import pytest
 
 from connectors.errors import EXIT_OK
 from tests.faults.cases import Cases
-from tests.faults.step_settings import ALL, AT_START, settings
+from tests.faults.step_settings import ALL, settings
+from tests.faults.strikes import stands_at
 from tests.faults.worker_process import GRACE_S, MARGIN_S, TIMEOUT_S
 from tests.support.kafka import wait_until
 
@@ -21,13 +22,7 @@ def test_a_worker_that_is_stopped_at_a_step(cases: Cases, step: str) -> None:
     """SIGTERM while it stands there: exit code 0 within task.shutdown.graceful.timeout.ms, and nothing is lost."""
     with cases.case("SIGTERM", step, settings(step)) as case:
         scenario = case.scenario
-        worker = scenario.running()
-        if step in AT_START:
-            worker.kill()
-        scenario.control.arm(step, LATE)
-        if step in AT_START:
-            worker = scenario.start()
-        worker.until_met(step)
+        worker = stands_at(scenario, step, LATE)
         case.strikes()
         code, seconds = worker.terminate()
         assert code == EXIT_OK, worker.tail()

@@ -8,8 +8,16 @@ from msgspec.structs import replace
 from compactor.clean.log_to_clean import LogToClean, straddling_runs
 from compactor.errors import CatalogError
 from compactor.model.actions import AddPartition, AnyAction, Append, Clean, Merge, Publish, Restate, Retain
-from compactor.model.log import OutputPoint, PartitionLog, Run
-from compactor.model.log_transitions import check_invariants, clean, merge, restate, retain
+from compactor.model.log import Gap, Generation, OutputPoint, PartitionLog, Run
+from compactor.model.log_transitions import (
+    begin_generation,
+    check_invariants,
+    clean,
+    merge,
+    restate,
+    retain,
+    skip,
+)
 from compactor.model.state import CatalogState, apply
 from tests.support.logs import base, file, log, run
 
@@ -199,3 +207,53 @@ def test_the_actions_do_what_they_say() -> None:
     assert (after.start, after.clean_end, after.runs, after.last_full_fold_ms) == (30, 30, (), 77)
     (merged,) = apply(CatalogState(), actions[:-2]).logs
     assert [(one.level, one.start, one.end) for one in merged.runs] == [(1, 0, 20), (0, 20, 30)]
+
+
+def test_a_gap_drops_what_was_not_published() -> None:
+    """Offsets, runs and the fold that was begun go; what was published stays, and the offsets count as lost."""
+    after = skip(replace(THREE, folded_end=40, backlog_end=70), 60)
+    assert (after.published, after.folded_end, after.end, after.clean_end) == (60, 60, 60, 10)
+    assert after.gaps == (Gap(35, 60),)
+    assert [(one.start, one.end) for one in after.runs] == [(10, 20), (20, 30), (30, 35)]
+    assert after.backlog_end == 70
+    assert skip(replace(THREE, backlog_end=50), 50).backlog_end is None
+    with pytest.raises(CatalogError, match="below published 35"):
+        skip(THREE, 34)
+
+
+def test_a_cut_run_may_have_nothing_left() -> None:
+    """Its file has records on both sides only: counted anew it is empty, and names no file."""
+    cut = run(35, 38, [file(30, 39, 5, path="f")])
+    before = replace(THREE, runs=(*THREE.runs[:2], run(30, 35, [file(30, 34, 1)]), cut), end=38, published=38)
+    empty_run = run(35, 38, ())
+    assert restate(replace(before, folded_end=38), [empty_run]).runs[-1] == empty_run
+
+
+GENERATION = Generation(number=2, start=12, first_end=40, output_offset=7)
+LEAD = replace(run(-3, 12, [file(-3, -1, 3)]), folded=True)
+
+
+def test_a_generation_keeps_nothing_but_the_bucket() -> None:
+    """Offsets begin at the first tombstone, or where the source is read."""
+    before = replace(THREE, bucket=3, gaps=(Gap(1, 2),), begun=True, last_full_fold_ms=9)
+    after = begin_generation(before, GENERATION, LEAD)
+    assert (after.start, after.clean_end, after.published, after.folded_end, after.end) == (-3, -3, -3, -3, 12)
+    assert (after.bucket, after.runs, after.output, after.gaps) == (3, (LEAD,), OutputPoint(-3, 7), ())
+    assert (after.base, after.begun, after.last_full_fold_ms) == (None, False, None)
+    assert begin_generation(before, GENERATION, None).start == 12
+    assert begin_generation(after, replace(GENERATION, number=3), None).generation == replace(GENERATION, number=3)
+
+
+@pytest.mark.parametrize(
+    ("generation", "lead"),
+    [
+        pytest.param(replace(GENERATION, number=3), None, id="a number is left out"),
+        pytest.param(replace(GENERATION, number=1), None, id="the first again"),
+        pytest.param(GENERATION, replace(LEAD, start=0), id="tombstones among the source's offsets"),
+        pytest.param(GENERATION, replace(LEAD, end=11), id="a hole behind the tombstones"),
+    ],
+)
+def test_a_generation_that_does_not_follow_is_refused(generation: Generation, lead: Run | None) -> None:
+    """Nothing is begun twice, and no offset is two records'."""
+    with pytest.raises(CatalogError):
+        begin_generation(THREE, generation, lead)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from compactor.model.log import PartitionLog, Run, empty, end_beyond, end_within
+from compactor.model.log import Generation, PartitionLog, Run, empty, end_beyond, end_within
 from compactor.model.record import TopicPartition
 from compactor.publish.publishable import publishable
 from compactor.settings import CompactionPolicy
@@ -105,3 +105,23 @@ def test_no_lag_holds_nothing(lag: int) -> None:
     """Rule 11: a lag of 0, or below, is not looked for."""
     kept = new_log(published=0, end=8)
     assert publishable(kept, CompactionPolicy(min_compaction_lag_ms=lag), 0, lambda _: pytest.fail("looked")) == 8
+
+
+@pytest.mark.parametrize(
+    ("published", "folded_end", "young", "expected"),
+    [
+        pytest.param(-3, -3, None, 100, id="all is read"),
+        pytest.param(-3, -3, 70, 70, id="a fold may end behind the first end"),
+        pytest.param(-3, -3, 60, 60, id="at it"),
+        pytest.param(-3, -3, 59, -3, id="never below it"),
+        pytest.param(-3, 80, 59, 80, id="a fold that was begun goes on"),
+        pytest.param(60, 60, 61, 61, id="a later fold ends anywhere"),
+    ],
+)
+def test_the_first_fold_of_a_generation_ends_at_its_first_end_or_beyond(
+    published: int, folded_end: int, young: int | None, expected: int
+) -> None:
+    """Below it a reader would see an output that is neither the earlier generation nor this one."""
+    generation = Generation(number=2, start=12, first_end=60)
+    log = replace(LOG, start=-3, clean_end=-3, published=published, folded_end=folded_end, generation=generation)
+    assert publishable(log, CompactionPolicy(min_compaction_lag_ms=5), 1000, lambda _: young) == expected

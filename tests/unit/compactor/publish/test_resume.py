@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from compactor.errors import PositionError
 from compactor.model import log_transitions
-from compactor.model.log import OutputPoint, PartitionLog, empty
+from compactor.model.log import Generation, OutputPoint, PartitionLog, empty
 from compactor.model.position import Position, ResumePoint, Tail, Unknown
 from compactor.model.record import TopicPartition
 from compactor.model.state import Topic
@@ -159,3 +159,61 @@ def test_a_log_of_which_retention_took_all_that_was_sent_has_begun() -> None:
     emptied = log_transitions.retain(sent, 50)
     assert (emptied.folded_end, emptied.output) == (emptied.start, None)
     assert resume_point(emptied, TOPIC, OURS, None, lambda: 49) == at(50, None)
+
+
+SECOND = replace(
+    FRESH,
+    start=-3,
+    clean_end=-3,
+    published=-3,
+    folded_end=-3,
+    output=OutputPoint(-3, 7),
+    generation=Generation(number=2, start=12, first_end=60, output_offset=7),
+)
+"""A generation of which nothing was sent, with three tombstones."""
+
+
+def of_second(offset: int, fold_end: int | None = None) -> Position:
+    return replace(ours(offset, fold_end), generation=2, start=12)
+
+
+@pytest.mark.parametrize(
+    ("log", "position", "tail", "expected"),
+    [
+        pytest.param(SECOND, of_second(-3), None, at(-3, -3, output_offset=9), id="at its beginning"),
+        pytest.param(
+            SECOND, of_second(-1, 80), None, at(-1, -1, output_offset=9, fold_end=80), id="among its tombstones"
+        ),
+        pytest.param(
+            SECOND, ours(50), None, at(-3, 50, output_offset=7), id="of the earlier one: as if there were none"
+        ),
+        pytest.param(SECOND, None, None, at(-3, None, output_offset=7), id="none"),
+        pytest.param(
+            replace(SECOND, folded_end=80),
+            None,
+            30,
+            at(31, None, output_offset=7, fold_end=80),
+            id="none, and some of it was sent",
+        ),
+        pytest.param(
+            replace(SECOND, published=60, folded_end=60),
+            of_second(-2),
+            None,
+            at(60, -2, output_offset=7),
+            id="lower than published",
+        ),
+    ],
+)
+def test_a_position_counts_in_the_generation_of_the_log(
+    log: PartitionLog, position: Position | None, tail: Tail, expected: ResumePoint
+) -> None:
+    """That of an earlier one says nothing, however high it is."""
+    assert resume_point(log, TOPIC, OURS, position, lambda: tail) == expected
+
+
+def test_a_position_of_a_later_generation_is_an_error() -> None:
+    """The catalog is an older copy: what it would send was sent, or must not be."""
+    with pytest.raises(PositionError, match="is of generation 3, the catalog knows generation 2"):
+        resume_point(SECOND, TOPIC, OURS, replace(of_second(50), generation=3), never)
+    with pytest.raises(PositionError, match="of generation 2, the catalog knows generation 1"):
+        resume_point(PUBLISHED, TOPIC, OURS, of_second(50), never)

@@ -1,0 +1,164 @@
+"""What a change of offsets does to each log, from what the catalog and the brokers say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from compactor.errors import OffsetChangeError
+from compactor.generation.plan import FoundPartition, FoundTopic, OffsetChange, actions_of, plan_change
+from compactor.model.actions import AnyAction, Append, BeginGeneration, CloseTopic, PlanFold, Publish, Skip
+from compactor.model.log import Generation, OutputPoint, Run
+from compactor.model.record import TopicPartition
+from compactor.model.state import CatalogState, apply
+from tests.support.engine import new_state
+from tests.support.logs import run
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+TOPICS = {"t": FoundTopic("id-t", "out-id")}
+AS_KNOWN = {
+    T0: FoundPartition(start=0, end=100, position=40, output_end=7),
+    T1: FoundPartition(start=0, end=50, position=0, output_end=0),
+}
+
+
+def state(*more: AnyAction) -> CatalogState:
+    """Two partitions, of which the first is published up to 40."""
+    return apply(
+        new_state({0: 0, 1: 0}),
+        [*_ingested(0, 60), Publish(topic="t", partition=0, end=40, output=OutputPoint(40, 5)), *more],
+    )
+
+
+def _ingested(partition: int, end: int) -> list[AnyAction]:
+    return [
+        Append(topic="t", partition=partition, start=0, end=end, run=run(0, end, 3)),
+        PlanFold(topic="t", partition=partition, end=40),
+    ]
+
+
+def begun(number: int, start: int, first_end: int, partition: int = 0) -> BeginGeneration:
+    generation = Generation(number=number, start=start, first_end=first_end, output_offset=7)
+    return BeginGeneration(topic="t", partition=partition, generation=generation)
+
+
+def decided(
+    offsets: Mapping[TopicPartition, int | None],
+    *,
+    known: CatalogState | None = None,
+    topics: Mapping[str, FoundTopic] = TOPICS,
+    found: Mapping[TopicPartition, FoundPartition] = AS_KNOWN,
+    **more: Any,
+) -> list[AnyAction]:
+    """The actions of a change without tombstones."""
+    plan = plan_change(known or state(), OffsetChange(offsets=offsets, **more), topics, found)
+    return list(actions_of(plan, {}))
+
+
+@pytest.mark.parametrize(
+    ("to", "expected"),
+    [
+        pytest.param(40, [], id="where it stands"),
+        pytest.param(70, [Skip(topic="t", partition=0, end=70)], id="forward"),
+        pytest.param(100, [Skip(topic="t", partition=0, end=100)], id="to the end"),
+        pytest.param(39, [begun(2, 39, 100)], id="back"),
+        pytest.param(0, [begun(2, 0, 100)], id="to the beginning"),
+        pytest.param(None, [begun(2, 0, 100)], id="to the source's start"),
+    ],
+)
+def test_an_offset_is_forward_back_or_where_it_stands(to: int | None, expected: list[AnyAction]) -> None:
+    """Forward is a gap, back a generation that waits for the source's end."""
+    assert decided({T0: to}) == expected
+
+
+def test_a_partition_that_was_not_named_stays_as_it_is() -> None:
+    """Only what was asked for changes; asked for all, those at their start stay unless it is anew."""
+    everything = {T0: None, T1: None}
+    assert [one.tp for one in decided(everything) if isinstance(one, BeginGeneration)] == [T0]
+    anew = decided(everything, anew=True)
+    assert [(one.tp, one.generation.first_end) for one in anew if isinstance(one, BeginGeneration)] == [
+        (T0, 100),
+        (T1, 50),
+    ]
+
+
+def test_no_gap_is_left_where_the_output_holds_an_earlier_generation() -> None:
+    """Its keys would stay for ever; the same place again is nothing to do."""
+    waiting = state(begun(2, 30, 100))
+    unsent = {T0: replace(AS_KNOWN[T0], position=30)}
+    assert decided({T0: 50}, known=waiting, found=unsent) == [begun(3, 50, 100)]
+    assert decided({T0: 30}, known=waiting, found=unsent) == []
+
+
+def test_where_no_position_tells_it_begins_anew() -> None:
+    """A gap would begin nobody knows where."""
+    assert decided({T0: 70}, found={T0: replace(AS_KNOWN[T0], position=None)}) == [begun(2, 70, 100)]
+
+
+@pytest.mark.parametrize(
+    "topics", [{"t": FoundTopic("other", "out-id")}, {"t": FoundTopic("id-t", "other")}], ids=["source", "output"]
+)
+def test_a_topic_that_was_recreated_begins_anew_as_a_whole(topics: Mapping[str, FoundTopic]) -> None:
+    """All partitions from their start, under the new ids; not one alone, and at no offset."""
+    known = state(CloseTopic(topic="t", reason="recreated"))
+    renewed, *others = decided({T0: None, T1: None}, known=known, topics=topics)
+    after = apply(known, [renewed, *others])
+    assert (after.topics["t"].topic_id, after.topics["t"].output_id) == (topics["t"].topic_id, topics["t"].output_id)
+    assert after.topics["t"].closed is None
+    assert [one.tp for one in others if isinstance(one, BeginGeneration)] == [T0, T1]
+    for offsets in ({T0: None}, {T0: None, T1: 3}):
+        with pytest.raises(OffsetChangeError, match="all of its 2 partitions begin anew"):
+            decided(offsets, known=known, topics=topics)
+
+
+def test_a_closed_topic_is_read_again() -> None:
+    """Also where its log only gets a gap."""
+    known = state(CloseTopic(topic="t", reason="records lost"))
+    found = {T0: replace(AS_KNOWN[T0], start=65)}
+    after = apply(known, decided({T0: 65}, known=known, found=found))
+    assert (after.topics["t"].closed, after.log(T0).published) == (None, 65)
+
+
+@pytest.mark.parametrize(
+    ("offsets", "found", "text"),
+    [
+        pytest.param(
+            {TopicPartition("u", 0): 0}, AS_KNOWN, "keeps nothing of topic u, partition 0", id="another topic"
+        ),
+        pytest.param({TopicPartition("t", 9): 0}, AS_KNOWN, "keeps nothing of topic t, partition 9", id="another one"),
+        pytest.param({T0: 101}, AS_KNOWN, "holds the offsets from 0 to 100", id="beyond the end"),
+        pytest.param({T0: 4}, {T0: replace(AS_KNOWN[T0], start=5)}, "offsets from 5 to 100", id="below the start"),
+        pytest.param({T0: 4}, {}, "t, partition 0 is in the catalog, and the brokers do not have it", id="is gone"),
+        pytest.param(
+            {T0: None}, {T0: replace(AS_KNOWN[T0], start=5)}, "began at offset 0, and the source begins at 5", id="loss"
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    offsets: dict[TopicPartition, int | None], found: dict[TopicPartition, FoundPartition], text: str
+) -> None:
+    """By name, with what there is."""
+    with pytest.raises(OffsetChangeError, match=text):
+        decided(offsets, found=found)
+
+
+def test_a_loss_may_be_accepted() -> None:
+    """Then it begins where the source does; an operator who names a later offset has said what goes."""
+    cut = {T0: replace(AS_KNOWN[T0], start=5)}
+    assert decided({T0: None}, found=cut, accepts_loss=True) == [begun(2, 5, 100)]
+    assert decided({T0: 6}, found=cut) == [begun(2, 6, 100)]
+
+
+def test_the_tombstones_end_where_the_source_is_read() -> None:
+    """Between the last of them and there the log has nothing."""
+    plan = plan_change(state(), OffsetChange(offsets={T0: 30}), TOPICS, AS_KNOWN)
+    lead = Run(start=-3, end=0, level=0, files=(), records=3, bytes=3, folded=True)
+    (action,) = actions_of(plan, {T0: lead})
+    assert isinstance(action, BeginGeneration)
+    assert action.lead == replace(lead, end=30)
+    log = apply(state(), [action]).log(T0)
+    assert (log.start, log.published, log.end, log.position) == (-3, -3, 30, 30)
+    assert log.output == OutputPoint(-3, 7)

@@ -1,0 +1,66 @@
+"""Rows as they are produced: source headers, generations, and tombstones that no source record is behind."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from compactor.model.record import RUN
+from connectors.sinks.encode import output_rows, rows_of_generation
+
+NAMED = ("keyfold.generation", b"3")
+WHERE = [("keyfold.source.topic", b"t"), ("keyfold.source.partition", b"0")]
+
+
+def batch(*offsets: int) -> pa.RecordBatch:
+    """Records at these offsets; below 0 they are tombstones."""
+    rows = [
+        {
+            "topic": "t",
+            "partition": 0,
+            "offset": offset,
+            "timestamp": 7,
+            "timestamp_type": 0,
+            "key": b"k%d" % offset,
+            "value": None if offset < 0 else b"v",
+            "headers": None
+            if offset < 0
+            else [{"key": "h", "value": b"1"}, {"key": "keyfold.generation", "value": b"9"}],
+            "delete_horizon": None,
+            "rejected": None,
+        }
+        for offset in offsets
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=RUN)
+
+
+def as_bytes(headers: list[tuple[str, str | bytes | None]]) -> list[tuple[str, bytes | None]]:
+    return [(name, value.encode() if isinstance(value, str) else value) for name, value in headers]
+
+
+@pytest.mark.parametrize("source_headers", [True, False])
+def test_records_of_a_generation_name_it(source_headers: bool) -> None:
+    """Behind their source headers; an upstream keyfold's header of that name goes."""
+    (row,) = rows_of_generation(batch(5), 3, source_headers=source_headers)
+    value, key, timestamp, headers = row
+    own = [*WHERE, ("keyfold.source.offset", b"5")] if source_headers else []
+    assert (value, key, timestamp) == (b"v", b"k5", 7)
+    assert as_bytes(headers) == [("h", b"1"), *own, NAMED]
+
+
+@pytest.mark.parametrize("source_headers", [True, False])
+def test_a_tombstone_without_a_source_record_says_so(source_headers: bool) -> None:
+    """It has no source offset, whatever its offset in the log is."""
+    rows = list(rows_of_generation(batch(-2, -1, 0), 3, source_headers=source_headers))
+    assert [key for _, key, _, _ in rows] == [b"k-2", b"k-1", b"k0"]
+    own = WHERE if source_headers else []
+    for value, _, _, headers in rows[:2]:
+        assert value is None
+        assert as_bytes(headers) == [*own, NAMED, ("keyfold.synthetic", b"reset")]
+    assert "keyfold.synthetic" not in dict(rows[2][3])
+
+
+def test_the_first_generation_is_not_named() -> None:
+    """As it was before there were any."""
+    (row,) = output_rows(batch(5), source_headers=True)
+    assert as_bytes(row[3]) == [("h", b"1"), *WHERE, ("keyfold.source.offset", b"5")]
