@@ -358,8 +358,28 @@ def test_no_secret_comes_out(worker: RestWorker, tmp_path: Path, monkeypatch: py
 
 def test_what_is_hidden_stays_when_it_is_sent_back(worker: RestWorker) -> None:
     """A client reads a config, changes a key, and sends all of it: the password is what it was."""
-    worker.create("a", **{"consumer.override.sasl.password": SECRET})
+    url = f"https://user:{SECRET}@host/token"
+    own = {"consumer.override.sasl.password": SECRET, "consumer.override.sasl.oauthbearer.token.endpoint.url": url}
+    assert worker.create("a", **own).status_code == 201
     shown = worker.ask("GET", "/connectors/a/config").json()
     assert worker.ask("PUT", "/connectors/a/config", json={**shown, "tasks.max": "1"}).status_code == 200
     given = worker.herder.connector("a").spec.config.given
     assert (given["consumer.override.sasl.password"], given["tasks.max"]) == (SECRET, "1")
+    assert given["consumer.override.sasl.oauthbearer.token.endpoint.url"] == url
+    patched = worker.ask("PATCH", "/connectors/a/config", json={"consumer.override.sasl.password": "[hidden]"})
+    assert patched.status_code == 200
+    assert worker.herder.connector("a").spec.config.given["consumer.override.sasl.password"] == SECRET
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"consumer.override.sasl.password": "[hidden]"},
+        {"consumer.override.sasl.oauthbearer.token.endpoint.url": "https://[hidden]@other/"},
+    ],
+)
+def test_what_is_hidden_is_never_taken_for_a_secret(worker: RestWorker, settings: dict[str, str]) -> None:
+    """A config of another connector was copied: the secret itself is missing."""
+    found = worker.create("a", **settings)
+    assert (found.status_code, next(iter(settings)) in found.text) == (400, True)
+    assert "stands for a secret that is not known here" in found.text
