@@ -109,7 +109,7 @@ def as_text(raw: object) -> str | RefusalError:
     if isinstance(raw, bool):
         return "true" if raw else "false"
     if isinstance(raw, str | int | float):
-        return str(raw)
+        return RefusalError("a text with NUL (\\u0000) in it is not allowed.") if "\0" in str(raw) else str(raw)
     if raw is None:
         return RefusalError("null is not allowed; leave the key out for its default.")
     if isinstance(raw, list):

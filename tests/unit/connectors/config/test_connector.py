@@ -155,6 +155,10 @@ def test_columns_of_text_reach_the_engine(given: str, columns: set[str]) -> None
         ({"fetch.min.bytes": 2}, "write consumer.override.fetch.min.bytes"),
         ({"producer.override.linger.ms": "x"}, 'producer.override.linger.ms: "x" is not allowed'),
         ({"topics": "${env:KF_NOT_THERE}"}, "${env:KF_NOT_THERE} cannot be resolved"),
+        *(
+            ({name: "/a\0b"}, f"{name}: a text with NUL (\\u0000) in it is not allowed.")
+            for name in ("topics", "snapshot.location", "consumer.override.ssl.ca.location")
+        ),
     ],
 )
 def test_a_fault_names_key_value_and_what_is_allowed(changes: dict[str, Any], said: str) -> None:
