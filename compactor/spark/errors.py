@@ -37,7 +37,7 @@ _PROCESS_ENDED: Final = re.compile(
 _LONGEST: Final = 500
 _TRACEBACK: Final = "Traceback (most recent call last):"
 _PLAN: Final = re.compile(
-    r"\s*(=== Streaming Query ===|(?:== )?(?:Parsed |Analyzed |Optimized )?(?:Logical|Physical) Plan(?: ==|:))"
+    r"(?<!\s)\s*+(=== Streaming Query ===|(?:== )?(?:Parsed |Analyzed |Optimized )?(?:Logical|Physical) Plan(?: ==|:))"
     r".*?(?=\n\nThe above exception|\n\nDuring handling|\Z)",
     re.DOTALL,
 )

@@ -8,6 +8,7 @@ goes before the words of `Allowed` for what is.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -37,6 +38,7 @@ _SERVER = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s:,/\[\]]+):(\d{1,5})")
 _HOST = re.compile(r"[A-Za-z0-9._:-]{1,255}", re.ASCII)
 _LISTENER = re.compile(r"(https?)://(\[[0-9A-Fa-f:.%]+\]|[^\s:,/\[\]]*):(\d{1,5})/?", re.IGNORECASE)
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+_PATH_MAX = 4_095
 
 
 class Listener(msgspec.Struct, frozen=True):
@@ -107,7 +109,7 @@ def as_text(raw: object) -> str | RefusalError:
     if isinstance(raw, bool):
         return "true" if raw else "false"
     if isinstance(raw, str | int | float):
-        return str(raw)
+        return RefusalError("a text with NUL (\\u0000) in it is not allowed.") if "\0" in str(raw) else str(raw)
     if raw is None:
         return RefusalError("null is not allowed; leave the key out for its default.")
     if isinstance(raw, list):
@@ -130,14 +132,18 @@ def is_connector_name(name: str) -> bool:
 def local_path(text: str) -> Path:
     """Returns the folder that a path or a `file:` URL names; a relative path stays relative.
 
-    Raises ValueError, with the reason, for an empty text, another scheme or a URL with a host.
+    Raises ValueError, with the reason, for an empty text, another scheme, a URL with a host, or a name that is none.
     """
-    if not text.strip() or "\0" in text:
+    if not text.strip():
         raise ValueError("no folder is named")
     scheme = _SCHEME.match(text)
-    if not scheme:
-        return Path(text).expanduser()
-    return _path_of_url(text, scheme[1].lower())
+    found = _path_of_url(text, scheme[1].lower()) if scheme else Path(text)
+    if "\0" in str(found) or len(text) > _PATH_MAX:
+        raise ValueError(f"no folder can have that name: at most {_PATH_MAX} characters, and no NUL")
+    try:
+        return found if scheme else found.expanduser()
+    except RuntimeError:
+        raise ValueError("there is no such user, or it has no home folder") from None
 
 
 def _path_of_url(text: str, scheme: str) -> Path:
@@ -181,7 +187,7 @@ def _listed(text: str) -> tuple[str, ...]:
     parts = tuple(part.strip() for part in text.split(","))
     if not all(parts):
         raise ValueError("has an empty element")
-    doubled = sorted({part for part in parts if parts.count(part) > 1})
+    doubled = sorted(part for part, times in Counter(parts).items() if times > 1)
     if doubled:
         raise ValueError(f"names {', '.join(doubled)} more than once")
     return parts

@@ -1,4 +1,4 @@
-"""Reads a JSON object from a file, and names the place of what is wrong in it."""
+"""Reads a JSON object, from a file or a request, and names the place of what is wrong in it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any, Final
 
 from connectors.config.errors import Fault, FaultyConfigError
 
+_HALF: Final = re.compile(r"\\u[dD][89a-fA-F]")
+"""The beginning of a character in two halves, as JSON can write it; one of them alone is no character."""
 _BLANK: Final = re.compile(r"\s*")
 _WORDS: Final = (
     ("Expecting ':'", "a colon is missing between the name and its value"),
@@ -29,77 +31,86 @@ _NOT_JSON: Final = {
 }
 
 
-class _DoubledKeyError(ValueError):
-    """A key that stands twice in one object."""
+class JsonError(ValueError):
+    """A text that is no JSON object: what is wrong, and where."""
 
 
 def read_object(path: Path) -> dict[str, Any]:
     """Reads the JSON object in `path`. Numbers come as their text, so that they are shown as written.
 
-    Raises ConfigError for a file that cannot be read, is not JSON (with line and column), is no object, or has a
-    key twice.
+    Raises ConfigError for a file that cannot be read, or is what `parse_object` refuses.
     """
     try:
+        return parse_object(path.read_bytes())
+    except (JsonError, OSError) as error:
+        text = str(error) if isinstance(error, JsonError) else f"cannot be read: {error.strerror or error}."
+        raise FaultyConfigError(str(path), [Fault("", text)]) from None
+
+
+def parse_object(data: bytes, what: str = "file") -> dict[str, Any]:
+    """Returns the JSON object in the UTF-8 `data` of a `what`, numbers as their text.
+
+    Raises JsonError for what is not JSON (with line and column), is no object, has a key twice, or a text that has no
+    UTF-8: half of a surrogate pair.
+    """
+    try:
+        text = data.decode("utf-8-sig")
         content = json.loads(
-            path.read_text(encoding="utf-8-sig"),
-            object_pairs_hook=_without_doubles,
-            parse_float=str,
-            parse_int=str,
-            parse_constant=str,
+            text, object_pairs_hook=_without_doubles, parse_float=str, parse_int=str, parse_constant=str
         )
+        if _HALF.search(text):
+            json.dumps(content, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
-        raise _faulty(path, _sentence(error)) from None
-    except _DoubledKeyError as error:
-        raise _faulty(path, f"the key {error} stands twice; remove one.") from None
+        raise JsonError(_sentence(error, what)) from None
     except UnicodeDecodeError as error:
-        raise _faulty(path, f"byte {error.start}: this is not UTF-8.") from None
-    except (OSError, RecursionError) as error:
-        raise _faulty(path, f"cannot be read: {getattr(error, 'strerror', None) or error}.") from None
+        raise JsonError(f"byte {error.start}: this is not UTF-8.") from None
+    except UnicodeEncodeError as error:
+        raise JsonError(f"\\u{ord(error.object[error.start]):x} is half of a character; remove it.") from None
+    except RecursionError:
+        raise JsonError("is nested too deeply; write a flat object.") from None
     if not isinstance(content, dict):
-        raise _faulty(path, "must hold one JSON object.")
+        raise JsonError("must hold one JSON object.")
     return content
 
 
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise _DoubledKeyError(next(f'"{name}"' for name in names if names.count(name) > 1))
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise JsonError(f'the key "{name}" stands twice; remove one.')
+        found[name] = value
     return found
 
 
-def _faulty(path: Path, text: str) -> FaultyConfigError:
-    return FaultyConfigError(str(path), [Fault("", text)])
-
-
-def _sentence(error: json.JSONDecodeError) -> str:
+def _sentence(error: json.JSONDecodeError, what: str) -> str:
     """Returns `line L, column C: this is not JSON: …`, counted from 1: the place where the text has to be changed."""
     text = error.doc
     start = _BLANK.match(text, error.pos).end()  # type: ignore[union-attr]  # it matches anything
-    at, said = _place(error, start) if text.strip() else (0, "the file is empty")
+    at, said = _place(error, start, what) if text.strip() else (0, f"the {what} is empty")
     line = text.count("\n", 0, at) + 1
     column = at - text.rfind("\n", 0, at)
     return f"line {line}, column {column}: this is not JSON: {said}."
 
 
-def _place(error: json.JSONDecodeError, at: int) -> tuple[int, str]:
+def _place(error: json.JSONDecodeError, at: int, what: str) -> tuple[int, str]:
     """Returns the place, and what is wrong there; what the decoder did not expect stands at `at`."""
     text = error.doc
     if text[at : at + 1] == ",":  # newer Pythons stop at the comma itself
         at = _BLANK.match(text, at + 1).end()  # type: ignore[union-attr]
     before = text[:at].rstrip()
-    return _by_character(error, before, at, text[at : at + 1]) or _by_message(error, before, text[at : at + 1])
+    found = text[at : at + 1]
+    if not found and not error.msg.startswith("Unterminated"):
+        return max(0, len(before) - 1), f"the {what} ends before its object does; a closing brace is missing"
+    return _by_character(before, at, found) or _by_message(error, before, found)
 
 
-def _by_character(error: json.JSONDecodeError, before: str, at: int, found: str) -> tuple[int, str] | None:
+def _by_character(before: str, at: int, found: str) -> tuple[int, str] | None:
     """Returns what `found` at `at`, behind `before`, says by itself; None where the decoder's message is needed."""
     if found in _CLOSING and before.endswith(","):
         return len(before) - 1, f"a comma before the closing {_CLOSING[found]}; remove it"
     if found in _NOT_JSON:
         return at, _NOT_JSON[found]
-    if found or error.msg.startswith("Unterminated"):
-        return None
-    return max(0, len(before) - 1), "the file ends before its object does; a closing brace is missing"
+    return None
 
 
 def _by_message(error: json.JSONDecodeError, before: str, found: str) -> tuple[int, str]:

@@ -33,7 +33,8 @@ def anchored(raw: Mapping[str, Any], keys: Mapping[str, Definition], folder: Pat
 def _anchored(name: str, value: Any, keys: Mapping[str, Definition], folder: Path) -> Any:
     if not isinstance(value, str):
         return value
-    text = _PROVIDED.sub(lambda found: f"${{{found[1]}:{folder}/{found[2]}}}", value)
+    end = value.rfind("}") + 1  # up to there each search ends soon, whatever a value holds
+    text = _PROVIDED.sub(lambda found: f"${{{found[1]}:{folder}/{found[2]}}}", value[:end]) + value[end:]
     place = _place(name, keys)
     return text if place is None else _from(text, folder, place)
 

@@ -76,9 +76,10 @@ def _regex_output(template: str, pattern: str | None) -> Iterator[Fault]:
 
 
 def _own_output(template: str, topics: tuple[str, ...] | None) -> Iterator[Fault]:
+    sources = frozenset(topics or ())
     for topic in topics or ():
         name = output_name(template, topic)
-        if name in (topics or ()):
+        if name in sources:
             yield Fault("topics", f'"{name}" is the output topic of "{topic}"; the same connector cannot read it.')
         if name and len(name) > 249:
             yield Fault("output.topic", f'the output topic of "{topic}" would have more than 249 characters.')

@@ -2,6 +2,9 @@
 
 Placeholders have Kafka Connect's form (ConfigTransformer). They are resolved where a value is used; what is kept and
 printed is the placeholder. A message never holds what a placeholder stands for.
+
+Texts come from anyone who may ask REST, and a pattern that is matched keeps all threads waiting: each pattern here
+reads a text once, however long it is and whatever is in it (possessive quantifiers, and no start within a word).
 """
 
 from __future__ import annotations
@@ -17,7 +20,9 @@ from compactor.spark.errors import without_plan
 from connectors.errors import ConfigError
 
 HIDDEN: Final = "[hidden]"
-_PLACEHOLDER: Final = re.compile(r"\$\{([^}:]*):([^}]*)\}")
+_PLACEHOLDER: Final = re.compile(r"\$\{[^}:]*+:[^}]*+\}")
+"""A text that is a placeholder; `_BRACES` finds those within one."""
+_BRACES: Final = re.compile(r"\$\{([^}]*+)\}")
 _ALWAYS: Final = r"passw(?:or)?d|passphrase|secret|oauthbearer\.(?:config|extensions)"
 _KEY: Final = r"(?:access|account|api|private)[._-]?key"
 _SECRET: Final = re.compile(
@@ -25,16 +30,23 @@ _SECRET: Final = re.compile(
     r"|token(?!\.endpoint)|credential(?!s\.client\.id)|jaas"
 )
 """Names of secrets: Kafka's, those of Spark's `spark.redaction.regex`, those of stores."""
-_IN_TEXT: Final = re.compile(
-    rf"(?P<name>[\w.-]*(?:{_ALWAYS}|{_KEY}|access[._-]?token|jaas\.config)[\w.-]*(?:\\?['\"])?\s*[=:]\s*)"
-    r"(?!\[hidden\])(?P<value>\$\{[^}]*\}|\\\"(?:(?!\\\").)*\\\"|'[^']*'|\"[^\"]*\"|[^\s;}]+)",
-    re.IGNORECASE,
+_NAME_IN_TEXT: Final = (
+    rf"(?<![\w.-])(?=[\w.-]*?(?:{_ALWAYS}|{_KEY}|access[._-]?token|jaas\.config))[\w.-]++(?:\\?['\"])?\s*+[=:]\s*+"
 )
+_VALUE_IN_TEXT: Final = (
+    r"\$\{[^}]*+(?:\}|\Z)|\\\"(?:(?!\\\")[\s\S])*+(?:\\\"|\Z)"
+    r"|'[^']*+(?:'|\Z)|\"[^\"]*+(?:\"|\Z)|[^\s;}]++"
+)
+_IN_TEXT: Final = re.compile(rf"(?P<name>{_NAME_IN_TEXT})(?!\[hidden\])(?P<value>{_VALUE_IN_TEXT})", re.IGNORECASE)
 """Names of secrets before a value in a text, without words that sentences hold too (token, credential, jaas)."""
 _PEM: Final = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)
-_USERINFO: Final = re.compile(r"(://)(?:[^/@\s\"']+|[^/@:\s\"']*:(?!\d{1,5}/)[^@\s\"']*)@")
-_QUERY: Final = re.compile(r"(?P<url>[a-z][a-z0-9+.-]*://[^\s\"'<>?#]*)(?P<query>[?#][^\s\"'<>]*)", re.IGNORECASE)
-_PARAMETER: Final = re.compile(r"(?<==)[^&;#]+")
+_UP_TO_AT: Final = re.compile(r"[^\s\"'@]++@?")
+_USERINFO: Final = re.compile(r"://(?=[^/@]++@\Z|[^/:]*+:(?!\d{1,5}/))")
+"""Where, in a text that ends with its only @, a user and a password begin: not at a port."""
+_QUERY: Final = re.compile(r"(?P<url>://[^\s\"'<>?#]*+)(?P<query>[?#][^\s\"'<>]*+)?")
+_PARAMETER: Final = re.compile(r"(?<==)[^&;#]++")
+_NAME_MAX: Final = 1_000
+"""Names that are longer count as those of secrets, unseen: there is no such setting."""
 
 
 class SecretError(ConfigError, ValueError):
@@ -43,7 +55,7 @@ class SecretError(ConfigError, ValueError):
 
 def has_placeholder(text: str) -> bool:
     """Returns whether `text` holds a placeholder."""
-    return bool(_PLACEHOLDER.search(text))
+    return any(":" in found[1] for found in _BRACES.finditer(text, 0, text.rfind("}") + 1))
 
 
 def resolve(text: str, environ: Mapping[str, str] | None = None) -> str:
@@ -53,11 +65,14 @@ def resolve(text: str, environ: Mapping[str, str] | None = None) -> str:
     file or key that is not there.
     """
     environment = os.environ if environ is None else environ
-    return _PLACEHOLDER.sub(lambda found: _one(found, environment), text)
+    end = text.rfind("}") + 1
+    return _BRACES.sub(lambda found: _one(found, environment), text[:end]) + text[end:]
 
 
 def _one(found: re.Match[str], environ: Mapping[str, str]) -> str:
-    provider, argument = found[1], found[2]
+    provider, separator, argument = found[1].partition(":")
+    if not separator:
+        return found[0]
     try:
         if provider == "env":
             return environ[argument]
@@ -113,7 +128,7 @@ _FROM_FILES: Final[dict[str, Callable[[Path, str], str]]] = {"file": _from_file,
 
 def is_secret(key: str) -> bool:
     """Returns whether the value of `key` is a secret by its name: passwords, keys, tokens, JAAS entries."""
-    return bool(_SECRET.search(key))
+    return len(key) > _NAME_MAX or bool(_SECRET.search(key))
 
 
 def printable(key: str, text: str) -> str:
@@ -130,7 +145,12 @@ def printable_text(text: str) -> str:
 
 def without_urls_secrets(text: str) -> str:
     """Hides users and passwords of the URLs in `text`, and every value of their queries."""
-    return _QUERY.sub(_hidden_query, _USERINFO.sub(rf"\1{HIDDEN}@", text))
+    return _QUERY.sub(_hidden_query, _UP_TO_AT.sub(_hidden_user, text))
+
+
+def _hidden_user(part: re.Match[str]) -> str:
+    found = _USERINFO.search(part[0]) if part[0].endswith("@") else None
+    return f"{part[0][: found.end()]}{HIDDEN}@" if found else part[0]
 
 
 def _hidden(found: re.Match[str]) -> str:
@@ -138,8 +158,8 @@ def _hidden(found: re.Match[str]) -> str:
 
 
 def _hidden_query(found: re.Match[str]) -> str:
-    query = _PARAMETER.sub(lambda value: value[0] if _PLACEHOLDER.fullmatch(value[0]) else HIDDEN, found["query"])
-    return found["url"] + query
+    query = found["query"] or ""
+    return found["url"] + _PARAMETER.sub(lambda one: one[0] if _PLACEHOLDER.fullmatch(one[0]) else HIDDEN, query)
 
 
 def masked(given: Mapping[str, str]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from connectors.config.connector import ConnectorConfig
 from connectors.config.errors import Fault, FaultyConfigError
 from connectors.config.fields import RefusalError, as_text
 from connectors.config.files import checked
-from connectors.errors import UsageError
+from connectors.errors import NoConnectorError, UsageError
 from connectors.rest import bodies, shapes, views
 from connectors.rest.context import ContextDependency, RestContext, error_responses, json_body
 from connectors.runtime.connector_store import TargetState
@@ -90,9 +90,10 @@ async def patch_config(context: ContextDependency, connector: str, request: Requ
     if isinstance(body.get("config"), Mapping):
         raise UsageError("The body has a config inside.", _WRAPPED)
     changed = _settings({name: value for name, value in body.items() if value is not None})
-    context.herder.connector(connector)  # there is nothing to be changed of one that there is not
 
     def merged(before: Mapping[str, str]) -> dict[str, str]:
+        if not before:  # it was never there, or was deleted a moment ago
+            raise NoConnectorError(f"Connector {connector} not found")
         return {**{name: text for name, text in before.items() if body.get(name, "") is not None}, **changed}
 
     return await context.run(_put, context, connector, merged)

@@ -1,17 +1,20 @@
-"""Lets in who may come in: users and roles, hosts, sizes of bodies.
+"""Lets in who may come in: users and roles, pages of the web, sizes of bodies.
 
 Passwords are bcrypt hashes, as `htpasswd -nB` makes them. To check one takes some 50 ms of a core on purpose, so a
-password that was right is remembered, by a hash under a key of this process, until the users' file changes.
+password that was right is remembered, by a hash under a key of this process, until the users' file changes. The others
+are checked one after another: those who guess take one thread, and a core at most.
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import hashlib
 import hmac
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from enum import StrEnum
 from http import HTTPStatus
 from pathlib import Path
@@ -33,8 +36,9 @@ _log = structlog.get_logger()
 BODY_MAX: Final = 1 << 20
 """The longest body (bytes) that a request may have."""
 _READS: Final = ("GET", "HEAD", "OPTIONS")
-_NOBODY: Final = b"$2b$10$abcdefghijklmnopqrstuuGz5kWn1o4sG3Pj1qE5xN8r3OeXb0D2q"
-"""A hash that is checked for users that there are not: how long it takes tells nothing."""
+_HASH: Final = re.compile(r"\$2[aby]\$(?:0[4-9]|[12]\d|3[01])\$(?P<salted>[./A-Za-z0-9]{53})")
+_PASSWORD_MAX: Final = 72
+"""As many bytes of a password count for bcrypt."""
 _OPEN: Final = ("/health",)
 """Paths that everyone may ask: probes have no password. With `strict=true` connectors are named, which takes one."""
 
@@ -73,11 +77,23 @@ def read_users(path: Path) -> dict[str, User]:
 def _user(path: Path, number: int, line: str) -> tuple[str, User]:
     name, _, rest = line.partition(":")
     text, _, role = rest.rpartition(":")
-    if not name or not text.startswith(("$2a$", "$2b$", "$2y$")) or role not in list(Role):
+    if not name or not _is_hash(text) or role not in list(Role):
         raise _fault(
             f'"{path}", line {number}: a line is NAME:HASH:ROLE, HASH from `htpasswd -nB NAME`, ROLE viewer or admin.'
         )
     return name, User(text.encode(), Role(role))
+
+
+def _is_hash(text: str) -> bool:
+    """Returns whether `text` is a bcrypt hash; bcrypt itself says so, asked with the least cost."""
+    found = _HASH.fullmatch(text)
+    if found is None:
+        return False
+    try:
+        bcrypt.checkpw(b"", f"$2b$04${found['salted']}".encode())
+    except ValueError:
+        return False
+    return True
 
 
 def _fault(text: str) -> FaultyConfigError:
@@ -102,19 +118,32 @@ class Users:
         self._path = path
         self._key = os.urandom(32)
         self._read = _UsersRead(self._version(), read_users(path), {})
+        self._checking = asyncio.Lock()
 
-    def role(self, name: str, password: bytes) -> Role | None:
+    async def role(self, name: str, password: bytes) -> Role | None:
         """Returns the role of a user whose password is right, else None."""
-        read = self._refreshed()  # one version for the whole check: the file may change meanwhile
-        proof = hmac.digest(self._key, name.encode() + b"\0" + password, hashlib.sha256)
+        read = await run_in_threadpool(self._refreshed)  # one version for the whole check: the file may change
+        counts = password[:_PASSWORD_MAX]
+        proof = hmac.digest(self._key, name.encode() + b"\0" + counts, hashlib.sha256)
         if (role := read.verified.get(proof)) is not None:
             return role
         user = read.users.get(name)
-        right = bcrypt.checkpw(password[:72], user.password if user else _NOBODY)
+        hashed = (user or self._stand_in(read, name)).password
+        async with self._checking:
+            right = await run_in_threadpool(bcrypt.checkpw, counts, hashed)
         if user is None or not right:
             return None
         read.verified[proof] = user.role
         return user.role
+
+    def _stand_in(self, read: _UsersRead, name: str) -> User:
+        """Returns a user that is checked in place of one that there is not: how long that takes tells nothing.
+
+        It is the same one for a name each time, as hashes differ in how long they take.
+        """
+        users = sorted(read.users.items())
+        digest = hmac.digest(self._key, name.encode(), hashlib.sha256)
+        return users[int.from_bytes(digest) % len(users)][1]
 
     def _refreshed(self) -> _UsersRead:
         version = self._version()
@@ -148,7 +177,7 @@ class BasicAuth:
             await self._app(scope, receive, send)
             return
         named = _credentials(scope)
-        role = await run_in_threadpool(self._users.role, *named) if named else None
+        role = await self._users.role(*named) if named else None
         if role is None:
             refusal = errors.answer(HTTPStatus.UNAUTHORIZED, "User cannot access the resource.")
             refusal.headers["WWW-Authenticate"] = 'Basic realm="keyfold"'
@@ -169,6 +198,28 @@ def _credentials(scope: Scope) -> tuple[str, bytes] | None:
             except (binascii.Error, UnicodeDecodeError):
                 return None
     return None
+
+
+class OwnPages:
+    """Refuses changes that a page of the web has a browser send, unless the page is the worker's own or is named.
+
+    Some requests a browser sends to any address, without asking first; CORS only keeps their answers from the page.
+    """
+
+    def __init__(self, app: ASGIApp, origins: Collection[str]) -> None:
+        self._app = app
+        self._origins = origins
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers a request."""
+        headers = dict(scope["headers"]) if scope["type"] == "http" else {}
+        origin = headers.get(b"origin", b"").decode("latin-1")
+        own = origin.partition("://")[2].lower() == headers.get(b"host", b"").decode("latin-1").lower()
+        if not origin or own or scope["method"] in _READS or {origin, "*"} & {*self._origins}:
+            await self._app(scope, receive, send)
+            return
+        said = f"Pages of {origin} may change nothing here; access.control.allow.origin names those that may."
+        await errors.answer(HTTPStatus.FORBIDDEN, said)(scope, receive, send)
 
 
 class LimitedBodies:

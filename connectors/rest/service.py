@@ -65,7 +65,7 @@ def _app(context: RestContext, bound: BoundListener) -> ASGIApp:
     from starlette.middleware.trustedhost import TrustedHostMiddleware
 
     from connectors.rest.app import make_app
-    from connectors.rest.security import BasicAuth, LimitedBodies, Users
+    from connectors.rest.security import BasicAuth, LimitedBodies, OwnPages, Users
 
     worker, is_admin = context.worker, bound.key == ADMIN
     app: ASGIApp = make_app(context, admin=is_admin or worker.admin_listeners is None, others=not is_admin)
@@ -73,10 +73,12 @@ def _app(context: RestContext, bound: BoundListener) -> ASGIApp:
     if worker.rest_auth == "basic":
         assert worker.rest_auth_users_file is not None, "config.rest_rules asks for it"
         app = BasicAuth(app, Users(worker.rest_auth_users_file))
-    if worker.access_control_allow_origin:
+    origins = [one.strip() for one in (worker.access_control_allow_origin or "").split(",") if one.strip()]
+    app = OwnPages(app, origins)
+    if origins:
         app = CORSMiddleware(
             app,
-            allow_origins=[one.strip() for one in worker.access_control_allow_origin.split(",")],
+            allow_origins=origins,
             allow_methods=[one.strip() for one in worker.access_control_allow_methods.split(",")],
         )
     if bound.listener.is_loopback:  # a page of the web that names a host of its own for 127.0.0.1 is not answered

@@ -7,14 +7,16 @@ from importlib import metadata
 from typing import Final
 
 from compactor.model.times import moment
+from connectors.config.errors import Fault, FaultyConfigError
 from connectors.config.fields import CONNECTOR_CLASS
-from connectors.config.secrets import HIDDEN, is_secret, masked, printable_text
+from connectors.config.secrets import HIDDEN, masked, printable_text
 from connectors.rest import shapes
 from connectors.runtime.status import ConnectorState
 from connectors.runtime.supervised_connector import Connector
 
 TASK_CLASS: Final = f"{CONNECTOR_CLASS}Task"
 VERSION: Final = metadata.version("keyfold")
+_UNKNOWN: Final = f"{HIDDEN} stands for a secret that is not known here; send the secret, or a placeholder for it."
 
 
 def config(connector: Connector) -> dict[str, str]:
@@ -56,11 +58,14 @@ def tasks(connector: Connector) -> list[shapes.TaskInfo]:
 
 
 def unmasked(sent: Mapping[str, str], before: Mapping[str, str]) -> dict[str, str]:
-    """Returns the config `sent` with the secrets of `before` in place of `[hidden]`.
+    """Returns the config `sent`, where a setting that was shown with `[hidden]` in it is as it is in `before`.
 
-    A client that reads a config, changes a key and sends it back keeps what it was not shown.
+    A client that reads a config, changes a key and sends it back keeps what it was not shown. Raises FaultyConfigError
+    for `[hidden]` in any other place: it would be taken for a password.
     """
-    return {
-        name: before[name] if text == HIDDEN and is_secret(name) and name in before else text
-        for name, text in sent.items()
-    }
+    shown = masked(before)
+    found = {name: before[name] if name in before and text == shown[name] else text for name, text in sent.items()}
+    faults = [Fault(name, _UNKNOWN) for name, text in found.items() if HIDDEN in text and text != before.get(name)]
+    if faults:
+        raise FaultyConfigError("config", faults)
+    return found

@@ -129,7 +129,9 @@ class ConnectorFiles:
             return found
         except KeyfoldError as error:
             _log.error("connector file is not valid", file=str(path), then=then, error=str(error))
-            return None
+        except Exception:  # noqa: BLE001  # a defect that one file meets ends no other one's connector
+            _log.exception("connector file cannot be checked", file=str(path), then=then)
+        return None
 
     def _refuse_clashes(self, found: ConnectorFile) -> None:
         """Raises ConfigError where `found` has the name, or an output topic, of another file's connector.

@@ -313,14 +313,15 @@ class Herder:
         clashes with another; StorageError where it cannot be stored: then nothing has changed.
         """
         with self._lock:
+            self._refuse_file(name, self._specs.get(name))
+            store = self._stored()  # which may take up connectors that another worker has left, this one among them
             before = self._specs.get(name)
             if before is not None and only_new:
                 raise ConflictError(f"Connector {name} already exists")
             config = changed(before.config.given if before else {})
-            self._refuse_file(name, before)
             self._refuse_clashes(config)
             spec = ConnectorSpec(config, before.target if before else target or TargetState.RUNNING)
-            self._stored().put(StoredConnector(name=name, config=config.given, target_state=spec.target))
+            store.put(StoredConnector(name=name, config=config.given, target_state=spec.target))
             self._specs[name] = spec
         self.changed()
         return before is None
@@ -331,9 +332,12 @@ class Herder:
         Raises NoConnectorError, ConflictError, StorageError.
         """
         with self._lock:
-            self._refuse_file(name, self._spec(name))
-            self._stored().delete(name)
+            self._refuse_file(name, self._specs.get(name))
+            store = self._stored()
+            self._spec(name)
+            store.delete(name)
             del self._specs[name]
+            self._topics_reset.pop(name, None)
         self.changed()
 
     def target(self, name: str, state: TargetState) -> None:
@@ -342,11 +346,11 @@ class Herder:
         Raises NoConnectorError, ConflictError, StorageError.
         """
         with self._lock:
-            spec = self._spec(name)
+            store, spec = self._stored(), self._spec(name)
             if spec.file is not None:
-                self._stored().put_target(name, state)
+                store.put_target(name, state)
             else:
-                self._stored().put(StoredConnector(name=name, config=spec.config.given, target_state=state))
+                store.put(StoredConnector(name=name, config=spec.config.given, target_state=state))
             self._specs[name] = replace(spec, target=state)
         self.changed()
 
@@ -410,8 +414,9 @@ class Herder:
         if self.owns_store or self._claim(self._store):
             return self._store
         raise ConflictError(
-            f"Connectors made over REST are kept by another worker on this storage.location: {self._store.owner()}.",
-            "Ask that worker, or give this one a storage.location of its own.",
+            f"Another worker on this storage.location keeps what connectors are to be: {self._store.owner()}.",
+            "Ask that one for connectors made over REST; to pause, resume or stop those of this worker's files, give "
+            "it a storage.location of its own.",
         )
 
     def _refuse_file(self, name: str, spec: ConnectorSpec | None) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import javaproperties
 import pytest
 
-from connectors.config.secrets import HIDDEN, SecretError, is_secret, masked, printable_text, resolve
+from connectors.config.secrets import HIDDEN, SecretError, has_placeholder, is_secret, masked, printable_text, resolve
+
+LONG = 60_000
+MOST_S = 0.25
 
 
 @pytest.fixture
@@ -129,6 +133,43 @@ def test_no_text_shows_a_secret(text: str) -> None:
     """What is printed of errors and logs hides secrets by their names, and those inside URLs."""
     assert "literal" not in printable_text(text)
     assert HIDDEN in printable_text(text)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "a",
+        "a-",
+        " ",
+        "\n",
+        "password",
+        "password ",
+        "password=${ ",
+        "password=' ",
+        'password="" "',
+        'password=\\"\\" \\"',
+        "password=[hidden",
+        "://",
+        "a://b?c=d#",
+        "://a:1/",
+        "://a:b",
+        "@",
+        "${",
+        "${a:",
+        "${a:}",
+        "api-key",
+        "-----BEGIN PRIVATE KEY-----",
+        "Physical Plan",
+    ],
+)
+@pytest.mark.parametrize("end", ["", "}", "@", "?", ".file"])
+def test_no_text_takes_long(part: str, end: str) -> None:
+    """Whatever a client sends is read once: a pattern that goes back and forth would hold up every thread."""
+    text = part * (LONG // len(part)) + end
+    for read in (printable_text, is_secret, has_placeholder, lambda text: masked({"topics": text})):
+        began = time.thread_time()
+        read(text)
+        assert time.thread_time() - began < MOST_S, read
 
 
 @pytest.mark.parametrize(

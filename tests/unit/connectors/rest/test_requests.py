@@ -91,11 +91,13 @@ def test_a_connector_is_made_in_a_state(worker: RestWorker, state: str, is_then:
 @pytest.mark.parametrize(
     ("body", "code", "said"),
     [
-        ("{nope", 400, "The request's body is not JSON: line 1, column 2"),
-        ("", 400, "The request has no body."),
-        ("[]", 400, "The request's body is no JSON object."),
+        ("{nope", 400, "The request's body: line 1, column 2: this is not JSON"),
+        ("", 400, "The request's body: line 1, column 1: this is not JSON: the body is empty."),
+        ("[]", 400, "The request's body: must hold one JSON object."),
         ("[" * 100_000, 400, "nested too deeply"),
-        (b"\xff\xfe", 400, "is not UTF-8"),
+        (b"\xff\xfe", 400, "byte 0: this is not UTF-8"),
+        ('{"name": "a", "name": "b"}', 400, 'the key "name" stands twice; remove one.'),
+        ('{"name": "a", "config": {"topics": "\\ud83d"}}', 400, "\\ud83d is half of a character; remove it."),
         ({"config": {}}, 400, "The connector has no name."),
         ({"name": "", "config": {}}, 400, "The connector has no name."),
         ({"name": True, "config": {}}, 400, "The connector has no name."),
@@ -121,6 +123,15 @@ def test_a_connector_is_made_in_a_state(worker: RestWorker, state: str, is_then:
             {"name": "a", "config": {**CLASS, "topics": "t", "snapshot.location": "here"}},
             400,
             'snapshot.location: "here" is a relative path; name one from / on.',
+        ),
+        *(
+            ({"name": "a", "config": {**CLASS, "topics": "t", "snapshot.location": place}}, 400, said)
+            for place, said in (
+                ("/a\0b", "a text with NUL"),
+                ("file:///a%00b", "no folder can have that name"),
+                ("/a" * 3_000, "no folder can have that name"),
+                ("~no-such-user/a", "there is no such user"),
+            )
         ),
     ],
 )

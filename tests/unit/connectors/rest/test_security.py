@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,10 +20,12 @@ from connectors.rest import server
 from connectors.rest.listeners import bind
 from connectors.rest.security import BODY_MAX
 from tests.support.cli import worker_file
+from tests.support.kafka import wait_until
 from tests.support.rest import RestWorker, rest_worker, stand_ins
 
 SECRET = "geheim-4711"
 PASSWORDS = {"ann": "one", "bob": "two"}
+HASH = bcrypt.hashpw(b"one", bcrypt.gensalt(4)).decode()
 
 
 def users_file(folder: Path, **roles: str) -> Path:
@@ -94,8 +97,11 @@ def test_users_change_while_the_worker_runs(secured: RestWorker, tmp_path: Path)
     [
         ("ann", "line 1: a line is NAME:HASH:ROLE"),
         ("ann:one:admin", "line 1: a line is NAME:HASH:ROLE"),
-        ("\nann:$2b$04$x:root", "line 2: a line is NAME:HASH:ROLE"),
-        ("ann:$2b$04$x:viewer", "has no user with the role admin"),
+        (f"\nann:{HASH}:root", "line 2: a line is NAME:HASH:ROLE"),
+        ("ann:$2b$04$x:admin", "line 1: a line is NAME:HASH:ROLE"),
+        (f"ann:$2b$04${'z' * 53}:admin", "line 1: a line is NAME:HASH:ROLE"),
+        (f"ann:{HASH.replace('04', '32')}:admin", "line 1: a line is NAME:HASH:ROLE"),
+        (f"ann:{HASH}:viewer", "has no user with the role admin"),
         ("", "has no user with the role admin"),
     ],
 )
@@ -165,6 +171,71 @@ def test_other_origins_are_not_answered_unless_they_are_named(tmp_path: Path, mo
         assert (found.status_code, found.headers["access-control-allow-origin"]) == (200, "https://ui.example")
         other = worker.ask("GET", "/connectors", headers={"Origin": "https://other.example"})
         assert "access-control-allow-origin" not in other.headers
+
+
+@pytest.mark.parametrize(
+    ("origin", "code"),
+    [(None, 201), ("https://ui.example", 201), ("own", 201), ("https://other.example", 403), ("null", 403)],
+)
+def test_a_page_of_the_web_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, origin: str | None, code: int
+) -> None:
+    """A browser sends a POST without a content type to any address unasked, and its page needs no answer."""
+    stand_ins(monkeypatch.setattr)
+    with rest_worker(tmp_path, **{"access.control.allow.origin": "https://ui.example"}) as worker:
+        headers = {} if origin is None else {"Origin": worker.url if origin == "own" else origin}
+        body = b'{"name": "a", "config": {"connector.class": "CompactedTopic", "topics": "t"}}'
+        assert worker.ask("POST", "/connectors", content=body, headers=headers).status_code == code
+        assert worker.ask("GET", "/connectors", headers=headers).json() == ["a"] * (code == 201)
+
+
+@pytest.mark.parametrize("name", ["ann", "eve", "eva"])
+def test_how_long_a_refusal_takes_tells_no_names(
+    secured: RestWorker, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """For a name that there is not a hash of the file is checked, always the same one: hashes differ in their cost."""
+    checked: list[bytes] = []
+
+    def checkpw(_: bytes, hashed: bytes) -> bool:
+        checked.append(hashed)
+        return False
+
+    monkeypatch.setattr(bcrypt, "checkpw", checkpw)
+    for _ in range(2):
+        assert secured.ask("GET", "/connectors", auth=(name, "x" * 100)).status_code == 401
+    assert len(set(checked)) == 1
+    assert checked[0].startswith(b"$2b$04$")
+
+
+def _guess(url: str) -> None:
+    httpx.get(f"{url}/connectors", auth=("ann", "two"), timeout=60)
+
+
+def test_who_guesses_takes_one_thread(secured: RestWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Passwords are checked one after another, and users who are known already do not wait for it."""
+    assert secured.ask("GET", "/connectors", auth=("ann", "one")).status_code == 200
+    inside: list[int] = []
+    most: list[int] = []
+    go_on = threading.Event()
+
+    def checkpw(_: bytes, __: bytes) -> bool:
+        inside.append(1)
+        most.append(len(inside))
+        go_on.wait(60)
+        inside.pop()
+        return False
+
+    monkeypatch.setattr(bcrypt, "checkpw", checkpw)
+    guesses = [threading.Thread(target=_guess, args=(secured.url,)) for _ in range(50)]
+    for guess in guesses:
+        guess.start()
+    wait_until(lambda: bool(most), "a guess is checked")
+    for path in ("/connectors", "/health"):
+        assert secured.ask("GET", path, auth=("ann", "one")).status_code == 200
+    go_on.set()
+    for guess in guesses:
+        guess.join()
+    assert set(most) == {1}
 
 
 @pytest.mark.parametrize("chunked", [False, True])
@@ -287,8 +358,28 @@ def test_no_secret_comes_out(worker: RestWorker, tmp_path: Path, monkeypatch: py
 
 def test_what_is_hidden_stays_when_it_is_sent_back(worker: RestWorker) -> None:
     """A client reads a config, changes a key, and sends all of it: the password is what it was."""
-    worker.create("a", **{"consumer.override.sasl.password": SECRET})
+    url = f"https://user:{SECRET}@host/token"
+    own = {"consumer.override.sasl.password": SECRET, "consumer.override.sasl.oauthbearer.token.endpoint.url": url}
+    assert worker.create("a", **own).status_code == 201
     shown = worker.ask("GET", "/connectors/a/config").json()
     assert worker.ask("PUT", "/connectors/a/config", json={**shown, "tasks.max": "1"}).status_code == 200
     given = worker.herder.connector("a").spec.config.given
     assert (given["consumer.override.sasl.password"], given["tasks.max"]) == (SECRET, "1")
+    assert given["consumer.override.sasl.oauthbearer.token.endpoint.url"] == url
+    patched = worker.ask("PATCH", "/connectors/a/config", json={"consumer.override.sasl.password": "[hidden]"})
+    assert patched.status_code == 200
+    assert worker.herder.connector("a").spec.config.given["consumer.override.sasl.password"] == SECRET
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"consumer.override.sasl.password": "[hidden]"},
+        {"consumer.override.sasl.oauthbearer.token.endpoint.url": "https://[hidden]@other/"},
+    ],
+)
+def test_what_is_hidden_is_never_taken_for_a_secret(worker: RestWorker, settings: dict[str, str]) -> None:
+    """A config of another connector was copied: the secret itself is missing."""
+    found = worker.create("a", **settings)
+    assert (found.status_code, next(iter(settings)) in found.text) == (400, True)
+    assert "stands for a secret that is not known here" in found.text

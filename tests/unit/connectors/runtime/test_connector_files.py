@@ -7,13 +7,13 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 import structlog
 
 from connectors.config.errors import FaultyConfigError
-from connectors.config.files import OtherFile, load_worker, other_file
+from connectors.config.files import ConnectorFile, OtherFile, load_connector, load_worker, other_file
 from connectors.config.worker import WorkerConfig
 from connectors.runtime import connector_files as module
 from connectors.runtime.connector_files import ConnectorFiles, FileChanges
@@ -138,6 +138,24 @@ def test_a_faulty_file_is_left_out_until_it_is_mended(folder: Folder, content: s
     assert said in lines[0]["error"]
     folder.write({"b": text("b")})
     assert names(files.reload()) == ([], ["b"], ["a", "c", "z"])
+
+
+def test_a_file_that_meets_a_defect_harms_no_other(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What should never happen is logged with its file, and the others are read."""
+
+    def load(path: Path, worker: Any = None) -> ConnectorFile:
+        if path.name == "b.json":
+            raise ValueError("embedded null byte")
+        return load_connector(path, worker)
+
+    monkeypatch.setattr(module, "load_connector", load)
+    folder.write({"a": text("a"), "b": text("b"), "c": text("c")})
+    with structlog.testing.capture_logs() as logged:
+        files = folder.loaded()
+    assert names(files.reload()) == ([], [], ["a", "c"])
+    assert [(line["event"], line["file"]) for line in logged] == [
+        ("connector file cannot be checked", str(folder.path / "b.json"))
+    ]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 from unittest.mock import Mock
@@ -283,11 +284,56 @@ def test_two_workers_on_one_storage(herd: Herd) -> None:
     assert [line["event"] for line in herd.logged] == [
         "connectors made over REST belong to another worker on this storage.location"
     ]
-    with pytest.raises(ConflictError, match="another worker"):
-        put(herder, config("b"))
+    changes: tuple[Callable[[], object], ...] = (
+        lambda: put(herder, config("b")),
+        lambda: herder.delete("a"),
+        lambda: herder.target("a", TargetState.PAUSED),
+    )
+    for change in changes:
+        with pytest.raises(ConflictError, match="Another worker"):
+            change()
     lock.release()
     put(herder, config("b"))
     assert herder.names() == ["a", "b"]  # what the other had made is taken up, not written over
+
+
+def test_a_connector_that_another_worker_has_left_is_there_for_the_first_who_asks(herd: Herd) -> None:
+    """Making it is refused, changing it changes what was left, pausing and deleting it find it."""
+    asks: tuple[Callable[[Herder], object], ...] = (
+        lambda herder: put(herder, config("a", topics="other"), only_new=True),
+        lambda herder: put(herder, config("b", topics="a")),
+        lambda herder: herder.target("a", TargetState.PAUSED),
+        lambda herder: herder.put("a", lambda before: ConnectorConfig.model_validate({**before, "tasks.max": "3"})),
+        lambda herder: herder.delete("a"),
+    )
+    put(herd.begin(), config("a", **{"fold.tier.runs": "6"}))
+    herd.end()
+    lock = OwnerLock(open_storage(str(herd.worker.storage_path)).sub(FOLDER))
+    found = []
+    for ask in asks:
+        assert lock.claim(this_process())
+        herder = herd.begin()
+        lock.release()
+        try:
+            ask(herder)
+        except (ConflictError, FaultyConfigError) as error:
+            found.append(type(error).__name__)
+        else:
+            found.append("".join(herd.states().values()))
+        herd.end()
+    assert found == ["ConflictError", "FaultyConfigError", "PAUSED", "PAUSED", ""]
+    assert herd.begin().names() == []
+
+
+def test_who_changes_a_files_connector_learns_of_the_file_first(herd: Herd) -> None:
+    """A config that is faulty besides is not what has to be mended."""
+    herder = herd.begin(path := connector_file(herd.folder))
+
+    def faulty(_: object) -> ConnectorConfig:
+        raise FaultyConfigError("config", ())
+
+    with pytest.raises(ConflictError, match=str(path)):
+        herder.put(NAME, faulty)
 
 
 def test_nothing_is_stored_once_a_worker_has_ended(herd: Herd) -> None:
