@@ -16,6 +16,7 @@ KeyfoldError                      base: a message and a next action
 │   ├── BrokenChainError          a commit does not follow the one that was read before it
 │   └── DamagedError              a file of the catalog is not what was written
 ├── OffsetChangeError             a change of offsets cannot be carried out, and nothing was changed
+├── RebuildError                  a lost catalog cannot be made anew from the output
 ├── IngestError                   a batch does not continue the log
 │   ├── TopicGoneError            what a batch was read from is gone or another topic since; retriable
 │   ├── GapError                  records between the log's end and the batch are missing; retriable
@@ -124,6 +125,10 @@ class DamagedError(CatalogError):
 
 class OffsetChangeError(KeyfoldError):
     """A change of offsets that an operator has asked for cannot be carried out; nothing was changed."""
+
+
+class RebuildError(KeyfoldError):
+    """A lost catalog cannot be made anew from the output; the output and its positions are as they were."""
 
 
 class IngestError(KeyfoldError):

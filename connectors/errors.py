@@ -6,6 +6,7 @@ KeyfoldError (compactor.errors)
 ├── NoConnectorError              2  the worker has no connector of that name
 ├── ConflictError                 2  what is asked for contradicts what is there
 ├── OffsetChangeError             2  (compactor.errors)
+├── RebuildError                  2  (compactor.errors)
 ├── UnreachableError              4  broker did not answer in time; retriable
 │   └── NoConnectionError            no broker has let a client in, and nothing was asked of it yet
 ├── ConnectorError                1  a connector FAILED; an operator decides
@@ -26,7 +27,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from compactor.errors import FencedError, KeyfoldError, OffsetChangeError, StorageError
+from compactor.errors import FencedError, KeyfoldError, OffsetChangeError, RebuildError, StorageError
 
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -115,6 +116,7 @@ _EXIT_CODES: tuple[tuple[type[KeyfoldError], int], ...] = (
     (NoConnectorError, EXIT_USAGE),
     (ConflictError, EXIT_USAGE),
     (OffsetChangeError, EXIT_USAGE),
+    (RebuildError, EXIT_USAGE),
     (ConfigError, EXIT_CONFIG),
     (UnreachableError, EXIT_UNREACHABLE),
     (StorageError, EXIT_UNREACHABLE),

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from compactor.errors import BrokenChainError, CatalogError, DamagedError, KeyfoldError
-from compactor.model.actions import AnyAction, BeginGeneration, RenewTopic, Skip
+from compactor.model.actions import AnyAction, BeginGeneration, RenewTopic, RestoreLog, Skip
 from compactor.model.state import CatalogState, apply
 from compactor.storage.base import Storage
 
@@ -122,7 +122,7 @@ def _is_number(text: str) -> bool:
 
 def format_of(actions: Iterable[AnyAction]) -> int:
     """Returns the format of a commit of `actions`: the oldest that a reader has to know."""
-    later = any(isinstance(action, BeginGeneration | RenewTopic | Skip) for action in actions)
+    later = any(isinstance(action, BeginGeneration | RenewTopic | RestoreLog | Skip) for action in actions)
     return FORMAT_OF_GENERATIONS if later else FORMAT
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from compactor.model.log import Gap, Generation, OutputPoint, Quarantined, Run
+from compactor.model.log import Gap, Generation, OutputPoint, PartitionLog, Quarantined, Run
 from compactor.model.record import OfPartition
 
 
@@ -169,6 +169,12 @@ class BeginGeneration(Action, OfPartition, frozen=True, tag="begin-generation"):
     lead: Run | None = None
 
 
+class RestoreLog(Action, frozen=True, tag="restore-log"):
+    """Gives a partition the log that a lost catalog had of it, as far as its output tells."""
+
+    log: PartitionLog
+
+
 class Quarantine(Action, OfPartition, frozen=True, tag="quarantine"):
     """Puts the log into quarantine, or keeps it there: its files are damaged, or its fold keeps failing."""
 
@@ -221,6 +227,7 @@ AnyAction = (
     | Retain
     | Skip
     | BeginGeneration
+    | RestoreLog
     | Quarantine
     | Release
     | AddSnapshot

@@ -31,6 +31,7 @@ from compactor.model.actions import (
     RenewTopic,
     ReopenTopic,
     Restate,
+    RestoreLog,
     Retain,
     Rewriting,
     SetBuckets,
@@ -124,6 +125,8 @@ class _Draft:
                 self.snapshots = [kept for kept in self.snapshots if (kept.topic, kept.id) != (action.topic, action.id)]
             case AddPartition():
                 self._add(action)
+            case RestoreLog():
+                self.logs[action.log.tp] = log_transitions.check_invariants(action.log)
             case _:
                 tp = action.tp
                 self.logs[tp] = _apply_log(self._log(tp), action)

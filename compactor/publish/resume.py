@@ -32,8 +32,8 @@ from compactor.model.state import CatalogState, Topic
 
 _NEW_NAME: Final = "go on under a new connector name with a new output topic"
 _BEGIN_ANEW: Final = (
-    "remove what is left of this connector, its output as well, with keyfold delete CONNECTOR.json --outputs: the "
-    "next run begins anew"
+    "keyfold rebuild CONNECTOR.json makes it anew from the output; or remove what is left of this connector, its "
+    "output as well, with keyfold delete CONNECTOR.json --outputs: the next run begins anew"
 )
 
 

@@ -24,6 +24,7 @@ from connectors.cli.describe import describe
 from connectors.cli.dump import dump
 from connectors.cli.failpoints import failpoints
 from connectors.cli.kafka import kafka
+from connectors.cli.rebuild import rebuild
 from connectors.cli.release import release
 from connectors.cli.restart import restart
 from connectors.cli.resync import resync
@@ -107,7 +108,7 @@ def _help(command: Callable[..., None]) -> str:
 
 
 COMMANDS: Final[tuple[Callable[..., None], ...]] = (
-    *(run, validate, describe, analyze, dump, clean, release, restart, resync, snapshot, delete),
+    *(run, validate, describe, analyze, dump, clean, release, restart, resync, rebuild, snapshot, delete),
     *(tail, kafka, failpoints, demo, version),
 )
 """The subcommands, in the order of `keyfold --help`."""

@@ -39,7 +39,7 @@ from connectors.runtime.request_handler import (
 )
 from connectors.runtime.request_timeout import RequestTimeout
 from connectors.runtime.signals import handled
-from connectors.runtime.takeover import take_over
+from connectors.runtime.takeover import Fenced, take_over
 
 POLL_SECONDS: Final = 0.2
 DEFAULT_TIMEOUT: Final = RequestTimeout()
@@ -184,8 +184,8 @@ def _change(
     clients, clock = ClientSettings.of(worker, connector), SystemClock()
     buckets = kept_catalog(storage, connector.name).state.buckets or connector.tasks_max or 1
 
-    def change(changer: OffsetChanger) -> None:
-        changed.extend(changer.change(choose, clock.now_ms()))
+    def change(fenced: Fenced) -> None:
+        changed.extend(OffsetChanger(*fenced).change(choose, clock.now_ms()))
 
     _, broker = take_over(storage, connector, clients, buckets, clock.now_ms(), change=change)
     broker.close()

@@ -42,12 +42,11 @@ from connectors.runtime.components import TaskComponents
 from connectors.runtime.deletion import CHECKPOINT
 from connectors.runtime.kafka_broker import KafkaBroker
 from connectors.runtime.maintenance_thread import VACUUM_GRACE_MS, MaintenanceSchedule, MaintenanceThread
-from connectors.runtime.offset_change import OffsetChanger
 from connectors.runtime.reading_thread import ReadingThread
 from connectors.runtime.request_handler import RequestHandler
 from connectors.runtime.shared_query import SharedQuery
 from connectors.runtime.shutdown import Shutdown
-from connectors.runtime.takeover import OwnerClaim, take_over
+from connectors.runtime.takeover import Fenced, OwnerClaim, take_over
 from connectors.source.options import source_options
 from connectors.source.source_errors import check_none_closed, closing_topic
 from connectors.spark import session
@@ -123,7 +122,7 @@ class ConnectorTask:
         *,
         once: bool,
         known: str | None = None,
-        change: Callable[[OffsetChanger], object] | None = None,
+        change: Callable[[Fenced], object] | None = None,
     ) -> None:
         """Runs, reading through `query`, until `stop` is set or, with `once`, until all that is stable now is done.
 
@@ -187,7 +186,7 @@ class ConnectorTask:
         stack: ExitStack,
         known: str | None,
         tasks_max: int,
-        change: Callable[[OffsetChanger], object] | None = None,
+        change: Callable[[Fenced], object] | None = None,
     ) -> TaskComponents:
         """Takes steps T1 to T3 on the catalog with the id `known`, and makes the components of this run."""
         self._observer.stage(self._connector.name, "taking over")

@@ -221,13 +221,18 @@ class OffsetChanger:
         return live_keys(self._clients.consumer(), output, tp, end)
 
     def _commit(self, positions: Mapping[TopicPartition, Position]) -> None:
-        config, group = self._clients.admin(), self._connector.group_id
-        consumer = groups.member(config, group)
-        try:
-            committed = {tp: (one.group_offset, encode(one)) for tp, one in positions.items()}
-            groups.commit(consumer, config, group, committed, _COMMIT_S)
-        finally:
-            consumer.close()
+        commit_positions(self._clients, self._connector.group_id, positions)
+
+
+def commit_positions(clients: ClientSettings, group: str, positions: Mapping[TopicPartition, Position]) -> None:
+    """Has `group` hold `positions`, outside any transaction. Raises UnreachableError, NotAllowedError."""
+    config = clients.admin()
+    consumer = groups.member(config, group)
+    try:
+        committed = {tp: (one.group_offset, encode(one)) for tp, one in positions.items()}
+        groups.commit(consumer, config, group, committed, _COMMIT_S)
+    finally:
+        consumer.close()
 
 
 def _is_of_earlier(position: Position | None, log: PartitionLog) -> bool:

@@ -33,7 +33,7 @@ from connectors.runtime.offset_change import OffsetChanger, every_log
 from connectors.runtime.restart_policy import POLL_S, Outage, Outages, RestartBackoff, RestartRequests
 from connectors.runtime.shared_query import SharedQuery
 from connectors.runtime.status import ConnectorState, Status, StatusFile
-from connectors.runtime.takeover import newer_owner
+from connectors.runtime.takeover import Fenced, newer_owner
 from connectors.spark import session
 from connectors.threads import CancellableThread
 
@@ -207,8 +207,9 @@ class Supervisor:
         self._status.show(status.stopped(self._status.current))
         return False
 
-    def _resync(self, asked: Sequence[Request], changer: OffsetChanger) -> None:
+    def _resync(self, asked: Sequence[Request], fenced: Fenced) -> None:
         """Changes offsets as `asked`, and answers; what cannot be done is refused, and the connector runs on."""
+        changer = OffsetChanger(*fenced)
         for one in asked:
             choose = every_log(one.topic, one.partition, accepts_loss=one.accepts_loss)
             try:

@@ -22,7 +22,6 @@ from connectors.kafka.probe import probe_all
 from connectors.kafka.producers import fence_all
 from connectors.runtime import deletion
 from connectors.runtime.kafka_broker import KafkaBroker
-from connectors.runtime.offset_change import OffsetChanger
 
 _log = structlog.get_logger()
 
@@ -72,6 +71,16 @@ class OwnerClaim:
             self._lock.release()
 
 
+class Fenced(NamedTuple):
+    """What is there between T2 and T3: a catalog that is ours, and nobody who publishes."""
+
+    catalog: Catalog
+    broker: KafkaBroker
+    admin: Admin
+    connector: ConnectorConfig
+    clients: ClientSettings
+
+
 def take_over(
     storage: Storage,
     connector: ConnectorConfig,
@@ -79,12 +88,12 @@ def take_over(
     tasks_max: int,
     now_ms: int,
     known: str | None = None,
-    change: Callable[[OffsetChanger], object] | None = None,
+    change: Callable[[Fenced], object] | None = None,
 ) -> Ownership:
     """Takes `connector` over, whose folder is `storage`, and adds its topics as they are now.
 
     Where `known` is the id of the catalog that was there before, no other catalog is taken or made: its disk may
-    not be mounted. `change` is called once nobody else publishes any more (G1 to G4). Raises FencedError where
+    not be mounted. `change` is called once nobody else publishes any more (steps G and R). Raises FencedError where
     another process took over at the same time; OutputError, SourceChangedError and DataLossError where topics are not
     what the catalog knows; SourceMissingError, UnreachableError, StorageError, CatalogError, and what `change` raises.
     """
@@ -100,7 +109,7 @@ def take_over(
     admin = Admin(clients.admin())
     broker = KafkaBroker(connector, clients, admin, storage)
     if change is not None:
-        change(OffsetChanger(catalog, broker, admin, connector, clients))
+        change(Fenced(catalog, broker, admin, connector, clients))
     found = broker.discover(catalog.state)
     hit("takeover.topics")
     catalog.commit(lambda _: found, now_ms)

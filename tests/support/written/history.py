@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from msgspec.structs import replace
 
 from compactor.errors import SnapshotError
-from compactor.model.actions import AnyAction, CloseTopic, RenewTopic, ReopenTopic
+from compactor.model.actions import AnyAction, CloseTopic, RenewTopic, ReopenTopic, RestoreLog
 from compactor.model.record import TopicPartition
 from compactor.quarantine.quarantine import QuarantineManager
 from compactor.settings import CompactionPolicy, EngineSettings
@@ -156,7 +156,8 @@ class _History:
         self._commit(ReopenTopic(topic="u"))
 
     def change_offsets(self) -> None:
-        """One log begins anew, another gives up offsets, a topic is renewed."""
+        """One log begins anew, another gives up offsets, a topic is renewed, and a log restored as it is."""
+        self._commit(RestoreLog(log=self._simulation.components.catalog.state.log(T1)))
         topic = self._simulation.components.catalog.state.topics["u"]
         self._commit(RenewTopic(topic="u", topic_id=topic.topic_id, output_id=topic.output_id))
         self._do(ChangeOffset(PARTITIONS.index(T2), None), Tick())

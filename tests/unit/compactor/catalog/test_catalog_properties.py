@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from compactor.catalog.catalog import Catalog
 from compactor.catalog.commits import CHECKPOINT_EVERY, FORMAT, Commit, checkpoint_path, encode, list_versions
@@ -29,12 +30,14 @@ from compactor.model.actions import (
     RenewTopic,
     ReopenTopic,
     Restate,
+    RestoreLog,
     Retain,
     SetBuckets,
     Skip,
     TakeOver,
 )
-from compactor.model.log import Gap, Generation, PartitionLog, Quarantined
+from compactor.model.log import Gap, Generation, PartitionLog, Quarantined, empty
+from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState, apply
 from tests.support.catalogs import NOW, append, clean, deciding, publish, run
 from tests.support.memory.storage import MemoryStorage
@@ -71,6 +74,7 @@ EXAMPLES: list[AnyAction] = [
         generation=Generation(number=2, start=3, first_end=7, output_offset=5),
         lead=run(-2, 3, "runs/1-g-x.parquet"),
     ),
+    RestoreLog(log=replace(empty(TopicPartition("t", 1), 0, 3, None), end=9, gaps=(Gap(7, 9),), begun=True)),
     AddSnapshot(topic="t", id="1", path="t/1", created_ms=1, source_offsets={"0": 1}, records=1, bytes=1),
     DropSnapshot(topic="t", id="1"),
 ]

@@ -88,7 +88,7 @@ class Runs:
         change: Callable[[Any], object] | None,
     ) -> None:
         if change is not None:
-            change(self.changer)
+            change(())
         self.began.append(self._clock.monotonic())
         self.known.append(known)
         self._made.catalog = self.catalog
@@ -122,6 +122,7 @@ class Ground:
         """Until the plan is over, or with `stopped` until its first wait."""
         self.runs = Runs(self.clock, *plan, **how)
         self._monkeypatch.setattr(supervisor, "ConnectorTask", self.runs.task)
+        self._monkeypatch.setattr(supervisor, "OffsetChanger", lambda *_: self.runs.changer)
         wait = self.clock.wait
 
         def noted(seconds: float, event: Any) -> bool:

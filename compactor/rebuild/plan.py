@@ -1,0 +1,140 @@
+"""Decides from what the output, the committed positions and the source say what the log of a lost catalog was: pure.
+
+position inside the source's records               its log ends there; what follows is read again from the source
+below the source's start, the loss is accepted     the same, with a gap up to there
+inside a fold that was being sent                  the same; publishing goes on to the fold's end, as after any crash
+of a generation of which nothing was published     the next generation begins, as after `keyfold resync`
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compactor.errors import RebuildError
+from compactor.model.actions import RestoreLog
+from compactor.model.log import Gap, Generation, OutputPoint, PartitionLog, Run
+from compactor.model.log_transitions import begin_generation, check_invariants
+from compactor.model.position import Position
+from compactor.model.record import OfPartition
+
+_LONG_AGO_MS: Final = 0
+"""When sending of what the output holds began: not known, so earlier than any."""
+
+
+class LostLog(OfPartition, Struct, frozen=True, kw_only=True):
+    """What is known of the log of a partition: its position, and what the brokers say.
+
+    `source_start` and `source_end` are the source's log start and last stable offset, `output_end` is the output's end.
+    """
+
+    topic: str
+    partition: int
+    position: Position
+    source_start: int
+    source_end: int
+    output_end: int
+
+    @property
+    def is_unpublished(self) -> bool:
+        """Whether the output still holds the generation before that of the position."""
+        return self.position.generation > 1 and self.position.offset <= self.position.start
+
+    @property
+    def published(self) -> int:
+        """The offset up to which the restored log is published: its position, or where the source begins above it."""
+        return max(self.position.group_offset, self.source_start)
+
+
+def check(lost: LostLog, connector: str, *, accepts_loss: bool) -> None:
+    """Raises RebuildError where the log cannot be made anew, or only with a loss that is not accepted."""
+    at, where = lost.position.group_offset, f"Connector {connector}: {lost.topic}, partition {lost.partition}"
+    needed = max(at, lost.position.fold_end or 0)
+    if lost.source_end < needed and not lost.is_unpublished:
+        raise RebuildError(
+            f"{where} was read up to offset {needed}, and the source ends at {lost.source_end}: it was recreated, or "
+            "records were taken back.",
+            "Begin anew instead: keyfold delete CONNECTOR.json --outputs, then run it.",
+        )
+    if lost.source_start > at and not accepts_loss:
+        raise RebuildError(
+            f"{where} was published up to offset {at}, and the source begins at {lost.source_start} now: "
+            f"{lost.source_start - at} offsets were read or not, and are in no output.",
+            "Ask again with --accept-loss if they may go.",
+        )
+
+
+def restored(lost: LostLog, run: Run | None, tombstones: Run | None, bucket: int) -> RestoreLog:
+    """Returns the action that gives `lost` its log again.
+
+    `run` has the last record of each key that the output holds of the position's generation; `tombstones` are those
+    with which the next generation begins, where nothing of the position's was published (`is_unpublished`).
+    """
+    if lost.is_unpublished:
+        return RestoreLog(log=_begun_anew(lost, tombstones, bucket))
+    position, end = lost.position, lost.published
+    gaps = (Gap(position.offset, end),) if end > position.offset else ()
+    begun = PartitionLog(
+        topic=lost.topic,
+        partition=lost.partition,
+        bucket=bucket,
+        start=position.start,
+        end=end,
+        folded_end=end,
+        published=end,
+        clean_end=position.start,
+        runs=() if run is None else (run,),
+        gaps=gaps,
+        output=None if position.output_offset is None else OutputPoint(end, position.output_offset),
+        behind_ms=_LONG_AGO_MS,
+        begun=True,
+        generation=_generation(lost),
+    )
+    return RestoreLog(log=check_invariants(begun))
+
+
+def position_of(action: RestoreLog, lost: LostLog, catalog_id: str) -> Position:
+    """Returns what the group is to hold: the position as it was, but of this catalog, or that of the restored log."""
+    log, before = action.log, lost.position
+    if before.group_offset == log.position and not lost.is_unpublished:
+        return replace(before, catalog_id=catalog_id)
+    return Position(
+        offset=log.published,
+        catalog_id=catalog_id,
+        output_id=before.output_id,
+        output_offset=log.output.output_offset if log.output else None,
+        generation=log.generation.number if log.generation else 1,
+        start=log.generation.start if log.generation else 0,
+    )
+
+
+def _generation(lost: LostLog) -> Generation | None:
+    """Returns the generation of the position; a first fold of it that was being sent ends where the position says."""
+    position = lost.position
+    if position.generation == 1:
+        return None
+    first_end = position.fold_end or position.offset
+    return Generation(number=position.generation, start=position.start, first_end=first_end, output_offset=0)
+
+
+def _begun_anew(lost: LostLog, tombstones: Run | None, bucket: int) -> PartitionLog:
+    position, start = lost.position, lost.source_start
+    before = Generation(number=position.generation, start=position.start, first_end=position.start)
+    empty = PartitionLog(
+        topic=lost.topic,
+        partition=lost.partition,
+        bucket=bucket,
+        start=position.start,
+        end=position.start,
+        folded_end=position.start,
+        published=position.start,
+        clean_end=position.start,
+        generation=before,
+    )
+    number, first_end = position.generation + 1, max(start, lost.source_end)
+    lead = None if tombstones is None else replace(tombstones, end=start)
+    return begin_generation(
+        empty, Generation(number=number, start=start, first_end=first_end, output_offset=lost.output_end), lead
+    )

@@ -1,0 +1,43 @@
+"""`keyfold rebuild`: makes the storage of a connector anew from its output."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from connectors.cli.options import ConnectorArgument, JsonOption, LossOption, WorkerOption, worker_of
+from connectors.cli.output import say, say_json
+from connectors.progress.terminal import table
+
+if TYPE_CHECKING:
+    from connectors.runtime.rebuild import RebuiltLog
+
+
+def rebuild(
+    connector: ConnectorArgument,
+    accept_loss: LossOption = False,
+    as_json: JsonOption = False,
+    worker: WorkerOption = None,
+) -> None:
+    """Makes a connector's storage anew where it is lost, from what its output and its committed positions tell.
+
+    What was not published yet is read again from the source by the next run. No record is sent a second time.
+    """
+    config = worker_of(worker)
+    from connectors.config.files import load_connector
+    from connectors.runtime.rebuild import rebuild as carry_out
+
+    settings = load_connector(connector, config).config
+    found = carry_out(config, settings, accepts_loss=accept_loss)
+    if as_json:
+        say_json(found)
+    else:
+        say(_text(settings.name, found))
+
+
+_HEADERS = ("TOPIC", "PARTITION", "GENERATION", "PUBLISHED", "RECORDS", "LOST")
+
+
+def _text(name: str, found: Sequence[RebuiltLog]) -> str:
+    rows = [(one.topic, one.partition, one.generation, one.offset, one.records, one.lost) for one in found]
+    return f"{table(_HEADERS, rows)}\n\nConnector {name} is rebuilt; the next run goes on from there."

@@ -1,0 +1,126 @@
+"""Reads what an output partition holds of one generation back into rows of a run: the last record of each key.
+
+On its own because it is the one way back from the output; it reads it twice, so that only keys are held in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+import structlog
+from confluent_kafka import KafkaException, Message
+from confluent_kafka import TopicPartition as Partition
+
+from compactor.errors import RebuildError
+from compactor.model import record
+from compactor.model.record import TopicPartition
+from connectors.kafka.client_settings import Setting
+from connectors.kafka.errors import cause, typed
+from connectors.sinks.encode import GENERATION, PREFIX, TIMESTAMP
+from connectors.sinks.output_reader import Headers, OutputPartitionReader, header_pairs, is_synthetic, keyfold_source
+
+_STEP: Final = 1_000_000
+"""How many offsets are read before a line of the log says how far it is."""
+_ROWS: Final = 10_000
+
+_log = structlog.get_logger()
+
+
+def last_records(
+    config: Mapping[str, Setting], output: str, tp: TopicPartition, generation: int, end: int, below: int
+) -> Iterator[pa.RecordBatch]:
+    """Yields the last record of each key below offset `end` of the output, in rows of record.RUN by source offset.
+
+    Only records of `tp` in `generation` whose source offset is lower than `below`; tombstones that no source record is
+    behind are left out. Raises RebuildError where a record does not name its source offset, UnreachableError,
+    NotAllowedError.
+    """
+    reader = OutputPartitionReader(config, Partition(output, tp.partition))
+    try:
+        low, _ = reader.bounds()
+        last: dict[bytes, int] = {}
+        for message, _, offset in _own(reader, low, end, tp, generation):
+            if offset < below:
+                last[_key(message)] = offset
+        rows = (
+            _row(message, headers, tp, offset)
+            for message, headers, offset in _own(reader, low, end, tp, generation)
+            if last.get(_key(message)) == offset
+        )
+        yield from _batches(rows)
+    except KafkaException as error:
+        doing = f"The records of output partition {output}-{tp.partition} cannot be read"
+        raise typed(cause(error), doing, str(config.get("bootstrap.servers")), f"Read on topic {output}") from error
+
+
+def _own(
+    reader: OutputPartitionReader, low: int, end: int, tp: TopicPartition, generation: int
+) -> Iterator[tuple[Message, Headers, int]]:
+    """Yields each record of `tp` in `generation` with its headers and source offset, in the output's order."""
+    for start in range(low, end, _STEP):
+        for message in reader.read(start, min(start + _STEP, end)):
+            headers = header_pairs(message)
+            source = keyfold_source(headers)
+            if source is None and not is_synthetic(headers):
+                raise _unnamed(message)
+            if source is not None and source[:2] == tp and _generation(headers) == generation:
+                yield message, headers, source[2]
+        _log.info("reading back an output", topic=tp.topic, partition=tp.partition, offset=start, end=end)
+
+
+def _unnamed(message: Message) -> RebuildError:
+    return RebuildError(
+        f"The record at offset {message.offset()} of output {message.topic()}-{message.partition()} does not say which "
+        "source record it is.",
+        "Without the source headers (output.source.headers.enable) nothing can be rebuilt: begin anew with keyfold "
+        "delete CONNECTOR.json --outputs.",
+    )
+
+
+def _generation(headers: Headers) -> int:
+    text = dict(headers).get(GENERATION)
+    return int(text) if isinstance(text, bytes) and text.isdigit() else 1
+
+
+def _key(message: Message) -> bytes:
+    key = message.key()
+    return b"" if key is None else bytes(key)
+
+
+def _row(message: Message, headers: Headers, tp: TopicPartition, offset: int) -> dict[str, Any]:
+    """Returns the source's record: keyfold's own headers are not its own, and a time that could not be sent is said."""
+    kind, timestamp_ms = message.timestamp()
+    sent = dict(headers).get(TIMESTAMP)
+    return {
+        "topic": tp.topic,
+        "partition": tp.partition,
+        "offset": offset,
+        "timestamp": int(sent) if isinstance(sent, bytes) else timestamp_ms,
+        "timestamp_type": _TYPES.get(kind, -1),
+        "key": message.key(),
+        "value": message.value(),
+        "headers": [{"key": name, "value": value} for name, value in headers if not name.startswith(PREFIX)] or None,
+    }
+
+
+_TYPES: Final = {1: 0, 2: 1}
+"""The timestamp types of a run, by those of librdkafka: none, CreateTime, LogAppendTime."""
+
+
+def _batches(rows: Iterator[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
+    some: list[dict[str, Any]] = []
+    for row in rows:
+        some.append(row)
+        if len(some) == _ROWS:
+            yield _batch(some)
+            some = []
+    if some:
+        yield _batch(some)
+
+
+def _batch(rows: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist(
+        [{"delete_horizon": None, "rejected": None, **row} for row in rows], schema=record.RUN
+    )

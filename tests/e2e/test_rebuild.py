@@ -1,0 +1,241 @@
+"""A connector whose storage is lost: what it kept is made anew from its output, and nothing is sent twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from compactor.errors import FailpointError, PositionError
+from compactor.failpoints import STEPS
+from connectors.sinks import publisher, transaction
+from connectors.sinks.settings import TransactionLimits
+from tests.support.cli import invoke
+from tests.support.deployment import PROCESS_TIMEOUT_S, ROOT, Deployment
+from tests.support.generations import broken, live, numbers
+from tests.support.group_offsets import commit_like_a_sink
+from tests.support.kafka import consume_all, delete_records, delete_topic, end_offsets, produce
+from tests.support.promises import broken_promises
+from tests.support.records import random_records
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def lost(spark: SparkSession, deployment: Deployment) -> Deployment:
+    """A connector that has published 200 records of two partitions, in several folds, and lost its storage then."""
+    deployment.settings["snapshot.location"] = "none"
+    for seed in (1, 2):
+        produce(deployment.bootstrap, deployment.topic, random_records(seed, 100))
+        deployment.run_once(spark)
+    lose(deployment)
+    return deployment
+
+
+def lose(deployment: Deployment) -> None:
+    """Loses the storage."""
+    shutil.rmtree(deployment.folder / "storage" / deployment.name)
+
+
+def rebuild(deployment: Deployment, *options: str) -> list[dict[str, Any]]:
+    """What `keyfold rebuild --json` says."""
+    result = invoke("rebuild", *files(deployment), "--json", *options)
+    assert result.exit_code == 0, result.output
+    found: list[dict[str, Any]] = json.loads(result.stdout)
+    return found
+
+
+def files(deployment: Deployment) -> tuple[object, ...]:
+    """The arguments of a command."""
+    connector, worker = deployment.write()
+    return connector, "--worker", worker
+
+
+def kept(deployment: Deployment, partition: int) -> dict[bytes, tuple[int, bytes | None]]:
+    """Offset and value of the last record of each key in a log, as `keyfold dump` shows it."""
+    shown = invoke("dump", *files(deployment), "--topic", deployment.topic, "--partition", partition)
+    assert shown.exit_code == 0, shown.output
+    found = {}
+    for line in shown.stdout.splitlines():
+        row = json.loads(line)
+        found[row["key"]] = (row["offset"], row["value"])
+    return found
+
+
+def test_what_was_kept_is_there_again(spark: SparkSession, deployment: Deployment) -> None:
+    """The same last records at the same offsets; the output stays as it is, and later records follow once."""
+    deployment.settings["snapshot.location"] = "none"
+    produce(deployment.bootstrap, deployment.topic, random_records(1, 300))
+    before = deployment.run_once(spark)
+    known = [kept(deployment, partition) for partition in (0, 1)]
+    lose(deployment)
+    with pytest.raises(PositionError, match="keyfold rebuild"):
+        deployment.run_once(spark)
+    output = consume_all(deployment.bootstrap, deployment.output)
+    said = rebuild(deployment)
+    assert {one["partition"]: one["offset"] for one in said} == {log.partition: log.published for log in before.logs}
+    assert [kept(deployment, partition) for partition in (0, 1)] == known
+    assert any(value is None for one in known for _, value in one.values()), (
+        "there must be tombstones, or less is tried"
+    )
+    deployment.run_once(spark)
+    assert consume_all(deployment.bootstrap, deployment.output) == output
+    produce(deployment.bootstrap, deployment.topic, random_records(2, 100))
+    state = deployment.run_once(spark)
+    assert deployment.violations() == []
+    assert all(log.base is not None for log in state.logs)
+
+
+def test_what_was_not_published_is_read_again(spark: SparkSession, lost: Deployment) -> None:
+    """Also where nothing but the output tells of what was before: the source has lost it."""
+    produce(lost.bootstrap, lost.topic, random_records(3, 80))
+    for partition in (0, 1):
+        delete_records(lost.bootstrap, lost.topic, partition, 20)
+    before = live(consume_all(lost.bootstrap, lost.output))
+    assert [one["lost"] for one in rebuild(lost)] == [0, 0]
+    lost.run_once(spark)
+    assert lost.caught_up()
+    source = consume_all(lost.bootstrap, lost.topic)
+    after = live(consume_all(lost.bootstrap, lost.output))
+    assert {key: value for key, value in before.items() if key not in {(one.partition, one.key) for one in source}} == {
+        key: value for key, value in after.items() if key not in {(one.partition, one.key) for one in source}
+    }
+    own = [one for one in consume_all(lost.bootstrap, lost.output) if _source_offset(one.headers) >= 20]
+    assert broken_promises(source, own, lost.published()) == []
+
+
+def _source_offset(headers: Any) -> int:
+    return int(dict(headers)["keyfold.source.offset"])
+
+
+def test_a_loss_is_stated_and_must_be_accepted(spark: SparkSession, lost: Deployment) -> None:
+    """What the source has lost and the output never had."""
+    ends = end_offsets(lost.bootstrap, lost.topic)
+    produce(lost.bootstrap, lost.topic, random_records(3, 80))
+    delete_records(lost.bootstrap, lost.topic, 0, ends[0] + 7)
+    refused = invoke("rebuild", *files(lost))
+    assert refused.exit_code == 2
+    assert "7 offsets were read or not, and are in no output" in " ".join(refused.output.split())
+    assert [one["lost"] for one in rebuild(lost, "--accept-loss")] == [7, 0]
+    lost.run_once(spark)
+    assert lost.caught_up()
+    described = json.loads(invoke("describe", *files(lost), "--json").stdout)
+    assert [one["lost_offsets"] for one in described["partitions"]] == [7, 0]
+
+
+@pytest.mark.parametrize("step", [step for step in STEPS if step.startswith("rebuild.")])
+def test_killed_at_a_step(spark: SparkSession, lost: Deployment, step: str) -> None:
+    """A worker goes on only where all is done; else it is FAILED, and asked for again it is done."""
+    killed = subprocess.run(
+        [sys.executable, "-m", "connectors.cli.main", "rebuild", *map(str, files(lost))],
+        env={**os.environ, "KEYFOLD_FAILPOINTS": f"{step}=kill", "PYTHONPATH": str(ROOT)},
+        cwd=lost.folder,
+        timeout=PROCESS_TIMEOUT_S,
+        check=False,
+        capture_output=True,
+    )
+    assert killed.returncode < 0, killed.stderr
+    if step not in ("rebuild.positions", "rebuild.fence"):
+        with pytest.raises(PositionError, match="keyfold rebuild"):
+            lost.run_once(spark)
+        rebuild(lost)
+    else:
+        assert "nothing is lost" in " ".join(invoke("rebuild", *files(lost)).output.split())
+    produce(lost.bootstrap, lost.topic, random_records(3, 50))
+    lost.run_once(spark)
+    assert lost.violations() == []
+
+
+def test_a_later_generation(spark: SparkSession, lost: Deployment) -> None:
+    """Its records are told from those of the earlier one; one of which nothing was published begins anew."""
+    rebuild(lost)
+    assert invoke("resync", *files(lost), "--topic", lost.topic, "--partition", 0).exit_code == 0
+    lost.run_once(spark)
+    lose(lost)
+    assert [one["generation"] for one in rebuild(lost)] == [2, 1]
+    produce(lost.bootstrap, lost.topic, random_records(3, 50))
+    assert numbers(lost.run_once(spark)) == [2, 1]
+    assert broken(lost) == []
+    assert invoke("resync", *files(lost)).exit_code == 0
+    lose(lost)
+    assert [one["generation"] for one in rebuild(lost)] == [4, 3]
+    assert numbers(lost.run_once(spark)) == [4, 3]
+    assert broken(lost) == []
+
+
+def _nothing_lost(spark: SparkSession, deployment: Deployment) -> None:
+    rebuild(deployment)
+
+
+def _recreated_output(spark: SparkSession, deployment: Deployment) -> None:
+    delete_topic(deployment.bootstrap, deployment.output)
+
+
+def _a_position_by_hand(spark: SparkSession, deployment: Deployment) -> None:
+    commit_like_a_sink(deployment, 5)
+
+
+@pytest.mark.parametrize(
+    ("before", "said"),
+    [
+        (_nothing_lost, "nothing is lost"),
+        (_recreated_output, "it is gone, or was recreated"),
+        (_a_position_by_hand, "was not committed by keyfold"),
+    ],
+)
+def test_what_cannot_be_rebuilt(spark: SparkSession, lost: Deployment, before: Any, said: str) -> None:
+    """Exit code 2, by name, and the positions stay."""
+    before(spark, lost)
+    refused = invoke("rebuild", *files(lost))
+    assert (refused.exit_code, said in " ".join(refused.output.split())) == (2, True), refused.output
+
+
+def test_an_output_without_source_headers(spark: SparkSession, deployment: Deployment) -> None:
+    """Its records cannot be placed: refused, with the setting's name."""
+    produce(deployment.bootstrap, deployment.topic, random_records(1, 50))
+    deployment.run_once(spark, output_source_headers_enable=False, snapshot_location="none")
+    lose(deployment)
+    refused = invoke("rebuild", *files(deployment))
+    assert (refused.exit_code, "output.source.headers.enable" in refused.output) == (2, True), refused.output
+
+
+def test_a_fold_that_was_being_sent(
+    spark: SparkSession, deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The position says where it ends: nothing is folded below, and what is missing of it is sent."""
+    deployment.settings["snapshot.location"] = "none"
+    produce(deployment.bootstrap, deployment.topic, random_records(1, 300))
+    with monkeypatch.context() as patched:
+        patched.setattr(publisher, "TransactionLimits", partial(TransactionLimits, transaction_bytes=100))
+        patched.setattr(transaction, "hit", _third_transaction_fails())
+        with pytest.raises(FailpointError):
+            deployment.run_once(spark)
+    sent = len(consume_all(deployment.bootstrap, deployment.output))
+    assert sent, "the fold must be sent in part, or nothing is tried"
+    assert not deployment.caught_up()
+    lose(deployment)
+    rebuild(deployment)
+    deployment.run_once(spark)
+    assert len(consume_all(deployment.bootstrap, deployment.output)) > sent
+    assert deployment.caught_up()
+    assert deployment.violations() == []
+
+
+def _third_transaction_fails() -> Callable[[str], None]:
+    begun = 0
+
+    def hit(step: str) -> None:
+        nonlocal begun
+        begun += step == "publish.begin"
+        if begun == 3:
+            raise FailpointError("The process ends here.", "")
+
+    return hit
