@@ -108,6 +108,7 @@ OWN: Final = (
         lambda connector, now_ms: connector.lag_ms(now_ms) / 1000,
     ),
     OwnMetric("keyfold_partitions", "gauge", "Partitions read.", lambda connector, _: len(connector.logs)),
+    OwnMetric("keyfold_closed_topics", "gauge", "Topics that are not read any more.", lambda one, _: one.closed_topics),
     OwnMetric("keyfold_failures", "gauge", "Failures in a row.", lambda connector, _: connector.failures),
     OwnMetric("keyfold_snapshot_age_seconds", "gauge", "Age of the newest snapshot.", _snapshot_age),
     OwnMetric(

@@ -44,7 +44,10 @@ class MeasuredLog(Struct, frozen=True):
 
 
 class MeasuredConnector(Struct, frozen=True):
-    """A connector: state in lower case, tasks, counts of its newest run, logs, and its newest snapshot (ms, bytes)."""
+    """A connector: state in lower case, tasks, counts of its newest run, logs, its newest snapshot (ms, bytes).
+
+    `closed_topics` is how many of its source topics are not read any more.
+    """
 
     name: str
     state: str
@@ -56,6 +59,7 @@ class MeasuredConnector(Struct, frozen=True):
     logs: tuple[MeasuredLog, ...]
     snapshot_ms: int | None
     snapshot_bytes: int
+    closed_topics: int
 
     def lag_ms(self, now_ms: int) -> int:
         """Returns for how long the oldest records wait that are not published, beyond the lag that was asked for."""
@@ -88,6 +92,7 @@ def measured(connector: Connector) -> MeasuredConnector:
         logs=_logs(state),
         snapshot_ms=max((one.created_ms for one in snapshots), default=None),
         snapshot_bytes=sum(one.bytes for one in snapshots),
+        closed_topics=0 if state is None else sum(topic.closed is not None for topic in state.topics.values()),
     )
 
 

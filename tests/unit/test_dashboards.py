@@ -34,6 +34,7 @@ WATCHED = {
     "kafka_connect_connector_status",
     "keyfold_publish_lag_seconds",
     "keyfold_publish_held_partitions",
+    "keyfold_closed_topics",
     "keyfold_log_cleaner_uncleanable_partitions",
     "keyfold_log_cleaner_max_compaction_delay_seconds",
     "keyfold_records_refused_total",

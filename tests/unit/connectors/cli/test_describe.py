@@ -392,3 +392,12 @@ def test_counts_have_a_line_for_each_kind_of_work() -> None:
         "  folded:    merges 2, fold ms 5",
         "  other:     new 1",
     ]
+
+
+@pytest.mark.parametrize(
+    ("ids", "error"), [({"a": "1", "b": None}, None), ({"a": "1", "b": "2"}, "unknown"), ({}, "unknown")]
+)
+def test_a_topic_that_is_gone_has_no_end_without_an_error(ids: dict[str, str | None], error: str | None) -> None:
+    """Its row says that it is gone; where that is not known, why its end is not."""
+    found: dict[TopicPartition, int | str] = {TopicPartition("a", 0): 5, TopicPartition("b", 0): "unknown"}
+    assert source_ends.ends(found, ids) == Ends({TopicPartition("a", 0): 5}, error, ids)

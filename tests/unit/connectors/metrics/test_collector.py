@@ -63,6 +63,7 @@ GAUGES: Final = {
     "keyfold_partitions": 3,
     "keyfold_tombstones": 0,
     "keyfold_failures": 2,
+    "keyfold_closed_topics": 1,
     "keyfold_snapshot_age_seconds": 60.5,
     "keyfold_snapshot_bytes": 300,
 }

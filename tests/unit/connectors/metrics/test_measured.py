@@ -15,6 +15,7 @@ from connectors.runtime.status import ConnectorState, Status
 from tests.support.logs import base, file, log, run
 from tests.support.measured import NOW_MS, connector, snapshot, state, stopped
 
+CLOSED = {"read": None, "gone": "deleted", "other": "recreated"}
 NOTHING = MeasuredLog(
     topic="t",
     partition=0,
@@ -125,6 +126,14 @@ def test_a_connector() -> None:
     assert (found.counters, found.snapshot_ms, found.snapshot_bytes) == ({"merges": 6}, 90, 23)
 
 
+def test_topics_that_are_not_read_are_counted() -> None:
+    """A connector that is RUNNING looks as if it read them: one that was deleted, not one that is open."""
+    topics = {
+        name: Topic(topic=name, topic_id="1", output=None, output_id=None, closed=why) for name, why in CLOSED.items()
+    }
+    assert measured(connector("a", replace(state(log()), topics=topics))).closed_topics == 2
+
+
 def test_totals() -> None:
     """They are over all partitions."""
     logs = [log(clean=base(5, 100)), log(clean=base(9, 11), tp=TopicPartition("t", 1))]
@@ -137,7 +146,7 @@ def test_a_connector_whose_catalog_is_not_open(of: object) -> None:
     """One that is STOPPED or has not been started is measured too, without partitions and snapshots."""
     found = next(iter(measure(Mock(connectors=lambda: (of,)))))
     assert (found.name, dict(found.counters), found.logs, found.failures) == ("a", {}, (), 0)
-    assert (found.snapshot_ms, found.snapshot_bytes, found.lag_ms(NOW_MS)) == (None, 0, 0)
+    assert (found.snapshot_ms, found.snapshot_bytes, found.closed_topics, found.lag_ms(NOW_MS)) == (None, 0, 0, 0)
     assert found.tasks == (0 if found.state == "stopped" else 1)
 
 
