@@ -99,6 +99,9 @@ OWN: Final = (
     OwnMetric("keyfold_tombstones", "gauge", "Tombstones kept.", _sum("tombstones")),
     OwnMetric("keyfold_log_clean_bytes", "gauge", "Bytes of base runs.", _sum("clean_bytes")),
     OwnMetric("keyfold_publish_lag_offsets", "gauge", "Offsets taken in and not published.", _sum("behind")),
+    OwnMetric(
+        "keyfold_publish_lag_records", "gauge", "Records taken in and not published.", _sum("unpublished_records")
+    ),
     OwnMetric("keyfold_publish_lag_bytes", "gauge", "Bytes taken in and not published.", _sum("unpublished_bytes")),
     OwnMetric("keyfold_publish_held_partitions", "gauge", "Partitions that are not published on.", _sum("is_held")),
     OwnMetric(
