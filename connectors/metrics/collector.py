@@ -99,6 +99,9 @@ OWN: Final = (
     OwnMetric("keyfold_tombstones", "gauge", "Tombstones kept.", _sum("tombstones")),
     OwnMetric("keyfold_log_clean_bytes", "gauge", "Bytes of base runs.", _sum("clean_bytes")),
     OwnMetric("keyfold_publish_lag_offsets", "gauge", "Offsets taken in and not published.", _sum("behind")),
+    OwnMetric(
+        "keyfold_publish_lag_records", "gauge", "Records taken in and not published.", _sum("unpublished_records")
+    ),
     OwnMetric("keyfold_publish_lag_bytes", "gauge", "Bytes taken in and not published.", _sum("unpublished_bytes")),
     OwnMetric("keyfold_publish_held_partitions", "gauge", "Partitions that are not published on.", _sum("is_held")),
     OwnMetric(
@@ -108,6 +111,7 @@ OWN: Final = (
         lambda connector, now_ms: connector.lag_ms(now_ms) / 1000,
     ),
     OwnMetric("keyfold_partitions", "gauge", "Partitions read.", lambda connector, _: len(connector.logs)),
+    OwnMetric("keyfold_closed_topics", "gauge", "Topics that are not read any more.", lambda one, _: one.closed_topics),
     OwnMetric("keyfold_failures", "gauge", "Failures in a row.", lambda connector, _: connector.failures),
     OwnMetric("keyfold_snapshot_age_seconds", "gauge", "Age of the newest snapshot.", _snapshot_age),
     OwnMetric(

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from compactor.clean.log_to_clean import LogToClean
 from compactor.metrics import Freshness
-from compactor.model.log import PartitionLog
+from compactor.model.log import PartitionLog, Run, RunFile
 from compactor.model.state import CatalogState
 from connectors.runtime.herder import Herder
 from connectors.runtime.supervised_connector import Connector
@@ -18,10 +18,10 @@ from connectors.source.source_errors import left_out
 class MeasuredLog(Struct, frozen=True):
     """One partition: offsets not published yet, bytes as of LogToClean, and times in ms.
 
-    `unpublished_bytes` are those of what `behind` has, a file across `published` left out. `is_quarantined`: the
-    cleaner leaves it alone, as Kafka's does an uncleanable partition. `is_held`: nothing more of it is published.
-    `waiting_since_ms` is when the oldest records that are to be published were taken in, `oldest_ms` when the oldest
-    cleanable record began to age; None where there is none.
+    `unpublished_records` are those of `behind`, of a file across `published` at most so many; `unpublished_bytes` are
+    their bytes, such a file left out. `is_quarantined`: the cleaner leaves it alone, as Kafka's does an uncleanable
+    partition. `is_held`: nothing more of it is published. `waiting_since_ms` is when the oldest records that are to be
+    published were taken in, `oldest_ms` when the oldest cleanable record began to age; None where there is none.
     """
 
     topic: str
@@ -31,6 +31,7 @@ class MeasuredLog(Struct, frozen=True):
     clean_bytes: int
     cleanable_bytes: int
     unpublished_bytes: int
+    unpublished_records: int
     tombstones: int
     dirty_ratio: float
     oldest_ms: int | None
@@ -44,7 +45,10 @@ class MeasuredLog(Struct, frozen=True):
 
 
 class MeasuredConnector(Struct, frozen=True):
-    """A connector: state in lower case, tasks, counts of its newest run, logs, and its newest snapshot (ms, bytes)."""
+    """A connector: state in lower case, tasks, counts of its newest run, logs, its newest snapshot (ms, bytes).
+
+    `closed_topics` is how many of its source topics are not read any more.
+    """
 
     name: str
     state: str
@@ -56,6 +60,7 @@ class MeasuredConnector(Struct, frozen=True):
     logs: tuple[MeasuredLog, ...]
     snapshot_ms: int | None
     snapshot_bytes: int
+    closed_topics: int
 
     def lag_ms(self, now_ms: int) -> int:
         """Returns for how long the oldest records wait that are not published, beyond the lag that was asked for."""
@@ -88,6 +93,7 @@ def measured(connector: Connector) -> MeasuredConnector:
         logs=_logs(state),
         snapshot_ms=max((one.created_ms for one in snapshots), default=None),
         snapshot_bytes=sum(one.bytes for one in snapshots),
+        closed_topics=0 if state is None else sum(topic.closed is not None for topic in state.topics.values()),
     )
 
 
@@ -117,9 +123,16 @@ def _log(log: PartitionLog, *, is_closed: bool, is_held: bool) -> MeasuredLog:
         clean_bytes=found.clean_bytes,
         cleanable_bytes=found.cleanable_bytes + found.straddling_bytes,
         unpublished_bytes=found.uncleanable_bytes,
+        unpublished_records=sum(_unpublished(log, run, file) for run in log.runs for file in run.files),
         tombstones=sum(run.tombstones for run in (*log.runs, *((log.base,) if log.base else ()))),
         dirty_ratio=found.ratio,
         oldest_ms=found.oldest_ms,
         is_quarantined=log.quarantine is not None,
         is_held=is_held,
     )
+
+
+def _unpublished(log: PartitionLog, run: Run, file: RunFile) -> int:
+    """Returns how many records of `file` are not published, at most: no more than there are offsets for."""
+    offsets = min(file.last + 1, run.end) - max(file.first, run.start, log.published)
+    return min(file.records, max(0, offsets))

@@ -33,7 +33,7 @@ from connectors.runtime.offset_change import OffsetChanger, every_log
 from connectors.runtime.restart_policy import POLL_S, Outage, Outages, RestartBackoff, RestartRequests
 from connectors.runtime.shared_query import SharedQuery
 from connectors.runtime.status import ConnectorState, Status, StatusFile
-from connectors.runtime.takeover import Fenced, newer_owner
+from connectors.runtime.takeover import Fenced, newer_owner, stored_state
 from connectors.spark import session
 from connectors.threads import CancellableThread
 
@@ -62,7 +62,7 @@ class Supervisor:
     def __init__(self, worker: WorkerConfig, connector: ConnectorConfig, clock: Clock, observer: Observer) -> None:
         self.error: BaseException | None = None
         self.freshness = Freshness()
-        storage = connector_storage(worker, connector.name)
+        self._storage = storage = connector_storage(worker, connector.name)
         self._lock = owner_lock.OwnerLock(storage)
         self._task_settings = (worker, connector, clock, observer, self._take_report, self._lock)
         self._name = connector.name
@@ -76,6 +76,7 @@ class Supervisor:
         self._thread: CancellableThread | None = None
         self._once = False
         self._catalog: Catalog | None = None
+        self._stored: CatalogState | None = None
         self._task: ConnectorTask | None = None
         self._requests_due = Interval(clock, POLL_S)
         self._owner_due = Interval(clock, FENCE_CHECK_MS / 1000)
@@ -155,9 +156,9 @@ class Supervisor:
 
     @property
     def catalog_state(self) -> CatalogState | None:
-        """The newest state of the catalog that this process knows; None before its first take-over."""
+        """The newest state of the catalog that this process knows; None before its first take-over or failure."""
         catalog = (self._task.catalog if self._task is not None else None) or self._catalog
-        return None if catalog is None else catalog.state
+        return self._stored if catalog is None else catalog.state
 
     def _runs(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
@@ -194,6 +195,8 @@ class Supervisor:
         except Exception as error:  # noqa: BLE001  # whatever it was, it ends this connector only
             found = unwrap(error) or error
             self._take_counts(task.counted)
+            if task.catalog is None and self._catalog is None:
+                self._stored = stored_state(self._storage, self._name)
             if not stop.is_set() or isinstance(found, FencedError):
                 self._fail(session.gone(spark) or found)
                 return True

@@ -10,9 +10,10 @@ import structlog
 
 from compactor.catalog import owner_lock
 from compactor.catalog.catalog import Catalog
-from compactor.errors import CatalogError, FencedError, StorageError
+from compactor.errors import CatalogError, FencedError, KeyfoldError, StorageError
 from compactor.failpoints import hit
 from compactor.model.actions import SetBuckets
+from compactor.model.state import CatalogState
 from compactor.storage.base import Storage
 from connectors.clock import SystemClock
 from connectors.config.connector import ConnectorConfig
@@ -164,3 +165,12 @@ def _fence(catalog: Catalog, connector: ConnectorConfig, clients: ClientSettings
     hit("takeover.fence")
     if tasks_max != stored:
         catalog.commit(lambda _: [SetBuckets(count=tasks_max)], now_ms)
+
+
+def stored_state(storage: Storage, connector: str) -> CatalogState | None:
+    """Returns the state of a connector's catalog without taking it over; None where there is none that can be read."""
+    try:
+        catalog = Catalog.open(storage, connector)
+    except KeyfoldError:  # the run says so
+        return None
+    return catalog.state if catalog.version else None

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
-from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
-import msgspec
 import promql_parser
 import pytest
 from compose_spec import PyCompose
-from msgspec import Struct, field
 from prometheus_client.parser import text_string_to_metric_families
 from promql_parser import MatchOp, VectorSelector
 
@@ -22,18 +18,29 @@ from compactor.model.log import empty
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
 from connectors.metrics.collector import OWN, PARTITIONS
+from tests.support.dashboards import (
+    DOCKER,
+    PLACES,
+    VARIABLE,
+    Alert,
+    nodes_of,
+    plain,
+    read_alerts,
+    read_dashboard,
+    read_panels,
+    read_yaml,
+    selectors_of,
+    shown_expressions,
+)
 from tests.support.rest import RestWorker, rest_worker, stand_ins
 
-DOCKER = Path(__file__).parents[2] / "docker"
 COLUMNS = 24
-VARIABLE = re.compile(r"\$\{?(\w+)\}?")
-PLACES = {"__rate_interval": "5m", "__range": "1h"}
-"""What Grafana puts in for its own variables, for example."""
 WATCHED = {
     "up",
     "kafka_connect_connector_status",
     "keyfold_publish_lag_seconds",
     "keyfold_publish_held_partitions",
+    "keyfold_closed_topics",
     "keyfold_log_cleaner_uncleanable_partitions",
     "keyfold_log_cleaner_max_compaction_delay_seconds",
     "keyfold_records_refused_total",
@@ -44,88 +51,11 @@ WATCHED = {
 """What an operator must hear of without looking."""
 
 
-class Labels(Struct, forbid_unknown_fields=True):
-    """How urgent an alert is: critical stops or loses something now."""
-
-    severity: Literal["critical", "warning"]
-
-
-class Annotations(Struct, forbid_unknown_fields=True):
-    summary: str
-    description: str
-
-
-class Alert(Struct, forbid_unknown_fields=True):
-    """An alerting rule in Prometheus's words."""
-
-    alert: str
-    expr: str
-    labels: Labels
-    annotations: Annotations
-    lasting: str = field(default="0s", name="for")
-
-
-class Group(Struct, forbid_unknown_fields=True):
-    name: str
-    rules: list[Alert]
-
-
-class Rules(Struct, forbid_unknown_fields=True):
-    """A file of Prometheus's rules."""
-
-    groups: list[Group]
-
-
 class Sample(NamedTuple):
     """A series of a scrape, with the labels that Prometheus adds."""
 
     name: str
     labels: Mapping[str, str]
-
-
-def _yaml(*path: str) -> Any:
-    return msgspec.yaml.decode(DOCKER.joinpath(*path).read_bytes())
-
-
-def _alerts() -> list[Alert]:
-    text = (DOCKER / "prometheus" / "alerts.yml").read_bytes()
-    return [alert for group in msgspec.yaml.decode(text, type=Rules).groups for alert in group.rules]
-
-
-def _dashboard() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((DOCKER / "grafana" / "dashboards" / "keyfold.json").read_text(encoding="utf-8"))
-    return found
-
-
-def _panels() -> list[dict[str, Any]]:
-    """All panels, those inside a row too; without the rows."""
-    panels = [inner for panel in _dashboard()["panels"] for inner in (panel, *panel.get("panels", ()))]
-    return [panel for panel in panels if panel["type"] != "row"]
-
-
-def _plain(expression: str) -> str:
-    """An expression of the dashboard, in which Grafana has put values in for variables."""
-    return VARIABLE.sub(lambda found: PLACES.get(found[1], ".+"), expression)
-
-
-def _shown() -> list[str]:
-    """The expressions of the dashboard, that of its variable too."""
-    targets = [target["expr"] for panel in _panels() for target in panel["targets"]]
-    queries = [each["definition"] for each in _dashboard()["templating"]["list"] if each["type"] == "query"]
-    return [_plain(text) for text in targets] + [
-        re.sub(r"label_values\((\w+), (\w+)\)", r'\1{\2=~".+"}', query) for query in queries
-    ]
-
-
-def _nodes(expression: str) -> list[Any]:
-    """All parts of an expression. Raises ValueError where it is no PromQL."""
-    found: list[Any] = []
-    promql_parser.walk(promql_parser.parse(expression), pre_visit=found.append)
-    return found
-
-
-def _selectors(expression: str) -> list[VectorSelector]:
-    return [node for node in _nodes(expression) if isinstance(node, VectorSelector)]
 
 
 def _is_meant(selector: VectorSelector, sample: Sample) -> bool:
@@ -142,14 +72,14 @@ def _fits(op: MatchOp, wanted: str, value: str) -> bool:
 
 def _faults(expression: str, scrape: Sequence[Sample]) -> list[str]:
     """The selectors of an expression that find nothing, and the labels it groups by that nothing has."""
-    found = {str(each): [one for one in scrape if _is_meant(each, one)] for each in _selectors(expression)}
+    found = {str(each): [one for one in scrape if _is_meant(each, one)] for each in selectors_of(expression)}
     known = {label for samples in found.values() for sample in samples for label in sample.labels}
     return [name for name, samples in found.items() if not samples] + sorted(_grouped(expression) - known)
 
 
 def _grouped(expression: str) -> set[str]:
     """The labels that an expression names to group or to match by."""
-    modifiers = [getattr(node, "modifier", None) for node in _nodes(expression)]
+    modifiers = [getattr(node, "modifier", None) for node in nodes_of(expression)]
     named = [getattr(each, "matching", None) or each for each in modifiers]
     return {label for each in named for label in getattr(each, "labels", ())}
 
@@ -174,12 +104,15 @@ def _prepare(worker: RestWorker) -> None:
 
 def _samples(text: str) -> Iterator[Sample]:
     """The samples of a scrape as Prometheus keeps them, and those that it makes itself."""
-    added = {"job": _yaml("prometheus", "prometheus.yml")["scrape_configs"][0]["job_name"], "instance": "worker:8083"}
+    added = {
+        "job": read_yaml("prometheus", "prometheus.yml")["scrape_configs"][0]["job_name"],
+        "instance": "worker:8083",
+    }
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             yield Sample(sample.name, {**sample.labels, **added})
     yield Sample("up", added)
-    for alert in _alerts():
+    for alert in read_alerts():
         more = {"alertname": alert.alert, "alertstate": "firing", "severity": alert.labels.severity}
         yield Sample("ALERTS", {**added, **more, "connector": "running"})
 
@@ -194,17 +127,17 @@ def scrape(tmp_path_factory: pytest.TempPathFactory) -> list[Sample]:
             return list(_samples(worker.ask("GET", "/metrics").text))
 
 
-@pytest.mark.parametrize("alert", _alerts(), ids=lambda alert: alert.alert)
+@pytest.mark.parametrize("alert", read_alerts(), ids=lambda alert: alert.alert)
 def test_an_alert_asks_for_what_there_is(alert: Alert, scrape: list[Sample]) -> None:
     """Each metric that an alert names is one of a worker's, with labels and values that it has."""
     assert _faults(alert.expr, scrape) == []
 
 
-@pytest.mark.parametrize("alert", _alerts(), ids=lambda alert: alert.alert)
+@pytest.mark.parametrize("alert", read_alerts(), ids=lambda alert: alert.alert)
 def test_an_alert_tells_of_what_it_is(alert: Alert, scrape: list[Sample]) -> None:
     """It lasts for a duration of Prometheus's, and its sentences name labels that its series have."""
     assert alert.lasting == "0s" or promql_parser.parse_duration(alert.lasting)
-    taken = [sample for each in _selectors(alert.expr) for sample in scrape if _is_meant(each, sample)]
+    taken = [sample for each in selectors_of(alert.expr) for sample in scrape if _is_meant(each, sample)]
     named = re.findall(r"\$labels\.(\w+)", f"{alert.annotations.summary} {alert.annotations.description}")
     assert set(named) <= {label for sample in taken for label in sample.labels}
     assert alert.annotations.summary.endswith(".")
@@ -212,13 +145,13 @@ def test_an_alert_tells_of_what_it_is(alert: Alert, scrape: list[Sample]) -> Non
 
 def test_alerts_watch_over_everything() -> None:
     """There is an alert for each thing that an operator must hear of, under a name of its own."""
-    names = [alert.alert for alert in _alerts()]
+    names = [alert.alert for alert in read_alerts()]
     assert len(set(names)) == len(names)
     assert [name for name in names if not re.fullmatch("Keyfold[A-Za-z]+", name)] == []
-    assert {each.name for alert in _alerts() for each in _selectors(alert.expr)} >= WATCHED
+    assert {each.name for alert in read_alerts() for each in selectors_of(alert.expr)} >= WATCHED
 
 
-@pytest.mark.parametrize("expression", sorted(set(_shown())))
+@pytest.mark.parametrize("expression", sorted(set(shown_expressions())))
 def test_the_dashboard_asks_for_what_there_is(expression: str, scrape: list[Sample]) -> None:
     """Each metric that a panel names is one of a worker's, with labels and values that it has."""
     assert _faults(expression, scrape) == []
@@ -226,7 +159,7 @@ def test_the_dashboard_asks_for_what_there_is(expression: str, scrape: list[Samp
 
 def test_the_dashboard_shows_everything() -> None:
     """Every metric of keyfold's own is in a panel."""
-    shown = {each.name for expression in _shown() for each in _selectors(expression)}
+    shown = {each.name for expression in shown_expressions() for each in selectors_of(expression)}
     own = {f"{one.name}_total" if one.kind == "counter" else one.name for one in OWN} | {one[0] for one in PARTITIONS}
     others = {"keyfold_publish_freshness_seconds_bucket", "keyfold_log_cleaner_duration_seconds_sum"}
     assert (own | others) - shown == set()
@@ -234,10 +167,10 @@ def test_the_dashboard_shows_everything() -> None:
 
 def test_legends_name_labels_that_there_are(scrape: list[Sample]) -> None:
     """A legend names labels by which its expression groups."""
-    for target in (target for panel in _panels() for target in panel["targets"]):
+    for target in (target for panel in read_panels() for target in panel["targets"]):
         named = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
-        selectors = _selectors(_plain(target["expr"]))
-        kept = _grouped(_plain(target["expr"]))
+        selectors = selectors_of(plain(target["expr"]))
+        kept = _grouped(plain(target["expr"]))
         if "topk" in target["expr"]:  # which keeps all labels
             kept = {label for sample in scrape if _is_meant(selectors[0], sample) for label in sample.labels}
         assert named <= kept, target
@@ -245,7 +178,7 @@ def test_legends_name_labels_that_there_are(scrape: list[Sample]) -> None:
 
 def test_panels_lie_beside_one_another() -> None:
     """No two panels overlap, none is wider than the page, and each has a number of its own."""
-    panels = _dashboard()["panels"]
+    panels = read_dashboard()["panels"]
     every = [*panels, *(inner for panel in panels for inner in panel.get("panels", ()))]
     assert len({panel["id"] for panel in every}) == len(every)
     places = [panel["gridPos"] for panel in every]
@@ -262,13 +195,13 @@ def _overlap(one: Mapping[str, int], other: Mapping[str, int]) -> bool:
 
 def test_the_dashboard_has_the_variables_that_it_uses() -> None:
     """A variable is one of the dashboard's, or Grafana's own; panels ask the data source that is chosen."""
-    dashboard = _dashboard()
+    dashboard = read_dashboard()
     own = {variable["name"] for variable in dashboard["templating"]["list"]}
-    used = {name for panel in _panels() for target in panel["targets"] for name in VARIABLE.findall(target["expr"])}
+    used = {name for panel in read_panels() for target in panel["targets"] for name in VARIABLE.findall(target["expr"])}
     assert used == {"connector", *PLACES}
     assert own == {"connector", "datasource"}
     chosen = {"type": "prometheus", "uid": "${datasource}"}
-    assert [panel["title"] for panel in _panels() if panel["datasource"] != chosen] == []
+    assert [panel["title"] for panel in read_panels() if panel["datasource"] != chosen] == []
 
 
 @pytest.mark.parametrize(
@@ -294,12 +227,12 @@ def test_what_is_misspelt_is_found(expression: str, faults: list[str], scrape: l
 def test_what_is_no_promql_is_found() -> None:
     """The parser refuses what Prometheus would."""
     with pytest.raises(ValueError, match=r"."):
-        _selectors("sum by (connector (keyfold_partitions)")
+        selectors_of("sum by (connector (keyfold_partitions)")
 
 
 def test_prometheus_asks_the_worker() -> None:
     """Its target is the service of the compose file, and its files of rules lie where it is told."""
-    config = _yaml("prometheus", "prometheus.yml")
+    config = read_yaml("prometheus", "prometheus.yml")
     services = PyCompose.from_yaml((DOCKER / "compose.yaml").read_text(encoding="utf-8")).to_dict()["services"]
     listener = services["worker"]["environment"]["KEYFOLD_LISTENERS"]
     targets = [
@@ -316,12 +249,14 @@ def test_grafana_asks_prometheus_and_finds_the_dashboard() -> None:
     """Its data source is the service of the compose file; its dashboards lie where the compose file mounts them."""
     services = PyCompose.from_yaml((DOCKER / "compose.yaml").read_text(encoding="utf-8")).to_dict()["services"]
     mounted = dict(volume.split(":")[:2] for volume in services["grafana"]["volumes"])
-    sources = _yaml("grafana", "datasources", "keyfold.yml")["datasources"]
+    sources = read_yaml("grafana", "datasources", "keyfold.yml")["datasources"]
     assert [(one["type"], one["url"], one["isDefault"]) for one in sources] == [
         ("prometheus", "http://prometheus:9090", True)
     ]
-    assert sources[0]["jsonData"]["timeInterval"] == _yaml("prometheus", "prometheus.yml")["global"]["scrape_interval"]
-    (provider,) = _yaml("grafana", "dashboards", "keyfold.yml")["providers"]
+    assert (
+        sources[0]["jsonData"]["timeInterval"] == read_yaml("prometheus", "prometheus.yml")["global"]["scrape_interval"]
+    )
+    (provider,) = read_yaml("grafana", "dashboards", "keyfold.yml")["providers"]
     assert provider["options"]["path"] == mounted["./grafana/dashboards"]
     home = services["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
     assert home == f"{mounted['./grafana/dashboards']}/keyfold.json"

@@ -392,3 +392,31 @@ def test_counts_have_a_line_for_each_kind_of_work() -> None:
         "  folded:    merges 2, fold ms 5",
         "  other:     new 1",
     ]
+
+
+@pytest.mark.parametrize(
+    ("ids", "error"), [({"a": "1", "b": None}, None), ({"a": "1", "b": "2"}, "unknown"), ({}, "unknown")]
+)
+def test_a_topic_that_is_gone_has_no_end_without_an_error(ids: dict[str, str | None], error: str | None) -> None:
+    """Its row says that it is gone; where that is not known, why its end is not."""
+    found: dict[TopicPartition, int | str] = {TopicPartition("a", 0): 5, TopicPartition("b", 0): "unknown"}
+    assert source_ends.ends(found, ids) == Ends({TopicPartition("a", 0): 5}, error, ids)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"name": "c", "topics": "orders",}', "line 1, column 33: this is not JSON: a comma before the closing brace"),
+        ('{"name": "c", "connector.class": "keyfold.CompactedTopic", "topics": "o", "topisc": "a"}', "topisc: unknown"),
+        ("[]", "must hold one JSON object"),
+    ],
+)
+def test_a_connector_file_that_is_wrong_is_named_with_what_is_wrong(tmp_path: Path, text: str, said: str) -> None:
+    """One error, with the file and the key or the place in it; nothing is shown, and exit code 3."""
+    broken = tmp_path / "broken.json"
+    broken.write_text(text)
+    result = invoke("describe", broken, "--worker", worker_file(tmp_path))
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("broken.json: ") == 1
+    assert said in result.stderr

@@ -18,7 +18,7 @@ from compactor.model.state import Topic
 from connectors.metrics.collector import OWN, PARTITIONS
 from connectors.runtime.status import ConnectorState, Status
 from connectors.runtime.supervised_connector import Connector
-from tests.support.logs import base, log, run
+from tests.support.logs import base, file, log, run
 from tests.support.measured import NOW_MS, RUNNING, Scrape, Series, connector, snapshot, state, stopped
 from tests.support.rest import RestWorker, rest_worker, stand_ins
 
@@ -58,11 +58,13 @@ GAUGES: Final = {
     "keyfold_log_clean_bytes": 1_965,
     "keyfold_publish_lag_offsets": 75,
     "keyfold_publish_lag_bytes": 110,
+    "keyfold_publish_lag_records": 65,
     "keyfold_publish_held_partitions": 1,
     "keyfold_publish_lag_seconds": 15.0,
     "keyfold_partitions": 3,
     "keyfold_tombstones": 0,
     "keyfold_failures": 2,
+    "keyfold_closed_topics": 1,
     "keyfold_snapshot_age_seconds": 60.5,
     "keyfold_snapshot_bytes": 300,
 }
@@ -72,7 +74,7 @@ def made(name: str = "a", status: Status | None = None) -> Connector:
     """A connector of three partitions: one with all kinds of bytes, one in quarantine, one of a topic set aside."""
     kept = log(
         run(100, 150, 400, arrived=NOW_MS - 50_000, oldest=NOW_MS - 90_000),
-        run(150, 180, 70, arrived=NOW_MS - 20_000),
+        run(150, 180, [file(150, 169, 70)], arrived=NOW_MS - 20_000),
         clean=base(100, 1_200),
         published=150,
     )

@@ -15,6 +15,7 @@ from connectors.runtime.status import ConnectorState, Status
 from tests.support.logs import base, file, log, run
 from tests.support.measured import NOW_MS, connector, snapshot, state, stopped
 
+CLOSED = {"read": None, "gone": "deleted", "other": "recreated"}
 NOTHING = MeasuredLog(
     topic="t",
     partition=0,
@@ -23,6 +24,7 @@ NOTHING = MeasuredLog(
     clean_bytes=0,
     cleanable_bytes=0,
     unpublished_bytes=0,
+    unpublished_records=0,
     tombstones=0,
     dirty_ratio=0.0,
     oldest_ms=None,
@@ -50,13 +52,14 @@ QUARANTINED = Quarantined(since_ms=1, retry_ms=2, failures=3, error="damaged")
                 waiting_since_ms=700,
                 cleanable_bytes=30,
                 unpublished_bytes=57,
+                unpublished_records=20,
                 dirty_ratio=1.0,
                 oldest_ms=500,
             ),
         ),
         (
             log(run(0, 10, [file(0, 9, 30)], arrived=500), published=5, clean=None),
-            replace(NOTHING, behind=5, waiting_since_ms=500, cleanable_bytes=30),
+            replace(NOTHING, behind=5, waiting_since_ms=500, cleanable_bytes=30, unpublished_records=5),
         ),
         (log(run(0, 10, 30, arrived=500), end=15, published=10), None),
         (replace(log(), quarantine=QUARANTINED), replace(NOTHING, is_quarantined=True)),
@@ -80,6 +83,26 @@ def test_a_partition(found: PartitionLog, expected: MeasuredLog | None) -> None:
     if expected is not None:
         assert mine == expected
     assert mine.behind == found.end - found.published
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "records", "start", "end", "published", "waiting"),
+    [
+        pytest.param(0, 9, 10, 0, 10, 0, 10, id="none is published"),
+        pytest.param(0, 9, 10, 0, 10, 10, 0, id="all are"),
+        pytest.param(0, 9, 10, 0, 10, 7, 3, id="there are no more than offsets"),
+        pytest.param(0, 9, 2, 0, 10, 5, 2, id="nor than records"),
+        pytest.param(0, 9, 10, 6, 10, 4, 4, id="the run begins inside the file"),
+        pytest.param(0, 9, 10, 0, 8, 5, 3, id="the run ends inside the file"),
+    ],
+)
+def test_records_that_are_not_published(
+    first: int, last: int, records: int, start: int, end: int, published: int, waiting: int
+) -> None:
+    """As many as files say; of a file that a publish or a run cuts, at most as many as it has offsets there."""
+    cut = run(start, end, [replace(file(first, last, 30), records=records)])
+    (found,) = measured(connector("a", state(log(cut, published=published)))).logs
+    assert found.unpublished_records == waiting
 
 
 def test_no_records_wait_where_none_are_left() -> None:
@@ -125,6 +148,14 @@ def test_a_connector() -> None:
     assert (found.counters, found.snapshot_ms, found.snapshot_bytes) == ({"merges": 6}, 90, 23)
 
 
+def test_topics_that_are_not_read_are_counted() -> None:
+    """A connector that is RUNNING looks as if it read them: one that was deleted, not one that is open."""
+    topics = {
+        name: Topic(topic=name, topic_id="1", output=None, output_id=None, closed=why) for name, why in CLOSED.items()
+    }
+    assert measured(connector("a", replace(state(log()), topics=topics))).closed_topics == 2
+
+
 def test_totals() -> None:
     """They are over all partitions."""
     logs = [log(clean=base(5, 100)), log(clean=base(9, 11), tp=TopicPartition("t", 1))]
@@ -137,7 +168,7 @@ def test_a_connector_whose_catalog_is_not_open(of: object) -> None:
     """One that is STOPPED or has not been started is measured too, without partitions and snapshots."""
     found = next(iter(measure(Mock(connectors=lambda: (of,)))))
     assert (found.name, dict(found.counters), found.logs, found.failures) == ("a", {}, (), 0)
-    assert (found.snapshot_ms, found.snapshot_bytes, found.lag_ms(NOW_MS)) == (None, 0, 0)
+    assert (found.snapshot_ms, found.snapshot_bytes, found.closed_topics, found.lag_ms(NOW_MS)) == (None, 0, 0, 0)
     assert found.tasks == (0 if found.state == "stopped" else 1)
 
 

@@ -17,13 +17,14 @@ import pytest
 import structlog
 
 from compactor.catalog import requests
+from compactor.catalog.commits import commit_path
 from compactor.catalog.owner_lock import is_alive, this_process
 from compactor.errors import CatalogError, FencedError, OffsetChangeError, StorageError
 from compactor.generation.plan import OffsetChange
 from compactor.metrics import Freshness
 from connectors.config.engine_settings import connector_storage
 from connectors.config.files import load_connector, load_worker
-from connectors.errors import EXIT_FAILED, NoConnectionError, SparkGoneError, exit_code
+from connectors.errors import EXIT_FAILED, ConnectorError, NoConnectionError, SparkGoneError, exit_code
 from connectors.progress.observer import NullObserver
 from connectors.runtime import restart_policy, status, supervisor
 from connectors.runtime.cancellation import StopToken
@@ -32,7 +33,7 @@ from connectors.runtime.offset_change import ChangedLog
 from connectors.runtime.status import StatusFile
 from connectors.runtime.supervisor import Supervisor
 from connectors.spark import session
-from tests.support.cli import NAME, connector_file, worker_file
+from tests.support.cli import NAME, connector_file, keep, row, worker_file
 from tests.support.clocks import ManualClock
 from tests.support.engine import new_state
 
@@ -55,12 +56,14 @@ class Runs:
         comes_up: bool = True,
         during: Callable[[], object] = lambda: None,
         counted: TaskReport | None = None,
+        takes_over: bool = True,
     ) -> None:
         self.began: list[float] = []
         self.known: list[str | None] = []
         self.shown: list[dict[str, Any]] = []
         self.counted = counted
-        self.catalog: Any = Mock(epoch=1, state=SimpleNamespace(catalog_id="c-1", owner="other:1"))
+        catalog = Mock(epoch=1, state=SimpleNamespace(catalog_id="c-1", owner="other:1"))
+        self.catalog: Any = catalog if takes_over else None
         self.changer = Mock()
         self.changer.change.return_value = (CHANGED,)
         self._clock = clock
@@ -394,3 +397,22 @@ def test_what_a_run_counted_last_outlives_its_failure(start: Callable[..., Any])
     one, runs = start((0, AWAY), counted=counted)
     assert (runs.shown[0]["state"], runs.shown[0]["counters"]) == ("FAILED", counted.counters)
     assert (dict(one.counters), one.freshness.seconds) == (counted.counters, 3.0)
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_what_the_catalog_holds_is_known_of_one_that_fails_before_it_is_taken_over(
+    ground: Ground, tmp_path: Path, version: int
+) -> None:
+    """As storage has it, so that nothing vanishes from metrics; nothing where there is no catalog yet."""
+    if version:
+        keep(tmp_path, [row(0, b"k", b"v")])
+    ground.run((0, ConnectorError("down", "")), stopped=True, takes_over=False)
+    found = ground.one.catalog_state
+    assert ([log.end for log in found.logs] if found else None) == ([1] if version else None)
+
+
+def test_a_catalog_that_cannot_be_read_is_not_known(ground: Ground) -> None:
+    """The run has said so already."""
+    ground.storage.write(commit_path(1), b"{")
+    ground.run((0, ConnectorError("down", "")), stopped=True, takes_over=False)
+    assert ground.one.catalog_state is None
