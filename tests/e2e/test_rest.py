@@ -66,6 +66,7 @@ def test_a_connector_lives_over_rest(new_deployment: Callable[[], Deployment], t
     """
     one = new_deployment()
     with RestProcess(tmp_path, one.bootstrap) as worker:
+        wait_until(lambda: worker.ask("GET", "/").json()["kafka_cluster_id"], "the cluster has told its id")
         assert worker.create(one).status_code == 201
         worker.until_state(one.name, "RUNNING")
         publish(one, 1)
