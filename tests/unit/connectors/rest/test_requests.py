@@ -121,6 +121,12 @@ def test_a_connector_is_made_in_a_state(worker: RestWorker, state: str, is_then:
             "Invalid value x.Y for configuration",
         ),
         ({"name": "a b", "config": {**CLASS, "topics": "t"}}, 400, "Invalid value a b for configuration name"),
+        ({"name": "a\nb", "config": {**CLASS, "topics": "t"}}, 400, "Invalid value a\nb for configuration name"),
+        (
+            {"name": "a", "config": {**CLASS, "topics": "t", "consumer.override.sasl.mechanism": "x"}},
+            400,
+            "Invalid value x for configuration consumer.override.sasl.mechanism",
+        ),
         ({"name": "../a", "config": {**CLASS, "topics": "t"}}, 400, "Invalid value ../a for configuration name"),
         (
             {"name": "a", "config": {**CLASS, "topics": "t", "snapshot.location": "here"}},
