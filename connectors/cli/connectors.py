@@ -2,62 +2,45 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
 from connectors.cli.options import JsonOption, LossOption
 from connectors.cli.output import say, say_json
+from connectors.cli.rest_options import (
+    DEFAULT_URL,
+    CacertOption,
+    CertOption,
+    KeyOption,
+    UrlOption,
+    UserOption,
+    asking,
+)
 from connectors.errors import UsageError
 from connectors.progress.terminal import table
 
-if TYPE_CHECKING:
-    from connectors.rest.client import RestClient
-
-DEFAULT_URL: Final = "http://127.0.0.1:8083"
-URL_VARIABLE: Final = "KEYFOLD_REST_URL"
-PASSWORD_VARIABLE: Final = "KEYFOLD_REST_PASSWORD"  # noqa: S105  # its name
-
 _START: Final = "start"
 
-UrlOption = Annotated[
-    str, typer.Option("--url", help="The worker's address.", metavar="URL", envvar=URL_VARIABLE, show_envvar=False)
-]
-UserOption = Annotated[str | None, typer.Option("--user", help="Ask as this user.", metavar="NAME")]
-CaOption = Annotated[
-    Path | None, typer.Option("--ca", help="Certificates that have signed the worker's.", metavar="FILE")
-]
 NameArgument = Annotated[str, typer.Argument(help="The connector's name.", metavar="NAME")]
 FileArgument = Annotated[Path, typer.Argument(help="The connector file.", metavar="CONNECTOR.json")]
 
 app = typer.Typer(name="connectors", no_args_is_help=True, help="Asks a worker over REST: see, make, pause, restart.")
 
 
-@contextmanager
-def _asking(url: str, user: str | None, ca: Path | None) -> Iterator[RestClient]:
-    from connectors.rest.client import RestClient
-
-    with RestClient(url, _auth(user), ca=None if ca is None else str(ca)) as client:
-        yield client
-
-
-def _auth(user: str | None) -> tuple[str, str] | None:
-    if user is None:
-        return None
-    password = os.environ.get(PASSWORD_VARIABLE)
-    return user, typer.prompt(f"Password of {user}", hide_input=True, err=True) if password is None else password
-
-
 @app.command("list")
 def list_all(
-    as_json: JsonOption = False, url: UrlOption = DEFAULT_URL, user: UserOption = None, ca: CaOption = None
+    as_json: JsonOption = False,
+    url: UrlOption = DEFAULT_URL,
+    user: UserOption = None,
+    cacert: CacertOption = None,
+    cert: CertOption = None,
+    key: KeyOption = None,
 ) -> None:
     """Lists the worker's connectors with their states."""
-    with _asking(url, user, ca) as client:
+    with asking(url, user, cacert, cert, key) as client:
         found = client.get("/connectors?expand=status&expand=info")
     if as_json:
         say_json(found)
@@ -78,12 +61,14 @@ def show(
     as_json: JsonOption = False,
     url: UrlOption = DEFAULT_URL,
     user: UserOption = None,
-    ca: CaOption = None,
+    cacert: CacertOption = None,
+    cert: CertOption = None,
+    key: KeyOption = None,
 ) -> None:
     """Shows a connector's state, why it is FAILED, and its config; secrets are hidden."""
     from connectors.rest.client import path_of
 
-    with _asking(url, user, ca) as client:
+    with asking(url, user, cacert, cert, key) as client:
         found = client.get(path_of(name, "status")), client.get(path_of(name, "config"))
     if as_json:
         say_json({"status": found[0], "config": found[1]})
@@ -97,21 +82,35 @@ def show(
 
 
 @app.command("create")
-def create(file: FileArgument, url: UrlOption = DEFAULT_URL, user: UserOption = None, ca: CaOption = None) -> None:
+def create(
+    file: FileArgument,
+    url: UrlOption = DEFAULT_URL,
+    user: UserOption = None,
+    cacert: CacertOption = None,
+    cert: CertOption = None,
+    key: KeyOption = None,
+) -> None:
     """Makes the connector of a file on the worker, which keeps it; the file is not needed any more then."""
     config = _config(file)
-    with _asking(url, user, ca) as client:
+    with asking(url, user, cacert, cert, key) as client:
         client.send("POST", "/connectors", {"name": config["name"], "config": config})
     say(f"Connector {config['name']} was made.")
 
 
 @app.command("update")
-def update(file: FileArgument, url: UrlOption = DEFAULT_URL, user: UserOption = None, ca: CaOption = None) -> None:
+def update(
+    file: FileArgument,
+    url: UrlOption = DEFAULT_URL,
+    user: UserOption = None,
+    cacert: CacertOption = None,
+    cert: CertOption = None,
+    key: KeyOption = None,
+) -> None:
     """Changes the connector to what a file says, or makes it."""
     from connectors.rest.client import path_of
 
     config = _config(file)
-    with _asking(url, user, ca) as client:
+    with asking(url, user, cacert, cert, key) as client:
         client.send("PUT", path_of(config["name"], "config"), config)
     say(f"Connector {config['name']} has the config of {file}.")
 
@@ -126,10 +125,17 @@ def _config(file: Path) -> dict[str, str]:
 def _asks(word: str, method: str, then: str) -> None:
     """Adds the command `word`, which sends a request without a body; `then` is said of the connector."""
 
-    def command(name: NameArgument, url: UrlOption = DEFAULT_URL, user: UserOption = None, ca: CaOption = None) -> None:
+    def command(
+        name: NameArgument,
+        url: UrlOption = DEFAULT_URL,
+        user: UserOption = None,
+        cacert: CacertOption = None,
+        cert: CertOption = None,
+        key: KeyOption = None,
+    ) -> None:
         from connectors.rest.client import path_of
 
-        with _asking(url, user, ca) as client:
+        with asking(url, user, cacert, cert, key) as client:
             client.send(method, path_of(name) if word == "delete" else path_of(name, word))
         say(f"Connector {name} {then}")
 
@@ -168,7 +174,9 @@ def offsets(
     as_json: JsonOption = False,
     url: UrlOption = DEFAULT_URL,
     user: UserOption = None,
-    ca: CaOption = None,
+    cacert: CacertOption = None,
+    cert: CertOption = None,
+    key: KeyOption = None,
 ) -> None:
     """Shows up to where a connector has published each partition: the next source offset. Or changes that.
 
@@ -181,7 +189,7 @@ def offsets(
         raise UsageError("--set and --reset exclude each other.", "Give one of them.")
     changes = [_offset(text) for text in to or ()]
     query = "?acceptLoss=true" if accept_loss else ""
-    with _asking(url, user, ca) as client:
+    with asking(url, user, cacert, cert, key) as client:
         if changes:
             client.send("PATCH", path_of(name, "offsets") + query, {"offsets": changes})
         elif reset:

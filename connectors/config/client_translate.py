@@ -12,7 +12,7 @@ from typing import Final
 
 from connectors.config import client_names, errors, librdkafka
 from connectors.config.client_names import ALIASES, CLIENT_SETTINGS, TRANSACTIONAL, WORDS
-from connectors.config.errors import Fault, shown
+from connectors.config.errors import Fault, RefusedValueError, refused
 from connectors.config.jaas import parse_jaas
 from connectors.config.librdkafka import ClientKind
 from connectors.config.secrets import has_placeholder
@@ -144,9 +144,9 @@ def _check(found: str, value: str) -> None:
     if found == "sasl.mechanism":
         return _check_words(value, _MECHANISMS)
     if found == "ssl.cipher.suites" and "_WITH_" in value:
-        raise ValueError("is not allowed: these are Java's names; write OpenSSL's, as ECDHE-RSA-AES256-GCM-SHA384.")
+        raise RefusedValueError("these are Java's names; write OpenSSL's, as ECDHE-RSA-AES256-GCM-SHA384.")
     if not value:
-        raise ValueError("is not allowed: it is empty.")
+        raise RefusedValueError("it is empty.")
     return _ask(found, value)
 
 
@@ -156,27 +156,27 @@ def _ask(found: str, value: str) -> None:
     if asked.kind == "number":
         _check_number(value, TRANSACTIONAL.get(found, range(asked.least, asked.most + 1)), fractions=asked.fractions)
     elif asked.kind == "flag" and value not in ("true", "false"):
-        raise ValueError("is not allowed: allowed is true, false.")
+        raise RefusedValueError("allowed is true, false.")
     elif asked.kind == "words" and not librdkafka.takes(found, value):
         allowed = f"allowed is {', '.join(WORDS[found])}" if found in WORDS else "librdkafka does not know it"
-        raise ValueError(f"is not allowed: {allowed}.")
+        raise RefusedValueError(f"{allowed}.")
 
 
 def _check_number(value: str, bounds: range, *, fractions: bool) -> None:
     form = r"-?\d{1,15}(\.\d{1,9})?" if fractions else r"-?\d{1,15}"
     if not re.fullmatch(form, value, re.ASCII) or not bounds[0] <= float(value) <= bounds[-1]:
         whole = "" if fractions else "whole "
-        raise ValueError(f"is not allowed: allowed is a {whole}number from {bounds[0]} to {bounds[-1]}.")
+        raise RefusedValueError(f"allowed is a {whole}number from {bounds[0]} to {bounds[-1]}.")
 
 
 def _check_words(value: str, words: tuple[str, ...], instead: str = "") -> None:
     if value not in words:
-        raise ValueError(f"is not allowed: allowed is {' or '.join(words)}.{instead}")
+        raise RefusedValueError(f"allowed is {' or '.join(words)}.{instead}")
 
 
 def _login(text: str) -> dict[str, str]:
     if not text.endswith(_LOGIN_CLASS):
-        raise ValueError(f"is not allowed: no Java classes are run; the only one known is Kafka's {_LOGIN_CLASS}.")
+        raise RefusedValueError(f"no Java classes are run; the only one known is Kafka's {_LOGIN_CLASS}.")
     return {"sasl.oauthbearer.method": "oidc"}
 
 
@@ -215,5 +215,5 @@ def _faults(kind: ClientKind, name: str, text: str) -> Iterator[Fault]:
     if not has_placeholder(text):
         try:
             to_librdkafka(kind, name, text)
-        except ValueError as error:
-            yield Fault(name, f"{shown(name, text)} {error}")
+        except RefusedValueError as error:
+            yield refused(name, text, str(error))

@@ -15,9 +15,9 @@ from connectors.config import client_translate
 from connectors.config.client_names import ALIASES
 from connectors.config.client_translate import EXPORT_KEYS, EXPORT_TRUST, STORE_TYPES
 from connectors.config.connector import ConnectorConfig
-from connectors.config.errors import Fault, FaultyConfigError, shown
+from connectors.config.errors import Fault, FaultyConfigError, RefusedValueError, refused
 from connectors.config.librdkafka import ClientKind
-from connectors.config.secrets import SecretError, resolve
+from connectors.config.secrets import resolve
 from connectors.config.worker import WorkerConfig
 
 
@@ -76,8 +76,7 @@ def _resolved(kind: ClientKind, name: str, text: str) -> dict[str, str]:
 
 
 def _fault(key: str, text: str, error: ValueError) -> Fault:
-    refusal = isinstance(error, SecretError) or not str(error).startswith("is not allowed")
-    return Fault(key, str(error) if refusal else f"{shown(key, text)} {error}")
+    return refused(key, text, str(error)) if isinstance(error, RefusedValueError) else Fault(key, str(error))
 
 
 def _combine(merged: dict[str, _Given]) -> list[Fault]:

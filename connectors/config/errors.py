@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
 import msgspec
+from msgspec import structs
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
@@ -41,10 +42,15 @@ _CUTOFF: Final = 0.6
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """One thing that is wrong: the key it is about ("" = the file as a whole) and a sentence."""
+    """One thing that is wrong: the key it is about ("" = the file as a whole) and a sentence.
+
+    `value` is a value that is not allowed, as it may be shown; `missing` says that a required key is not there.
+    """
 
     key: str
     text: str
+    value: str | None = None
+    missing: bool = False
 
     def __str__(self) -> str:
         return f"{self.key}: {self.text}" if self.key else self.text
@@ -55,7 +61,7 @@ class FaultyConfigError(ConfigError):
 
     def __init__(self, file: str, faults: Iterable[Fault]) -> None:
         self.file = file
-        self.faults = tuple(Fault(fault.key, without_urls_secrets(fault.text)) for fault in faults)
+        self.faults = tuple(structs.replace(fault, text=without_urls_secrets(fault.text)) for fault in faults)
         lines = "\n".join(f"{file}: {fault}" for fault in self.faults)
         super().__init__(lines, "")
 
@@ -65,6 +71,10 @@ class FaultyConfigError(ConfigError):
     def of(self, file: str) -> FaultyConfigError:
         """Names the same faults as those of `file`."""
         return FaultyConfigError(file, self.faults)
+
+
+class RefusedValueError(ValueError):
+    """Raised for a value that is not allowed; the message says what is wrong with it, or what is allowed."""
 
 
 class SeveralFaultsError(ValueError):
@@ -100,22 +110,27 @@ def _faults(
     cause = details.get("ctx", {}).get("error")
     if isinstance(cause, SeveralFaultsError):
         prefix = name if name.endswith(".") else ""
-        yield from (Fault(prefix + fault.key, fault.text) for fault in cause.faults)
+        yield from (structs.replace(fault, key=prefix + fault.key) for fault in cause.faults)
     elif isinstance(cause, RefusalError | SecretError):
         yield Fault(name, str(cause))
     elif details["type"] == "missing":
-        yield Fault(name, f"missing; it is required: {known[name].valid_values}.")
+        yield Fault(name, f"missing; it is required: {known[name].valid_values}.", missing=True)
     else:
-        yield Fault(name, not_allowed(name, texts[name], known[name].valid_values, cause))
+        yield _not_allowed(name, texts[name], known[name].valid_values, cause)
 
 
-def not_allowed(name: str, text: str, allowed: str, cause: Any) -> str:
-    """Returns the sentence for a value that is not allowed.
+def _not_allowed(name: str, text: str, allowed: str, cause: Any) -> Fault:
+    """Returns the fault of a value that is not allowed.
 
     What a placeholder stands for is not shown, nor why it is wrong.
     """
     why = f"{cause}; " if cause and str(cause) and not has_placeholder(text) else ""
-    return f"{shown(name, text)} is not allowed: {why}allowed is {allowed}."
+    return refused(name, text, f"{why}allowed is {allowed}.")
+
+
+def refused(name: str, text: str, why: str) -> Fault:
+    """Returns the fault of a value that is not allowed; a secret is hidden."""
+    return Fault(name, f"{shown(name, text)} is not allowed: {why}", value=printable(name, text))
 
 
 def shown(name: str, text: str) -> str:

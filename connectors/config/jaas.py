@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from connectors.config.errors import RefusedValueError
+
 _ENTRY = re.compile(r"\s*([\w.$]+)\s+(?:required|requisite|sufficient|optional)\b(.*?);?\s*", re.DOTALL | re.IGNORECASE)
 _OPTION = re.compile(r"\s*([\w.]+)\s*=\s*(?:\"((?:\\.|[^\"\\])*)\"|'((?:\\.|[^'\\])*)'|([^\s;\"']+))", re.DOTALL)
 _PASSWORDS: Final = {"username": "sasl.username", "password": "sasl.password"}
@@ -27,10 +29,10 @@ def parse_jaas(text: str) -> dict[str, str]:
     """
     entry = _ENTRY.fullmatch(text)
     if not entry:
-        raise ValueError('is not allowed: it must have the form MODULE required NAME="VALUE" …;')
+        raise RefusedValueError('it must have the form MODULE required NAME="VALUE" …;')
     names = _MODULES.get(entry[1].rpartition(".")[2])
     if names is None:
-        raise ValueError(f"is not allowed: the login modules known are {', '.join(_MODULES)}.")
+        raise RefusedValueError(f"the login modules known are {', '.join(_MODULES)}.")
     return _settings(names, _options(entry[2]))
 
 
@@ -40,7 +42,7 @@ def _options(text: str) -> dict[str, str]:
     while text[at:].strip():
         option = _OPTION.match(text, at)
         if not option:
-            raise ValueError('is not allowed: an option after the module\'s name does not have the form NAME="VALUE".')
+            raise RefusedValueError('an option after the module\'s name does not have the form NAME="VALUE".')
         found[option[1]] = _value(option)
         at = option.end()
     return found
@@ -55,6 +57,6 @@ def _settings(names: dict[str, str], options: dict[str, str]) -> dict[str, str]:
     extensions = [f"{n.removeprefix(_EXTENSION)}={v}" for n, v in options.items() if n.startswith(_EXTENSION)]
     strange = [name for name in options if name not in names and not name.startswith(_EXTENSION)]
     if strange:
-        raise ValueError(f"is not allowed: librdkafka has no equal for options besides {', '.join(names)}.")
+        raise RefusedValueError(f"librdkafka has no equal for options besides {', '.join(names)}.")
     found = {names[name]: value for name, value in options.items() if name in names}
     return found | ({"sasl.oauthbearer.extensions": ",".join(extensions)} if extensions else {})

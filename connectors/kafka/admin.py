@@ -87,6 +87,11 @@ class Admin:
         """Lists the names of all topics that the principal may see, sorted."""
         return sorted(self._cluster("The topics cannot be listed").topics)
 
+    def cluster_id(self) -> str:
+        """Returns the id of the cluster, "" where the brokers have none."""
+        found: str | None = self._cluster("The cluster cannot be asked for its id").cluster_id
+        return found or ""
+
     def brokers(self) -> int:
         """Counts the brokers."""
         return len(self._cluster("The brokers cannot be counted").brokers)

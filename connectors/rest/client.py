@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from http import HTTPStatus
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import urlsplit
@@ -32,17 +33,24 @@ _ACTIONS: Final[dict[int, str]] = {
 }
 
 
-class RestClient:
-    """Asks the worker at `url`; `auth` is a user and its password, `ca` a file of certificates. Raises UsageError."""
+_NOT_IN: Final = {
+    "--cacert": "it holds no certificates",
+    "--cert": "it does not hold a certificate and its key",
+    "--key": "it is not the key of --cert",
+}
 
-    def __init__(self, url: str, auth: tuple[str, str] | None = None, *, ca: str | None = None) -> None:
+
+class RestClient:
+    """Asks the worker at `url`; `auth` is a user and its password, `verify` what `tls` gives. Raises UsageError."""
+
+    def __init__(self, url: str, auth: tuple[str, str] | None = None, verify: ssl.SSLContext | bool = True) -> None:  # noqa: FBT001,FBT002  # httpx's own
         if not _is_address(url):
             raise UsageError(f"--url {url!r} is no address of a worker.", "Write http://HOST:PORT.")
         self.url = url.rstrip("/")
         self._client = httpx.Client(
             auth=auth,
             timeout=httpx.Timeout(TIMEOUT_S, connect=CONNECT_S),
-            verify=True if ca is None else _trusting(ca),
+            verify=verify,
             trust_env=False,
         )
 
@@ -89,13 +97,25 @@ def _is_address(url: str) -> bool:
     return found.scheme in ("http", "https") and bool(found.hostname)
 
 
-def _trusting(ca: str) -> ssl.SSLContext:
-    """Trusts the certificates in the file `ca`, and no others. Raises UsageError."""
+def tls(cacert: Path | None, cert: Path | None, key: Path | None) -> ssl.SSLContext | bool:
+    """Trusts the certificates in `cacert` and no others, and shows that in `cert`, whose key is in `key` or with it.
+
+    Returns True where none is given: then the certificates count that come with httpx. Raises UsageError.
+    """
+    if cert is None and key is not None:
+        raise UsageError(f"--key {key} belongs to no certificate.", "Give --cert too.")
+    if cacert is None and cert is None:
+        return True
+    option, file = "--cacert", cacert
     try:
-        return ssl.create_default_context(cafile=ca)
+        found = httpx.create_ssl_context() if cacert is None else ssl.create_default_context(cafile=cacert)
+        if cert is not None:
+            option, file = ("--cert", cert) if key is None else ("--key", key)
+            found.load_cert_chain(cert, key)
     except OSError as error:  # an SSLError is one
-        why = error.strerror if not isinstance(error, ssl.SSLError) else "it holds no certificates"
-        raise UsageError(f"--ca {ca} cannot be used: {why}.", "Name a file of certificates in PEM.") from None
+        why = error.strerror if not isinstance(error, ssl.SSLError) else _NOT_IN[option]
+        raise UsageError(f"{option} {file} cannot be used: {why}.", "Name a file in PEM.") from None
+    return found
 
 
 def path_of(connector: str, *rest: str) -> str:

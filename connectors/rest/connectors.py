@@ -39,7 +39,7 @@ def list_connectors(
 def _expanded(context: RestContext, connector: Connector, expand: list[str]) -> dict[str, Any]:
     """Returns what is asked for of a connector."""
     info = views.info(connector) if "info" in expand else None
-    status = views.status(connector, context.worker_id) if "status" in expand else None
+    status = views.status(connector, context.identity.worker_id) if "status" in expand else None
     return shapes.without_none(shapes.Expanded(info=info, status=status))
 
 
@@ -139,7 +139,7 @@ def _put(
 
     made = context.herder.put(name, changed, target, only_new=only_new)
     shown = views.info(context.herder.connector(name))
-    where = {"Location": f"{context.url}/connectors/{quote(name)}"} if made else None
+    where = {"Location": f"{context.identity.url}/connectors/{quote(name)}"} if made else None
     return JSONResponse(shapes.without_none(shown), HTTPStatus.CREATED if made else HTTPStatus.OK, where)
 
 

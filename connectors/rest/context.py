@@ -11,8 +11,10 @@ from msgspec import Struct
 from prometheus_client import CollectorRegistry
 from starlette.concurrency import run_in_threadpool
 
+from connectors.clock import Clock
 from connectors.config.worker import WorkerConfig
 from connectors.rest import shapes
+from connectors.rest.logger_levels import LoggerLevels
 from connectors.runtime.herder import Herder
 
 _SETTINGS: Final = {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}
@@ -79,16 +81,28 @@ class WorkerState(Protocol):
         ...
 
 
+class Identity(Struct, frozen=True):
+    """Which worker this is: the URL at which others reach it, its HOST:PORT, its commit, and its cluster's id.
+
+    `cluster_id` returns "" as long as no broker has answered.
+    """
+
+    url: str
+    worker_id: str
+    commit: str
+    cluster_id: Callable[[], str]
+
+
 class RestContext(Struct, frozen=True):
-    """`url` is the worker's, as others reach it, `worker_id` its HOST:PORT; `cluster_id` returns the cluster's."""
+    """What endpoints work with."""
 
     herder: Herder
     worker: WorkerConfig
     state: WorkerState
-    url: str
-    worker_id: str
-    cluster_id: Callable[[], str]
+    identity: Identity
     metrics: CollectorRegistry
+    loggers: LoggerLevels
+    clock: Clock
 
     def run(self, call: Callable[P, T], *args: P.args, **more: P.kwargs) -> Awaitable[T]:
         """Calls what waits for a disk beside the loop that answers."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from http import HTTPStatus
 from typing import Final
 
@@ -28,8 +27,6 @@ _CODES: Final[tuple[tuple[type[KeyfoldError], HTTPStatus], ...]] = (
     (StorageError, HTTPStatus.INTERNAL_SERVER_ERROR),
     (UnreachableError, HTTPStatus.INTERNAL_SERVER_ERROR),
 )
-_MISSING: Final = "missing;"
-_NOT_ALLOWED: Final = re.compile(r'"(?P<value>.*?)" is not allowed:')
 
 
 def answer(code: int, message: str) -> JSONResponse:
@@ -83,10 +80,10 @@ def invalid(faults: tuple[Fault, ...]) -> str:
 
 def sentence(fault: Fault) -> str:
     """Returns a fault as Connect says it: a missing key, a value that is not allowed; any other in our words."""
-    if fault.text.startswith(_MISSING):
+    if fault.missing:
         return f'Missing required configuration "{fault.key}" which has no default value.'
-    if found := _NOT_ALLOWED.match(fault.text):
-        return f"Invalid value {found['value']} for configuration {fault.key}: {fault.text}"
+    if fault.value is not None:
+        return f"Invalid value {fault.value} for configuration {fault.key}: {fault.text}"
     return f"{fault.key}: {fault.text}" if fault.key else fault.text
 
 

@@ -28,7 +28,9 @@ router = APIRouter(prefix="/connectors/{connector}", tags=["lifecycle"])
 )
 def get_status(context: ContextDependency, connector: str) -> shapes.ConnectorStatus:
     """Shows the states of a connector and its tasks; `trace` is there only where it is FAILED."""
-    return views.status(_existing(context, connector, f"No status found for connector {connector}"), context.worker_id)
+    return views.status(
+        _existing(context, connector, f"No status found for connector {connector}"), context.identity.worker_id
+    )
 
 
 @router.get("/tasks", response_model=list[shapes.TaskInfo], responses=error_responses(404))
@@ -47,7 +49,7 @@ def get_task_status(context: ContextDependency, connector: str, task: str) -> sh
     """Shows the state of a task."""
     number = _number(task)
     missing = f"No status found for task {connector}-{number}"
-    found = views.status(_existing(context, connector, missing), context.worker_id)
+    found = views.status(_existing(context, connector, missing), context.identity.worker_id)
     return next((one for one in found.tasks if one.id == number), None) or _not_found(missing)
 
 
@@ -71,7 +73,7 @@ def restart(
         context.herder.restart(connector)
     if not (bodies.flag(include_tasks) or failed_only):
         return Response(status_code=HTTPStatus.NO_CONTENT)
-    planned = views.status(found, context.worker_id, planned=is_due)
+    planned = views.status(found, context.identity.worker_id, planned=is_due)
     return JSONResponse(shapes.without_none(planned), HTTPStatus.ACCEPTED)
 
 

@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Final
 
+from compactor.errors import KeyfoldError
 from connectors.clock import SystemClock
 from connectors.config.clients import client_config
 from connectors.config.worker import WorkerConfig
+from connectors.dev.revision import revision
 from connectors.rest.listeners import BoundListener, advertised
 from connectors.runtime.herder import Herder
 from connectors.threads import CancellableThread
@@ -38,16 +40,15 @@ def listening(
     from prometheus_client import CollectorRegistry
 
     from connectors.metrics.collector import WorkerCollector
-    from connectors.rest.context import RestContext
+    from connectors.rest.context import Identity, RestContext
+    from connectors.rest.logger_levels import LoggerLevels
     from connectors.rest.server import RestServer
 
-    where = advertised(worker, bound[0])
-    cluster = ClusterId(worker)
+    where, cluster, clock = advertised(worker, bound[0]), ClusterId(worker), SystemClock()
     metrics = CollectorRegistry()
-    metrics.register(
-        WorkerCollector(herder, SystemClock(), names=worker.metrics_names, partitions=worker.metrics_partitions)
-    )
-    context = RestContext(herder, worker, state, str(where), f"{where.host}:{where.port}", cluster.get, metrics)
+    metrics.register(WorkerCollector(herder, clock, names=worker.metrics_names, partitions=worker.metrics_partitions))
+    identity = Identity(str(where), f"{where.host}:{where.port}", revision(), cluster.get)
+    context = RestContext(herder, worker, state, identity, metrics, LoggerLevels(), clock)
     with ExitStack() as stack:
         for one in bound:
             stack.callback(one.socket.close)
@@ -104,13 +105,11 @@ class ClusterId:
         return self._id
 
     def _ask(self, stopped: threading.Event) -> None:
-        from confluent_kafka import KafkaException
-        from confluent_kafka.admin import AdminClient
+        from connectors.kafka.admin import Admin
 
-        client = AdminClient(client_config("admin", self._worker, None, {"log_level": 0}))
+        admin = Admin(client_config("admin", self._worker, None, {"log_level": 0}), ASK_S)
         while not stopped.is_set() and not self._id:
             try:
-                found: str | None = client.list_topics(topic="__consumer_offsets", timeout=ASK_S).cluster_id
-                self._id = found or ""
-            except KafkaException:  # asked again: nothing waits for it
+                self._id = admin.cluster_id()
+            except KeyfoldError:  # asked again: nothing waits for it
                 stopped.wait(ASK_S)

@@ -9,8 +9,6 @@ from fastapi import APIRouter, Query, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from connectors.clock import SystemClock
-from connectors.dev.revision import revision
 from connectors.metrics.measured import measured
 from connectors.rest import bodies, shapes, views
 from connectors.rest.context import ContextDependency, RestContext
@@ -29,7 +27,8 @@ _SAID: Final = {
 @router.get("/", response_model=shapes.ServerInfo)
 def get_root(context: ContextDependency) -> shapes.ServerInfo:
     """Tells the worker's version, and the id of the cluster of `bootstrap.servers`."""
-    return shapes.ServerInfo(version=views.VERSION, commit=revision(), kafka_cluster_id=context.cluster_id())
+    known = context.identity
+    return shapes.ServerInfo(version=views.VERSION, commit=known.commit, kafka_cluster_id=known.cluster_id())
 
 
 @router.get(
@@ -53,7 +52,7 @@ def get_metrics(context: ContextDependency) -> Response:
 
 def _unwell(context: RestContext) -> str:
     """Returns what is wrong with connectors, "" where nothing is."""
-    found, most_ms, now_ms = [], context.worker.health_max_lag_ms, SystemClock().now_ms()
+    found, most_ms, now_ms = [], context.worker.health_max_lag_ms, context.clock.now_ms()
     for connector in context.herder.connectors():
         name = connector.name
         if connector.status.state is ConnectorState.FAILED:

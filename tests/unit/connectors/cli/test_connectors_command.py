@@ -17,7 +17,7 @@ from typer.testing import Result
 
 from compactor.errors import StorageError
 from compactor.model.record import TopicPartition
-from connectors.cli.connectors import PASSWORD_VARIABLE, URL_VARIABLE
+from connectors.cli.rest_options import PASSWORD_VARIABLE, URL_VARIABLE
 from connectors.config.files import load_connector
 from connectors.rest import client, service
 from connectors.runtime.connector_store import ConnectorStore

@@ -12,8 +12,8 @@ import bcrypt
 import pytest
 from typer.testing import CliRunner, Result
 
-from connectors.cli.connectors import PASSWORD_VARIABLE, URL_VARIABLE
 from connectors.cli.main import app
+from connectors.cli.rest_options import PASSWORD_VARIABLE, URL_VARIABLE
 from connectors.rest import service
 from tests.support.cli import connector_file, own_logging
 from tests.support.rest import RestWorker, rest_worker, stand_ins
@@ -100,34 +100,60 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 @contextmanager
-def encrypted(folder: Path, authority: Authority) -> Iterator[RestWorker]:
+def encrypted(folder: Path, authority: Authority, **more: str) -> Iterator[RestWorker]:
     """A worker that listens with HTTPS only, by a certificate of `authority`."""
     pem = str(authority.issue("worker"))
     settings = {
         "listeners": "https://127.0.0.1:0",
         "listeners.https.ssl.certificate.location": pem,
         "listeners.https.ssl.key.location": pem,
+        **more,
     }
     with rest_worker(folder, **settings) as found:
         yield found
 
 
 def test_https(tmp_path: Path, authority: Authority) -> None:
-    """--ca names who has signed the worker's certificate; signed by anyone else it is no worker: exit code 4."""
+    """--cacert names who has signed the worker's certificate; signed by anyone else it is no worker: exit code 4."""
     other = Authority(tmp_path / "other")
     with encrypted(tmp_path, authority) as worker:
-        done = asked("list", "--json", "--url", worker.url, "--ca", authority.certificate)
+        done = asked("list", "--json", "--url", worker.url, "--cacert", authority.certificate)
         assert (done.exit_code, done.stdout.strip()) == (0, "{}")
-        for arguments in ((), ("--ca", other.certificate)):
+        for arguments in ((), ("--cacert", other.certificate)):
             found = failed(asked("list", "--url", worker.url, *arguments), 4)
             assert f"No worker answers at {worker.url}: [SSL: CERTIFICATE_VERIFY_FAILED]" in found
+
+
+def test_https_with_a_certificate_of_ones_own(tmp_path: Path, authority: Authority) -> None:
+    """--cert and --key show it, or --cert alone where the key is in the same file; without it nothing is answered."""
+    mine = authority.issue("client")
+    key, cert = tmp_path / "client.key", tmp_path / "client.crt"
+    for path, kind in ((key, "PRIVATE KEY"), (cert, "CERTIFICATE")):
+        path.write_text("".join(part for part in _parts(mine.read_text()) if kind in part))
+    more = {"ssl.client.auth": "required", "listeners.https.ssl.ca.location": str(authority.certificate)}
+    with encrypted(tmp_path, authority, **more) as worker:
+        trusting = ("list", "--json", "--url", worker.url, "--cacert", authority.certificate)
+        for options in (("--cert", mine), ("--cert", cert, "--key", key)):
+            done = asked(*trusting, *options)
+            assert (done.exit_code, done.stdout.strip()) == (0, "{}"), done.output
+        assert f"No worker answers at {worker.url}" in failed(asked(*trusting), 4)
+        assert f"--cert {cert} cannot be used: it does not hold" in failed(asked(*trusting, "--cert", cert), 2)
+        other = authority.issue("other")
+        wrong = failed(asked(*trusting, "--cert", cert, "--key", other), 2)
+        assert f"--key {other} cannot be used: it is not the key of --cert" in wrong
+        assert f"--key {key} belongs to no certificate" in failed(asked(*trusting, "--key", key), 2)
+
+
+def _parts(pem: str) -> list[str]:
+    """Returns the keys and certificates of a file, each with its lines."""
+    return [f"-----BEGIN{part}" for part in pem.split("-----BEGIN")[1:]]
 
 
 def test_https_of_another_host(tmp_path: Path, authority: Authority) -> None:
     """A certificate is good for the address that stands in it only."""
     with encrypted(tmp_path, authority) as worker:
         url = worker.url.replace("127.0.0.1", "localhost")
-        assert "CERTIFICATE_VERIFY_FAILED" in failed(asked("list", "--url", url, "--ca", authority.certificate), 4)
+        assert "CERTIFICATE_VERIFY_FAILED" in failed(asked("list", "--url", url, "--cacert", authority.certificate), 4)
 
 
 def test_http_where_the_worker_has_https(tmp_path: Path, authority: Authority) -> None:
@@ -145,9 +171,9 @@ def test_certificates_that_cannot_be_used(tmp_path: Path, content: str | None, w
     file = tmp_path / "ca.pem"
     if content is not None:
         file.write_text(content)
-    found = failed(asked("list", "--url", "https://127.0.0.1:1", "--ca", file), 2)
-    assert f"error: --ca {file} cannot be used: {why}" in found
-    assert "next: Name a file of certificates in PEM." in found
+    found = failed(asked("list", "--url", "https://127.0.0.1:1", "--cacert", file), 2)
+    assert f"error: --cacert {file} cannot be used: {why}" in found
+    assert "next: Name a file in PEM." in found
 
 
 def test_a_password_in_the_address_is_not_shown() -> None:

@@ -6,12 +6,15 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import structlog
 
 from compactor.errors import StorageError
+from connectors.clock import SystemClock
 from connectors.config.files import load_connector
+from connectors.rest import service
 from connectors.runtime.connector_store import ConnectorStore
 from tests.support.cli import NAME, connector_file
 from tests.support.rest import BUCKETS, RestWorker, rest_worker, stand_ins
@@ -118,6 +121,12 @@ def test_a_connector_is_made_in_a_state(worker: RestWorker, state: str, is_then:
             "Invalid value x.Y for configuration",
         ),
         ({"name": "a b", "config": {**CLASS, "topics": "t"}}, 400, "Invalid value a b for configuration name"),
+        ({"name": "a\nb", "config": {**CLASS, "topics": "t"}}, 400, "Invalid value a\nb for configuration name"),
+        (
+            {"name": "a", "config": {**CLASS, "topics": "t", "consumer.override.sasl.mechanism": "x"}},
+            400,
+            "Invalid value x for configuration consumer.override.sasl.mechanism",
+        ),
         ({"name": "../a", "config": {**CLASS, "topics": "t"}}, 400, "Invalid value ../a for configuration name"),
         (
             {"name": "a", "config": {**CLASS, "topics": "t", "snapshot.location": "here"}},
@@ -417,6 +426,30 @@ def test_loggers(worker: RestWorker) -> None:
     assert (bad.status_code, message(bad)) == (404, "invalid log level 'loud'.")
     assert worker.ask("PUT", f"/admin/loggers/{name}", json={}).status_code == 400
     assert worker.ask("GET", "/admin/loggers/no.such.logger").status_code == 404
+
+
+def test_levels_are_this_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When one was set is told in ms of the worker's clock, and the next worker knows nothing of it."""
+    stand_ins(monkeypatch.setattr)
+    path = "/admin/loggers/connectors.test.own"
+    for now_ms in (7, 8):
+        monkeypatch.setattr(SystemClock, "now_ms", lambda _, now_ms=now_ms: now_ms)
+        with rest_worker(tmp_path) as worker:
+            worker.ask("PUT", "/admin/loggers/connectors.test.other", json={"level": "INFO"})
+            before = worker.ask("GET", path)
+            assert before.status_code == 404 or before.json()["last_modified"] is None
+            worker.ask("PUT", path, json={"level": "INFO"})
+            assert worker.ask("GET", path).json() == {"level": "INFO", "last_modified": now_ms}
+
+
+def test_the_commit_is_asked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request starts no process."""
+    stand_ins(monkeypatch.setattr)
+    asked = Mock(return_value="abc1234")
+    monkeypatch.setattr(service, "revision", asked)
+    with rest_worker(tmp_path) as worker:
+        assert [worker.ask("GET", "/").json()["commit"] for _ in range(3)] == ["abc1234"] * 3
+    assert asked.call_count == 1
 
 
 def test_paths_and_methods_as_in_connect(worker: RestWorker) -> None:

@@ -1,0 +1,73 @@
+"""Reads and sets the levels of this process's loggers, in Log4j's names and Python's."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from connectors.rest import shapes
+
+ROOT: Final = "root"
+_OFF: Final = logging.CRITICAL + 10
+LEVELS: Final = {
+    "TRACE": logging.DEBUG,
+    "DEBUG": logging.DEBUG,
+    "INFO": logging.INFO,
+    "WARN": logging.WARNING,
+    "WARNING": logging.WARNING,
+    "ERROR": logging.ERROR,
+    "FATAL": logging.CRITICAL,
+    "CRITICAL": logging.CRITICAL,
+    "OFF": _OFF,
+}
+"""Log4j's levels and Python's, as those of Python's loggers."""
+_NAMES: Final = {
+    logging.DEBUG: "DEBUG",
+    logging.INFO: "INFO",
+    logging.WARNING: "WARN",
+    logging.ERROR: "ERROR",
+    logging.CRITICAL: "FATAL",
+    _OFF: "OFF",
+}
+
+
+class LoggerLevels:
+    """Levels of loggers, and when they were last set through it (ms)."""
+
+    def __init__(self) -> None:
+        self._set_ms: dict[str, int] = {}
+
+    def all(self) -> dict[str, shapes.LoggerLevel]:
+        """Returns the levels of the loggers that have one of their own, by name, `root` first."""
+        names = (name for name in _existing() if logging.getLogger(name).level)
+        return {name: self._level(name) for name in (ROOT, *sorted(names))}
+
+    def get(self, name: str) -> shapes.LoggerLevel | None:
+        """Returns the level of a logger, that of one above it where it has none; None where there is no such logger."""
+        return self._level(name) if name == ROOT or name in _existing() else None
+
+    def set(self, name: str, level: str, now_ms: int) -> list[str]:
+        """Sets the level of a logger and those below it to one of LEVELS; returns their names, sorted."""
+        touched = sorted(one for one in {name, *_existing()} if one == name or _is_below(one, name))
+        for one in touched:
+            _logger(one).setLevel(LEVELS[level])
+            self._set_ms[one] = now_ms
+        return touched
+
+    def _level(self, name: str) -> shapes.LoggerLevel:
+        level = _logger(name).getEffectiveLevel()
+        above = "OFF" if level > logging.CRITICAL else logging.getLevelName(level)
+        return shapes.LoggerLevel(level=_NAMES.get(level, above), last_modified=self._set_ms.get(name))
+
+
+def _existing() -> set[str]:
+    return {name for name, one in logging.root.manager.loggerDict.copy().items() if isinstance(one, logging.Logger)}
+
+
+def _is_below(name: str, logger: str) -> bool:
+    """Returns whether `name` is below `logger`; of root's, only those that have a level of their own."""
+    return bool(logging.getLogger(name).level) if logger == ROOT else name.startswith(f"{logger}.")
+
+
+def _logger(name: str) -> logging.Logger:
+    return logging.getLogger(None if name == ROOT else name)
