@@ -23,7 +23,7 @@ from connectors.clock import Clock, SystemClock
 from connectors.config.connector import ConnectorConfig
 from connectors.config.engine_settings import connector_storage, kept_catalog, other_snapshots
 from connectors.config.worker import WorkerConfig
-from connectors.errors import ConfigError, ConflictError, UnreachableError, UsageError
+from connectors.errors import ConfigError, UnreachableError, UsageError
 from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.retry import poll_until
 from connectors.progress.observer import NullObserver
@@ -39,7 +39,7 @@ from connectors.runtime.request_handler import (
 )
 from connectors.runtime.request_timeout import RequestTimeout
 from connectors.runtime.signals import handled
-from connectors.runtime.takeover import Fenced, take_over
+from connectors.runtime.takeover import Fenced, claimed, take_over
 
 POLL_SECONDS: Final = 0.2
 DEFAULT_TIMEOUT: Final = RequestTimeout()
@@ -164,16 +164,8 @@ def change_offsets(worker: WorkerConfig, connector: ConnectorConfig, choose: Cho
     UnreachableError.
     """
     storage = connector_storage(worker, connector.name)
-    lock = owner_lock.OwnerLock(storage)
-    if not lock.claim(owner_lock.this_process()):
-        raise ConflictError(
-            f"Connector {connector.name} is run by another worker: {owner_lock.live_owner(storage) or 'unknown'}.",
-            "Stop it there, then ask again.",
-        )
-    try:
+    with claimed(storage, connector.name):
         return _change(worker, connector, storage, choose)
-    finally:
-        lock.release()
 
 
 def _change(

@@ -12,7 +12,6 @@ from typing import Final
 import structlog
 from msgspec import Struct
 
-from compactor.catalog import owner_lock
 from compactor.catalog.catalog import Catalog
 from compactor.errors import PositionError, RebuildError
 from compactor.failpoints import hit
@@ -29,12 +28,11 @@ from connectors.config.connector import ConnectorConfig
 from connectors.config.engine_settings import connector_storage
 from connectors.config.topics import select
 from connectors.config.worker import WorkerConfig
-from connectors.errors import ConflictError
 from connectors.kafka.admin import TopicInfo
 from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.producers import fence_all
 from connectors.runtime.offset_change import commit_positions
-from connectors.runtime.takeover import Fenced, take_over
+from connectors.runtime.takeover import Fenced, claimed, take_over
 from connectors.sinks.output_keys import live_keys
 from connectors.sinks.output_records import last_records
 
@@ -62,15 +60,9 @@ def rebuild(worker: WorkerConfig, connector: ConnectorConfig, *, accepts_loss: b
     ConflictError where a worker runs it; UnreachableError, StorageError.
     """
     storage = connector_storage(worker, connector.name)
-    lock = owner_lock.OwnerLock(storage)
-    if not lock.claim(owner_lock.this_process()):
-        raise ConflictError(
-            f"Connector {connector.name} is run by {owner_lock.live_owner(storage) or 'another process'}.",
-            "Stop it there, then ask again.",
-        )
     clients, now_ms = ClientSettings.of(worker, connector), SystemClock().now_ms()
     found: list[RebuiltLog] = []
-    try:
+    with claimed(storage, connector.name):
         buckets = Catalog.open(storage, connector.name).state.buckets or connector.tasks_max or 1
         _, broker = take_over(
             storage,
@@ -81,8 +73,6 @@ def rebuild(worker: WorkerConfig, connector: ConnectorConfig, *, accepts_loss: b
             change=lambda fenced: found.extend(Rebuilder(fenced).rebuild(now_ms, accepts_loss=accepts_loss)),
         )
         broker.close()
-    finally:
-        lock.release()
     return tuple(found)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 import structlog
@@ -17,6 +18,7 @@ from compactor.model.state import CatalogState
 from compactor.storage.base import Storage
 from connectors.clock import SystemClock
 from connectors.config.connector import ConnectorConfig
+from connectors.errors import ConflictError
 from connectors.kafka.admin import Admin
 from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.probe import probe_all
@@ -80,6 +82,21 @@ class Fenced(NamedTuple):
     admin: Admin
     connector: ConnectorConfig
     clients: ClientSettings
+
+
+@contextmanager
+def claimed(storage: Storage, connector: str) -> Iterator[None]:
+    """Holds the lock of `connector`, whose folder is `storage`, that no worker takes it up. Raises ConflictError."""
+    lock = owner_lock.OwnerLock(storage)
+    if not lock.claim(owner_lock.this_process()):
+        raise ConflictError(
+            f"Connector {connector} is run by another worker: {owner_lock.live_owner(storage) or 'unknown'}.",
+            "Stop it there, then ask again.",
+        )
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def take_over(
@@ -148,8 +165,8 @@ def _refuse_other(catalog: Catalog, storage: Storage, known: str | None) -> None
         raise StorageError(
             f"{storage.location} has no catalog, though this worker has worked on catalog {known} there.",
             "See whether the disk of storage.location is mounted, or restore the folder; nothing was written there. "
-            "Where it is lost, stop the worker, remove what is left with keyfold delete CONNECTOR.json --outputs, and "
-            "start it again.",
+            "Where it is lost, stop the worker, make it anew from the output with keyfold rebuild CONNECTOR.json, and "
+            "start the worker again.",
         )
     raise CatalogError(
         f"{storage.location} holds catalog {catalog.state.catalog_id} of connector {connector}; this worker has "
