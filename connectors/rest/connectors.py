@@ -18,7 +18,8 @@ from connectors.errors import NoConnectorError, UsageError
 from connectors.rest import bodies, shapes, views
 from connectors.rest.context import ContextDependency, RestContext, error_responses, json_body
 from connectors.runtime.connector_store import TargetState
-from connectors.runtime.supervised_connector import Connector
+from connectors.runtime.status import Status
+from connectors.runtime.supervised_connector import Connector, ConnectorSpec
 
 router = APIRouter(prefix="/connectors", tags=["connectors"])
 
@@ -135,10 +136,15 @@ def _put(
         if inside != name:
             said = f"Connector name configuration ({inside}) doesn't match connector name in the URL ({name})"
             raise UsageError(said, "Leave name out of config, or make them equal.")
-        return checked({**views.unmasked(config, before), "name": name}, context.worker)
+        taken.append(checked({**views.unmasked(config, before), "name": name}, context.worker))
+        return taken[-1]
 
+    taken: list[ConnectorConfig] = []
     made = context.herder.put(name, changed, target, only_new=only_new)
-    shown = views.info(context.herder.connector(name))
+    try:
+        shown = views.info(context.herder.connector(name))
+    except NoConnectorError:  # deleted a moment ago, by another client: what was asked here was done
+        shown = views.info(Connector(ConnectorSpec(taken[-1]), Status(), None))
     where = {"Location": f"{context.identity.url}/connectors/{quote(name)}"} if made else None
     return JSONResponse(shapes.without_none(shown), HTTPStatus.CREATED if made else HTTPStatus.OK, where)
 

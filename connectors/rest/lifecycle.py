@@ -22,11 +22,11 @@ router = APIRouter(prefix="/connectors/{connector}", tags=["lifecycle"])
 
 @router.get(
     "/status",
-    response_model=shapes.ConnectorStatus,
+    response_model=shapes.ConnectorStateInfo,
     response_model_exclude_none=True,
     responses=error_responses(404),
 )
-def get_status(context: ContextDependency, connector: str) -> shapes.ConnectorStatus:
+def get_status(context: ContextDependency, connector: str) -> shapes.ConnectorStateInfo:
     """Shows the states of a connector and its tasks; `trace` is there only where it is FAILED."""
     return views.status(
         _existing(context, connector, f"No status found for connector {connector}"), context.identity.worker_id
@@ -57,7 +57,7 @@ def get_task_status(context: ContextDependency, connector: str, task: str) -> sh
     "/restart",
     status_code=HTTPStatus.NO_CONTENT,
     response_model=None,
-    responses={202: {"model": shapes.ConnectorStatus}, **error_responses(404)},
+    responses={202: {"model": shapes.ConnectorStateInfo}, **error_responses(404)},
 )
 def restart(
     context: ContextDependency,
@@ -111,7 +111,7 @@ def stop(context: ContextDependency, connector: str) -> None:
     _target(context, connector, TargetState.STOPPED)
 
 
-@router.get("/topics", response_model=dict[str, shapes.ActiveTopics], responses=error_responses(403))
+@router.get("/topics", response_model=dict[str, shapes.ActiveTopicsInfo], responses=error_responses(403))
 def get_topics(context: ContextDependency, connector: str) -> dict[str, Any]:
     """Lists the topics that a connector has read since it was made, or since they were reset (KIP-558)."""
     _tracked(context.worker.topic_tracking_enable, "tracking")

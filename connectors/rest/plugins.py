@@ -35,8 +35,8 @@ def list_plugins() -> Sequence[shapes.PluginInfo]:
     return CONNECTORS
 
 
-@router.get("/{plugin}/config", response_model=list[shapes.ConfigDefinition], responses=error_responses(404))
-def get_definitions(plugin: str) -> list[shapes.ConfigDefinition]:
+@router.get("/{plugin}/config", response_model=list[shapes.ConfigKeyInfo], responses=error_responses(404))
+def get_definitions(plugin: str) -> list[shapes.ConfigKeyInfo]:
     """Lists the keys of a class (KIP-769)."""
     if plugin not in _ALIASES:
         raise HTTPException(HTTPStatus.NOT_FOUND, f"Unknown plugin {plugin}.")
@@ -88,7 +88,7 @@ def _grouped(faults: Iterable[Fault]) -> Iterable[tuple[str, Iterable[Fault]]]:
 
 
 def _info(
-    definition: shapes.ConfigDefinition, given: Mapping[str, str], errors: Mapping[str, list[str]]
+    definition: shapes.ConfigKeyInfo, given: Mapping[str, str], errors: Mapping[str, list[str]]
 ) -> shapes.ConfigInfo:
     value = _value(definition.name, given, errors)
     if definition.name not in given:
@@ -96,12 +96,14 @@ def _info(
     return shapes.ConfigInfo(definition=definition, value=value)
 
 
-def _value(name: str, given: Mapping[str, str], errors: Mapping[str, list[str]]) -> shapes.ConfigValue:
+def _value(name: str, given: Mapping[str, str], errors: Mapping[str, list[str]]) -> shapes.ConfigValueInfo:
     text = printable(name, given[name]) if name in given else None
-    return shapes.ConfigValue(name=name, value=text, recommended_values=[], errors=errors.get(name, []), visible=True)
+    return shapes.ConfigValueInfo(
+        name=name, value=text, recommended_values=[], errors=errors.get(name, []), visible=True
+    )
 
 
-def _definitions() -> list[shapes.ConfigDefinition]:
+def _definitions() -> list[shapes.ConfigKeyInfo]:
     docs, places = documentation(ConnectorConfig), dict[str, int]()
     found = []
     for key in definitions(ConnectorConfig).values():
@@ -110,8 +112,8 @@ def _definitions() -> list[shapes.ConfigDefinition]:
     return found
 
 
-def _definition(key: Definition, doc: str, place: int) -> shapes.ConfigDefinition:
-    return shapes.ConfigDefinition(
+def _definition(key: Definition, doc: str, place: int) -> shapes.ConfigKeyInfo:
+    return shapes.ConfigKeyInfo(
         name=key.name,
         type=key.type,  # type: ignore[arg-type]  # Connect's names
         required=key.required,
@@ -126,9 +128,9 @@ def _definition(key: Definition, doc: str, place: int) -> shapes.ConfigDefinitio
     )
 
 
-def _undefined(name: str) -> shapes.ConfigDefinition:
+def _undefined(name: str) -> shapes.ConfigKeyInfo:
     """Returns a definition for a key that there is none of, so that what is wrong with it is seen."""
-    return shapes.ConfigDefinition(
+    return shapes.ConfigKeyInfo(
         name=name, type="STRING", required=False, default_value=None, importance="LOW", documentation="", group="",
         width="LONG", display_name=name, dependents=[], order_in_group=0,
     )  # fmt: skip

@@ -30,19 +30,38 @@ STOP_S: Final = 2
 """How long (s) requests that are under way may take when the worker ends."""
 HEAD_S: Final = 10.0
 """How long (s) a client may take to send the head and the body of a request."""
+TAKE_S: Final = 60.0
+"""How long (s) a client may take to read what has been written for it."""
 IDLE_S: Final = 75
 _CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
 
 class _Protocol(H11Protocol):
-    """Ends connections whose client takes too long to send a request."""
+    """Ends connections whose client takes too long to send a request, or to read an answer."""
 
     _slow: asyncio.TimerHandle | None = None
+    _unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         """Begins a connection: its first request is waited for."""
         super().connection_made(transport)
+        transport.set_write_buffer_limits(1, 0)  # `pause_writing` is: something is unread; 0 is never left with TLS
         self._arm()
+
+    def pause_writing(self) -> None:
+        """Begins the time in which the client has to read what it was sent."""
+        super().pause_writing()
+        self._unread = self._unread or self.loop.call_later(TAKE_S, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Ends that time: the client has read everything, or the system has taken it."""
+        super().resume_writing()
+        self._forget_unread()
+
+    def _forget_unread(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+        self._unread = None
 
     def data_received(self, data: bytes) -> None:
         """Takes what a client sends: the time of a request runs from its first byte until it is whole."""
@@ -59,6 +78,7 @@ class _Protocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Ends a connection."""
         self._disarm()
+        self._forget_unread()
         super().connection_lost(exc)
 
     def _arm(self) -> None:

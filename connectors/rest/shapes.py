@@ -1,4 +1,8 @@
-"""Declares the shapes of answers, as Kafka Connect's clients parse them and `/openapi.json` describes them."""
+"""Declares the shapes of answers, as Kafka Connect's clients parse them and `/openapi.json` describes them.
+
+They have the names of Connect's entities (`org.apache.kafka.connect.runtime.rest.entities`), but for those whose name
+another class of keyfold's has: its WorkerStatus is WorkerHealth here, its ConnectorState ConnectorStateEntity.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +35,7 @@ class WorkerHealth(BaseModel):
     message: str
 
 
-class TaskId(BaseModel):
+class ConnectorTaskId(BaseModel):
     """A task of a connector."""
 
     connector: str
@@ -41,7 +45,7 @@ class TaskId(BaseModel):
 class TaskInfo(BaseModel):
     """A task and its config."""
 
-    id: TaskId
+    id: ConnectorTaskId
     config: dict[str, str]
 
 
@@ -50,7 +54,7 @@ class ConnectorInfo(BaseModel):
 
     name: str
     config: dict[str, str]
-    tasks: list[TaskId]
+    tasks: list[ConnectorTaskId]
     type: Literal["sink"] = "sink"
 
 
@@ -73,7 +77,7 @@ class TaskState(BaseModel):
     trace: str | None = None
 
 
-class ConnectorStatus(BaseModel):
+class ConnectorStateInfo(BaseModel):
     """The states of a connector and its tasks."""
 
     name: str
@@ -86,10 +90,10 @@ class Expanded(BaseModel):
     """What `expand` asks for of one connector."""
 
     info: ConnectorInfo | None = None
-    status: ConnectorStatus | None = None
+    status: ConnectorStateInfo | None = None
 
 
-class ActiveTopics(BaseModel):
+class ActiveTopicsInfo(BaseModel):
     """The topics that a connector has used."""
 
     topics: list[str]
@@ -137,8 +141,8 @@ class PluginInfo(BaseModel):
     version: str
 
 
-class ConfigDefinition(BaseModel):
-    """What is known of a key (ConfigKeyInfo of Kafka Connect)."""
+class ConfigKeyInfo(BaseModel):
+    """What is known of a key."""
 
     name: str
     type: Literal["BOOLEAN", "CLASS", "DOUBLE", "INT", "LIST", "LONG", "PASSWORD", "SHORT", "STRING"]
@@ -153,7 +157,7 @@ class ConfigDefinition(BaseModel):
     order_in_group: int
 
 
-class ConfigValue(BaseModel):
+class ConfigValueInfo(BaseModel):
     """What a key is set to, and what is wrong with that."""
 
     name: str
@@ -166,8 +170,8 @@ class ConfigValue(BaseModel):
 class ConfigInfo(BaseModel):
     """A key and its value."""
 
-    definition: ConfigDefinition
-    value: ConfigValue
+    definition: ConfigKeyInfo
+    value: ConfigValueInfo
 
 
 class ConfigInfos(BaseModel):

@@ -26,11 +26,11 @@ def config(connector: Connector) -> dict[str, str]:
 
 def info(connector: Connector) -> shapes.ConnectorInfo:
     """Returns the connector with its config and tasks."""
-    tasks = [shapes.TaskId(connector=connector.name, task=number) for number in range(connector.tasks)]
+    tasks = [shapes.ConnectorTaskId(connector=connector.name, task=number) for number in range(connector.tasks)]
     return shapes.ConnectorInfo(name=connector.name, config=config(connector), tasks=tasks)
 
 
-def status(connector: Connector, worker_id: str, *, planned: bool = False) -> shapes.ConnectorStatus:
+def status(connector: Connector, worker_id: str, *, planned: bool = False) -> shapes.ConnectorStateInfo:
     """Returns the states of the connector and its tasks; `planned`: as they are for a restart that was asked for."""
     state = ConnectorState.RESTARTING if planned else connector.status.state
     trace = None if planned else trace_of(connector)
@@ -39,7 +39,7 @@ def status(connector: Connector, worker_id: str, *, planned: bool = False) -> sh
         shapes.TaskState(id=number, state=state.value, worker_id=worker_id, version=VERSION, trace=trace)
         for number in range(connector.tasks)
     ]
-    return shapes.ConnectorStatus(name=connector.name, connector=mine, tasks=tasks)
+    return shapes.ConnectorStateInfo(name=connector.name, connector=mine, tasks=tasks)
 
 
 def trace_of(connector: Connector) -> str | None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import bcrypt
 import httpx
+import psutil
 import pytest
 
 from connectors.config.errors import FaultyConfigError
@@ -268,6 +269,24 @@ def test_slow_clients_are_ended(worker: RestWorker, monkeypatch: pytest.MonkeyPa
         while slow.recv(1000):
             pass
         assert time.monotonic() - began < 15
+
+
+def test_a_client_that_reads_no_answer_is_ended(worker: RestWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would keep its connection for ever, and a few hundred of its kind all that there are; others go on."""
+    monkeypatch.setattr(server, "TAKE_S", 1.0)
+    host, port = worker.url.removeprefix("http://").split(":")
+    with socket.socket() as deaf:
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2_048)
+        deaf.connect((host, int(port)))
+        deaf.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 1_000)
+        wait_until(lambda: _served(int(port)) == 1, "it is served")
+        wait_until(lambda: _served(int(port)) == 0, "it is ended")
+        assert worker.ask("GET", "/openapi.json").json()["openapi"]
+
+
+def _served(port: int) -> int:
+    """Counts the connections that the worker, which is this process, has open."""
+    return sum(one.laddr.port == port and bool(one.raddr) for one in psutil.Process().net_connections("tcp"))
 
 
 def test_a_client_that_keeps_its_connection_is_not_slow(worker: RestWorker, monkeypatch: pytest.MonkeyPatch) -> None:
