@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,11 @@ import structlog
 
 from compactor.errors import StorageError
 from connectors.clock import SystemClock
-from connectors.config.files import load_connector
+from connectors.config.files import load_connector, load_worker
 from connectors.rest import service
+from connectors.rest.listeners import bind
 from connectors.runtime.connector_store import ConnectorStore
-from tests.support.cli import NAME, connector_file
+from tests.support.cli import NAME, connector_file, worker_file
 from tests.support.rest import BUCKETS, RestWorker, rest_worker, stand_ins
 
 JSON = {"Content-Type": "application/json"}
@@ -542,3 +544,12 @@ def test_a_defect_says_so(worker: RestWorker, monkeypatch: pytest.MonkeyPatch) -
         found = worker.ask("GET", "/connectors")
     assert [(line["event"], line["path"]) for line in logged] == [("request failed", "/connectors")]
     assert (found.status_code, "defect" in message(found), "division" in found.text) == (500, True, False)
+
+
+def test_an_answers_body_waits_for_no_acknowledgement(tmp_path: Path) -> None:
+    """Headers and body are sent one after the other; a client acknowledges the first only 40 ms later."""
+    (bound,) = bind(load_worker(worker_file(tmp_path, listeners="http://127.0.0.1:0")))
+    with bound.socket, socket.create_connection(("127.0.0.1", bound.port)):
+        accepted, _ = bound.socket.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
