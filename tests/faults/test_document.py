@@ -33,5 +33,22 @@ def test_every_step_is_argued() -> None:
     """For each step of the protocol the first table says what a death there leaves."""
     table = PAGE[PAGE.index("## Step by step: a process that dies") : PAGE.index("It makes no difference which")]
     first = " ".join(line.split("|")[1] for line in table.splitlines() if line.startswith("| "))
-    steps = ["T1", "T4", "C1", "C2", *map(str, range(1, 13)), "13", "13a", "13b", "14a", "14b", "15", "16", "17", "18"]
+    changes = [*(f"G{number}" for number in range(1, 5)), *(f"R{number}" for number in range(1, 6))]
+    steps = [
+        "T1",
+        "T4",
+        *changes,
+        "C1",
+        "C2",
+        *map(str, range(1, 13)),
+        "13",
+        "13a",
+        "13b",
+        "14a",
+        "14b",
+        "15",
+        "16",
+        "17",
+        "18",
+    ]
     assert [step for step in steps if not re.search(rf"\b{step}\b", first)] == []
