@@ -101,7 +101,7 @@ def _damaged(storage: Storage, logs: Iterable[PartitionLog]) -> dict[TopicPartit
 
 def _left_out(log: PartitionLog, error: str) -> PartitionAnalysis:
     return PartitionAnalysis(
-        topic=log.topic, partition=log.partition, ingested=log.end, published=log.published, unread=error
+        topic=log.topic, partition=log.partition, ingested=log.end, published=log.position, unread=error
     )
 
 
@@ -140,7 +140,7 @@ def _partition(
 ) -> PartitionAnalysis:
     outcomes = tuple(outcome(seen[at], counts, kept[at], settings, now_ms) for seen, kept, settings in cases)
     return PartitionAnalysis(
-        topic=log.topic, partition=log.partition, ingested=log.end, published=log.published, outcomes=outcomes
+        topic=log.topic, partition=log.partition, ingested=log.end, published=log.position, outcomes=outcomes
     )
 
 
