@@ -211,7 +211,7 @@ def test_a_fold_that_was_being_sent(
     spark: SparkSession, deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The position says where it ends: nothing is folded below, and what is missing of it is sent."""
-    deployment.settings["snapshot.location"] = "none"
+    deployment.settings |= {"snapshot.location": "none", "tasks.max": 1}  # one transaction after the other
     produce(deployment.bootstrap, deployment.topic, random_records(1, 300))
     with monkeypatch.context() as patched:
         patched.setattr(publisher, "TransactionLimits", partial(TransactionLimits, transaction_bytes=100))
@@ -222,9 +222,12 @@ def test_a_fold_that_was_being_sent(
     assert sent, "the fold must be sent in part, or nothing is tried"
     assert not deployment.caught_up()
     lose(deployment)
-    rebuild(deployment)
+    rebuilt = {one["partition"] for one in rebuild(deployment)}
     deployment.run_once(spark, min_compaction_lag_ms=10**13)  # no fold would begin now, and none end at the end
+    ends, published = end_offsets(deployment.bootstrap, deployment.topic), deployment.published()
+    assert {one: published[one] for one in rebuilt} == {one: ends[one] for one in rebuilt}
     assert len(consume_all(deployment.bootstrap, deployment.output)) > sent
+    deployment.run_once(spark, min_compaction_lag_ms=0)  # the others, of which nothing was sent
     assert deployment.caught_up()
     assert deployment.violations() == []
 
