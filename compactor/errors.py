@@ -34,6 +34,7 @@ from __future__ import annotations
 from typing import ClassVar, Final
 
 DEFECT: Final = "This is a defect of keyfold; only what was committed counts."
+OLDER_COPY: Final = "Restore the newest copy of the catalog; or have this topic published anew, with keyfold resync."
 """The next action where the code broke its own rule."""
 
 

@@ -3,7 +3,7 @@
 to where it stands already                                nothing
 forward, in the output's own generation                   a gap, stated and counted (`Skip`)
 back, or to the source's start                            a new generation (`BeginGeneration`)
-anywhere, source or output recreated                      a new generation of all logs of the topic
+anywhere, source or output recreated, or the source cut   a new generation of all logs of the topic
 anywhere, the output still holds the generation before    a new generation: a gap would keep what is to go
 """
 
@@ -35,10 +35,14 @@ class OffsetChange(Struct, frozen=True, kw_only=True):
 
 
 class FoundTopic(Struct, frozen=True):
-    """The ids that a source topic and its output have now; `output_id` is None where nothing is published."""
+    """The ids that a source topic and its output have now; `output_id` is None where nothing is published.
+
+    `is_cut`: records of the source were taken back, and nobody knows which.
+    """
 
     topic_id: str
     output_id: str | None
+    is_cut: bool = False
 
 
 class FoundPartition(Struct, frozen=True, kw_only=True):
@@ -65,6 +69,14 @@ class ChangePlan(Struct, frozen=True, kw_only=True):
     def partitions(self) -> tuple[TopicPartition, ...]:
         """The partitions that change, sorted."""
         return tuple(sorted({*(one.tp for one in self.skips), *self.generations}))
+
+    def above(self, found: Mapping[TopicPartition, int]) -> ChangePlan:
+        """Returns the plan with each generation numbered above the newest that was `found` of its partition.
+
+        A catalog that is an older copy does not know of them.
+        """
+        numbers = {tp: max(one.number, found.get(tp, 0) + 1) for tp, one in self.generations.items()}
+        return replace(self, generations={tp: replace(one, number=numbers[tp]) for tp, one in self.generations.items()})
 
 
 def plan_change(
@@ -138,16 +150,16 @@ def _known(
 
 
 def _is_recreated(topic: Topic, found: FoundTopic) -> bool:
-    return (topic.topic_id, topic.output_id) != (found.topic_id, found.output_id)
+    return found.is_cut or (topic.topic_id, topic.output_id) != (found.topic_id, found.output_id)
 
 
 def _check_whole_topic(state: CatalogState, change: OffsetChange, topic: Topic) -> None:
-    """Raises where a topic that was recreated is not begun anew as a whole, from its start."""
+    """Raises where a topic that was recreated, or cut, is not begun anew as a whole, from its start."""
     logs = [log.tp for log in state.logs if log.topic == topic.topic]
     if any(change.offsets.get(tp, 0) is not None for tp in logs):
         raise OffsetChangeError(
-            f"Connector {state.connector}: topic {topic.topic} or its output {topic.output} was recreated, so that "
-            f"all of its {len(logs)} partitions begin anew from their start.",
+            f"Connector {state.connector}: topic {topic.topic} or its output {topic.output} was recreated, or records "
+            f"of it were taken back, so that all of its {len(logs)} partitions begin anew from their start.",
             f"Ask for all of it: keyfold resync CONNECTOR.json --topic {topic.topic}.",
         )
 

@@ -162,7 +162,7 @@ def begin_generation(log: PartitionLog, generation: Generation, lead: Run | None
     `lead` holds tombstones for the keys that the output holds, at the offsets below 0 that it covers. Raises
     CatalogError where the numbers do not follow.
     """
-    if generation.number != generation_of(log) + 1:
+    if generation.number <= generation_of(log):
         raise CatalogError(
             f"{log.tp}: generation {generation.number} would follow generation {generation_of(log)}.", DEFECT
         )

@@ -9,6 +9,8 @@ The catalog's `published` follows the committed position, so it is only a lower 
     ours, above the log's end                               not: the catalog lost commits, ingest comes first
     nothing, or lower, or committed by another tool,        from `published`, or behind the last record of ours in the
       or with metadata of another offset                      output, where that is higher
+    ours, lower, before a gap that ends at `published`      the same; from there also where the output's records name
+                                                              no source offsets, if no fold was begun since
     ours, of an earlier generation                          as where there is none: nothing of this one was sent
     ours, of a later generation                             not: the catalog is an older copy
     another catalog's                                       not: two connectors share a group or an output
@@ -25,7 +27,7 @@ from typing import Final
 
 import msgspec
 
-from compactor.errors import PositionError
+from compactor.errors import OLDER_COPY, PositionError
 from compactor.model.log import OutputPoint, PartitionLog, generation_of
 from compactor.model.position import Position, ResumePoint, Tail, Unknown
 from compactor.model.state import CatalogState, Topic
@@ -54,10 +56,11 @@ def resume_point(
     where = f"Group connect-{connector or '<connector>'}, {log.tp}"
     if position is not None and position.catalog_id is not None:
         _check_catalog(catalog_id, position, where)
-        _check_output(topic, position, where)
         _check_generation(log, position, where)
-        if position.generation == generation_of(log) and position.offset >= log.published:
-            return _from_position(log, position)
+        if position.generation == generation_of(log):  # an earlier one counts in what the output was then
+            _check_output(topic, position, where)
+            if position.offset >= log.published:
+                return _from_position(log, position)
     return _from_output(log, topic, position, tail, where)
 
 
@@ -91,13 +94,13 @@ def _check_generation(log: PartitionLog, position: Position, where: str) -> None
         raise PositionError(
             f"{where}: the committed position {position.group_offset} is of generation {position.generation}, the "
             f"catalog knows generation {generation_of(log)}: it is an older copy.",
-            "Restore the newest copy of the catalog; or have this topic published anew, with keyfold resync.",
+            OLDER_COPY,
         )
 
 
 def _from_position(log: PartitionLog, position: Position) -> ResumePoint:
     """Returns the resume point for a position of this catalog at or above the catalog's published offset."""
-    fold_end = position.fold_end if position.fold_end and position.fold_end > position.offset else None
+    fold_end = position.fold_end if position.fold_end is not None and position.fold_end > position.offset else None
     reached = fold_end or position.offset
     going_on = ResumePoint(
         start=position.offset, found=position.offset, output_offset=position.output_offset, fold_end=fold_end
@@ -110,6 +113,17 @@ def _from_position(log: PartitionLog, position: Position) -> ResumePoint:
     return msgspec.structs.replace(going_on, publish_end=position.offset, publish_output=output)
 
 
+def _is_before_a_gap(log: PartitionLog, position: Position | None) -> bool:
+    """Returns whether all that was published behind `position` is a gap, and nothing behind the gap was begun.
+
+    The group was not told of the gap: the change of offsets that made it ended before that.
+    """
+    if position is None or position.catalog_id is None or position.generation != generation_of(log):
+        return False
+    gaps = (gap for gap in log.gaps if gap.end == log.published == log.folded_end)
+    return any(gap.start <= position.offset for gap in gaps)
+
+
 def _from_output(
     log: PartitionLog, topic: Topic, position: Position | None, tail: Callable[[], Tail], where: str
 ) -> ResumePoint:
@@ -117,7 +131,9 @@ def _from_output(
     last = None if topic.output is None else tail()
     held = f"{where}: {_held(position)}"
     if isinstance(last, Unknown):
-        raise _no_source_offsets(log, topic, held)
+        if not _is_before_a_gap(log, position):
+            raise _no_source_offsets(log, topic, held)
+        last = None
     if last is not None:
         _check_tail(log, topic, last, held)
     start = log.published if last is None else max(log.published, last + 1)

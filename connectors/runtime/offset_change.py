@@ -26,16 +26,20 @@ from compactor.generation.tombstones import write_tombstones
 from compactor.model.actions import Publish
 from compactor.model.log import PartitionLog, Run, generation_of
 from compactor.model.position import Position, ResumePoint, encode
+from compactor.model.publish_plan import PublishTarget
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState, Topic
+from compactor.publish.plan import bucket_plans
 from compactor.publish.resume import check_catalog, resume_point
 from connectors.config.connector import ConnectorConfig
+from connectors.errors import UnreachableError
 from connectors.kafka import groups
 from connectors.kafka.admin import Admin, TopicInfo
 from connectors.kafka.client_settings import ClientSettings
 from connectors.runtime.kafka_broker import KafkaBroker
 from connectors.sinks import output_topic
 from connectors.sinks.output_keys import live_keys
+from connectors.source.source_errors import CUT_DELETED, TRUNCATED
 
 Choose = Callable[[CatalogState], OffsetChange]
 """What is to be changed, given the catalog as it is once it is taken over."""
@@ -87,6 +91,7 @@ class OffsetChanger:
         self._admin = admin
         self._connector = connector
         self._clients = clients
+        self._newest: dict[TopicPartition, int] = {}
 
     def change(self, choose: Choose, now_ms: int) -> tuple[ChangedLog, ...]:
         """Takes steps G1 to G4; returns what became of each log that has changed, by partition.
@@ -97,15 +102,16 @@ class OffsetChanger:
         change = choose(self._catalog.state)
         topics = self._topics(change)  # G1
         held = self._resolve(change, topics, now_ms)
-        partitions = self._partitions(change, topics, held)
+        partitions = self._partitions(topics, held)
         hit("generation.read")
         plan = plan_change(self._catalog.state, change, topics, partitions)
         leads = self._leads(plan, partitions, now_ms)  # G2
+        plan = plan.above(self._newest)
         hit("generation.before-commit")
         before = self._catalog.state
         after = self._catalog.commit(lambda _: tuple(actions_of(plan, leads)), now_ms)  # G3
         hit("generation.after-commit")
-        self._commit_positions(after, change, plan)  # G4
+        self._commit_positions(after, plan, held)  # G4
         hit("generation.position")
         changed = tuple(_changed(before.log(tp), after.log(tp), leads.get(tp)) for tp in plan.partitions)
         for one in changed:
@@ -119,7 +125,11 @@ class OffsetChanger:
         outputs = {state.topics[name].output for name in named} - {None}
         found = self._admin.describe([*named, *(output for output in outputs if output is not None)])
         return {
-            name: FoundTopic(found[name].id, self._output_id(change, state.topics[name], found))
+            name: FoundTopic(
+                found[name].id,
+                self._output_id(change, state.topics[name], found),
+                is_cut=state.topics[name].closed in (TRUNCATED, CUT_DELETED),
+            )
             for name in named
             if name in found
         }
@@ -140,6 +150,7 @@ class OffsetChanger:
         state = self._catalog.state
         logs = [log for log in state.logs if log.tp in change.offsets and log.topic in topics]
         positions = self._broker.positions([log.tp for log in logs])
+        self._newest = {tp: one.generation for tp, one in positions.items() if one is not None}
         found = {log.tp: self._resume(state, log, positions.get(log.tp)) for log in logs}
         missed = [
             Publish(topic=tp.topic, partition=tp.partition, end=one.publish_end, output=one.publish_output)
@@ -164,14 +175,11 @@ class OffsetChanger:
             return None
 
     def _partitions(
-        self,
-        change: OffsetChange,
-        topics: Mapping[str, FoundTopic],
-        held: Mapping[TopicPartition, ResumePoint | None],
+        self, topics: Mapping[str, FoundTopic], held: Mapping[TopicPartition, ResumePoint | None]
     ) -> dict[TopicPartition, FoundPartition]:
         state = self._catalog.state
         described = self._admin.describe(sorted(topics))
-        wanted = [tp for tp in change.offsets if tp in held and tp.partition < described[tp.topic].partitions]
+        wanted = [tp for tp in held if tp.topic in described and tp.partition < described[tp.topic].partitions]
         starts, ends = self._admin.starts(wanted), self._admin.ends(wanted)
         outputs = {
             tp: TopicPartition(output, tp.partition) for tp in wanted if (output := self._output(state, topics, tp))
@@ -206,22 +214,39 @@ class OffsetChanger:
             found |= {tp: lead} if lead is not None else {}
         return found
 
-    def _commit_positions(self, state: CatalogState, change: OffsetChange, plan: ChangePlan) -> None:
-        """Takes step G4: has the group hold the new positions, also those of an earlier try that ended before this."""
-        logs = [log for log in state.logs if log.tp in change.offsets]
-        held = self._broker.positions([log.tp for log in logs])
-        behind = {
-            log.tp: _position(state, log)
-            for log in logs
-            if log.tp in plan.partitions or _is_of_earlier(held.get(log.tp), log)
-        }
-        self._commit(behind)
+    def _commit_positions(
+        self, state: CatalogState, plan: ChangePlan, held: Mapping[TopicPartition, ResumePoint | None]
+    ) -> None:
+        """Takes step G4: has the group hold the new positions, also those of an earlier try that ended before this.
+
+        The latter only where nothing of the generation was sent yet (`held`): else a position says how far that came.
+        """
+        unsent = [tp for tp, resume in held.items() if resume is not None and resume.start == state.log(tp).published]
+        found = self._broker.positions(unsent)
+        missed = [tp for tp in unsent if _is_of_earlier(found.get(tp), state.log(tp))]
+        self._commit({tp: _position(state, state.log(tp)) for tp in sorted({*plan.partitions, *missed})})
 
     def _live_keys(self, output: str, tp: TopicPartition, end: int) -> list[bytes]:
-        return live_keys(self._clients.consumer(), output, tp, end)
+        self._check_all_is_stable(TopicPartition(output, tp.partition), end)
+        found = live_keys(self._clients.consumer(), output, tp, end)
+        self._newest[tp] = max(self._newest.get(tp, 1), found.generation)
+        return found.live
+
+    def _check_all_is_stable(self, place: TopicPartition, end: int) -> None:
+        """Raises where records lie above the last stable offset `end`: nothing tells which keys they leave."""
+        if self._admin.high_watermarks([place])[place] > end:
+            raise UnreachableError(
+                f"Output partition {place} has a transaction that is open: what lies behind it cannot be read yet.",
+                "It is somebody else's, as ours were ended: ask again once it is over (transaction.timeout.ms).",
+            )
 
     def _commit(self, positions: Mapping[TopicPartition, Position]) -> None:
-        commit_positions(self._clients, self._connector.group_id, positions)
+        """Commits `positions` as a publish without records does: in transactions that a newer owner has shut out."""
+        state, held = self._catalog.state, self._broker.positions(list(positions))
+        targets = (_target(state, tp, position, held.get(tp)) for tp, position in positions.items())
+        publisher = self._broker.publisher(state)
+        for one in bucket_plans(state, targets):
+            publisher.publish(one, iter(()))
 
 
 def commit_positions(clients: ClientSettings, group: str, positions: Mapping[TopicPartition, Position]) -> None:
@@ -248,6 +273,21 @@ def _position(state: CatalogState, log: PartitionLog) -> Position:
         output_offset=log.output.output_offset if log.output else None,
         generation=generation_of(log),
         start=log.generation.start if log.generation else 0,
+    )
+
+
+def _target(state: CatalogState, tp: TopicPartition, position: Position, held: Position | None) -> PublishTarget:
+    log = state.log(tp)
+    return PublishTarget(
+        topic=tp.topic,
+        partition=tp.partition,
+        bucket=log.bucket,
+        output=state.topics[tp.topic].output,
+        start=position.offset,
+        end=position.offset,
+        found=None if held is None else held.offset,
+        output_offset=position.output_offset,
+        generation=log.generation,
     )
 
 

@@ -193,7 +193,7 @@ class Rebuilder:
         output, config = self._connector.output_topic(lost.topic) or "", self._clients.consumer()
         storage, epoch, most = self._catalog.storage, self._catalog.epoch, self._connector.segment_bytes
         if lost.is_unpublished:
-            keys = live_keys(config, output, lost.tp, lost.output_end)
+            keys = live_keys(config, output, lost.tp, lost.output_end).live
             return None, write_tombstones(storage, lost.tp, keys, epoch, now_ms, most)
         position = lost.position
         batches = last_records(config, output, lost.tp, position.generation, lost.output_end, position.offset)

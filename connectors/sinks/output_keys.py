@@ -6,7 +6,7 @@ On its own because it reads all of an output, which nothing else does.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 from confluent_kafka import KafkaException
@@ -15,7 +15,7 @@ from confluent_kafka import TopicPartition as Partition
 from compactor.model.record import TopicPartition
 from connectors.kafka.client_settings import Setting
 from connectors.kafka.errors import cause, typed
-from connectors.sinks.output_reader import OutputPartitionReader, header_pairs, keyfold_source
+from connectors.sinks.output_reader import OutputPartitionReader, header_pairs, keyfold_source, named_generation
 
 _STEP: Final = 1_000_000
 """How many offsets are read before a line of the log says how far it is."""
@@ -23,24 +23,33 @@ _STEP: Final = 1_000_000
 _log = structlog.get_logger()
 
 
-def live_keys(config: Mapping[str, Setting], output: str, tp: TopicPartition, end: int) -> list[bytes]:
-    """Returns the keys whose last record below offset `end` of the output of `tp` has a value, sorted.
+class OutputKeys(NamedTuple):
+    """The keys whose last record in an output partition has a value, sorted, and the newest generation named there."""
+
+    live: list[bytes]
+    generation: int
+
+
+def live_keys(config: Mapping[str, Setting], output: str, tp: TopicPartition, end: int) -> OutputKeys:
+    """Returns the keys whose last record below offset `end` of the output of `tp` has a value.
 
     Records that name another source partition are left out. All keys are held in memory. Raises UnreachableError,
     NotAllowedError.
     """
     reader = OutputPartitionReader(config, Partition(output, tp.partition))
     live: dict[bytes, bool] = {}
+    newest = 1
     try:
         low, _ = reader.bounds()
         for start in range(low, end, _STEP):
             for message in reader.read(start, min(start + _STEP, end)):
-                source = keyfold_source(header_pairs(message))
-                key = message.key()
+                headers, key = header_pairs(message), message.key()
+                source = keyfold_source(headers)
                 if key is not None and (source is None or source[:2] == tp):
                     live[bytes(key)] = message.value() is not None
+                    newest = max(newest, named_generation(headers))
             _log.info("reading the keys of an output", output=output, partition=tp.partition, offset=start, end=end)
     except KafkaException as error:
         doing = f"The keys of output partition {output}-{tp.partition} cannot be read"
         raise typed(cause(error), doing, str(config.get("bootstrap.servers")), f"Read on topic {output}") from error
-    return sorted(key for key, is_live in live.items() if is_live)
+    return OutputKeys(sorted(key for key, is_live in live.items() if is_live), newest)

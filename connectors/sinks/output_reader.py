@@ -18,6 +18,7 @@ import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as Partition
 
+from compactor.errors import OLDER_COPY, PositionError
 from compactor.model.log import Generation
 from compactor.model.position import Tail, Unknown
 from compactor.model.publish_plan import PublishTarget
@@ -28,7 +29,7 @@ from connectors.kafka.client_settings import Setting
 from connectors.kafka.consumers import headers_of, last_stable_offsets
 from connectors.kafka.errors import cause, is_settling, typed
 from connectors.kafka.retry import call_again
-from connectors.sinks.encode import OFFSET, PARTITION, SYNTHETIC, TOPIC
+from connectors.sinks.encode import GENERATION, OFFSET, PARTITION, SYNTHETIC, TOPIC
 
 FIRST_STEP: Final = 256
 GROWTH: Final = 8
@@ -36,6 +37,8 @@ DEADLINE_S: Final = 60.0
 SETTLED_S: Final = 20.0
 PAUSE_S: Final = 0.1
 _ENDS_S: Final = 2.0
+_DIGITS: Final = 9
+"""How many digits the number of a generation has at most; of a header with more keyfold is not the writer."""
 _MARKER: Final = 1
 """The offsets that one transaction of ours takes after its records."""
 _log = structlog.get_logger()
@@ -55,12 +58,13 @@ def last_source_offset(
 
     Goes back from the end in growing steps, as markers, compacted offsets and records of other writers may
     stand there; None where there is no record at all, Unknown where none has our headers. Of a later `generation` it
-    looks only where that one is; its tombstones without a source record count as no record. Raises UnreachableError.
+    looks only where that one is, and takes no record of an earlier one; its tombstones without a source record count
+    as no record. Raises UnreachableError; PositionError where the output holds a later generation.
     """
     reader = OutputPartitionReader(config, Partition(output, tp.partition))
     try:
         low, end = reader.bounds()
-        return _search(reader, tp, max(low, _start_of(generation)), end)
+        return _search(reader, tp, max(low, _start_of(generation)), end, generation.number if generation else 1)
     except KafkaException as error:
         doing = f"The end of output partition {output}-{tp.partition} cannot be read"
         raise typed(cause(error), doing, str(config.get("bootstrap.servers")), f"Read on topic {output}") from error
@@ -86,19 +90,30 @@ def holds_records(
         raise typed(cause(error), doing, str(config.get("bootstrap.servers")), f"Read on topic {output}") from error
 
 
-def _search(reader: OutputPartitionReader, tp: TopicPartition, low: int, end: int) -> Tail:
+def _search(reader: OutputPartitionReader, tp: TopicPartition, low: int, end: int, generation: int) -> Tail:
     step, stop = FIRST_STEP, end
     seen = False
     while stop > low:
         start = max(low, end - step)
         headers = [header_pairs(message) for message in reader.read(start, stop)]
-        offsets = [source_offset(pairs, tp) for pairs in headers if not is_synthetic(pairs)]
+        numbers = [named_generation(pairs) if _names(pairs, tp) else generation for pairs in headers]
+        if max(numbers, default=0) > generation:
+            raise _later_generation(f"{reader.target.topic}-{tp.partition}", max(numbers), generation)
+        own = (pairs for pairs, number in zip(headers, numbers, strict=True) if number == generation)
+        offsets = [source_offset(pairs, tp) for pairs in own if not is_synthetic(pairs)]
         found = max((offset for offset in offsets if offset is not None), default=None)
         if found is not None:
             return found
         seen = seen or bool(offsets)
         step, stop = step * GROWTH, start
     return Unknown.UNKNOWN if seen else None
+
+
+def _later_generation(output: str, found: int, known: int) -> PositionError:
+    return PositionError(
+        f"{output} holds records of generation {found}, the catalog knows generation {known}: it is an older copy.",
+        OLDER_COPY,
+    )
 
 
 class OutputPartitionReader:
@@ -110,13 +125,13 @@ class OutputPartitionReader:
 
     def __init__(self, config: Mapping[str, Setting], target: Partition) -> None:
         self._config = {"group.id": "keyfold-tail", "log_level": 2, **config, **_PINNED}
-        self._target = target
+        self.target = target
 
     def bounds(self) -> tuple[int, int]:
         """Returns log start and last stable offset; asks again while the leader of a new topic does not know it."""
         with closing(Consumer(self._config)) as consumer:
             low, end = call_again(
-                lambda: consumer.get_watermark_offsets(self._target, DEADLINE_S), is_settling, SETTLED_S, PAUSE_S
+                lambda: consumer.get_watermark_offsets(self.target, DEADLINE_S), is_settling, SETTLED_S, PAUSE_S
             )
             return int(low), int(end)
 
@@ -126,14 +141,14 @@ class OutputPartitionReader:
             return
         until, reached = time.monotonic() + DEADLINE_S, start
         with closing(Consumer(self._config)) as consumer:
-            consumer.assign([Partition(self._target.topic, self._target.partition, start)])
-            while (position := consumer.position([self._target])[0].offset) < stop:
+            consumer.assign([Partition(self.target.topic, self.target.partition, start)])
+            while (position := consumer.position([self.target])[0].offset) < stop:
                 if position > reached:  # a large output may take its time, a silent broker may not
                     until, reached = time.monotonic() + DEADLINE_S, position
                 yield from (message for message in _consumed(consumer) if (message.offset() or 0) < stop)
                 if time.monotonic() >= until:
                     raise UnreachableError(
-                        f"The end of output partition {self._target.topic}-{self._target.partition} was not read on "
+                        f"The end of output partition {self.target.topic}-{self.target.partition} was not read on "
                         f"for {DEADLINE_S:.0f} s.",
                         CHECK_BROKERS,
                     )
@@ -168,6 +183,18 @@ def source_offset(pairs: Iterable[tuple[str, object]], tp: TopicPartition) -> in
         return None
     text = found.get(OFFSET, b"")
     return int(text) if text.isdigit() else None
+
+
+def named_generation(pairs: Headers) -> int:
+    """Returns the generation that a record's headers name; 1 where they name none."""
+    text = dict(pairs).get(GENERATION)
+    return int(text) if isinstance(text, bytes) and text.isdigit() and len(text) <= _DIGITS else 1
+
+
+def _names(pairs: Headers, tp: TopicPartition) -> bool:
+    """Returns whether a record's headers are ours for `tp`."""
+    found = dict(pairs)
+    return (found.get(TOPIC), found.get(PARTITION)) == (tp.topic.encode(), str(tp.partition).encode())
 
 
 def is_synthetic(pairs: Iterable[tuple[str, object]]) -> bool:

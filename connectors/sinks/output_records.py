@@ -18,8 +18,15 @@ from compactor.model import record
 from compactor.model.record import TopicPartition
 from connectors.kafka.client_settings import Setting
 from connectors.kafka.errors import cause, typed
-from connectors.sinks.encode import GENERATION, PREFIX, TIMESTAMP
-from connectors.sinks.output_reader import Headers, OutputPartitionReader, header_pairs, is_synthetic, keyfold_source
+from connectors.sinks.encode import PREFIX, TIMESTAMP
+from connectors.sinks.output_reader import (
+    Headers,
+    OutputPartitionReader,
+    header_pairs,
+    is_synthetic,
+    keyfold_source,
+    named_generation,
+)
 
 _STEP: Final = 1_000_000
 """How many offsets are read before a line of the log says how far it is."""
@@ -65,7 +72,7 @@ def _own(
             source = keyfold_source(headers)
             if source is None and not is_synthetic(headers):
                 raise _unnamed(message)
-            if source is not None and source[:2] == tp and _generation(headers) == generation:
+            if source is not None and source[:2] == tp and named_generation(headers) == generation:
                 yield message, headers, source[2]
         _log.info("reading back an output", topic=tp.topic, partition=tp.partition, offset=start, end=end)
 
@@ -77,11 +84,6 @@ def _unnamed(message: Message) -> RebuildError:
         "Without the source headers (output.source.headers.enable) nothing can be rebuilt: begin anew with keyfold "
         "delete CONNECTOR.json --outputs.",
     )
-
-
-def _generation(headers: Headers) -> int:
-    text = dict(headers).get(GENERATION)
-    return int(text) if isinstance(text, bytes) and text.isdigit() else 1
 
 
 def _key(message: Message) -> bytes:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from compactor.errors import PositionError
+from compactor.model.log import Generation
 from compactor.model.position import Tail, Unknown
 from compactor.model.record import TopicPartition
 from connectors.dev.embedded_kafka import EmbeddedKafka
@@ -61,6 +63,21 @@ def test_records_of_others_are_passed(changelog: Changelog, monkeypatch: pytest.
     assert last(changelog) == 7
     assert last(changelog, "other") == 99
     assert last(changelog, "absent") is Unknown.UNKNOWN
+
+
+def test_only_the_generation_of_the_log_counts(changelog: Changelog) -> None:
+    """Source offsets of an earlier one say nothing, wherever that ended; a later one is more than the catalog knows."""
+    second = Generation(number=2, start=0, first_end=5, output_offset=0)
+    config, tp = {"bootstrap.servers": changelog.bootstrap}, TopicPartition(changelog.topic, 0)
+    changelog.publish(changelog.target(0, 10), [RunRecord(2), RunRecord(7)])
+    assert last(changelog) == 7
+    assert last_source_offset(config, changelog.output, tp, second) is None
+    ours = [("keyfold.source.topic", changelog.topic.encode()), ("keyfold.source.partition", b"0")]
+    named = (*ours, ("keyfold.source.offset", b"3"), ("keyfold.generation", b"2"))
+    produce(changelog.bootstrap, changelog.output, [(0, b"k", b"v", named)])
+    assert last_source_offset(config, changelog.output, tp, second) == 3
+    with pytest.raises(PositionError, match="generation 2, the catalog knows generation 1: it is an older copy"):
+        last_source_offset(config, changelog.output, tp)
 
 
 def test_an_open_transaction_does_not_count(changelog: Changelog) -> None:

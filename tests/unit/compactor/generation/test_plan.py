@@ -114,6 +114,23 @@ def test_a_topic_that_was_recreated_begins_anew_as_a_whole(topics: Mapping[str, 
             decided(offsets, known=known, topics=topics)
 
 
+def test_a_topic_that_was_cut_begins_anew_as_a_whole() -> None:
+    """Nobody knows which of its partitions lacks what was taken back: none is read on, and a gap does not help."""
+    known, cut = state(CloseTopic(topic="t", reason="truncated")), {"t": FoundTopic("id-t", "out-id", is_cut=True)}
+    for offsets in ({T0: None}, {T0: 70}, {T0: None, T1: 3}):
+        with pytest.raises(OffsetChangeError, match="all of its 2 partitions begin anew"):
+            decided(offsets, known=known, topics=cut)
+    renewed, *others = decided({T0: None, T1: None}, known=known, topics=cut)
+    assert apply(known, [renewed]).topics["t"].closed is None
+    assert [one.tp for one in others if isinstance(one, BeginGeneration)] == [T0, T1]
+
+
+def test_a_number_is_never_given_twice() -> None:
+    """Where position or output name a later generation than a catalog that is an older copy, the next is above."""
+    plan = plan_change(state(), OffsetChange(offsets={T0: 30, T1: None}, anew=True), TOPICS, AS_KNOWN)
+    assert [one.number for one in plan.above({T0: 4, T1: 1}).generations.values()] == [5, 2]
+
+
 def test_a_closed_topic_is_read_again() -> None:
     """Also where its log only gets a gap."""
     known = state(CloseTopic(topic="t", reason="records lost"))

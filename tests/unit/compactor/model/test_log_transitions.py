@@ -242,12 +242,12 @@ def test_a_generation_keeps_nothing_but_the_bucket() -> None:
     assert (after.base, after.begun, after.last_full_fold_ms) == (None, False, None)
     assert begin_generation(before, GENERATION, None).start == 12
     assert begin_generation(after, replace(GENERATION, number=3), None).generation == replace(GENERATION, number=3)
+    assert begin_generation(before, replace(GENERATION, number=9), None).generation == replace(GENERATION, number=9)
 
 
 @pytest.mark.parametrize(
     ("generation", "lead"),
     [
-        pytest.param(replace(GENERATION, number=3), None, id="a number is left out"),
         pytest.param(replace(GENERATION, number=1), None, id="the first again"),
         pytest.param(GENERATION, replace(LEAD, start=0), id="tombstones among the source's offsets"),
         pytest.param(GENERATION, replace(LEAD, end=11), id="a hole behind the tombstones"),

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from compactor.errors import PositionError
 from compactor.model import log_transitions
-from compactor.model.log import Generation, OutputPoint, PartitionLog, empty
+from compactor.model.log import Gap, Generation, OutputPoint, PartitionLog, empty
 from compactor.model.position import Position, ResumePoint, Tail, Unknown
 from compactor.model.record import TopicPartition
 from compactor.model.state import Topic
@@ -209,6 +209,37 @@ def test_a_position_counts_in_the_generation_of_the_log(
 ) -> None:
     """That of an earlier one says nothing, however high it is."""
     assert resume_point(log, TOPIC, OURS, position, lambda: tail) == expected
+
+
+def test_an_earlier_generation_counts_in_the_output_of_its_time() -> None:
+    """The output may have been recreated since: the position is none, and no error."""
+    earlier = replace(ours(50), output_id="the one before")
+    assert resume_point(SECOND, TOPIC, OURS, earlier, lambda: None).start == SECOND.published
+    with pytest.raises(PositionError, match="counts in output topic id the one before"):
+        resume_point(SECOND, TOPIC, OURS, replace(of_second(50), output_id="the one before"), never)
+
+
+def test_a_fold_of_tombstones_alone_ends_at_0() -> None:
+    """Of an empty source: a part of it that was sent is no end of a fold."""
+    empty_source = Generation(number=2, start=0, first_end=0, output_offset=7)
+    log = replace(SECOND, end=0, folded_end=0, generation=empty_source)
+    found = resume_point(log, TOPIC, OURS, replace(of_second(-2, 0), start=0), never)
+    assert (found.start, found.fold_end, found.publish_end) == (-2, 0, None)
+
+
+@pytest.mark.parametrize(
+    ("position", "folded_end"),
+    [(ours(47), 90), (ours(40), 50), (theirs(47), 50), (None, 50)],
+    ids=["a fold was begun since", "before it", "not ours", "none"],
+)
+def test_right_before_a_gap_the_output_need_not_tell(position: Position | None, folded_end: int) -> None:
+    """The group was not told of the gap; where more was begun since, or more is missing, only the output tells."""
+    skipped = replace(PUBLISHED, gaps=(Gap(45, 50),))
+    for held in (ours(45), ours(48, 60)):
+        expected = at(50, held.offset, output_offset=7)
+        assert resume_point(skipped, TOPIC, OURS, held, lambda: Unknown.UNKNOWN) == expected
+    with pytest.raises(PositionError, match="do not name source offsets"):
+        resume_point(replace(skipped, folded_end=folded_end), TOPIC, OURS, position, lambda: Unknown.UNKNOWN)
 
 
 def test_a_position_of_a_later_generation_is_an_error() -> None:
