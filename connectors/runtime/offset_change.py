@@ -39,7 +39,7 @@ from connectors.kafka.client_settings import ClientSettings
 from connectors.runtime.kafka_broker import KafkaBroker
 from connectors.sinks import output_topic
 from connectors.sinks.output_keys import live_keys
-from connectors.source.source_errors import CUT_DELETED, TRUNCATED
+from connectors.source.source_errors import CUT_DELETED, TRUNCATED, UNNAMED
 
 Choose = Callable[[CatalogState], OffsetChange]
 """What is to be changed, given the catalog as it is once it is taken over."""
@@ -66,10 +66,15 @@ class ChangedLog(Struct, frozen=True, kw_only=True):
 def every_log(
     topic: str | None = None, partition: int | None = None, *, anew: bool = True, accepts_loss: bool = False
 ) -> Choose:
-    """Returns the choice of all logs, or those of `topic`, or its `partition`, from their start; `anew` as there."""
+    """Returns the choice of all logs, or those of `topic`, or its `partition`, from their start; `anew` as there.
+
+    Of topics that the connector's file no longer names only what `topic` asks for.
+    """
 
     def choose(state: CatalogState) -> OffsetChange:
-        found = [log.tp for log in state.logs if topic in (None, log.topic) and partition in (None, log.partition)]
+        named = {name for name, one in state.topics.items() if topic == name or one.closed != UNNAMED}
+        mine = [log.tp for log in state.logs if topic in (None, log.topic) and log.topic in named]
+        found = [tp for tp in mine if partition in (None, tp.partition)]
         return OffsetChange(offsets=dict.fromkeys(found), anew=anew, accepts_loss=accepts_loss)
 
     return choose

@@ -100,6 +100,7 @@ class Rebuilder:
                 one.tp: position_of(action, one, self._catalog.state.catalog_id)
                 for action, one in zip(made, lost, strict=True)
             }
+            self._catalog.refresh()  # a newer owner may have published since: then its positions are the true ones
             commit_positions(self._clients, self._connector.group_id, positions)  # R4
             hit("rebuild.positions")
             if self._stands(positions):  # R5
