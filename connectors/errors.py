@@ -17,6 +17,8 @@ KeyfoldError (compactor.errors)
 │   ├── OutputError                  output topic missing, recreated or unfit
 │   ├── NotAllowedError              the brokers refuse a right (ACL); retriable, as it may be granted
 │   └── RecordRefusedError           the broker refuses one record for good
+├── DataError                     1  a record cannot be converted or transformed
+├── RegistryError                 4  the schema registry did not answer; retriable
 ├── SparkGoneError                1  Spark's JVM has ended under a running worker
 ├── StorageError                  4  (compactor.errors)
 ├── FencedError                   5  (compactor.errors)
@@ -107,6 +109,19 @@ class RecordRefusedError(ConnectorError):
     """The broker, or the client as it is set, refuses one record for good, and errors.tolerance does not let it go."""
 
 
+class DataError(KeyfoldError):
+    """A record cannot be converted or transformed (`org.apache.kafka.connect.errors.DataException`): it alone is bad.
+
+    The message says what is wrong with it; where it is says the chain that it was in.
+    """
+
+
+class RegistryError(KeyfoldError):
+    """The schema registry did not answer, or refused the connector itself: nothing is known of the record."""
+
+    retriable = True
+
+
 class SparkGoneError(KeyfoldError):
     """Spark, or the way to it, is gone under a running worker, which can do nothing more in this process."""
 
@@ -120,6 +135,7 @@ _EXIT_CODES: tuple[tuple[type[KeyfoldError], int], ...] = (
     (ConfigError, EXIT_CONFIG),
     (UnreachableError, EXIT_UNREACHABLE),
     (StorageError, EXIT_UNREACHABLE),
+    (RegistryError, EXIT_UNREACHABLE),
     (FencedError, EXIT_FENCED),
 )
 

@@ -1,0 +1,1 @@
+"""Converters: bytes to Connect's values and back, by the names that Connect's users know."""

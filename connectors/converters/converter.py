@@ -1,0 +1,41 @@
+"""What a converter is (`org.apache.kafka.connect.storage.Converter`, KIP-26; with headers: KIP-440)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from connectors.data.record import Header
+from connectors.data.schema import Schema
+from connectors.options import Option
+
+Headers = list[Header]
+
+
+class Converter(ABC):
+    """Converts the keys or the values of a connector's records. One is made per reading task, and used by one thread.
+
+    `options` are the values of OPTIONS (`options.read`), placeholders resolved; `is_key`: it converts keys.
+    """
+
+    OPTIONS: ClassVar[tuple[Option, ...]] = ()
+
+    def __init__(self, options: Mapping[str, Any], *, is_key: bool) -> None:
+        self.options = options
+        self.is_key = is_key
+
+    @abstractmethod
+    def to_connect_data(self, topic: str, headers: Headers, data: bytes | None) -> tuple[Schema | None, Any]:
+        """Returns schema and value of `data`.
+
+        Raises DataError for data that is not what the converter reads; RegistryError where the registry does not
+        answer, which says nothing of the record.
+        """
+
+    @abstractmethod
+    def from_connect_data(self, topic: str, headers: Headers, schema: Schema | None, value: Any) -> bytes | None:
+        """Returns the bytes of `value`; may add to `headers`, or take from them, what its reader looks for there.
+
+        Raises DataError for a value that it cannot write; RegistryError as above.
+        """

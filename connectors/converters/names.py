@@ -1,0 +1,58 @@
+"""The converters that a file can name: keyfold's names, and those of Kafka's and the registries' Java classes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from connectors.class_names import ClassName, ClassNames
+
+BYTES: Final = "keyfold.Bytes"
+_KAFKA: Final = "org.apache.kafka.connect.converters."
+_HERE: Final = "connectors.converters."
+
+
+def _converter(name: str, place: str, *aliases: str) -> ClassName:
+    return ClassName(f"keyfold.{name}", f"{_HERE}{place}", aliases=aliases)
+
+
+CONVERTERS: Final = ClassNames(
+    "converter",
+    (
+        _converter("Bytes", "bytes_converter:BytesConverter", f"{_KAFKA}ByteArrayConverter", "ByteArrayConverter"),
+        _converter(
+            "String",
+            "string_converter:StringConverter",
+            "org.apache.kafka.connect.storage.StringConverter",
+            "StringConverter",
+        ),
+        _converter("Boolean", "number_converters:BooleanConverter", f"{_KAFKA}BooleanConverter", "BooleanConverter"),
+        _converter("Short", "number_converters:ShortConverter", f"{_KAFKA}ShortConverter", "ShortConverter"),
+        _converter("Integer", "number_converters:IntegerConverter", f"{_KAFKA}IntegerConverter", "IntegerConverter"),
+        _converter("Long", "number_converters:LongConverter", f"{_KAFKA}LongConverter", "LongConverter"),
+        _converter("Float", "number_converters:FloatConverter", f"{_KAFKA}FloatConverter", "FloatConverter"),
+        _converter("Double", "number_converters:DoubleConverter", f"{_KAFKA}DoubleConverter", "DoubleConverter"),
+        _converter(
+            "Json", "json_converter:JsonConverter", "org.apache.kafka.connect.json.JsonConverter", "JsonConverter"
+        ),
+        _converter(
+            "Avro",
+            "avro_converter:AvroConverter",
+            "io.confluent.connect.avro.AvroConverter",
+            "io.apicurio.registry.utils.converter.AvroConverter",
+            "AvroConverter",
+        ),
+        _converter(
+            "JsonSchema",
+            "json_schema_converter:JsonSchemaConverter",
+            "io.confluent.connect.json.JsonSchemaConverter",
+            "JsonSchemaConverter",
+        ),
+        _converter(
+            "Protobuf",
+            "protobuf_converter:ProtobufConverter",
+            "io.confluent.connect.protobuf.ProtobufConverter",
+            "ProtobufConverter",
+        ),
+    ),
+)
+"""`keyfold.Bytes` neither reads nor writes: it is the default, and what no step looks at stays as it is."""

@@ -1,0 +1,125 @@
+"""Describes values: Connect's Schema (`org.apache.kafka.connect.data.Schema`, KIP-26).
+
+A value and its schema go side by side; a value without one (`None`) says itself what it is, as JSON's do.
+
+| type | value in Python |
+|---|---|
+| INT8 … INT64 | int |
+| FLOAT32, FLOAT64 | float; of FLOAT32 one that 32 bits hold |
+| BOOLEAN, STRING, BYTES | bool, str, bytes |
+| ARRAY, MAP | list, dict |
+| STRUCT | dict from a field's name to its value; a name that is missing is a null |
+
+**With a schema, a value of a logical type is in its encoded form**: Decimal is the unscaled value as big-endian
+two's complement bytes, with its scale among the schema's parameters, Date is days, Time and Timestamp are
+milliseconds, as int. So what nobody looks at passes through. **Without a schema**, such values are `decimal.Decimal`
+and `connectors.data.values.Date` (Java's java.util.Date).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any, Final, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+Result = TypeVar("Result")
+
+DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
+DATE: Final = "org.apache.kafka.connect.data.Date"
+TIME: Final = "org.apache.kafka.connect.data.Time"
+TIMESTAMP: Final = "org.apache.kafka.connect.data.Timestamp"
+SCALE: Final = "scale"
+"""The parameter of a Decimal's schema: how many digits are behind the point."""
+
+
+class Type(Enum):
+    """What a schema is of (Schema.Type); the value is the name that JsonConverter writes."""
+
+    INT8 = "int8"
+    INT16 = "int16"
+    INT32 = "int32"
+    INT64 = "int64"
+    FLOAT32 = "float"
+    FLOAT64 = "double"
+    BOOLEAN = "boolean"
+    STRING = "string"
+    BYTES = "bytes"
+    ARRAY = "array"
+    MAP = "map"
+    STRUCT = "struct"
+
+
+class Schema(Struct, frozen=True, kw_only=True):
+    """A schema. `default` is None where there is none: Connect has no default that is null and says something.
+
+    `fields` are a STRUCT's, in order; `value_schema` is an ARRAY's or a MAP's, `key_schema` a MAP's. Equal by content,
+    and not hashable, as parameters are not: `OfSchema` keeps what is derived from a schema.
+    """
+
+    type: Type
+    optional: bool = False
+    name: str | None = None
+    version: int | None = None
+    doc: str | None = None
+    default: Any = None
+    parameters: Mapping[str, str] | None = None
+    fields: tuple[Field, ...] = ()
+    key_schema: Schema | None = None
+    value_schema: Schema | None = None
+
+    def field(self, name: str) -> Field | None:
+        """Returns the field `name` of a STRUCT, or None."""
+        return next((one for one in self.fields if one.name == name), None)
+
+    def as_optional(self) -> Schema:
+        """Returns the same schema, of values that may be null."""
+        return self if self.optional else replace(self, optional=True)
+
+
+class Field(Struct, frozen=True):
+    """A field of a STRUCT (`org.apache.kafka.connect.data.Field`)."""
+
+    name: str
+    schema: Schema
+
+
+INT8: Final = Schema(type=Type.INT8)
+INT16: Final = Schema(type=Type.INT16)
+INT32: Final = Schema(type=Type.INT32)
+INT64: Final = Schema(type=Type.INT64)
+FLOAT32: Final = Schema(type=Type.FLOAT32)
+FLOAT64: Final = Schema(type=Type.FLOAT64)
+BOOLEAN: Final = Schema(type=Type.BOOLEAN)
+STRING: Final = Schema(type=Type.STRING)
+BYTES: Final = Schema(type=Type.BYTES)
+TIMESTAMP_SCHEMA: Final = Schema(type=Type.INT64, name=TIMESTAMP, version=1)
+
+
+class OfSchema:
+    """Keeps what `derive` makes of each schema, by the schema's identity: schemas are few, and made once.
+
+    The oldest are let go, so that a source that makes a new schema for each record costs time and no memory.
+    """
+
+    def __init__(self, derive: Callable[[Schema], Result], most: int = 1_000) -> None:
+        self._derive = derive
+        self._most = most
+        self._found: dict[int, tuple[Schema, Any]] = {}
+
+    def __call__(self, schema: Schema) -> Any:
+        """Returns what `derive` made of `schema`."""
+        found = self._found.get(id(schema))
+        if found is None:
+            if len(self._found) >= self._most:
+                del self._found[next(iter(self._found))]
+            # The schema is kept with it: its id would else be another one's once it is gone.
+            found = self._found[id(schema)] = (schema, self._derive(schema))
+        return found[1]
+
+
+def default_of(schema: Schema, value: Any) -> Any:
+    """Returns `value`, or the schema's default where it is null (`Struct.get`)."""
+    return schema.default if value is None else value

@@ -1,0 +1,126 @@
+"""Declares the settings of a converter, transform or predicate, and reads them: Connect's ConfigDef in small.
+
+A class lists its settings as `OPTIONS`: what a file says, what `/connector-plugins` tells of them and what the docs
+list is read from there. A value of a file is text first, as everywhere (connectors/config/fields.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Literal
+
+from msgspec import Struct
+
+from connectors.errors import ConfigError
+
+REQUIRED: Final = object()
+"""In place of a default: a file must have the setting."""
+Kind = Literal["BOOLEAN", "CLASS", "DOUBLE", "INT", "LIST", "LONG", "PASSWORD", "STRING"]
+_WHOLE: Final = re.compile(r"[+-]?\d{1,19}", re.ASCII)
+_BOUNDS: Final = {"INT": 2**31, "LONG": 2**63}
+
+
+class Option(Struct, frozen=True):
+    """One setting (ConfigDef.ConfigKey). `default` is a value, not a text; `doc` is a sentence or more.
+
+    `allowed`: the only texts that are taken, in any case where `any_case`. `check` returns what is wrong with a value,
+    or None.
+    """
+
+    name: str
+    kind: Kind
+    default: Any
+    doc: str
+    allowed: tuple[str, ...] = ()
+    any_case: bool = False
+    check: Callable[[Any], str | None] | None = None
+    importance: Literal["HIGH", "MEDIUM", "LOW"] = "MEDIUM"
+
+    @property
+    def valid_values(self) -> str:
+        """What is allowed, in words."""
+        return ", ".join(self.allowed) if self.allowed else _WORDS[self.kind]
+
+
+_WORDS: Final[dict[str, str]] = {
+    "BOOLEAN": "true or false",
+    "CLASS": "the name of a class",
+    "DOUBLE": "a number",
+    "INT": "a whole number",
+    "LIST": "texts with commas between them",
+    "LONG": "a whole number",
+    "PASSWORD": "a text",
+    "STRING": "a text",
+}
+
+
+class OptionsError(ConfigError):
+    """Settings of a class that are not allowed: `faults` has the name of each, and a sentence."""
+
+    def __init__(self, faults: Iterable[tuple[str, str]]) -> None:
+        self.faults = tuple(faults)
+        super().__init__("; ".join(f"{name}: {text}" for name, text in self.faults))
+
+    def __reduce__(self) -> tuple[type[OptionsError], tuple[tuple[tuple[str, str], ...]]]:
+        return type(self), (self.faults,)
+
+
+def read(options: Iterable[Option], texts: Mapping[str, str]) -> dict[str, Any]:
+    """Returns the value of each of `options`: of its text in `texts`, or its default. Raises OptionsError with all.
+
+    Names in `texts` that are none of the options' are not looked at: `unknown` finds them.
+    """
+    found: dict[str, Any] = {}
+    faults: list[tuple[str, str]] = []
+    for option in options:
+        text = texts.get(option.name)
+        if text is None:
+            found[option.name] = option.default
+            if option.default is REQUIRED:
+                faults.append((option.name, f"missing; it is required: {option.valid_values}."))
+            continue
+        try:
+            found[option.name] = _value(option, text.strip())
+        except ValueError as error:
+            faults.append((option.name, f'"{text}" is not allowed: {error}'))
+    if faults:
+        raise OptionsError(faults)
+    return found
+
+
+def unknown(options: Iterable[Option], names: Iterable[str]) -> tuple[str, ...]:
+    """Returns those of `names` that none of `options` has."""
+    known = {option.name for option in options}
+    return tuple(name for name in names if name not in known)
+
+
+def _value(option: Option, text: str) -> Any:
+    value = _of_kind(option, text)
+    if option.allowed:
+        each = [text] if option.kind != "LIST" else value
+        allowed = [one.lower() for one in option.allowed] if option.any_case else option.allowed
+        if any((one.lower() if option.any_case else one) not in allowed for one in each):
+            raise ValueError(f"allowed is {option.valid_values}.")
+    wrong = option.check(value) if option.check else None
+    if wrong:
+        raise ValueError(wrong)
+    return value
+
+
+def _of_kind(option: Option, text: str) -> Any:
+    match option.kind:
+        case "BOOLEAN":
+            if text.lower() not in {"true", "false"}:
+                raise ValueError("allowed is true or false.")
+            return text.lower() == "true"
+        case "INT" | "LONG":
+            bound = _BOUNDS[option.kind]
+            if not _WHOLE.fullmatch(text) or not -bound <= int(text) < bound:
+                raise ValueError(f"allowed is a whole number from {-bound} to {bound - 1}.")
+            return int(text)
+        case "DOUBLE":
+            return float(text)
+        case "LIST":
+            return [one.strip() for one in text.split(",")] if text else []
+    return text

@@ -1,0 +1,83 @@
+"""What a transform and a predicate are (`org.apache.kafka.connect.transforms`, KIP-66 and KIP-585)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, ClassVar
+
+from msgspec.structs import replace
+
+from connectors.data.record import ConnectRecord
+from connectors.data.schema import Schema
+from connectors.options import Option
+
+
+class Side(Enum):
+    """Which part of a record a step looks at or changes."""
+
+    KEY = "Key"
+    VALUE = "Value"
+
+
+class Step(ABC):  # noqa: B024  # transforms and predicates have different ones
+    """Something of a chain: it is made from its settings, which it checks, and says what it looks at.
+
+    `options` are the values of OPTIONS (`options.read`). What is wrong with them together raises OptionsError.
+    """
+
+    OPTIONS: ClassVar[tuple[Option, ...]] = ()
+    READS: ClassVar[frozenset[Side]] = frozenset()
+    """What of a record it looks at; a transform with Key and Value variants looks at its own side as well."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self.options = options
+
+    @property
+    def reads(self) -> frozenset[Side]:
+        """What of a record this one looks at: only that has been converted when it is called."""
+        return self.READS
+
+
+class Transform(Step):
+    """Changes records one by one. One is made per reading task and used by one thread; it keeps no state of records."""
+
+    @abstractmethod
+    def apply(self, record: ConnectRecord) -> ConnectRecord | None:
+        """Returns what becomes of `record`; None drops it. Raises DataError where it cannot be transformed."""
+
+
+class SidedTransform(Transform):
+    """A transform with the variants `…$Key` and `…$Value`."""
+
+    def __init__(self, options: Mapping[str, Any], side: Side) -> None:
+        super().__init__(options)
+        self.side = side
+
+    @property
+    def reads(self) -> frozenset[Side]:
+        """What it looks at: its own side, and READS."""
+        return self.READS | {self.side}
+
+    def operating_schema(self, record: ConnectRecord) -> Schema | None:
+        """Returns the schema of its side of `record`."""
+        return record.key_schema if self.side is Side.KEY else record.value_schema
+
+    def operating_value(self, record: ConnectRecord) -> Any:
+        """Returns its side of `record`."""
+        return record.key if self.side is Side.KEY else record.value
+
+    def new_record(self, record: ConnectRecord, schema: Schema | None, value: Any) -> ConnectRecord:
+        """Returns `record` with another schema and value on its side."""
+        if self.side is Side.KEY:
+            return replace(record, key_schema=schema, key=value)
+        return replace(record, value_schema=schema, value=value)
+
+
+class Predicate(Step):
+    """Says of a record whether a transform is applied to it."""
+
+    @abstractmethod
+    def test(self, record: ConnectRecord) -> bool:
+        """Returns whether it is so of `record`."""
