@@ -163,6 +163,7 @@ class Engine:
                 "records_read": sum(read.records for read in batch.ranges),
                 "bytes_read": batch.bytes_read,
                 "records_superseded": sum(read.superseded for read in batch.ranges),
+                "records_filtered": sum(read.filtered for read in batch.ranges),
                 "records_rejected": sum(part.rejected for part in batch.parts),
                 "future_timestamps": sum(part.future for part in batch.parts),
                 "offsets_lost": sum(read.start - read.lo for read in batch.ranges),

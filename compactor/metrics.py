@@ -51,6 +51,7 @@ class Counters:
                 "offsets_read",
                 "records_read",
                 "bytes_read",
+                "records_filtered",
                 "records_rejected",
                 "future_timestamps",
                 "clock_steps_back",

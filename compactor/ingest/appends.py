@@ -149,9 +149,9 @@ def _check_read(read: RangeRead, parts: Sequence[FileStats], end: int) -> None:
     if any(part.file.first < read.start or part.file.last >= read.hi for part in parts):
         raise IngestError(f"{read.tp}: records lie outside the range [{read.start}, {read.hi}) they are of.", DEFECT)
     written = sum(part.file.records for part in parts)
-    if written + read.superseded != read.records:
+    if written + read.superseded + read.filtered != read.records:
         raise IngestError(
             f"{read.tp}: {read.records} records of the offsets [{read.lo}, {read.hi}) were read and {written} written, "
-            f"{read.superseded} superseded.",
+            f"{read.superseded} superseded, {read.filtered} filtered.",
             DEFECT,
         )

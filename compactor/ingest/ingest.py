@@ -36,6 +36,7 @@ _PORTION: Final = pa.field("portion", pa.int64())
 _TEXT: Final = pa.field("error", pa.string())
 _BYTES_READ: Final = pa.field("bytes_read", pa.int64())
 _RANGE: Final = ("topic_id", "lo", "hi", "start")
+_FILTERED: Final = record.RANGE.field("filtered")
 
 WRITTEN: Final = pa.schema(
     [
@@ -44,6 +45,7 @@ WRITTEN: Final = pa.schema(
         _TEXT,
         *(record.RANGE.field(name) for name in _RANGE),
         SUPERSEDED,
+        _FILTERED,
         _BYTES_READ,
         *file_stats.FILE_STATS,
     ]
@@ -137,5 +139,5 @@ def _rows(rows: pa.RecordBatch, kind: str, portion: int) -> pa.RecordBatch:
 
 def _range(row: Mapping[str, Any]) -> RangeRead:
     tp = TopicPartition(row["topic"], row["partition"])
-    counts = {"records": row["records"], "superseded": row["superseded"]}
+    counts = {"records": row["records"], "superseded": row["superseded"], "filtered": row["filtered"] or 0}
     return RangeRead(tp=tp, **counts, **{name: row[name] for name in _RANGE})

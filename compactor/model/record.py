@@ -45,7 +45,7 @@ class RangeRead(Struct, frozen=True, kw_only=True):
     """A reading task's range report: it read all of [lo, hi), which holds `records` records.
 
     `start` is above `lo` only where the log began there: the offsets between were lost. Of the records, `superseded`
-    were left out, as a later one of the same range has the same key.
+    were left out, as a later one of the same range has the same key, and `filtered` were dropped as they were read.
     """
 
     tp: TopicPartition
@@ -55,6 +55,7 @@ class RangeRead(Struct, frozen=True, kw_only=True):
     start: int
     records: int
     superseded: int = 0
+    filtered: int = 0
 
 
 TIMESTAMP_TYPES: Final = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
@@ -82,10 +83,12 @@ RANGE: Final = pa.struct(
         pa.field("hi", pa.int64()),
         pa.field("start", pa.int64()),
         pa.field("records", pa.int64()),
+        pa.field("filtered", pa.int64()),
     ]
 )
 """A reading task's range report: every record of [lo, hi) was read, there were `records` of them, and reading
-began at `start` (above lo only where records were lost and on.data.loss is `skip`)."""
+began at `start` (above lo only where records were lost and on.data.loss is `skip`). Of them, `filtered` were dropped by
+what looked at them before they came here; null is none."""
 
 SOURCE: Final = RECORDS.append(pa.field("rejected", pa.string())).append(pa.field("range", RANGE))
 """What a source yields when it also reports its ranges: `range` is null on records; on a range report the other

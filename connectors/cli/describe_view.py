@@ -37,7 +37,15 @@ _STARTED_AGAIN: Final = (ConnectorState.RUNNING, ConnectorState.RESTARTING)
 _IDLE: Final = (Reason.NOTHING.value, Reason.TOMBSTONES.value)
 _UNPUBLISHED: Final = "waits for publish"
 _COUNTED: Final[Mapping[str, tuple[str, ...]]] = {
-    "read": ("batches", "offsets_read", "records_read", "bytes_read", "records_superseded", "offsets_lost"),
+    "read": (
+        "batches",
+        "offsets_read",
+        "records_read",
+        "bytes_read",
+        "records_superseded",
+        "records_filtered",
+        "offsets_lost",
+    ),
     "published": ("transactions", "transactions_aborted", "records_published", "bytes_published"),
     "left out": ("records_rejected", "records_refused", "dead_letters"),
     "folded": (

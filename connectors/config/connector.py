@@ -17,10 +17,11 @@ from pydantic import (
     model_validator,
 )
 
+from connectors.chain.spec import chain_faults
 from connectors.config import client_names, client_translate, flat_file, rules
 from connectors.config.client_translate import name_faults
 from connectors.config.definitions import family, setting
-from connectors.config.errors import SeveralFaultsError
+from connectors.config.errors import Fault, SeveralFaultsError
 from connectors.config.fields import (
     ANY_CASE,
     WORDS,
@@ -36,6 +37,7 @@ from connectors.config.fields import (
     OutputTopic,
     Ratio,
     Short,
+    Text,
     TopicName,
     TopicNames,
     TopicRegex,
@@ -43,11 +45,15 @@ from connectors.config.fields import (
     or_minus_one,
 )
 from connectors.config.flat_file import family_texts
+from connectors.config.secrets import resolve
 
+ClassSettings = Annotated[dict[str, str], family_texts(lambda _: ())]
+"""Settings of a converter, a transform or a predicate, which `chain_faults` checks."""
 _connector: Final = partial(setting, group="The connector and its topics")
 _output: Final = partial(setting, group="The output topic")
 _compaction: Final = partial(setting, group="Compaction (Kafka's topic settings)")
 _fold: Final = partial(setting, group="Folding")
+_converters: Final = partial(setting, group="Converters, transforms and predicates")
 _snapshots: Final = partial(setting, group="Snapshots")
 _pace: Final = partial(setting, group="Pace, and what to do when the source has lost records")
 _errors: Final = partial(setting, group="Errors")
@@ -169,6 +175,19 @@ class ConnectorConfig(BaseModel):
     on_data_loss: Annotated[Literal["fail", "skip"], ANY_CASE] = _pace("on.data.loss", "fail", importance="medium")
     """When records are gone from the source before they were read: `fail` sets the topic aside, or makes the connector
     FAILED where it has no other topic; `skip` counts them and goes on behind them."""
+    key_converter: Text | None = _converters("key.converter", None, importance="medium")
+    """The class that reads and writes keys ([converters.md](converters.md)). Not set: the worker's, else
+    `keyfold.Bytes`. Keys are only converted where a transform or predicate looks at them or changes them."""
+    value_converter: Text | None = _converters("value.converter", None, importance="medium")
+    """The same for values."""
+    header_converter: Text | None = _converters("header.converter", None, importance="low")
+    """The class that writes headers which a transform adds. Not set: the worker's, else Connect's
+    SimpleHeaderConverter. Headers of the source are never changed by it."""
+    transforms: Text | None = _converters("transforms", None, importance="medium")
+    """Aliases of the transforms that every record goes through before it is folded, in their order, with commas
+    between them ([transforms.md](transforms.md))."""
+    predicates: Text | None = _converters("predicates", None, importance="medium")
+    """Aliases of the predicates that transforms name."""
     errors_tolerance: Annotated[Literal["none", "all"], ANY_CASE] = _errors(
         "errors.tolerance", "none", importance="medium"
     )
@@ -207,6 +226,16 @@ class ConnectorConfig(BaseModel):
     output_topic_config: Annotated[dict[str, str], family_texts(rules.topic_settings)] = family("output.topic.config.")
     """A topic setting for output topics that keyfold creates, under Kafka's name:
     `output.topic.config.min.insync.replicas`."""
+    key_converter_settings: ClassSettings = family("key.converter.")
+    """A setting of `key.converter`: `key.converter.schemas.enable`."""
+    value_converter_settings: ClassSettings = family("value.converter.")
+    """A setting of `value.converter`."""
+    header_converter_settings: ClassSettings = family("header.converter.")
+    """A setting of `header.converter`."""
+    transform_settings: ClassSettings = family("transforms.")
+    """A setting of a transform, by its alias: `transforms.ALIAS.type`, `.predicate`, `.negate`, and its own."""
+    predicate_settings: ClassSettings = family("predicates.")
+    """A setting of a predicate, by its alias: `predicates.ALIAS.type`, and its own."""
     consumer_override: Annotated[dict[str, str], family_texts(partial(name_faults, "consumer"))] = family(
         "consumer.override."
     )
@@ -228,7 +257,8 @@ class ConnectorConfig(BaseModel):
     @classmethod
     def _fit_together(cls, given: dict[str, str], info: ValidationInfo) -> dict[str, str]:
         """Runs the rules over several settings; `info.data` lacks those that have a fault of their own."""
-        faults = tuple(rules.check(info.data))
+        chain = (Fault(key, text) for key, text in chain_faults(given, resolve))
+        faults = (*rules.check(info.data), *chain)
         if faults:
             raise SeveralFaultsError(faults)
         return given

@@ -9,15 +9,16 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import Field, ModelWrapValidatorHandler, model_validator
+from pydantic import Field, ModelWrapValidatorHandler, field_validator, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from connectors.chain.spec import chain_faults
 from connectors.config import client_names, client_translate, errors, flat_file
 from connectors.config.client_translate import name_faults
-from connectors.config.connector import ConnectorConfig
+from connectors.config.connector import ClassSettings, ConnectorConfig
 from connectors.config.definitions import definitions, family, family_of, setting
-from connectors.config.errors import Fault
+from connectors.config.errors import Fault, SeveralFaultsError
 from connectors.config.fields import (
     ANY_CASE,
     FilePath,
@@ -51,6 +52,7 @@ _KUBERNETES: Final = re.compile(
 """What Kubernetes sets in each container for a service that is named `keyfold` or `keyfold-…`, with its value."""
 _worker: Final = partial(setting, group="The worker")
 _rest: Final = partial(setting, group="REST")
+_converters: Final = partial(setting, group="Converters")
 
 
 def _spark_faults(settings: Mapping[str, str]) -> Iterator[Fault]:
@@ -166,7 +168,21 @@ class WorkerConfig(BaseSettings):
     """Whether `/connectors/NAME/topics` tells which topics a connector has used."""
     topic_tracking_allow_reset: Flag = _rest("topic.tracking.allow.reset", "true", importance="low")
     """Whether `/connectors/NAME/topics/reset` is allowed."""
+    key_converter: Text | None = _converters("key.converter", None, importance="medium")
+    """The class that reads and writes keys, for connectors that name none ([converters.md](converters.md)). Not set:
+    `keyfold.Bytes`."""
+    value_converter: Text | None = _converters("value.converter", None, importance="medium")
+    """The same for values."""
+    header_converter: Text | None = _converters("header.converter", None, importance="low")
+    """The class that writes headers which a transform adds, for connectors that name none. Not set: Connect's
+    SimpleHeaderConverter."""
     given: dict[str, str] = Field(repr=False)
+    key_converter_settings: ClassSettings = family("key.converter.")
+    """A setting of `key.converter`, for connectors that name no converter of their own."""
+    value_converter_settings: ClassSettings = family("value.converter.")
+    """A setting of `value.converter`."""
+    header_converter_settings: ClassSettings = family("header.converter.")
+    """A setting of `header.converter`."""
     spark: Annotated[dict[str, str], family_texts(_spark_faults)] = family("spark.")
     """Passed on to Spark as it is: `spark.driver.memory`. It goes to Spark's JVM in a file that only the worker's
     account can read; but options of the JVM (`spark.driver.extraJavaOptions`) show on its command line."""
@@ -193,6 +209,15 @@ class WorkerConfig(BaseSettings):
     @classmethod
     def _read(cls, raw: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         return flat_file.read(cls, raw, handler, lambda _: "worker", _hint)
+
+    @field_validator("given")
+    @classmethod
+    def _classes(cls, given: dict[str, str]) -> dict[str, str]:
+        """Checks the converters."""
+        faults = [Fault(key, text) for key, text in chain_faults(given, resolve)]
+        if faults:
+            raise SeveralFaultsError(faults)
+        return given
 
     @property
     def storage_path(self) -> Path:

@@ -7,6 +7,8 @@ from typing import Final
 from connectors.class_names import ClassName, ClassNames
 
 BYTES: Final = "keyfold.Bytes"
+SIMPLE: Final = "keyfold.Simple"
+"""The default of header.converter: Connect's SimpleHeaderConverter."""
 _KAFKA: Final = "org.apache.kafka.connect.converters."
 _HERE: Final = "connectors.converters."
 
@@ -56,3 +58,28 @@ CONVERTERS: Final = ClassNames(
     ),
 )
 """`keyfold.Bytes` neither reads nor writes: it is the default, and what no step looks at stays as it is."""
+
+HEADER_CONVERTERS: Final = ClassNames(
+    "header converter",
+    (
+        _converter(
+            "Simple",
+            "header_converters:SimpleHeaderConverter",
+            "org.apache.kafka.connect.storage.SimpleHeaderConverter",
+            "SimpleHeaderConverter",
+        ),
+        _converter(
+            "String",
+            "header_converters:StringHeaderConverter",
+            "org.apache.kafka.connect.storage.StringConverter",
+            "StringConverter",
+        ),
+        _converter(
+            "Bytes",
+            "header_converters:ByteArrayHeaderConverter",
+            f"{_KAFKA}ByteArrayConverter",
+            "ByteArrayConverter",
+        ),
+    ),
+)
+"""They write the headers that a transform adds. Headers that were read are never looked at, and stay as they are."""

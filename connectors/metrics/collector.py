@@ -64,7 +64,8 @@ OWN: Final = (
     ),
     OwnMetric("keyfold_records_published", "counter", "Records sent to output topics.", _count("records_published")),
     OwnMetric("keyfold_published_bytes", "counter", "Bytes sent to output topics.", _count("bytes_published")),
-    OwnMetric("keyfold_records_rejected", "counter", "Records without a key, left out.", _count("records_rejected")),
+    OwnMetric("keyfold_records_filtered", "counter", "Records that a transform dropped.", _count("records_filtered")),
+    OwnMetric("keyfold_records_rejected", "counter", "Records that cannot be folded.", _count("records_rejected")),
     OwnMetric("keyfold_records_refused", "counter", "Records that brokers refused.", _count("records_refused")),
     OwnMetric(
         "keyfold_records_superseded", "counter", "Records left out before sending.", _count("records_superseded")

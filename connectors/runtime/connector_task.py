@@ -30,6 +30,7 @@ from compactor.quarantine.quarantine import QuarantineManager
 from compactor.snapshot.snapshots import Snapshots
 from compactor.storage.base import Storage
 from compactor.storage.local import open_storage
+from connectors.chain.spec import chain_spec
 from connectors.clock import Clock
 from connectors.config.connector import ConnectorConfig
 from connectors.config.engine_settings import connector_storage, engine_settings
@@ -105,6 +106,7 @@ class ConnectorTask:
         self._report = report
         self._storage = connector_storage(worker, connector.name)
         self._clients = ClientSettings.of(worker, connector)
+        self._chain = chain_spec(connector.given, worker.given)
         self._claim = OwnerClaim(self._storage, lock)
         self._schedule = MaintenanceSchedule(
             initial_delay_ms=worker.log_cleaner_initial_delay_ms, backoff_ms=worker.log_cleaner_backoff_ms
@@ -236,7 +238,8 @@ class ConnectorTask:
         self._storage.delete_folder(CHECKPOINT)
         hit("takeover.query")
         tasks_max = self._tasks_max(query.tasks_max)
-        options = source_options(self._connector, self._clients, state, tasks_max, engine.intake, pinned=once)
+        intake, chain = engine.intake, self._chain
+        options = source_options(self._connector, self._clients, state, tasks_max, intake, pinned=once, chain=chain)
         self._observer.stage(self._connector.name, "reading")
         took = partial(self._took, engine)
         return ReadingThread(self._spark, query, options, components, self._clock, took, paused)

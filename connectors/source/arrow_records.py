@@ -164,8 +164,19 @@ def range_rows(read: Iterable[tuple[SourceRange, int, int]]) -> pa.RecordBatch:
             "topic": found.topic,
             "partition": found.partition,
             "offset": found.lo,
-            "range": {"topic_id": found.topic_id, "lo": found.lo, "hi": found.hi, "start": start, "records": records},
+            "range": _stated(found, start, records),
         }
         for found, start, records in read
     ]
     return pa.RecordBatch.from_pylist(rows, schema=SOURCE)
+
+
+def _stated(found: SourceRange, start: int, records: int) -> dict[str, Any]:
+    return {
+        "topic_id": found.topic_id,
+        "lo": found.lo,
+        "hi": found.hi,
+        "start": start,
+        "records": records,
+        "filtered": 0,
+    }

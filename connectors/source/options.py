@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from compactor.ingest.ingest import Intake
+from connectors.chain.spec import ChainSpec, is_plain
 from connectors.config.topics import TopicPattern, pattern
 from connectors.kafka.client_settings import ClientSettings
 from connectors.source.plan import TopicOffsets
@@ -59,7 +60,8 @@ class SourceOptions(msgspec.Struct, frozen=True):
 
     `starts`: where known topics begin; other topics begin at their log starts. `closed`: topics of `starts` that were
     gone before and are not waited for. `skip_lost`: on.data.loss is `skip`. `interval_ms`: the shortest time between
-    two micro-batches. `pinned`: it ends at what is stable when it begins.
+    two micro-batches. `pinned`: it ends at what is stable when it begins. `chain`: what is done with each record; None
+    where nothing is.
     """
 
     connector: str
@@ -73,6 +75,7 @@ class SourceOptions(msgspec.Struct, frozen=True):
     skip_lost: bool = False
     interval_ms: int = 0
     pinned: bool = False
+    chain: ChainSpec | None = None
 
     def of_batch(self, number: int, arrived_ms: int) -> SourceOptions:
         """Returns what a task needs of them to read micro-batch `number` of the connector, planned at `arrived_ms`."""
@@ -88,6 +91,7 @@ def source_options(
     intake: Intake,
     *,
     pinned: bool = False,
+    chain: ChainSpec | None = None,
 ) -> SourceOptions:
     """Makes the options of `connector`; positions begin where the catalog ends."""
     return SourceOptions(
@@ -101,6 +105,7 @@ def source_options(
         intake=intake,
         interval_ms=connector.trigger_interval_ms,
         pinned=pinned,
+        chain=None if chain is None or is_plain(chain) else chain,
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from compactor.ingest.appends import Batch
-from compactor.ingest.ingest import WRITTEN, portions, write_level0
+from compactor.ingest.ingest import WRITTEN, portions
 from compactor.spark import tasks
 from compactor.turns import turn
 from connectors.source import plan
@@ -18,6 +18,7 @@ from connectors.source.plan import ReadSplit
 from connectors.source.reader import read
 from connectors.source.source_errors import reading_stopped
 from connectors.source.subscription import Alone
+from connectors.source.transformed import write_transformed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,7 +63,7 @@ def _reading(splits: list[ReadSplit], options: SourceOptions) -> Callable[[int],
 def _written(
     split: ReadSplit, options: SourceOptions, stopped: Callable[[], bool] = lambda: False
 ) -> Iterator[pa.RecordBatch]:
-    return write_level0(read(split, options, stopped), options.intake)
+    return write_transformed(read(split, options, stopped), options)
 
 
 def _batch(rows: Iterable[Mapping[str, Any]]) -> Batch:

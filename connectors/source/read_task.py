@@ -10,11 +10,12 @@ import structlog
 
 from compactor.errors import KeyfoldError
 from compactor.ingest.appends import Batch
-from compactor.ingest.ingest import error_row, portions, write_level0
+from compactor.ingest.ingest import error_row, portions
 from compactor.spark.errors import tagging
 from connectors.source.bounded_reader import read_bounded
 from connectors.source.micro_batches import PortionSplit, ReadTask
 from connectors.source.reader import read
+from connectors.source.transformed import write_transformed
 
 _log = structlog.get_logger()
 
@@ -67,4 +68,4 @@ def write_portion(portion: PortionSplit, batches: Iterable[pa.RecordBatch]) -> l
 
 def _written(portion: PortionSplit, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     with tagging():
-        yield from write_level0(batches, portion.options.intake, portion.portion)
+        yield from write_transformed(batches, portion.options, portion.portion)

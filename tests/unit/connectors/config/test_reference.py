@@ -35,10 +35,10 @@ def test_the_tables_are_up_to_date() -> None:
 def test_every_key_has_its_row(model: type[BaseModel], key: Definition) -> None:
     """A key's row shows its default, or that it is required or not set, and says what it means."""
     lines = PAGE.read_text(encoding="utf-8").splitlines()
-    (row,) = [line for line in lines if line.startswith(f"| `{key.name}` | ") and f" | {key.type}: " in line]
+    rows = [line for line in lines if line.startswith(f"| `{key.name}` | ") and f" | {key.type}: " in line]
+    (row,) = [line for line in rows if documentation(model)[key.field] in line]  # the worker's may have the same name
     default = "**required**" if key.required else f"`{key.default}`" if key.default is not None else "none"
     assert row.split(" | ")[1] == default
-    assert documentation(model)[key.field] in row
 
 
 def test_every_family_has_its_row() -> None:

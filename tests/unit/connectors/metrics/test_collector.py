@@ -34,6 +34,7 @@ COUNTED: Final = {
     "keyfold_offsets_lost_total": "offsets_lost",
     "keyfold_records_published_total": "records_published",
     "keyfold_published_bytes_total": "bytes_published",
+    "keyfold_records_filtered_total": "records_filtered",
     "keyfold_records_rejected_total": "records_rejected",
     "keyfold_records_refused_total": "records_refused",
     "keyfold_dead_letters_total": "dead_letters",

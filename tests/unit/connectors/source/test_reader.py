@@ -131,7 +131,7 @@ def test_a_range_whose_rest_holds_nothing_is_finished(
             list(read)
         return
     (statement,) = [row["range"] for batch in read for row in batch.to_pylist()]
-    assert statement == {"topic_id": "id", "lo": 5, "hi": HI, "start": 5, "records": 0}
+    assert statement == {"topic_id": "id", "lo": 5, "hi": HI, "start": 5, "records": 0, "filtered": 0}
     assert stuck.requests > 0
 
 

@@ -1,0 +1,277 @@
+"""Applies a connector's converters and transforms to records that were read, before anything of them is folded.
+
+Only what a step looks at is converted, and only what a step has changed is converted back: other bytes stay as they
+are. A record that cannot be converted or transformed is rejected, alone, and keeps the bytes that it came with.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Struct
+
+from compactor.errors import DEFECT, IngestError
+from compactor.model.record import HEADERS, SOURCE, TopicPartition
+from connectors.chain.spec import ChainSpec, Resolve, StepSpec, made, options_of
+from connectors.converters.converter import Converter
+from connectors.converters.names import CONVERTERS, HEADER_CONVERTERS
+from connectors.data.record import ConnectRecord, Header
+from connectors.errors import RegistryError
+from connectors.rejection import Rejection, Stage
+from connectors.transforms.names import PREDICATES, TRANSFORMS
+from connectors.transforms.transform import Predicate, Side, Transform
+
+NO_KEY: Final = "null key"
+"""Why a record is rejected that has no key once it is transformed: it is the latest of no key."""
+_LONGEST: Final = 2_000
+"""Characters of a reason that are kept: a converter may quote a whole record."""
+_RANGE: Final = SOURCE.get_field_index("range")
+
+
+class RejectedError(Exception):
+    """A record cannot be converted or transformed; `rejection` says where, and why."""
+
+    def __init__(self, stage: Stage, class_name: str, error: Exception) -> None:
+        super().__init__(stage, class_name, error)
+        message = getattr(error, "message", None) or str(error)
+        self.rejection = Rejection(stage, class_name, type(error).__name__, message[:_LONGEST])
+
+
+class Application(Struct):
+    """A transform, and the predicate by which it is applied."""
+
+    name: str
+    transform: Transform
+    predicate: Predicate | None
+    predicate_name: str
+    negate: bool
+
+    def of(self, record: ConnectRecord) -> ConnectRecord | None:
+        """Returns what becomes of `record`. Raises RejectedError, RegistryError."""
+        try:
+            if self.predicate is not None and self.predicate.test(record) is self.negate:
+                return record
+        except Exception as error:
+            raise RejectedError(Stage.TRANSFORMATION, self.predicate_name, error) from error
+        try:
+            return self.transform.apply(record)
+        except Exception as error:
+            raise RejectedError(Stage.TRANSFORMATION, self.name, error) from error
+
+
+class Conversion(Struct):
+    """The converter of a record's keys or values; `reads`: whether a step looks at them."""
+
+    name: str
+    converter: Converter
+    stage: Stage
+    reads: bool
+
+    def read(self, topic: str, headers: list[Header], data: bytes | None) -> tuple[Any, Any]:
+        """Returns schema and value of `data`, or `data` itself where no step looks at it.
+
+        Raises RejectedError, RegistryError.
+        """
+        if not self.reads:
+            return None, data
+        try:
+            return self.converter.to_connect_data(topic, headers, data)
+        except RegistryError:
+            raise
+        except Exception as error:
+            raise RejectedError(self.stage, self.name, error) from error
+
+    def write(self, topic: str, headers: list[Header], schema: Any, value: Any) -> bytes | None:
+        """Returns the bytes of `value`. Raises RejectedError, RegistryError."""
+        try:
+            return self.converter.from_connect_data(topic, headers, schema, value)
+        except RegistryError:
+            raise
+        except Exception as error:
+            raise RejectedError(self.stage, self.name, error) from error
+
+
+class Chain:
+    """Everything that is done with the records of one connector before they are folded; used by one thread at a time.
+
+    `keyed`: a record without a key is rejected. `filtered` counts, by partition, the records that were dropped since
+    their last range report.
+    """
+
+    def __init__(self, spec: ChainSpec, resolve: Resolve, *, keyed: bool = True) -> None:
+        predicates = {alias: made(one, PREDICATES, resolve) for alias, one in spec.predicates.items()}
+        self._steps = tuple(_application(one, predicates, spec, resolve) for one in spec.steps)
+        reads = _reads(self._steps)
+        self._key = _conversion(spec, Side.KEY, reads, resolve)
+        self._value = _conversion(spec, Side.VALUE, reads, resolve)
+        self._header = HEADER_CONVERTERS.find(spec.header.name).of.load()(
+            options_of(spec.header, HEADER_CONVERTERS, resolve)
+        )
+        self._output = spec.output
+        self._keyed = keyed
+        self.filtered: Counter[TopicPartition] = Counter()
+
+    def through(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yields what becomes of `batches` (record.SOURCE): records, and range reports that say what was filtered.
+
+        A batch holds records or range reports. Raises RegistryError: nothing of the record is known then.
+        """
+        for batch in batches:
+            reports = batch.num_rows - batch.column(_RANGE).null_count
+            if reports == 0:
+                yield self.apply(batch)
+            elif reports == batch.num_rows:
+                yield self._reported(batch)
+            else:
+                raise IngestError("Records and range reports came in one batch.", DEFECT)
+
+    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Returns the records that `batch` becomes, in its order; those that were rejected before stay as they are."""
+        rows = _Rows(batch)
+        for row in range(batch.num_rows):
+            if rows.rejected[row] is None:
+                self._transform(rows, row)
+        self.filtered.update(rows.dropped_partitions())
+        return rows.batch()
+
+    def _transform(self, rows: _Rows, row: int) -> None:
+        """Puts what becomes of a row in its place, or why it is rejected."""
+        topic, headers = rows.topics[row], list(rows.headers_of(row))
+        try:
+            key_schema, key = self._key.read(topic, headers, rows.keys[row])
+            value_schema, value = self._value.read(topic, headers, rows.values[row])
+            before = ConnectRecord(
+                topic, rows.partitions[row], rows.offsets[row], rows.timestamps[row],
+                key_schema, key, value_schema, value, tuple(headers),
+            )  # fmt: skip
+            record = self._through_steps(before)
+            if record is None:
+                rows.drop(row)
+            else:
+                self._put(rows, row, before, record)
+        except RejectedError as error:
+            rows.rejected[row] = str(error.rejection)
+
+    def _through_steps(self, record: ConnectRecord) -> ConnectRecord | None:
+        found: ConnectRecord | None = record
+        for step in self._steps:
+            if found is None:
+                break
+            found = step.of(found)
+        return found
+
+    def _put(self, rows: _Rows, row: int, before: ConnectRecord, record: ConnectRecord) -> None:
+        """Writes what has changed; all of it or, where something is refused, nothing."""
+        headers = list(record.headers)
+        topic = self._output.replace("${topic}", record.topic)
+        key, value = rows.keys[row], rows.values[row]
+        if record.key is not before.key or record.key_schema is not before.key_schema:
+            key = self._key.write(topic, headers, record.key_schema, record.key)
+        if record.value is not before.value or record.value_schema is not before.value_schema:
+            value = self._value.write(topic, headers, record.value_schema, record.value)
+        if key is None and self._keyed:
+            rows.rejected[row] = NO_KEY
+            return
+        if record.headers is not before.headers or len(headers) != len(before.headers):
+            rows.set_headers(row, [self._encoded(topic, header) for header in headers])
+        rows.set(row, key, value)
+
+    def _encoded(self, topic: str, header: Header) -> tuple[str, bytes | None]:
+        if not header.is_new:
+            return header.key, header.value
+        try:
+            return header.key, self._header.from_connect_header(topic, header.key, header.schema, header.value)
+        except Exception as error:
+            raise RejectedError(Stage.HEADER_CONVERTER, type(self._header).__name__, error) from error
+
+    def _reported(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Returns range reports that say how many records of their range were filtered."""
+        rows = batch.to_pylist()
+        for row in rows:
+            row["range"]["filtered"] = self.filtered.pop(TopicPartition(row["topic"], row["partition"]), 0)
+        return pa.RecordBatch.from_pylist(rows, schema=SOURCE)
+
+
+class _Rows:
+    """The rows of a batch, as lists of which single elements are replaced."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self._batch = batch
+        self.topics: list[str] = batch["topic"].to_pylist()
+        self.partitions: list[int] = batch["partition"].to_pylist()
+        self.offsets: list[int] = batch["offset"].to_pylist()
+        self.timestamps: list[int] = batch["timestamp"].to_pylist()
+        self.keys: list[bytes | None] = batch["key"].to_pylist()
+        self.values: list[bytes | None] = batch["value"].to_pylist()
+        self.rejected: list[str | None] = batch["rejected"].to_pylist()
+        has_headers = len(pc.list_flatten(batch["headers"])) > 0
+        self._headers: list[Any] | None = batch["headers"].to_pylist() if has_headers else None
+        self._changes_headers = False
+        self._dropped: set[int] = set()
+
+    def headers_of(self, row: int) -> Iterable[Header]:
+        """Returns the headers of a row as they were read."""
+        own = self._headers[row] if self._headers is not None else None
+        return [Header(one["key"], one["value"]) for one in own] if own else ()
+
+    def set(self, row: int, key: bytes | None, value: bytes | None) -> None:
+        """Replaces key and value of a row."""
+        self.keys[row] = key
+        self.values[row] = value
+
+    def set_headers(self, row: int, headers: Sequence[tuple[str, bytes | None]]) -> None:
+        """Replaces the headers of a row."""
+        if self._headers is None:
+            self._headers = [None] * len(self.keys)
+        self._headers[row] = [{"key": key, "value": value} for key, value in headers]
+        self._changes_headers = True
+
+    def drop(self, row: int) -> None:
+        """Leaves a row out."""
+        self._dropped.add(row)
+
+    def dropped_partitions(self) -> Iterator[TopicPartition]:
+        """Yields the partition of each row that is left out."""
+        return (TopicPartition(self.topics[row], self.partitions[row]) for row in self._dropped)
+
+    def batch(self) -> pa.RecordBatch:
+        """Returns the rows that are left, as they are now."""
+        changed: dict[str, pa.Array] = {
+            "key": pa.array(self.keys, pa.binary()),
+            "value": pa.array(self.values, pa.binary()),
+            "rejected": pa.array(self.rejected, pa.string()),
+        }
+        if self._changes_headers:
+            changed["headers"] = pa.array([one or [] for one in self._headers or ()], HEADERS)
+        columns = [changed.get(name, self._batch[name]) for name in SOURCE.names]
+        found = pa.RecordBatch.from_arrays(columns, schema=SOURCE)
+        if self._dropped:
+            kept = [row for row in range(len(self.keys)) if row not in self._dropped]
+            found = found.take(pa.array(kept, pa.int64()))
+        return found
+
+
+def _application(spec: StepSpec, predicates: dict[str, Any], chain: ChainSpec, resolve: Resolve) -> Application:
+    name = chain.predicates[spec.predicate].name if spec.predicate else ""
+    transform = made(spec.of, TRANSFORMS, resolve)
+    assert isinstance(transform, Transform)
+    predicate = predicates[spec.predicate] if spec.predicate else None
+    return Application(spec.of.name, transform, predicate, name, spec.negate)
+
+
+def _reads(steps: Iterable[Application]) -> frozenset[Side]:
+    """Returns what of a record any step looks at, or its predicate."""
+    found = (part.reads for step in steps for part in (step.transform, step.predicate) if part is not None)
+    return frozenset().union(*found)
+
+
+def _conversion(spec: ChainSpec, side: Side, reads: frozenset[Side], resolve: Resolve) -> Conversion:
+    own = spec.key if side is Side.KEY else spec.value
+    stage = Stage.KEY_CONVERTER if side is Side.KEY else Stage.VALUE_CONVERTER
+    options = options_of(own, CONVERTERS, resolve)
+    converter = CONVERTERS.find(own.name).of.load()(options, is_key=side is Side.KEY)
+    return Conversion(own.name, converter, stage, side in reads)

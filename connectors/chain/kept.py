@@ -1,0 +1,39 @@
+"""Keeps the chains of a process between its reading tasks: what they know of schemas took requests to learn.
+
+On its own because it alone has state of the process.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import msgspec
+
+from connectors.chain.chain import Chain
+from connectors.chain.spec import ChainSpec, Resolve
+
+_MOST: Final = 64
+_lock: Final = threading.Lock()
+_idle: Final[OrderedDict[bytes, list[Chain]]] = OrderedDict()
+
+
+@contextmanager
+def borrowed(spec: ChainSpec, resolve: Resolve, *, keyed: bool) -> Iterator[Chain]:
+    """Yields a chain of `spec` that no other thread has; it is kept for the next one unless the block fails."""
+    key = msgspec.json.encode((spec, keyed))
+    with _lock:
+        free = _idle.get(key)
+        chain = free.pop() if free else None
+    if chain is None:
+        chain = Chain(spec, resolve, keyed=keyed)
+    chain.filtered.clear()
+    yield chain
+    with _lock:
+        _idle.setdefault(key, []).append(chain)
+        _idle.move_to_end(key)
+        while len(_idle) > _MOST:
+            _idle.popitem(last=False)

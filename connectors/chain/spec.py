@@ -1,0 +1,236 @@
+"""Reads which converters, transforms and predicates a connector has, from its settings and its worker's. Pure.
+
+A `ChainSpec` is what a reading task makes its chain of: names of classes and texts, placeholders unresolved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+
+from connectors.class_names import ClassNames, Named
+from connectors.converters.names import BYTES, CONVERTERS, HEADER_CONVERTERS, SIMPLE
+from connectors.errors import ConfigError
+from connectors.options import Option, OptionsError, read, unknown
+from connectors.transforms.names import PREDICATES, TRANSFORMS
+from connectors.transforms.transform import Predicate, Side, SidedTransform, Step, Transform
+
+KEY_CONVERTER: Final = "key.converter"
+VALUE_CONVERTER: Final = "value.converter"
+HEADER_CONVERTER: Final = "header.converter"
+TRANSFORM_OPTIONS: Final = (
+    Option("type", "CLASS", None, "The transform's class.", importance="HIGH"),
+    Option("predicate", "STRING", None, "The predicate that says to which records it is applied. Not set: to all."),
+    Option("negate", "BOOLEAN", default=False, doc="Apply it to the records of which the predicate is not true."),
+)
+"""Settings that every transform has beside its own."""
+PREDICATE_OPTIONS: Final = (Option("type", "CLASS", None, "The predicate's class.", importance="HIGH"),)
+_DEFAULTS: Final = {KEY_CONVERTER: BYTES, VALUE_CONVERTER: BYTES, HEADER_CONVERTER: SIMPLE}
+_CLASSES: Final = {
+    KEY_CONVERTER: CONVERTERS,
+    VALUE_CONVERTER: CONVERTERS,
+    HEADER_CONVERTER: HEADER_CONVERTERS,
+}
+
+_ONE_OUTPUT: Final = (
+    "a log has one output topic, so RegexRouter takes no predicate that looks at single records; TopicNameMatches is "
+    "allowed."
+)
+
+Resolve = Callable[[str], str]
+"""Replaces the placeholders in a text."""
+Fault = tuple[str, str]
+"""A setting, and what is wrong with it."""
+
+
+class ClassSpec(Struct, frozen=True):
+    """A class that a file names, as it names it, and the texts of its settings. Its repr shows no setting."""
+
+    name: str
+    texts: dict[str, str]
+
+    def __repr__(self) -> str:
+        return f"ClassSpec({self.name!r})"
+
+
+class StepSpec(Struct, frozen=True):
+    """A transform by its alias, the alias of the predicate that it depends on (None: none), and whether negated."""
+
+    alias: str
+    of: ClassSpec
+    predicate: str | None = None
+    negate: bool = False
+
+
+class ChainSpec(Struct, frozen=True):
+    """What a connector does with each record before it is folded. `output` is the template `output.topic`."""
+
+    key: ClassSpec
+    value: ClassSpec
+    header: ClassSpec
+    steps: tuple[StepSpec, ...] = ()
+    predicates: dict[str, ClassSpec] = {}
+    output: str = "none"
+
+
+class ChainError(ConfigError):
+    """Settings of converters, transforms or predicates that are not allowed: `faults` has each with a sentence."""
+
+    def __init__(self, faults: Iterable[Fault]) -> None:
+        self.faults = tuple(faults)
+        super().__init__("\n".join(f"{key}: {text}" for key, text in self.faults))
+
+
+def chain_spec(settings: Mapping[str, str], defaults: Mapping[str, str] | None = None) -> ChainSpec:
+    """Reads the chain of a connector with `settings`, in which `defaults`, the worker's, stand for missing converters.
+
+    A converter's own settings come from where its class is named. Nothing is checked: `chain_faults` does.
+    """
+    worker = defaults or {}
+    return ChainSpec(
+        key=_converter(KEY_CONVERTER, settings, worker),
+        value=_converter(VALUE_CONVERTER, settings, worker),
+        header=_converter(HEADER_CONVERTER, settings, worker),
+        steps=tuple(_step(alias, _of(settings, f"transforms.{alias}.")) for alias in _aliases(settings, "transforms")),
+        predicates={alias: _class(_of(settings, f"predicates.{alias}.")) for alias in _aliases(settings, "predicates")},
+        output=settings.get("output.topic", "${topic}.compacted").strip(),
+    )
+
+
+def chain_faults(settings: Mapping[str, str], resolve: Resolve) -> tuple[Fault, ...]:
+    """Returns everything that is wrong with what `settings` say of converters, transforms and predicates.
+
+    Classes are made to see whether they take their settings; nothing is asked over the network.
+    """
+    return (
+        *(fault for key in _CLASSES for fault in _converter_faults(settings, key, resolve)),
+        *_list_faults(settings, "transforms"),
+        *_list_faults(settings, "predicates"),
+        *_step_faults(settings, resolve),
+        *_predicate_faults(settings, resolve),
+    )
+
+
+def options_of(spec: ClassSpec, classes: ClassNames, resolve: Resolve, more: Sequence[Option] = ()) -> dict[str, Any]:
+    """Returns the settings of the class of `spec`, resolved and read. Raises ValueError, OptionsError.
+
+    `more` are settings that its texts may have beside those of the class.
+    """
+    options = (*classes.find(spec.name).of.load().OPTIONS, *more)
+    return read(options, {name: resolve(text) for name, text in spec.texts.items()})
+
+
+def made(spec: ClassSpec, classes: ClassNames, resolve: Resolve) -> Step:
+    """Makes the transform or predicate of `spec`. Raises ValueError, OptionsError."""
+    named, options = classes.find(spec.name), options_of(spec, classes, resolve)
+    return _with_side(named)(options)
+
+
+def _with_side(named: Named) -> Callable[[Mapping[str, Any]], Step]:
+    kind = named.of.load()
+    if named.side is None:
+        return kind
+    assert issubclass(kind, SidedTransform)
+    side = Side(named.side)
+    return lambda options: kind(options, side)
+
+
+def is_plain(spec: ChainSpec) -> bool:
+    """Returns whether nothing is done with a record: no step looks at it, so no converter is asked either."""
+    return not spec.steps
+
+
+def _converter(key: str, settings: Mapping[str, str], worker: Mapping[str, str]) -> ClassSpec:
+    where = settings if key in settings else worker
+    name = where.get(key, _DEFAULTS[key]).strip()
+    return ClassSpec(name, _of(where, f"{key}.") if key in where else {})
+
+
+def _aliases(settings: Mapping[str, str], key: str) -> list[str]:
+    return [one.strip() for one in settings.get(key, "").split(",") if one.strip()]
+
+
+def _of(settings: Mapping[str, str], prefix: str) -> dict[str, str]:
+    return {name.removeprefix(prefix): text for name, text in settings.items() if name.startswith(prefix)}
+
+
+def _step(alias: str, texts: dict[str, str]) -> StepSpec:
+    predicate = texts.get("predicate", "").strip() or None
+    return StepSpec(alias, _class(texts), predicate, texts.get("negate", "").strip().lower() == "true")
+
+
+def _class(texts: Mapping[str, str]) -> ClassSpec:
+    own = {name: text for name, text in texts.items() if name not in {"type", "predicate", "negate"}}
+    return ClassSpec(texts.get("type", "").strip(), own)
+
+
+def _converter_faults(settings: Mapping[str, str], key: str, resolve: Resolve) -> Iterator[Fault]:
+    texts = _of(settings, f"{key}.")
+    if key in settings:
+        yield from _class_faults(ClassSpec(settings[key].strip(), texts), _CLASSES[key], key, resolve, key)
+    else:
+        yield from ((f"{key}.{name}", f"has no effect without {key}; set that too.") for name in texts)
+
+
+def _list_faults(settings: Mapping[str, str], key: str) -> Iterator[Fault]:
+    aliases = _aliases(settings, key)
+    for alias in sorted({one for one in aliases if aliases.count(one) > 1}):
+        yield key, f'"{alias}" is named twice; each alias stands for one of {key}.'
+    strange = {one for name in _of(settings, f"{key}.") if (one := name.partition(".")[0]) not in aliases}
+    for alias in sorted(strange):
+        yield f"{key}.{alias}", f'{key} does not name "{alias}"; add it there, or remove these settings.'
+
+
+def _step_faults(settings: Mapping[str, str], resolve: Resolve) -> Iterator[Fault]:
+    predicates = _aliases(settings, "predicates")
+    for alias in dict.fromkeys(_aliases(settings, "transforms")):
+        at, texts = f"transforms.{alias}", _of(settings, f"transforms.{alias}.")
+        step = _step(alias, texts)
+        yield from _class_faults(step.of, TRANSFORMS, f"{at}.type", resolve, at)
+        if texts.get("negate", "false").strip().lower() not in {"true", "false"}:
+            yield f"{at}.negate", f'"{texts["negate"]}" is not allowed: allowed is true or false.'
+        if step.predicate is None:
+            yield from [(f"{at}.negate", f"there is no {at}.predicate that it could negate.")] * ("negate" in texts)
+        elif step.predicate not in predicates:
+            yield f"{at}.predicate", f'predicates does not name "{step.predicate}".'
+        elif not _is_of_topics(step, settings):
+            yield f"{at}.predicate", _ONE_OUTPUT
+
+
+def _is_of_topics(step: StepSpec, settings: Mapping[str, str]) -> bool:
+    """Returns whether the records that a router routes are all of a topic, or none."""
+    kind = settings.get(f"predicates.{step.predicate}.type", "")
+    return not step.of.name.endswith("RegexRouter") or kind.strip().endswith("TopicNameMatches")
+
+
+def _predicate_faults(settings: Mapping[str, str], resolve: Resolve) -> Iterator[Fault]:
+    for alias in dict.fromkeys(_aliases(settings, "predicates")):
+        at = f"predicates.{alias}"
+        spec = _class(_of(settings, f"{at}."))
+        yield from _class_faults(spec, PREDICATES, f"{at}.type", resolve, at)
+
+
+def _class_faults(spec: ClassSpec, classes: ClassNames, key: str, resolve: Resolve, prefix: str) -> Iterator[Fault]:
+    """Yields what is wrong with a class, on `key`, and with its settings, which begin with `prefix`."""
+    if not spec.name:
+        yield key, f"missing; it is required: the name of a {classes.kind}'s class."
+        return
+    try:
+        named = classes.find(spec.name)
+    except ValueError as error:
+        yield key, f'"{spec.name}" is not allowed: {error}'
+        return
+    kind = named.of.load()
+    for name in unknown(kind.OPTIONS, spec.texts):
+        known = ", ".join(option.name for option in kind.OPTIONS) or "none"
+        yield f"{prefix}.{name}", f"{named.of.simple} has no such setting; it has: {known}."
+    try:
+        options = options_of(spec, classes, resolve)
+        if issubclass(kind, Transform | Predicate):
+            _with_side(named)(options)
+    except OptionsError as error:
+        yield from ((f"{prefix}.{name}", text) for name, text in error.faults)
+    except (ConfigError, ValueError) as error:
+        yield prefix, str(error)

@@ -1,0 +1,27 @@
+"""Writes what was read into files (step 3), through the connector's chain where it has one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+
+from compactor.ingest.ingest import write_level0
+from connectors.source.options import SourceOptions
+
+
+def write_transformed(
+    batches: Iterable[pa.RecordBatch], options: SourceOptions, portion: int = 0
+) -> Iterator[pa.RecordBatch]:
+    """Writes `batches` (record.SOURCE) as the connector's chain makes them; yields rows of `ingest.WRITTEN`.
+
+    Without a chain they are written as they are. Raises RegistryError, and what `write_level0` raises.
+    """
+    if options.chain is None:
+        yield from write_level0(batches, options.intake, portion)
+        return
+    from connectors.chain.kept import borrowed  # what it imports takes time, and few connectors need it
+    from connectors.config.secrets import resolve
+
+    with borrowed(options.chain, resolve, keyed=options.intake.keyed) as chain:
+        yield from write_level0(chain.through(batches), options.intake, portion)
