@@ -3,6 +3,8 @@
 Where a converter or a transform has refused a record, the text begins with the stage and the class:
 `VALUE_CONVERTER keyfold.Avro DataError: schema 7 does not exist`. Any other text is the reason alone: the record could
 not be folded, or was written by an earlier release.
+
+On its own because one folder writes it and others read it.
 """
 
 from __future__ import annotations

@@ -179,7 +179,7 @@ class ConnectorConfig(BaseModel):
     """The class that reads and writes keys ([converters.md](converters.md)). Not set: the worker's, else
     `keyfold.Bytes`. Keys are only converted where a transform or predicate looks at them or changes them."""
     value_converter: Text | None = _converters("value.converter", None, importance="medium")
-    """The same for values."""
+    """The class that reads and writes values. Not set: the worker's, else `keyfold.Bytes`."""
     header_converter: Text | None = _converters("header.converter", None, importance="low")
     """The class that writes headers which a transform adds. Not set: the worker's, else Connect's
     SimpleHeaderConverter. Headers of the source are never changed by it."""

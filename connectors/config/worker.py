@@ -172,7 +172,7 @@ class WorkerConfig(BaseSettings):
     """The class that reads and writes keys, for connectors that name none ([converters.md](converters.md)). Not set:
     `keyfold.Bytes`."""
     value_converter: Text | None = _converters("value.converter", None, importance="medium")
-    """The same for values."""
+    """The same for values, for connectors that name none."""
     header_converter: Text | None = _converters("header.converter", None, importance="low")
     """The class that writes headers which a transform adds, for connectors that name none. Not set: Connect's
     SimpleHeaderConverter."""

@@ -1,4 +1,7 @@
-"""What a converter is (`org.apache.kafka.connect.storage.Converter`, KIP-26; with headers: KIP-440)."""
+"""What a converter is (`org.apache.kafka.connect.storage.Converter`, KIP-26; with headers: KIP-440).
+
+On its own because every converter is one.
+"""
 
 from __future__ import annotations
 
