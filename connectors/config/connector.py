@@ -17,7 +17,8 @@ from pydantic import (
     model_validator,
 )
 
-from connectors.chain.spec import chain_faults
+from connectors.chain.routing import has_routers, routed
+from connectors.chain.spec import chain_faults, chain_spec
 from connectors.config import client_names, client_translate, flat_file, rules
 from connectors.config.client_translate import name_faults
 from connectors.config.definitions import family, setting
@@ -257,8 +258,12 @@ class ConnectorConfig(BaseModel):
     @classmethod
     def _fit_together(cls, given: dict[str, str], info: ValidationInfo) -> dict[str, str]:
         """Runs the rules over several settings; `info.data` lacks those that have a fault of their own."""
-        chain = (Fault(key, text) for key, text in chain_faults(given, resolve))
-        faults = (*rules.check(info.data), *chain)
+        chain = [Fault(key, text) for key, text in chain_faults(given, resolve)]
+        values = dict(info.data)
+        if not chain and {"topics", "output_topic_template"} <= values.keys():
+            template, topics = values["output_topic_template"], values["topics"] or ()
+            values["outputs"] = {topic: _output_name(given, template, topic) for topic in topics}
+        faults = (*rules.check(values), *chain)
         if faults:
             raise SeveralFaultsError(faults)
         return given
@@ -280,7 +285,12 @@ class ConnectorConfig(BaseModel):
 
     def output_topic(self, topic: str) -> str | None:
         """Returns the output topic of the source topic `topic`; None where nothing is published."""
-        return rules.output_name(self.output_topic_template, topic)
+        return _output_name(self.given, self.output_topic_template, topic)
+
+    @property
+    def routes(self) -> bool:
+        """Whether a transform says to which topic the records of a source topic go."""
+        return has_routers(chain_spec(self.given))
 
     def transactional_id(self, bucket: int) -> str:
         """Returns the transactional id of bucket `bucket`."""
@@ -289,6 +299,10 @@ class ConnectorConfig(BaseModel):
     def effective(self) -> dict[str, str | None]:
         """Returns all settings as texts, defaults included, as they may be printed: secrets hidden."""
         return flat_file.effective(type(self), self.given)
+
+
+def _output_name(given: Mapping[str, str], template: str, topic: str) -> str | None:
+    return rules.output_name(template, routed(chain_spec(given), topic, resolve))
 
 
 def _hint(name: str) -> str | None:

@@ -6,6 +6,7 @@ fault of its own.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from connectors.config.errors import Fault
 
 Rule = Callable[..., Iterator[Fault]]
 _DLQ: Final = "errors.deadletterqueue.topic.name"
+_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}", re.ASCII)
 _NAMES: Final = """
     cleanup.policy compression.gzip.level compression.lz4.level compression.type compression.zstd.level
     delete.retention.ms file.delete.delay.ms flush.messages flush.ms follower.replication.throttled.replicas
@@ -39,7 +41,10 @@ KEYFOLDS_OWN: Final[dict[str, str]] = {
 
 
 def check(values: Mapping[str, Any]) -> tuple[Fault, ...]:
-    """Runs the rules on `values`: the fields, with their values, that have no fault of their own."""
+    """Runs the rules on `values`: the fields, with their values, that have no fault of their own.
+
+    Beside them `outputs` has the output topic of each topic of `topics`, as far as nothing is wrong with what says it.
+    """
     return tuple(
         fault for needs, rule in RULES if all(n in values for n in needs) for fault in rule(*(values[n] for n in needs))
     )
@@ -75,23 +80,31 @@ def _regex_output(template: str, pattern: str | None) -> Iterator[Fault]:
         yield Fault("output.topic", '"${topic}" is the source topic itself; add something to the name.')
 
 
-def _own_output(template: str, topics: tuple[str, ...] | None) -> Iterator[Fault]:
-    sources = frozenset(topics or ())
-    for topic in topics or ():
-        name = output_name(template, topic)
-        if name in sources:
+def _own_output(outputs: Mapping[str, str | None]) -> Iterator[Fault]:
+    first: dict[str, str] = {}
+    for topic, name in outputs.items():
+        if name is None:
+            continue
+        if name in outputs:
             yield Fault("topics", f'"{name}" is the output topic of "{topic}"; the same connector cannot read it.')
-        if name and len(name) > 249:
-            yield Fault("output.topic", f'the output topic of "{topic}" would have more than 249 characters.')
+        if not _TOPIC.fullmatch(name):
+            why = "have more than 249 characters" if len(name) > 249 else f'be "{name}", which is no name of a topic'
+            text = f'the output topic of "{topic}" would {why}.'
+            yield Fault("output.topic", text)
+        other = first.setdefault(name, topic)
+        if other != topic:
+            yield Fault("transforms", f'"{name}" would be the output topic of "{other}" and of "{topic}".')
 
 
-def _own_letters(letters: str | None, topics: tuple[str, ...] | None, template: str) -> Iterator[Fault]:
+def _own_letters(
+    letters: str | None, topics: tuple[str, ...] | None, template: str, outputs: Mapping[str, str | None]
+) -> Iterator[Fault]:
     if letters is None:
         return
     if letters in (topics or ()):
         text = f"The DLQ topic '{letters}' may not be included in the list of topics consumed by the connector."
         yield Fault(_DLQ, text)
-    if letters == template or any(letters == output_name(template, topic) for topic in topics or ()):
+    if letters == template or letters in outputs.values():
         yield Fault(_DLQ, f'"{letters}" is the output topic; dead letters need a topic of their own.')
 
 
@@ -144,8 +157,8 @@ RULES: Final[tuple[tuple[tuple[str, ...], Rule], ...]] = (
     (("min_compaction_lag_ms", "max_compaction_lag_ms"), _lags),
     (("output_topic_template", "topics", "topics_regex"), _fixed_output),
     (("output_topic_template", "topics_regex"), _regex_output),
-    (("output_topic_template", "topics"), _own_output),
-    (("dead_letter_topic", "topics", "output_topic_template"), _own_letters),
+    (("outputs",), _own_output),
+    (("dead_letter_topic", "topics", "output_topic_template", "outputs"), _own_letters),
     (("dead_letter_topic", "errors_tolerance"), _letters_need_tolerance),
     (("dead_letter_topic", "dead_letter_context_headers"), _needs_letters),
     (("snapshot_location", "snapshot_interval_ms", "snapshot_string_columns"), _snapshots_need_place),

@@ -14,16 +14,20 @@ if TYPE_CHECKING:  # Spark's Python workers need the pattern, and no models
 
 
 class TopicPattern(msgspec.Struct, frozen=True):
-    """`topics.regex`, the template `output.topic`, and names that are never matched (the dead letter topic)."""
+    """`topics.regex`, the template `output.topic`, and names that are never matched (the dead letter topic).
+
+    `routed`: a transform gives what the template has in place of `${topic}`, which may be any name.
+    """
 
     regex: str
     output: str = "none"
     exclude: frozenset[str] = frozenset()
+    routed: bool = False
 
     def matches(self, name: str) -> bool:
         """Returns whether `name` is a source topic: not internal (`__…`), no output of a topic that matches itself."""
         source = source_of(self.output, name)
-        own = name in self.exclude or (source is not None and self._fits(source))
+        own = name in self.exclude or (source is not None and (self.routed or self._fits(source)))
         return self._fits(name) and not own
 
     def _fits(self, name: str) -> bool:
@@ -65,4 +69,4 @@ def matches(config: ConnectorConfig, topic: str) -> bool:
 def pattern(config: ConnectorConfig) -> TopicPattern:
     """Returns the rule of a connector that names its topics by pattern."""
     dead = {config.dead_letter_topic} if config.dead_letter_topic else set()
-    return TopicPattern(config.topics_regex or "", config.output_topic_template, frozenset(dead))
+    return TopicPattern(config.topics_regex or "", config.output_topic_template, frozenset(dead), config.routes)

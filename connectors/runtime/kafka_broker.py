@@ -313,6 +313,7 @@ class KafkaBroker:
         """Returns the actions that add topics and partitions to the catalog; creates or grows their outputs first."""
         grown = [info for info in found if len(_partitions(state, info.name)) < info.partitions]
         actions: list[AnyAction] = []
+        self._check_own(state, grown)
         for info in grown:
             actions += self._add_topic(state, info)
         new = [
@@ -331,6 +332,18 @@ class KafkaBroker:
         if info.name in state.topics:
             return []
         return [AddTopic(topic=info.name, topic_id=info.id, output=name, output_id=output_id)]
+
+    def _check_own(self, state: CatalogState, grown: Iterable[TopicInfo]) -> None:
+        """Raises OutputError where two source topics would have one output: routers may give them one name."""
+        topics = {one.output: one.topic for one in state.topics.values() if one.output is not None}
+        for info in grown:
+            output = self._connector.output_topic(info.name)
+            other = topics.setdefault(output, info.name) if output is not None else info.name
+            if other != info.name:
+                raise OutputError(
+                    f"Connector {self._connector.name}: {output} would be the output topic of {other} and of {info.name}.",
+                    "Change RegexRouter so that each topic has an output of its own, or leave one of them out.",
+                )
 
     def _add_partitions(
         self, state: CatalogState, new: Sequence[TopicPartition], starts: Mapping[TopicPartition, int]
