@@ -341,7 +341,7 @@ class KafkaBroker:
             other = topics.setdefault(output, info.name) if output is not None else info.name
             if other != info.name:
                 raise OutputError(
-                    f"Connector {self._connector.name}: {output} would be the output topic of {other} and of {info.name}.",
+                    f"Connector {self._connector.name}: {output} would be the output topic of {other} and {info.name}.",
                     "Change RegexRouter so that each topic has an output of its own, or leave one of them out.",
                 )
 
