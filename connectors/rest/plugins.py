@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
 from itertools import groupby
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from starlette.exceptions import HTTPException
 
 from connectors.config.connector import ConnectorConfig
@@ -18,6 +18,7 @@ from connectors.config.files import checked
 from connectors.config.secrets import printable
 from connectors.errors import UsageError
 from connectors.rest import bodies, shapes
+from connectors.rest.class_definitions import classes, settings_in, settings_of
 from connectors.rest.context import ContextDependency, RestContext, error_responses, json_body
 from connectors.rest.errors import sentence
 from connectors.rest.views import VERSION
@@ -26,21 +27,23 @@ router = APIRouter(prefix="/connector-plugins", tags=["plugins"])
 
 CONNECTORS: Final = (shapes.PluginInfo.model_validate({"class": CONNECTOR_CLASS, "type": "sink", "version": VERSION}),)
 _ALIASES: Final = (CONNECTOR_CLASS, CONNECTOR_CLASS.rpartition(".")[2])
+ConnectorsOnly = Annotated[bool, Query(alias="connectorsOnly")]
 _WIDTHS: Final = {"BOOLEAN": "SHORT", "INT": "SHORT", "SHORT": "SHORT", "LONG": "MEDIUM", "DOUBLE": "SHORT"}
 
 
 @router.get("", response_model=list[shapes.PluginInfo])
-def list_plugins() -> Sequence[shapes.PluginInfo]:
-    """Lists the classes that a config can name."""
-    return CONNECTORS
+def list_plugins(only_connectors: ConnectorsOnly = True) -> Sequence[shapes.PluginInfo]:  # noqa: FBT002  # a query's
+    """Lists the classes that a config can name; with connectorsOnly=false converters, transforms and predicates too."""
+    return CONNECTORS if only_connectors else (*CONNECTORS, *classes())
 
 
 @router.get("/{plugin}/config", response_model=list[shapes.ConfigKeyInfo], responses=error_responses(404))
 def get_definitions(plugin: str) -> list[shapes.ConfigKeyInfo]:
     """Lists the keys of a class (KIP-769)."""
-    if plugin not in _ALIASES:
+    found = _definitions() if plugin in _ALIASES else settings_of(plugin)
+    if found is None:
         raise HTTPException(HTTPStatus.NOT_FOUND, f"Unknown plugin {plugin}.")
-    return _definitions()
+    return found
 
 
 @router.put(
@@ -70,7 +73,7 @@ def _validated(context: RestContext, body: Mapping[str, Any]) -> shapes.ConfigIn
     except FaultyConfigError as error:
         faults += error.faults
     by_key = {name: [sentence(one) for one in of_one] for name, of_one in _grouped(faults)}
-    configs = [_info(definition, given, by_key) for definition in _definitions()]
+    configs = [_info(definition, given, by_key) for definition in (*_definitions(), *settings_in(given))]
     known = {one.definition.name for one in configs}
     configs += [
         shapes.ConfigInfo(definition=_undefined(name), value=_value(name, given, by_key))
