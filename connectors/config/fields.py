@@ -206,7 +206,7 @@ def _topics(text: str) -> tuple[str, ...]:
 
 
 def _java_regex(text: str) -> str:
-    from connectors.config.java_regex import translate
+    from connectors.java_regex import translate
 
     translate(text)
     return text

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from connectors.config.java_regex import translate
+from connectors.java_regex import translate
 
 if TYPE_CHECKING:  # Spark's Python workers need the pattern, and no models
     from connectors.config.connector import ConnectorConfig

@@ -1,9 +1,171 @@
-"""Reads and writes values without a schema: Java's dates, and texts (`org.apache.kafka.connect.data.Values`)."""
+"""Values without a schema, and values as text (`org.apache.kafka.connect.data.Values`)."""
 
 from __future__ import annotations
+
+import base64
+import struct
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any, Final
+
+from connectors.data.schema import DATE, DECIMAL, SCALE, TIME, TIMESTAMP, Schema, Type
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_FLOAT: Final = struct.Struct(">f")
 
 
 class Date(int):
     """A moment in ms since 1970-01-01T00:00Z, of a value without a schema (java.util.Date)."""
 
     __slots__ = ()
+
+
+def decimal_of(schema: Schema, data: bytes) -> Decimal:
+    """Returns the number that the encoded form of a Decimal is (`Decimal.toLogical`)."""
+    unscaled = int.from_bytes(data, "big", signed=True)
+    digits = tuple(map(int, str(abs(unscaled))))
+    return Decimal((int(unscaled < 0), digits, -scale_of(schema)))
+
+
+def bytes_of_decimal(scale: int, number: Decimal) -> bytes:
+    """Returns the encoded form of `number`; ValueError where it has more digits behind the point than `scale`."""
+    sign, digits, exponent = number.as_tuple()
+    if isinstance(exponent, str):
+        raise ValueError(f"{number} is no number")  # noqa: TRY004  # an infinite one, or none
+    shift = exponent + scale
+    unscaled = int("".join(map(str, digits)) or "0")
+    if shift < 0 and unscaled % 10**-shift:
+        raise ValueError(f"{number} has more than {scale} digits behind the point")
+    unscaled = unscaled * 10**shift if shift >= 0 else unscaled // 10**-shift
+    return bytes_of_int(-unscaled if sign else unscaled)
+
+
+def bytes_of_int(number: int) -> bytes:
+    """Returns the shortest two's complement of `number`, big-endian (BigInteger.toByteArray)."""
+    return number.to_bytes(((number if number >= 0 else ~number).bit_length() // 8) + 1, "big", signed=True)
+
+
+def scale_of(schema: Schema) -> int:
+    """Returns how many digits a Decimal has behind the point."""
+    return int((schema.parameters or {}).get(SCALE, "0"))
+
+
+def float32(number: float) -> float:
+    """Returns the float of 32 bits that is nearest to `number`; infinite where it is too large."""
+    try:
+        return float(_FLOAT.unpack(_FLOAT.pack(number))[0])
+    except OverflowError:
+        return float("inf") if number > 0 else float("-inf")
+
+
+def java_double(number: float) -> str:
+    """Returns a double as Java writes it (Double.toString, of Java 19 on: the shortest digits that tell it)."""
+    return _java_float(number, repr(number))
+
+
+def java_float(number: float) -> str:
+    """Returns a float of 32 bits as Java writes it (Float.toString)."""
+    return _java_float(
+        number, next(text for digits in range(1, 10) if _is_float(text := f"{number:.{digits}g}", number))
+    )
+
+
+def _is_float(text: str, number: float) -> bool:
+    return float32(float(text)) == number or number != number  # noqa: PLR0124  # NaN
+
+
+def _java_float(number: float, text: str) -> str:
+    if number != number:  # noqa: PLR0124  # NaN
+        return "NaN"
+    if number in {float("inf"), float("-inf")}:
+        return "Infinity" if number > 0 else "-Infinity"
+    sign, digits, exponent = Decimal(text).as_tuple()
+    assert isinstance(exponent, int)
+    minus, plain = "-" if sign else "", "".join(map(str, digits)).rstrip("0")
+    point = len(digits) + exponent  # where the point stands, counted from the first digit
+    if not plain:
+        return f"{minus}0.0"
+    if -2 <= point <= 7:
+        whole = plain[: max(0, point)].ljust(max(0, point), "0") or "0"
+        behind = "0" * max(0, -point) + plain[max(0, point) :]
+        return f"{minus}{whole}.{behind or '0'}"
+    return f"{minus}{plain[0]}.{plain[1:] or '0'}E{point - 1}"
+
+
+def convert_to_string(schema: Schema | None, value: Any) -> str | None:
+    """Returns `value` as text (`Values.convertToString`): a text as it is, structures as JSON, bytes in Base64."""
+    if value is None or isinstance(value, str):
+        return value
+    return _text(schema, value, embedded=False)
+
+
+def _text(schema: Schema | None, value: Any, *, embedded: bool) -> str:
+    if isinstance(value, str):
+        return _quoted(value) if embedded else value
+    write = _WRITERS.get(type(value))
+    if write is None:
+        raise TypeError(f"a {type(value).__name__} has no text")
+    return write(schema, value)
+
+
+def _float_text(schema: Schema | None, value: float) -> str:
+    return java_float(value) if schema is not None and schema.type is Type.FLOAT32 else java_double(value)
+
+
+def _list_text(schema: Schema | None, value: list[Any]) -> str:
+    inner = schema.value_schema if schema else None
+    return "[" + ",".join(_text(inner, one, embedded=True) for one in value) + "]"
+
+
+def _dict_text(schema: Schema | None, value: dict[Any, Any]) -> str:
+    return "{" + ",".join(_pair(schema, name, one) for name, one in value.items()) + "}"
+
+
+def _pair(schema: Schema | None, name: Any, value: Any) -> str:
+    if schema is not None and schema.type is Type.STRUCT:
+        field = schema.field(name)
+        return f"{name}:{_text(field.schema if field else None, value, embedded=True)}"
+    key_schema, value_schema = (schema.key_schema, schema.value_schema) if schema else (None, None)
+    return f"{_text(key_schema, name, embedded=True)}:{_text(value_schema, value, embedded=True)}"
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _bytes_text(schema: Schema | None, value: bytes) -> str:
+    if schema is not None and schema.name == DECIMAL:
+        return str(decimal_of(schema, value))
+    return base64.b64encode(value).decode()
+
+
+def _int_text(schema: Schema | None, value: int) -> str:
+    match schema.name if schema is not None else None:
+        case x if x == DATE:
+            return (_EPOCH + timedelta(days=value)).strftime("%Y-%m-%d")
+        case x if x == TIME:
+            return iso_timestamp(value)[11:]
+        case x if x == TIMESTAMP:
+            return iso_timestamp(value)
+    return str(value)
+
+
+def iso_timestamp(ms: int) -> str:
+    """Returns a moment as `2026-01-31T12:00:00.000Z`, the form of Values' dates."""
+    moment = _EPOCH + timedelta(milliseconds=ms)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z"
+
+
+_WRITERS: Final[dict[type, Callable[[Schema | None, Any], str]]] = {
+    type(None): lambda _, value: "null",  # noqa: ARG005
+    bool: lambda _, value: "true" if value else "false",
+    Date: lambda _, value: iso_timestamp(value),
+    Decimal: lambda _, value: str(value),
+    bytes: _bytes_text,
+    int: _int_text,
+    float: _float_text,
+    list: _list_text,
+    dict: _dict_text,
+}

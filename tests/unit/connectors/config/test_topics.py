@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from connectors.config.connector import ConnectorConfig
-from connectors.config.java_regex import translate
 from connectors.config.topics import matches, missing, select
+from connectors.java_regex import translate
 
 DEAD = {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "dead"}
 

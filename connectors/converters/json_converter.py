@@ -1,0 +1,151 @@
+"""Reads and writes JSON, with or without schemas (`org.apache.kafka.connect.json.JsonConverter`).
+
+Stricter than Java's class in what it reads: nothing may stand behind the value, a whole number has 64 bits at most, and
+a value must be of the type that its schema says (`json_values.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any, Final
+
+import msgspec
+
+from connectors.converters.converter import Converter, Headers
+from connectors.converters.json_schemas import read_schema, write_schema
+from connectors.converters.json_values import JsonForm, JsonValues, NumberText, check_without_schema
+from connectors.data.schema import DECIMAL, OfSchema, Schema
+from connectors.errors import DataError
+from connectors.options import Option
+
+NEEDS_ENVELOPE: Final = (
+    'JsonConverter with schemas.enable requires "schema" and "payload" fields and may not contain additional fields.'
+)
+
+
+class Envelope(msgspec.Struct, forbid_unknown_fields=True):
+    """A message with its schema; both as the JSON that they are."""
+
+    schema: msgspec.Raw
+    payload: msgspec.Raw
+
+
+class JsonConverter(Converter):
+    """Values are JSON. With `schemas.enable` a message holds its schema, unless `schema.content` gives it."""
+
+    OPTIONS = (
+        Option(
+            "schemas.enable",
+            "BOOLEAN",
+            default=True,
+            doc="Each message is an object of `schema` and `payload`. `false`: a message is the value alone.",
+            importance="HIGH",
+        ),
+        Option(
+            "schema.content",
+            "STRING",
+            None,
+            "The schema of all messages, as JSON, where messages do not have one (KIP-1054). Not set: they have.",
+        ),
+        Option("schemas.cache.size", "INT", 1000, "How many schemas are kept.", importance="LOW"),
+        Option(
+            "decimal.format",
+            "STRING",
+            "BASE64",
+            "How a Decimal is written: `BASE64` of its unscaled value, or `NUMERIC`. Both are read.",
+            allowed=("BASE64", "NUMERIC"),
+            any_case=True,
+            importance="LOW",
+        ),
+        Option(
+            "replace.null.with.default",
+            "BOOLEAN",
+            default=True,
+            doc="A null in a field with a default stands for the default.",
+            importance="LOW",
+        ),
+    )
+
+    def __init__(self, options: Mapping[str, Any], *, is_key: bool) -> None:
+        super().__init__(options, is_key=is_key)
+        numeric = options["decimal.format"].upper() == "NUMERIC"
+        self._values = JsonValues(JsonForm(numeric=numeric, defaults=options["replace.null.with.default"]))
+        self._enabled: bool = options["schemas.enable"]
+        self._plain, self._exact = msgspec.json.Decoder(), msgspec.json.Decoder(float_hook=Decimal)
+        self._envelope = msgspec.json.Decoder(Envelope)
+        self._most: int = options["schemas.cache.size"]
+        self._schemas: dict[bytes, tuple[Schema | None, bool]] = {}
+        self._written = OfSchema(lambda schema: msgspec.json.encode(write_schema(schema, self._values.write)))
+        content = options["schema.content"]
+        self._fixed = self._schema(content.encode()) if content and self._enabled else None
+
+    def to_connect_data(self, topic: str, headers: Headers, data: bytes | None) -> tuple[Schema | None, Any]:  # noqa: ARG002
+        """See `Converter`."""
+        if data is None:
+            return None, None
+        try:
+            if not self._enabled:
+                return None, check_without_schema(self._plain.decode(data))
+            if self._fixed is not None:
+                return self._read(self._fixed, data)
+            envelope = self._enveloped(data)
+            return self._read(self._schema(bytes(envelope.schema)), bytes(envelope.payload))
+        except RecursionError:
+            raise DataError("The JSON is nested too deep.") from None
+        except (msgspec.MsgspecError, UnicodeError) as error:
+            raise DataError(f"This is no JSON: {error}.") from None
+
+    def from_connect_data(self, topic: str, headers: Headers, schema: Schema | None, value: Any) -> bytes | None:  # noqa: ARG002
+        """See `Converter`. Numbers are equal to those that Java's class writes, not always in the same digits."""
+        if schema is None and value is None:
+            return None
+        payload = encoded(self._values.write(schema, value))
+        if not self._enabled or self._fixed is not None:
+            return payload
+        written = b"null" if schema is None else self._written(schema)
+        return b'{"schema":' + written + b',"payload":' + payload + b"}"
+
+    def _enveloped(self, data: bytes) -> Envelope:
+        try:
+            return self._envelope.decode(data)
+        except msgspec.ValidationError:
+            raise DataError(
+                NEEDS_ENVELOPE,
+                f"If you are trying to deserialize plain JSON data, set {'key' if self.is_key else 'value'}.converter."
+                "schemas.enable=false, or give its schema in schema.content.",
+            ) from None
+
+    def _schema(self, text: bytes) -> tuple[Schema | None, bool]:
+        """Returns a schema, and whether it has Decimals, of which the digits count."""
+        found = self._schemas.get(text)
+        if found is None:
+            node = self._plain.decode(text)
+            schema = None if node is None else read_schema(node, self._values.read)
+            found = schema, DECIMAL.encode() in text
+            if len(self._schemas) >= max(1, self._most):
+                del self._schemas[next(iter(self._schemas))]
+            self._schemas[text] = found
+        return found
+
+    def _read(self, found: tuple[Schema | None, bool], payload: bytes) -> tuple[Schema | None, Any]:
+        schema, is_exact = found
+        node = (self._exact if is_exact else self._plain).decode(payload)
+        return schema, check_without_schema(node) if schema is None else self._values.read(schema, node)
+
+
+def encoded(node: Any) -> bytes:
+    """Returns JSON. Raises DataError for what it cannot hold."""
+    try:
+        return _ENCODER.encode(node)
+    except (TypeError, ValueError, RecursionError, UnicodeError) as error:
+        raise DataError(f"The value cannot be written as JSON: {error}.") from None
+
+
+def _raw(value: Any) -> Any:
+    if isinstance(value, NumberText):
+        return msgspec.Raw(value.encode())
+    raise TypeError(f"it has a {type(value).__name__}")
+
+
+_ENCODER: Final = msgspec.json.Encoder(enc_hook=_raw)

@@ -1,0 +1,111 @@
+"""Reads and writes Connect's schemas as JsonConverter has them: an object beside the payload.
+
+Source: `org.apache.kafka.connect.json.JsonConverter`, asConnectSchema and asJsonSchema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from connectors.data.schema import Field, Schema, Type
+from connectors.errors import DataError
+
+_NAMED: Final = {kind.value: kind for kind in Type}
+FIX: Final = "Correct what writes the schema; docs/converters.md has the form."
+
+Default = Callable[[Schema, Any], Any]
+"""Reads a default, which has the form of a value of its schema."""
+
+
+def read_schema(node: Any, default: Default) -> Schema:
+    """Makes a schema of its JSON form. Raises DataError, which names what is missing or wrong."""
+    if not isinstance(node, dict):
+        raise DataError(f"A schema is a JSON object, and this is {_shown(node)}.", FIX)
+    kind = _NAMED.get(str(node.get("type")))
+    if kind is None:
+        raise DataError(f'A schema has a "type" of {", ".join(_NAMED)}; this has {_shown(node.get("type"))}.', FIX)
+    made = Schema(
+        type=kind,
+        optional=node.get("optional") is True,
+        name=_text(node, "name"),
+        version=_version(node),
+        doc=_text(node, "doc"),
+        parameters=_parameters(node),
+        fields=_fields(node, default) if kind is Type.STRUCT else (),
+        key_schema=_inner(node, "keys", default) if kind is Type.MAP else None,
+        value_schema=_inner(node, "items" if kind is Type.ARRAY else "values", default)
+        if kind in {Type.ARRAY, Type.MAP}
+        else None,
+    )
+    given = node.get("default")
+    if given is None:
+        return made
+    return Schema(**{**_parts(made), "default": default(made, given)})
+
+
+def write_schema(schema: Schema, default: Default, field: str | None = None) -> dict[str, Any]:
+    """Makes the JSON form of `schema`, in the order in which Java's class writes it."""
+    node: dict[str, Any] = {"type": schema.type.value}
+    if schema.type is Type.STRUCT:
+        node["fields"] = [write_schema(one.schema, default, one.name) for one in schema.fields]
+    if schema.type is Type.ARRAY and schema.value_schema is not None:
+        node["items"] = write_schema(schema.value_schema, default)
+    if schema.type is Type.MAP and schema.key_schema is not None and schema.value_schema is not None:
+        node["keys"] = write_schema(schema.key_schema, default)
+        node["values"] = write_schema(schema.value_schema, default)
+    node["optional"] = schema.optional
+    more = {"name": schema.name, "version": schema.version, "doc": schema.doc, "parameters": schema.parameters or None}
+    node.update({name: value for name, value in more.items() if value is not None})
+    if schema.default is not None:
+        node["default"] = default(schema, schema.default)
+    return node if field is None else {**node, "field": field}
+
+
+def _parts(schema: Schema) -> dict[str, Any]:
+    return {name: getattr(schema, name) for name in Schema.__struct_fields__}
+
+
+def _fields(node: Mapping[str, Any], default: Default) -> tuple[Field, ...]:
+    found = node.get("fields")
+    if not isinstance(found, list):
+        raise DataError('A schema of type struct has "fields", a list of schemas.', FIX)
+    return tuple(_field(one, default) for one in found)
+
+
+def _field(node: Any, default: Default) -> Field:
+    name = node.get("field") if isinstance(node, dict) else None
+    if not isinstance(name, str):
+        raise DataError('Each of the "fields" of a struct has its name as "field".', FIX)
+    return Field(name, read_schema(node, default))
+
+
+def _inner(node: Mapping[str, Any], name: str, default: Default) -> Schema:
+    if node.get(name) is None:
+        raise DataError(f'A schema of type {node["type"]} has "{name}", a schema.', FIX)
+    return read_schema(node[name], default)
+
+
+def _text(node: Mapping[str, Any], name: str) -> str | None:
+    found = node.get(name)
+    return found if isinstance(found, str) else None
+
+
+def _version(node: Mapping[str, Any]) -> int | None:
+    found = node.get("version")
+    if found is not None and (not isinstance(found, int) or isinstance(found, bool)):
+        raise DataError(f"The version of a schema is a whole number, and this is {_shown(found)}.", FIX)
+    return found
+
+
+def _parameters(node: Mapping[str, Any]) -> dict[str, str] | None:
+    found = node.get("parameters")
+    if found is None:
+        return None
+    if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
+        raise DataError("The parameters of a schema are an object of texts.", FIX)
+    return found
+
+
+def _shown(value: Any) -> str:
+    return f"{value!r}"[:100]

@@ -1,0 +1,98 @@
+"""Takes bytes for a number or a truth value (`org.apache.kafka.connect.converters.NumberConverter` and its like).
+
+Numbers are big-endian; a null is one.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, ClassVar
+
+from connectors.converters.converter import Converter, Headers
+from connectors.data.schema import Schema, Type
+from connectors.errors import DataError
+
+
+class _NumberConverter(Converter):
+    """Values of one type, each as long as `FORMAT` (of `struct`) says."""
+
+    FORMAT: ClassVar[struct.Struct]
+    TYPE: ClassVar[Type]
+    PYTHON: ClassVar[tuple[type, ...]] = (int,)
+
+    def to_connect_data(self, topic: str, headers: Headers, data: bytes | None) -> tuple[Schema | None, Any]:  # noqa: ARG002
+        """See `Converter`."""
+        schema = _OPTIONAL[self.TYPE]
+        if data is None:
+            return schema, None
+        if len(data) != self.FORMAT.size:
+            raise DataError(f"A {self.TYPE.value} has {self.FORMAT.size} bytes, and here are {len(data)}.")
+        return schema, self.FORMAT.unpack(data)[0]
+
+    def from_connect_data(self, topic: str, headers: Headers, schema: Schema | None, value: Any) -> bytes | None:  # noqa: ARG002
+        """See `Converter`."""
+        if schema is not None and schema.type is not self.TYPE:
+            raise DataError(f"The converter writes {self.TYPE.value}, and the value is of type {schema.type.value}.")
+        if value is None:
+            return None
+        if not isinstance(value, self.PYTHON) or (isinstance(value, bool) and bool not in self.PYTHON):
+            raise DataError(f"The converter writes {self.TYPE.value}, and the value is a {type(value).__name__}.")
+        try:
+            return self.FORMAT.pack(value)
+        except (struct.error, OverflowError):
+            raise DataError(f"{value} is no {self.TYPE.value}.") from None
+
+
+class ShortConverter(_NumberConverter):
+    """Numbers of 16 bits."""
+
+    FORMAT = struct.Struct(">h")
+    TYPE = Type.INT16
+
+
+class IntegerConverter(_NumberConverter):
+    """Numbers of 32 bits."""
+
+    FORMAT = struct.Struct(">i")
+    TYPE = Type.INT32
+
+
+class LongConverter(_NumberConverter):
+    """Numbers of 64 bits."""
+
+    FORMAT = struct.Struct(">q")
+    TYPE = Type.INT64
+
+
+class FloatConverter(_NumberConverter):
+    """Floating-point numbers of 32 bits."""
+
+    FORMAT = struct.Struct(">f")
+    TYPE = Type.FLOAT32
+    PYTHON = (float, int)
+
+
+class DoubleConverter(_NumberConverter):
+    """Floating-point numbers of 64 bits."""
+
+    FORMAT = struct.Struct(">d")
+    TYPE = Type.FLOAT64
+    PYTHON = (float, int)
+
+
+class BooleanConverter(_NumberConverter):
+    """Truth values: a byte, 1 or 0 (`BooleanDeserializer` refuses any other)."""
+
+    FORMAT = struct.Struct(">B")
+    TYPE = Type.BOOLEAN
+    PYTHON = (bool,)
+
+    def to_connect_data(self, topic: str, headers: Headers, data: bytes | None) -> tuple[Schema | None, Any]:
+        """See `Converter`."""
+        schema, value = super().to_connect_data(topic, headers, data)
+        if value is not None and value > 1:
+            raise DataError(f"A boolean is a byte of 0 or 1, and this is {value}.")
+        return schema, None if value is None else bool(value)
+
+
+_OPTIONAL = {kind: Schema(type=kind, optional=True) for kind in Type}

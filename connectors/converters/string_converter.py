@@ -1,0 +1,52 @@
+"""Takes bytes for text (`org.apache.kafka.connect.storage.StringConverter`)."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Mapping
+from typing import Any, Final
+
+from connectors.converters.converter import Converter, Headers
+from connectors.data.schema import Schema, Type
+from connectors.data.values import convert_to_string
+from connectors.errors import DataError
+from connectors.options import Option
+
+OPTIONAL_STRING: Final = Schema(type=Type.STRING, optional=True)
+
+
+def _known(name: str) -> str | None:
+    try:
+        codecs.lookup(name)
+    except LookupError:
+        return "there is no such encoding; UTF-8 is the usual one."
+    return None
+
+
+class StringConverter(Converter):
+    """Values are text. Bytes that are none are refused, where Java's class puts U+FFFD in their place."""
+
+    OPTIONS = (Option("encoding", "STRING", "UTF-8", "The encoding of the text.", check=_known, importance="HIGH"),)
+
+    def __init__(self, options: Mapping[str, Any], *, is_key: bool) -> None:
+        super().__init__(options, is_key=is_key)
+        self._encoding: str = options["encoding"]
+
+    def to_connect_data(self, topic: str, headers: Headers, data: bytes | None) -> tuple[Schema | None, Any]:  # noqa: ARG002
+        """See `Converter`."""
+        if data is None:
+            return OPTIONAL_STRING, None
+        try:
+            return OPTIONAL_STRING, data.decode(self._encoding)
+        except UnicodeError as error:
+            raise DataError(f"The bytes are no text in {self._encoding}: {error}.") from None
+
+    def from_connect_data(self, topic: str, headers: Headers, schema: Schema | None, value: Any) -> bytes | None:  # noqa: ARG002
+        """Returns the text of `value` as bytes: of any type, as Java's class writes it (`Object.toString`)."""
+        if value is None:
+            return None
+        text = value if isinstance(value, str) else convert_to_string(schema, value)
+        try:
+            return (text or "").encode(self._encoding)
+        except UnicodeError as error:
+            raise DataError(f"The text cannot be written in {self._encoding}: {error}.") from None

@@ -1,0 +1,129 @@
+"""Puts a value that says nothing in the place of fields (`MaskField`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any, Final
+
+from connectors.data.record import ConnectRecord
+from connectors.data.schema import DECIMAL, Field, OfSchema, Schema, Type
+from connectors.data.values import Date
+from connectors.errors import DataError
+from connectors.options import REQUIRED, Option
+from connectors.transforms.transform import Side, SidedTransform
+from connectors.transforms.values import REPLACE_NULL, field_value, require_map, require_struct
+
+_PURPOSE: Final = "mask fields"
+_BITS: Final = {Type.INT8: 8, Type.INT16: 16, Type.INT32: 32, Type.INT64: 64}
+_NOTHING: Final[dict[type, Any]] = {
+    bool: False,
+    int: 0,
+    float: 0.0,
+    str: "",
+    Decimal: Decimal(0),
+    Date: Date(0),
+    list: [],
+    dict: {},
+}
+
+
+def _some(fields: list[str]) -> str | None:
+    return None if fields else "at least one field is needed."
+
+
+def _not_empty(text: str) -> str | None:
+    return None if text else "it may not be empty; leave it out for a value that says nothing."
+
+
+class MaskField(SidedTransform):
+    """Numbers become 0, texts empty, lists and maps too; or all become `replacement`. A null stays null."""
+
+    OPTIONS = (
+        Option("fields", "LIST", REQUIRED, "The fields.", check=_some, importance="HIGH"),
+        Option("replacement", "STRING", None, "What takes their place: numbers and texts only.", check=_not_empty),
+        REPLACE_NULL,
+    )
+
+    def __init__(self, options: Mapping[str, Any], side: Side) -> None:
+        super().__init__(options, side)
+        self._fields = frozenset(options["fields"])
+        self._replacement: str | None = options["replacement"]
+        self._defaults: bool = options["replace.null.with.default"]
+        self._masks = OfSchema(self._masks_of)
+
+    def apply(self, record: ConnectRecord) -> ConnectRecord:
+        """See `Transform`."""
+        schema, value = self.operating_schema(record), self.operating_value(record)
+        if schema is None:
+            found = require_map(value, _PURPOSE)
+            masked = {name: self._masked(found[name]) for name in found if name in self._fields}
+            return self.new_record(record, None, {**found, **masked})
+        struct = require_struct(schema, value, _PURPOSE)
+        copied = {one.name: field_value(one, struct, defaults=self._defaults) for one in schema.fields}
+        for name, mask in self._masks(schema):
+            copied[name] = mask(copied[name])
+        return self.new_record(record, schema, copied)
+
+    def _masked(self, value: Any) -> Any:
+        if value is None:
+            return None
+        kind = type(value)
+        if self._replacement is None:
+            if kind not in _NOTHING:
+                raise DataError(f"A {kind.__name__} cannot be masked.")
+            return _NOTHING[kind]
+        if kind is str:
+            return self._replacement
+        if kind is int:
+            return _whole(self._replacement, 64)
+        if kind in {float, Decimal}:
+            return _number(self._replacement, kind)
+        raise DataError(f"A {kind.__name__} cannot be masked with a replacement.")
+
+    def _masks_of(self, schema: Schema) -> list[tuple[str, Callable[[Any], Any]]]:
+        return [(one.name, self._mask_of(one)) for one in schema.fields if one.name in self._fields]
+
+    def _mask_of(self, field: Field) -> Callable[[Any], Any]:
+        mask = self._mask_of_type(field.schema)
+        return lambda value: None if value is None else mask(value)
+
+    def _mask_of_type(self, schema: Schema) -> Callable[[Any], Any]:
+        """Returns what masks values of `schema`, in their encoded form."""
+        bits, text = _BITS.get(schema.type), self._replacement
+        if schema.name == DECIMAL:
+            return lambda _: b"\0" if text is None else _no_replacement("Decimal")
+        if bits is not None and text is not None:
+            if schema.name is not None and schema.name.startswith("org.apache.kafka.connect.data."):
+                return lambda _: _no_replacement("date")
+            return lambda _: _whole(text, bits)
+        if schema.type is Type.BYTES:
+            return lambda _: _not_masked("bytes")
+        if schema.type is Type.STRUCT:
+            return lambda _: _not_masked("struct")
+        return self._masked
+
+
+def _whole(text: str, bits: int) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        raise DataError(f'The replacement "{text}" is no whole number.') from None
+    if not -(1 << (bits - 1)) <= number < 1 << (bits - 1):
+        raise DataError(f'The replacement "{text}" has more than {bits} bits.')
+    return number
+
+
+def _number(text: str, kind: type) -> Any:
+    try:
+        return kind(text)
+    except (ValueError, ArithmeticError):
+        raise DataError(f'The replacement "{text}" is no number.') from None
+
+
+def _no_replacement(what: str) -> Any:
+    raise DataError(f"A {what} cannot be masked with a replacement.")
+
+
+def _not_masked(what: str) -> Any:
+    raise DataError(f"A field of {what} cannot be masked.")

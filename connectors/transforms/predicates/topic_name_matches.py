@@ -1,0 +1,37 @@
+"""Is true of records of topics whose name matches a pattern (`TopicNameMatches`).
+
+On its own because every predicate is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from connectors.data.record import ConnectRecord
+from connectors.java_regex import translate
+from connectors.options import REQUIRED, Option
+from connectors.transforms.transform import Predicate
+
+
+def check_pattern(pattern: str) -> str | None:
+    """Returns what is wrong with a Java regular expression."""
+    try:
+        translate(pattern)
+    except ValueError as error:
+        return str(error)
+    return None if pattern else "a pattern is needed."
+
+
+class TopicNameMatches(Predicate):
+    """The whole name has to match; after RegexRouter it is the new one."""
+
+    OPTIONS = (Option("pattern", "STRING", REQUIRED, "A Java regular expression.", check=check_pattern),)
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        super().__init__(options)
+        self._pattern = translate(options["pattern"])
+
+    def test(self, record: ConnectRecord) -> bool:
+        """See `Predicate`."""
+        return self._pattern.fullmatch(record.topic) is not None

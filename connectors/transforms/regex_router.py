@@ -1,0 +1,80 @@
+"""Gives records another topic by a pattern (`RegexRouter`): the name that `output.topic` has for `${topic}`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from connectors.data.record import ConnectRecord
+from connectors.java_regex import translate
+from connectors.options import REQUIRED, Option, OptionsError
+from connectors.transforms.predicates.topic_name_matches import check_pattern
+from connectors.transforms.transform import Transform
+
+_GROUP: Final = re.compile(
+    r"\\(?P<quoted>.)|\$\{(?P<name>[a-zA-Z][a-zA-Z0-9]*)\}|\$(?P<number>\d+)|(?P<odd>[\\$])", re.DOTALL
+)
+
+
+class RegexRouter(Transform):
+    """A topic whose whole name matches gets `replacement`, with `$1` for a group; others keep theirs."""
+
+    OPTIONS = (
+        Option("regex", "STRING", REQUIRED, "A Java regular expression.", check=check_pattern, importance="HIGH"),
+        Option("replacement", "STRING", REQUIRED, "The new name; `$1` is the first group.", importance="HIGH"),
+    )
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        super().__init__(options)
+        self._pattern = translate(options["regex"])
+        try:
+            self._template = _template(options["replacement"], self._pattern.groups, self._pattern.groupindex)
+        except ValueError as error:
+            raise OptionsError([("replacement", str(error))]) from None
+        self._routes: dict[str, str] = {}
+
+    def apply(self, record: ConnectRecord) -> ConnectRecord:
+        """See `Transform`."""
+        topic = self._routes.get(record.topic)
+        if topic is None:
+            topic = self._routes[record.topic] = self._routed(record.topic)
+        return record if topic == record.topic else replace(record, topic=topic)
+
+    def _routed(self, topic: str) -> str:
+        found = self._pattern.fullmatch(topic)
+        if found is None:
+            return topic
+        return "".join(part if isinstance(part, str) else found[part] or "" for part in self._template)
+
+
+def _template(text: str, groups: int, names: Mapping[str, int]) -> list[str | int]:
+    """Reads a replacement as Java does (Matcher.appendReplacement). Raises ValueError for a group that there is not."""
+    parts: list[str | int] = []
+    end = 0
+    for found in _GROUP.finditer(text):
+        parts.append(text[end : found.start()])
+        end = found.end()
+        if found["odd"]:
+            raise ValueError(f'a "{found["odd"]}" that is meant as itself must be written "\\{found["odd"]}".')
+        if found["quoted"]:
+            parts.append(found["quoted"])
+        elif found["name"]:
+            if found["name"] not in names:
+                raise ValueError(f"the pattern has no group {found['name']}.")
+            parts.append(names[found["name"]])
+        else:
+            digits = _most_digits(found["number"], groups)
+            parts.append(int(digits))
+            end = found.start() + 1 + len(digits)
+    return [*parts, text[end:]]
+
+
+def _most_digits(digits: str, groups: int) -> str:
+    """Returns the digits that name a group: as many as there is a group for, as in Java."""
+    if int(digits[0]) > groups:
+        raise ValueError(f"the pattern has no group {digits[0]}.")
+    most = next(size for size in range(len(digits), 0, -1) if int(digits[:size]) <= groups)
+    return digits[:most]
