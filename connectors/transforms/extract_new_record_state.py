@@ -1,0 +1,168 @@
+"""Makes the row itself of Debezium's change events (Debezium's `ExtractNewRecordState`).
+
+A change event is a struct whose schema's name ends in `.Envelope`, with the row `before` and `after` the change; other
+records pass as they are. Where Debezium gives a delete's null the schema of the row, here it has none: a converter
+would otherwise be free to write a null that is no tombstone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from connectors.data.record import ConnectRecord, Header
+from connectors.data.schema import STRING, Field, OfSchema, Schema
+from connectors.options import Option, OptionsError
+from connectors.transforms.transform import Side, Transform
+from connectors.transforms.values import REPLACE_NULL, basics, field_value, require_struct, with_fields
+
+_PURPOSE: Final = "taking the row out of a change event"
+_DELETED: Final = "__deleted"
+_OF_ENVELOPE: Final = frozenset({"op", "ts_ms", "ts_us", "ts_ns"})
+_OF_TRANSACTION: Final = frozenset({"id", "total_order", "data_collection_order"})
+_MODES: Final = ("drop", "tombstone", "rewrite", "rewrite-with-tombstone", "delete-to-tombstone")
+
+
+class AddedField(Struct, frozen=True):
+    """A field of the event that is added: `parent` is the struct that it is in, None for the event itself."""
+
+    parent: str | None
+    name: str
+    added_as: str
+
+    def find(self, envelope: Schema) -> tuple[str | None, Schema] | None:
+        """Returns where the field is and its schema; None where the event has none."""
+        parent = envelope.field(self.parent) if self.parent else None
+        inside = (parent.schema if parent else None) if self.parent else envelope
+        field = inside.field(self.name) if inside is not None else None
+        if field is not None:
+            return self.parent, field.schema
+        own = envelope.field(self.name)
+        return None if own is None else (None, own.schema)
+
+
+class ExtractNewRecordState(Transform):
+    """A delete becomes a tombstone, unless `delete.tombstone.handling.mode` says otherwise."""
+
+    OPTIONS = (
+        Option(
+            "delete.tombstone.handling.mode",
+            "STRING",
+            "tombstone",
+            "What becomes of a delete, and of the tombstone that Debezium sends behind it. `tombstone` and "
+            "`delete-to-tombstone`: one tombstone. `drop`: nothing, so the row stays. `rewrite`: the row as it was, "
+            "with the field `__deleted`. `rewrite-with-tombstone`: that, and the tombstone.",
+            allowed=_MODES,
+        ),
+        Option("add.fields", "LIST", [], "Fields of the event to add: `op`, `table`, `source.ts_ms`, `op:NEW_NAME`."),
+        Option("add.fields.prefix", "STRING", "__", "What their names begin with."),
+        Option("add.headers", "LIST", [], "The same as headers."),
+        Option("add.headers.prefix", "STRING", "__", "What the headers' names begin with."),
+        Option("route.by.field", "STRING", "", "Not supported: a log has one output topic."),
+        REPLACE_NULL,
+    )
+    READS = frozenset({Side.VALUE})
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        super().__init__(options)
+        if options["route.by.field"]:
+            raise OptionsError([("route.by.field", "is not supported: a log has one output topic. Remove it.")])
+        self._mode: str = options["delete.tombstone.handling.mode"]
+        self._rewrites: Final = self._mode.startswith("rewrite")
+        self._added = _added("add.fields", options)
+        self._headers = _added("add.headers", options)
+        self._defaults: bool = options["replace.null.with.default"]
+        self._row_schema = OfSchema(_row_schema)
+        self._updated = OfSchema(self._with_added)
+        self._found = OfSchema(self._find_headers)
+
+    def apply(self, record: ConnectRecord) -> ConnectRecord | None:
+        """See `Transform`."""
+        schema, value = record.value_schema, record.value
+        if value is None:
+            return record if self._mode == "rewrite-with-tombstone" else None
+        if schema is None or schema.name is None or not schema.name.endswith(".Envelope"):
+            return record
+        event = require_struct(schema, value, _PURPOSE)
+        after, before = event.get("after"), event.get("before")
+        if after is None and before is None:
+            return None  # a truncate
+        made = self._changed(record, schema, event) if after is not None else self._deleted(record, schema, event)
+        return self._with_headers(made, schema, event) if made is not None and self._headers else made
+
+    def _changed(self, record: ConnectRecord, schema: Schema, event: dict[str, Any]) -> ConnectRecord:
+        row = event["after"]
+        if not self._added and not self._rewrites:
+            return replace(record, value_schema=self._row_schema(schema)[0], value=row)
+        return self._row_with(record, schema, event, row, deleted=False)
+
+    def _deleted(self, record: ConnectRecord, schema: Schema, event: dict[str, Any]) -> ConnectRecord | None:
+        if self._mode == "drop":
+            return None
+        if self._rewrites:
+            return self._row_with(record, schema, event, event["before"], deleted=True)
+        return replace(record, value_schema=None, value=None)
+
+    def _row_with(
+        self, record: ConnectRecord, schema: Schema, event: dict[str, Any], row: dict[str, Any], *, deleted: bool
+    ) -> ConnectRecord:
+        updated, added, fields = self._updated(schema)[int(deleted)]
+        made = {one.name: field_value(one, row, defaults=self._defaults) for one in fields}
+        if self._rewrites:
+            made[_DELETED] = "true" if deleted else "false"
+        for name, place in added:
+            made[name] = _at(event, place)
+        return replace(record, value_schema=updated, value=made)
+
+    def _with_headers(self, record: ConnectRecord, schema: Schema, event: dict[str, Any]) -> ConnectRecord:
+        new = (Header(name, _at(event, place), own, is_new=True) for name, place, own in self._found(schema))
+        return replace(record, headers=(*record.headers, *new))
+
+    def _find_headers(self, schema: Schema) -> list[tuple[str, tuple[str | None, str], Schema]]:
+        found = ((one, one.find(schema)) for one in self._headers)
+        return [(one.added_as, (place[0], one.name), place[1]) for one, place in found if place]
+
+    def _with_added(self, schema: Schema) -> list[tuple[Schema, list[Any], tuple[Field, ...]]]:
+        """Returns schema, added fields and the row's own ones, for a change and for a delete."""
+        found = [(one, place) for one in self._added if (place := one.find(schema))]
+        added = [(one.added_as, (place[0], one.name)) for one, place in found]
+        fields = [Field(one.added_as, replace(basics(place[1]), optional=True)) for one, place in found]
+        marks = [Field(_DELETED, STRING.as_optional())] if self._rewrites else []
+        return [
+            (with_fields(basics(row), (*row.fields, *marks, *fields)), added, row.fields)
+            for row in self._row_schema(schema)
+        ]
+
+
+def _row_schema(schema: Schema) -> tuple[Schema, Schema]:
+    """Returns the schemas of the row after and before a change."""
+    after, before = schema.field("after"), schema.field("before")
+    own = after or before
+    assert own is not None  # one of them is not null
+    return (after or own).schema, (before or own).schema
+
+
+def _at(event: Mapping[str, Any], place: tuple[str | None, str]) -> Any:
+    parent, name = place
+    inside = event if parent is None else event.get(parent)
+    return inside.get(name) if inside else None
+
+
+def _added(key: str, options: Mapping[str, Any]) -> Sequence[AddedField]:
+    prefix = options[f"{key}.prefix"]
+    return [_field(key, one, prefix) for one in options[key] if one]
+
+
+def _field(key: str, text: str, prefix: str) -> AddedField:
+    place, *alias = text.split(":")
+    parent, dot, name = place.partition(".")
+    if len(alias) > 1 or not place or (dot and not name):
+        raise OptionsError([(key, f'"{text}" is not FIELD, STRUCT.FIELD or FIELD:NEW_NAME.')])
+    if not dot:
+        name = place
+        parent = "" if name in _OF_ENVELOPE else "transaction" if name in _OF_TRANSACTION else "source"
+    plain = f"{parent}_{name}" if dot else name
+    return AddedField(parent or None, name, prefix + (alias[0] if alias else plain))
