@@ -69,7 +69,7 @@ class Cast(SidedTransform):
         if self._whole is not None:
             return cast_value(None, value, self._whole)
         found = require_map(value, _PURPOSE)
-        cast = {name: cast_value(None, found[name], kind) for name, kind in self._fields.items() if name in found}
+        cast = {name: cast_value(None, found.get(name), kind) for name, kind in self._fields.items()}
         return {**found, **cast}
 
     def _with_types(self, schema: Schema) -> tuple[Schema, list[tuple[str, Field, Callable[[Any], Any]]]]:

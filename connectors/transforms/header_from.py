@@ -46,10 +46,15 @@ class HeaderFrom(SidedTransform):
         else:
             struct = require_struct(schema, value, purpose)
             taken = [self._header(schema, struct, field, header) for field, header in self._pairs]
-            schema = self._updated(schema) if self._moves else schema
-            rest = {one.name: field_value(one, struct, defaults=self._defaults) for one in schema.fields}
+            schema, rest = self._rest(schema, struct)
         made = self.new_record(record, schema, rest)
         return replace(made, headers=(*record.headers, *taken))
+
+    def _rest(self, schema: Schema, struct: dict[str, Any]) -> tuple[Schema, dict[str, Any]]:
+        if not self._moves:
+            return schema, struct
+        updated = self._updated(schema)
+        return updated, {one.name: field_value(one, struct, defaults=self._defaults) for one in updated.fields}
 
     def _header(self, schema: Schema, struct: dict[str, Any], name: str, header: str) -> Header:
         field = schema.field(name)

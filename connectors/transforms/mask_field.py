@@ -57,7 +57,7 @@ class MaskField(SidedTransform):
         schema, value = self.operating_schema(record), self.operating_value(record)
         if schema is None:
             found = require_map(value, _PURPOSE)
-            masked = {name: self._masked(found[name]) for name in found if name in self._fields}
+            masked = {name: self._masked(found.get(name)) for name in self._fields}  # also what is not there, as null
             return self.new_record(record, None, {**found, **masked})
         struct = require_struct(schema, value, _PURPOSE)
         copied = {one.name: field_value(one, struct, defaults=self._defaults) for one in schema.fields}

@@ -8,15 +8,15 @@ from typing import Any
 from msgspec.structs import replace
 
 from connectors.data.record import ConnectRecord
-from connectors.data.schema import OfSchema, Schema
+from connectors.data.schema import OfSchema, Schema, Type
 from connectors.errors import DataError
 from connectors.options import Option
 from connectors.transforms.transform import Side, SidedTransform
-from connectors.transforms.values import REPLACE_NULL
+from connectors.transforms.values import REPLACE_NULL, field_value
 
 
 class SetSchemaMetadata(SidedTransform):
-    """A value without a schema is an error, unless it is null."""
+    """A value without a schema is an error, unless it is null; so is a schema of anything but a struct."""
 
     OPTIONS = (
         Option("schema.name", "STRING", None, "The schema's name.", importance="HIGH"),
@@ -26,6 +26,7 @@ class SetSchemaMetadata(SidedTransform):
 
     def __init__(self, options: Mapping[str, Any], side: Side) -> None:
         super().__init__(options, side)
+        self._defaults: bool = options["replace.null.with.default"]
         self._updated = OfSchema(self._renamed)
 
     def apply(self, record: ConnectRecord) -> ConnectRecord:
@@ -35,9 +36,14 @@ class SetSchemaMetadata(SidedTransform):
             if value is None:
                 return record
             raise DataError("There is no schema that could be renamed.", "Set a converter that has schemas.")
-        return self.new_record(record, self._updated(schema), value)
+        updated = self._updated(schema)
+        if isinstance(value, dict):
+            value = {one.name: field_value(one, value, defaults=self._defaults) for one in schema.fields}
+        return self.new_record(record, updated, value)
 
     def _renamed(self, schema: Schema) -> Schema:
+        if schema.type is not Type.STRUCT:
+            raise DataError(f"Only structs get another name or version of their schema, not {schema.type.value}.")
         name, version = self.options["schema.name"], self.options["schema.version"]
         return replace(
             schema,

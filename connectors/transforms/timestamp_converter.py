@@ -99,13 +99,20 @@ class TimestampConverter(SidedTransform):
         fields = [
             Field(one.name, self._typed(one.schema) if one.name == self._field else one.schema) for one in schema.fields
         ]
-        pairs = [(one, self._converter(one.schema) if one.name == self._field else _same) for one in schema.fields]
+        if schema.type is not Type.STRUCT:
+            raise DataError(f"There is no field {self._field} in a {schema.type.value}.")
+        converters = OfSchema(self._converter)  # a field that is no moment is an error once there is a struct
 
         def convert(value: Any) -> Any:
             if value is None:
                 return None
             struct = require_struct(schema, value, _PURPOSE)
-            return {one.name: of(field_value(one, struct, defaults=self._defaults)) for one, of in pairs}
+            found = {one.name: field_value(one, struct, defaults=self._defaults) for one in schema.fields}
+            if own is not None:
+                found[self._field] = converters(own.schema)(found[self._field])
+            return found
+
+        own = schema.field(self._field)
 
         made = replace(with_fields(basics(schema), fields), optional=schema.optional)
         return replace(made, default=convert(schema.default)), convert
@@ -136,7 +143,8 @@ class TimestampConverter(SidedTransform):
                 raise DataError(f'"{value:.100}" is a text, and there is no format to read it by.')
             return self._format.parse(value)
         if isinstance(value, int) and not isinstance(value, bool):
-            return value * 1_000 // self._per_second if value >= 0 else -(-value * 1_000 // self._per_second)
+            ms = value * 1_000 // self._per_second if value >= 0 else -(-value * 1_000 // self._per_second)
+            return max(-_LONG, min(_LONG - 1, ms))  # as TimeUnit does
         raise DataError(f"A {type(value).__name__} is no moment: text, a whole number or a date is.")
 
     def _target_of(self, ms: int, *, plain: bool) -> Any:
@@ -158,7 +166,3 @@ class TimestampConverter(SidedTransform):
             return ms // 1_000 if ms >= 0 else -(-ms // 1_000)
         found = ms * (self._per_second // 1_000)
         return max(-_LONG, min(_LONG - 1, found))
-
-
-def _same(value: Any) -> Any:
-    return value

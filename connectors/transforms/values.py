@@ -109,11 +109,11 @@ def check_path(text: str) -> str | None:
 
 
 def follow(path: Sequence[str], value: Any) -> Any:
-    """Returns what lies at `path` in a map without a schema; None where there is nothing."""
+    """Returns what lies at `path` in a map without a schema; None where there is nothing. Raises DataError."""
     for step in path:
-        if not isinstance(value, dict):
+        if value is None:
             return None
-        value = value.get(step)
+        value = require_map(value, f"the path {'.'.join(path)}").get(step)
     return value
 
 

@@ -1,0 +1,1 @@
+"""Our converters, transforms and predicates beside Kafka Connect's own classes: what both answer to the same."""
