@@ -39,9 +39,9 @@ class AddedField(Struct, frozen=True):
         inside = (parent.schema if parent else None) if self.parent else envelope
         field = inside.field(self.name) if inside is not None else None
         if field is not None:
-            return self.parent, field.schema
+            return self.parent, _optional(field.schema)
         own = envelope.field(self.name)
-        return None if own is None else (None, own.schema)
+        return None if own is None else (None, _optional(own.schema))
 
 
 class ExtractNewRecordState(Transform):
@@ -83,7 +83,7 @@ class ExtractNewRecordState(Transform):
         """See `Transform`."""
         schema, value = record.value_schema, record.value
         if value is None:
-            return record if self._mode == "rewrite-with-tombstone" else None
+            return replace(record, value_schema=None) if self._mode == "rewrite-with-tombstone" else None
         if schema is None or schema.name is None or not schema.name.endswith(".Envelope"):
             return record
         event = require_struct(schema, value, _PURPOSE)
@@ -129,7 +129,7 @@ class ExtractNewRecordState(Transform):
         """Returns schema, added fields and the row's own ones, for a change and for a delete."""
         found = [(one, place) for one in self._added if (place := one.find(schema))]
         added = [(one.added_as, (place[0], one.name)) for one, place in found]
-        fields = [Field(one.added_as, replace(basics(place[1]), optional=True)) for one, place in found]
+        fields = [Field(one.added_as, place[1]) for one, place in found]
         marks = [Field(_DELETED, STRING.as_optional())] if self._rewrites else []
         return [
             (with_fields(basics(row), (*row.fields, *marks, *fields)), added, row.fields)
@@ -142,7 +142,11 @@ def _row_schema(schema: Schema) -> tuple[Schema, Schema]:
     after, before = schema.field("after"), schema.field("before")
     own = after or before
     assert own is not None  # one of them is not null
-    return (after or own).schema, (before or own).schema
+    return basics((after or own).schema), basics((before or own).schema)
+
+
+def _optional(schema: Schema) -> Schema:
+    return replace(basics(schema), optional=True)
 
 
 def _at(event: Mapping[str, Any], place: tuple[str | None, str]) -> Any:

@@ -16,12 +16,16 @@ EACH: Final = 200
 
 
 class Case(Struct, frozen=True):
-    """A class with its configurations, among which records are dealt out; `call` says what is asked of it."""
+    """A class with its configurations, among which records are dealt out; `call` says what is asked of it.
+
+    `bare_nulls`: where our class gives a null no schema and the real one does, both mean the same.
+    """
 
     name: str
     configs: Sequence[Mapping[str, str]]
     call: str = "transform"
     records: Any = records()
+    bare_nulls: bool = False
 
     @property
     def simple(self) -> str:

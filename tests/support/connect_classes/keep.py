@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from connectors.jvm.artifacts import KAFKA_VERSION
+from connectors.jvm.artifacts import KAFKA_VERSION, default_cache, retrieve
 from tests.support.connect.real_worker import ensure_connect
 from tests.support.connect_classes.asking import ask_java
 from tests.support.connect_classes.cases import Case
+from tests.support.connect_classes.debezium_cases import CASES as DEBEZIUM
 from tests.support.connect_classes.kafka_cases import CASES as KAFKA
 
-CASES: Final[tuple[Case, ...]] = KAFKA
+DEBEZIUM_VERSION: Final = "3.2.0.Final"
+_MODULES: Final = ("debezium-core", "debezium-api", "debezium-common", "debezium-openlineage-api")
+_DEPENDENCIES: Final = "".join(
+    f'<dependency org="io.debezium" name="{name}" rev="{DEBEZIUM_VERSION}" conf="default->master" transitive="false"/>'
+    for name in _MODULES
+)
+_IVY: Final = f"""<ivy-module version="2.0">
+  <info organisation="keyfold" module="debezium"/>
+  <configurations><conf name="default"/></configurations>
+  <dependencies>{_DEPENDENCIES}</dependencies>
+</ivy-module>
+"""
+CASES: Final[tuple[Case, ...]] = (*KAFKA, *DEBEZIUM)
 FOLDER: Final = Path(__file__).parents[2] / "data" / f"connect-classes-{KAFKA_VERSION}"
 
 
@@ -22,6 +38,26 @@ def kept(case: Case) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Reads what was asked of the class of `case`, and its answers."""
     lines = _file(case).read_text(encoding="utf-8").split("\n")
     return [(one["asked"], one["theirs"]) for one in map(json.loads, filter(None, lines))]
+
+
+def without_schema_of_null(answer: dict[str, Any]) -> dict[str, Any]:
+    """Returns an answer whose value has no schema where it is null."""
+    found = answer["answer"]
+    if not found or found["value"][1] is not None:
+        return answer
+    return {**answer, "answer": {**found, "value": [None, None]}}
+
+
+def ensure_debezium() -> Path:
+    """Returns the folder with the JARs of Debezium's transforms, which are fetched now where they are not there."""
+    target = default_cache() / f"debezium-{DEBEZIUM_VERSION}"
+    if not target.is_dir():
+        with tempfile.TemporaryDirectory(prefix=".fetch-", dir=target.parent) as scratch:
+            fetched = Path(scratch, "jars")
+            retrieve(_IVY, Path(scratch), fetched)
+            with suppress(FileExistsError):  # another process was quicker
+                shutil.move(fetched, target)
+    return target
 
 
 def _file(case: Case) -> Path:
@@ -36,7 +72,7 @@ def main(names: Iterable[str]) -> None:
         if wanted and case.simple not in wanted:
             continue
         asked = list(case.asked())
-        answers = ask_java([ensure_connect()], asked)
+        answers = ask_java([ensure_connect(), ensure_debezium()], asked)
         pairs = zip(asked, answers, strict=True)
         lines = [json.dumps({"asked": one, "theirs": theirs}, separators=(",", ":")) for one, theirs in pairs]
         _file(case).write_text("\n".join(lines) + "\n", encoding="utf-8")

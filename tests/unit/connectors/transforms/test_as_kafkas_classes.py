@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.connect_classes.asking import are_equal, ask_ours
 from tests.support.connect_classes.cases import EACH, Case
-from tests.support.connect_classes.keep import CASES, kept
+from tests.support.connect_classes.keep import CASES, kept, without_schema_of_null
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.simple)
@@ -17,5 +17,7 @@ def test_the_answers_are_those_of_the_real_class(case: Case) -> None:
     found = kept(case)
     assert len(found) == EACH
     assert sum(theirs["error"] is None for _, theirs in found) >= EACH // 4
+    if case.bare_nulls:
+        found = [(asked, without_schema_of_null(theirs)) for asked, theirs in found]
     wrong = [(asked, theirs, ours) for asked, theirs in found if not are_equal(theirs, ours := ask_ours(asked))]
     assert not wrong, "\n".join(json.dumps(part)[:2000] for part in wrong[0])
