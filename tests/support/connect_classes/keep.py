@@ -15,6 +15,8 @@ from connectors.jvm.artifacts import KAFKA_VERSION, default_cache, retrieve
 from tests.support.connect.real_worker import ensure_connect
 from tests.support.connect_classes.asking import ask_java
 from tests.support.connect_classes.cases import Case
+from tests.support.connect_classes.converter_cases import CASES as CONVERTERS
+from tests.support.connect_classes.converter_cases import ConverterCase
 from tests.support.connect_classes.debezium_cases import CASES as DEBEZIUM
 from tests.support.connect_classes.kafka_cases import CASES as KAFKA
 
@@ -34,7 +36,7 @@ CASES: Final[tuple[Case, ...]] = (*KAFKA, *DEBEZIUM)
 FOLDER: Final = Path(__file__).parents[2] / "data" / f"connect-classes-{KAFKA_VERSION}"
 
 
-def kept(case: Case) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+def kept(case: Case | ConverterCase) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Reads what was asked of the class of `case`, and its answers."""
     lines = _file(case).read_text(encoding="utf-8").split("\n")
     return [(one["asked"], one["theirs"]) for one in map(json.loads, filter(None, lines))]
@@ -60,7 +62,7 @@ def ensure_debezium() -> Path:
     return target
 
 
-def _file(case: Case) -> Path:
+def _file(case: Case | ConverterCase) -> Path:
     return FOLDER / f"{case.simple}.jsonl"
 
 
@@ -68,7 +70,8 @@ def main(names: Iterable[str]) -> None:
     """Keeps the answers of the classes with these simple names; of all without any."""
     wanted = frozenset(names)
     FOLDER.mkdir(exist_ok=True)
-    for case in CASES:
+    every: tuple[Case | ConverterCase, ...] = (*CASES, *CONVERTERS)
+    for case in every:
         if wanted and case.simple not in wanted:
             continue
         asked = list(case.asked())

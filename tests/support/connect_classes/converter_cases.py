@@ -1,0 +1,133 @@
+"""Kafka's converters: what they write of generated values is read, and what is written of them is what they write."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from hypothesis import strategies as st
+from msgspec import Struct
+
+from connectors.data.schema import Schema, Type
+from tests.support.connect_classes.cases import EACH, drawn
+from tests.support.connect_classes.forms import schema_form, value_form
+from tests.support.connect_classes.records import TEXTS, plain_values, schemas, structs, values_of
+
+_CONVERTERS: Final = "org.apache.kafka.connect.converters."
+JSON: Final = "org.apache.kafka.connect.json.JsonConverter"
+Side = tuple[Schema | None, Any]
+
+
+class ConverterCase(Struct, frozen=True):
+    """A converter with its configurations; `sides` are schemas with values, which are written and read again.
+
+    `texts` are data that is read; `json`: what is written are texts of JSON, of which the value counts.
+    """
+
+    name: str
+    configs: Sequence[Mapping[str, str]]
+    sides: Any
+    texts: Any = None
+    json: bool = False
+
+    @property
+    def simple(self) -> str:
+        """The class's name without its package, as a file's."""
+        plain = ".plain" if self.configs[0].get("schemas.enable") == "false" else ""
+        return self.name.rpartition(".")[2] + plain
+
+    def asked(self) -> Iterator[dict[str, Any]]:
+        """Yields what is asked: half of EACH to be written, half to be read."""
+        for number, (schema, value) in enumerate(drawn(self.sides, EACH // 2)):
+            form = {"schema": schema_form(schema), "value": value_form(schema, value)}
+            yield {**self._with(number, "from_connect_data"), **form}
+        if self.texts is not None:
+            for number, data in enumerate(drawn(self.texts, EACH // 2)):
+                form = {"data": None if data is None else base64.b64encode(data).decode()}
+                yield {**self._with(number, "to_connect_data"), **form}
+
+    def _with(self, number: int, call: str) -> dict[str, Any]:
+        config = dict(self.configs[number % len(self.configs)])
+        return {"call": call, "class": self.name, "config": config, "is_key": False}
+
+
+def _numbers(kind: Type, size: int) -> Any:
+    own = Schema(type=kind)
+    sides = st.one_of(
+        st.tuples(st.just(own), values_of(own)),
+        st.tuples(st.just(own.as_optional()), values_of(own.as_optional())),
+        st.tuples(st.just(Schema(type=Type.STRING)), TEXTS),
+    )
+    return sides, st.none() | st.binary(min_size=size, max_size=size) | st.binary(max_size=9)
+
+
+def _number_case(name: str, kind: Type, size: int) -> ConverterCase:
+    sides, texts = _numbers(kind, size)
+    return ConverterCase(f"{_CONVERTERS}{name}", ({},), sides, texts)
+
+
+@st.composite
+def _typed(draw: st.DrawFn) -> Side:
+    schema = draw(structs() | schemas())
+    return schema, draw(values_of(schema))
+
+
+@st.composite
+def _enveloped(draw: st.DrawFn) -> bytes:
+    """Returns messages with a schema, some of which do not fit it."""
+    kinds = {
+        "int32": st.integers(-(2**31), 2**31 - 1),
+        "string": TEXTS,
+        "boolean": st.booleans(),
+        "double": st.just(1.5),
+    }
+    names = draw(st.lists(st.sampled_from("abcd"), unique=True, max_size=3))
+    fields, payload = [], {}
+    for name in names:
+        kind = draw(st.sampled_from(list(kinds)))
+        optional = draw(st.booleans())
+        fields.append({"type": kind, "optional": optional, "field": name})
+        payload[name] = draw(st.none() | kinds[kind] if optional else kinds[kind])
+    schema = {"type": "struct", "fields": fields, "optional": draw(st.booleans()), "name": "n"}
+    return json.dumps(
+        draw(st.sampled_from([{"schema": schema, "payload": payload}, payload, {"schema": schema}]))
+    ).encode()
+
+
+_PLAIN: Final = plain_values().map(lambda value: (None, value))
+
+CASES: Final[tuple[ConverterCase, ...]] = (
+    _number_case("ShortConverter", Type.INT16, 2),
+    _number_case("IntegerConverter", Type.INT32, 4),
+    _number_case("LongConverter", Type.INT64, 8),
+    _number_case("FloatConverter", Type.FLOAT32, 4),
+    _number_case("DoubleConverter", Type.FLOAT64, 8),
+    _number_case("BooleanConverter", Type.BOOLEAN, 1),
+    ConverterCase(
+        "org.apache.kafka.connect.storage.StringConverter",
+        ({},),
+        st.tuples(st.just(Schema(type=Type.STRING)), TEXTS)
+        | st.tuples(st.none(), TEXTS | st.integers() | st.booleans()),
+        st.none() | TEXTS.map(str.encode),
+    ),
+    ConverterCase(
+        JSON,
+        (
+            {"schemas.enable": "true"},
+            {"schemas.enable": "true", "decimal.format": "NUMERIC"},
+            {"schemas.enable": "true", "replace.null.with.default": "false"},
+        ),
+        _typed(),
+        _enveloped(),
+        json=True,
+    ),
+    ConverterCase(
+        JSON,
+        ({"schemas.enable": "false"},),
+        _PLAIN | _typed(),
+        _PLAIN.map(lambda side: json.dumps(side[1]).encode()),
+        json=True,
+    ),
+)
