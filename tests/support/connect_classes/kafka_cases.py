@@ -82,7 +82,13 @@ CASES: Final[tuple[Case, ...]] = (
     _plain("ValueToKey", {"fields": "id"}, {"fields": "id,name"}, {"fields": "at", **_NO_DEFAULTS}),
     _plain("Filter", {}),
     _plain("DropHeaders", {"headers": "h"}, {"headers": "h,x"}),
-    _plain("InsertHeader", *({"header": "n", "value.literal": text} for text in ("1", "text", "true", "1.5"))),
+    _plain(
+        "InsertHeader",
+        *(
+            {"header": "n", "value.literal": text}
+            for text in ("1", "text", "true", "1.5", "1.0", "-70000", "1e3", "0.1", "2026-01-31", "null")
+        ),
+    ),
     _plain(
         "RegexRouter",
         {"regex": "orders(.*)", "replacement": "o$1"},

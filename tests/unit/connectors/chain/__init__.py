@@ -1,0 +1,1 @@
+"""Tests of the chain of converters and transforms."""

@@ -1,0 +1,173 @@
+"""A connector's chain changes what its steps change, rejects bad records alone, and counts what it drops."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from compactor.model.record import SOURCE, TopicPartition
+from connectors.chain.chain import NO_KEY, Chain
+from connectors.chain.spec import chain_faults, chain_spec
+from connectors.errors import RegistryError
+from connectors.rejection import Stage, rejection_of
+from connectors.source.arrow_records import range_rows
+from connectors.source.plan import SourceRange
+
+PLAIN_JSON = {"value.converter": "JsonConverter", "value.converter.schemas.enable": "false"}
+BY_ID = {
+    **PLAIN_JSON,
+    "key.converter": "StringConverter",
+    "transforms": "key,id",
+    "transforms.key.type": "org.apache.kafka.connect.transforms.ValueToKey",
+    "transforms.key.fields": "id",
+    "transforms.id.type": "org.apache.kafka.connect.transforms.ExtractField$Key",
+    "transforms.id.field": "id",
+}
+
+
+def chain(settings: dict[str, str]) -> Chain:
+    """Makes the chain of a connector with these settings, which have no fault."""
+    assert chain_faults(settings, str) == ()
+    return Chain(chain_spec(settings), str)
+
+
+def batch(*records: tuple[bytes | None, bytes | None], headers: Any = ()) -> pa.RecordBatch:
+    """Makes a batch of records of t-0 with rising offsets."""
+    rows = [
+        {"topic": "t", "partition": 0, "offset": at, "timestamp": 7, "timestamp_type": 0, "key": key, "value": value,
+         "headers": [{"key": name, "value": data} for name, data in headers]}
+        for at, (key, value) in enumerate(records)
+    ]  # fmt: skip
+    return pa.RecordBatch.from_pylist(rows, schema=SOURCE)
+
+
+def value(**members: Any) -> bytes:
+    """Returns JSON with blanks in it, so that it is seen whether it was written anew."""
+    return json.dumps(members).encode()
+
+
+def test_the_key_is_made_of_the_value_and_the_value_stays_byte_for_byte() -> None:
+    """What no step changes is not encoded again, blanks and all."""
+    found = chain(BY_ID).apply(batch((b"x", value(id="a", n=1)), (None, value(id="b"))))
+    assert found["key"].to_pylist() == [b"a", b"b"]
+    assert found["value"].to_pylist() == [value(id="a", n=1), value(id="b")]
+    assert found["rejected"].null_count == 2
+
+
+def test_a_value_that_is_changed_is_encoded_by_its_converter() -> None:
+    """Here with a field more."""
+    settings = {
+        **PLAIN_JSON,
+        "transforms": "t",
+        "transforms.t.type": "InsertField$Value",
+        "transforms.t.topic.field": "topic",
+    }
+    found = chain(settings).apply(batch((b"k", value(a=1)), (b"k", None)))
+    assert found["value"].to_pylist() == [b'{"a":1,"topic":"t"}', None]
+
+
+def test_a_record_that_cannot_be_read_is_rejected_alone_and_keeps_its_bytes() -> None:
+    """Its neighbours pass; the reason names stage and class."""
+    found = chain(BY_ID).apply(batch((b"x", b"{"), (b"y", value(id="b"))))
+    assert found["key"].to_pylist() == [b"x", b"b"]
+    assert found["value"].to_pylist() == [b"{", value(id="b")]
+    first, second = found["rejected"].to_pylist()
+    rejection = rejection_of(first)
+    assert (rejection.stage, rejection.class_name, rejection.exception) == (
+        Stage.VALUE_CONVERTER,
+        "JsonConverter",
+        "DataError",
+    )
+    assert second is None
+
+
+def test_a_record_that_cannot_be_transformed_is_rejected_with_the_transform_s_name() -> None:
+    """A tombstone has no fields of which a key could be made."""
+    (rejected,) = chain(BY_ID).apply(batch((b"x", None)))["rejected"].to_pylist()
+    assert rejection_of(rejected).stage is Stage.TRANSFORMATION
+    assert rejection_of(rejected).class_name == "org.apache.kafka.connect.transforms.ValueToKey"
+
+
+def test_a_record_without_a_key_is_rejected_with_what_it_came_with() -> None:
+    """A field that is missing makes a null key, which is the key of nothing."""
+    found = chain(BY_ID).apply(batch((b"x", value(n=1))))
+    assert found["rejected"].to_pylist() == [NO_KEY]
+    assert found["key"].to_pylist() == [b"x"]
+
+
+def test_dropped_records_are_counted_by_their_range_report() -> None:
+    """Their offsets are read; the report says how many there were."""
+    settings = {
+        "transforms": "f",
+        "transforms.f.type": "Filter",
+        "transforms.f.predicate": "p",
+        "predicates": "p",
+        "predicates.p.type": "RecordIsTombstone",
+    }
+    report = range_rows([(SourceRange("t", "id", 0, 0, 3), 0, 3)])
+    records, stated = chain(settings).through([batch((b"a", b"1"), (b"b", None), (b"c", None)), report])
+    assert records["offset"].to_pylist() == [0]
+    assert [row["range"]["filtered"] for row in stated.to_pylist()] == [2]
+
+
+def test_a_predicate_can_be_negated() -> None:
+    """Then the others are dropped."""
+    settings = {
+        "transforms": "f",
+        "transforms.f.type": "Filter",
+        "transforms.f.predicate": "p",
+        "transforms.f.negate": "true",
+        "predicates": "p",
+        "predicates.p.type": "HasHeaderKey",
+        "predicates.p.name": "keep",
+    }
+    made = chain(settings)
+    assert made.apply(batch((b"a", b"1"), headers=[("keep", b"")])).num_rows == 1
+    assert made.apply(batch((b"a", b"1"), headers=[("h", b"")])).num_rows == 0
+    assert made.filtered == {TopicPartition("t", 0): 1}
+
+
+def test_headers_of_transforms_are_written_and_others_stay() -> None:
+    """Also those whose value is null, and those of one name."""
+    settings = {
+        **PLAIN_JSON,
+        "transforms": "h,i",
+        "transforms.h.type": "HeaderFrom$Value",
+        "transforms.h.fields": "a",
+        "transforms.h.headers": "a",
+        "transforms.h.operation": "copy",
+        "transforms.i.type": "InsertHeader",
+        "transforms.i.header": "n",
+        "transforms.i.value.literal": "1.0",
+    }
+    found = chain(settings).apply(batch((b"k", value(a={"b": [1, "c"]})), headers=[("h", None), ("h", b"\xff")]))
+    (headers,) = found["headers"].to_pylist()
+    assert [(one["key"], one["value"]) for one in headers] == [
+        ("h", None),
+        ("h", b"\xff"),
+        ("a", b'{"b":[1,"c"]}'),
+        ("n", b"1"),
+    ]
+
+
+def test_what_no_step_looks_at_is_not_converted() -> None:
+    """A converter that would refuse the bytes is not asked."""
+    settings = {**PLAIN_JSON, "transforms": "d", "transforms.d.type": "DropHeaders", "transforms.d.headers": "x"}
+    found = chain(settings).apply(batch((b"k", b"{"), headers=[("x", b"")]))
+    assert found["value"].to_pylist() == [b"{"]
+    assert found["headers"].to_pylist() == [[]]
+
+
+def test_a_registry_that_does_not_answer_rejects_no_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole batch fails, to be read again."""
+
+    def away(*_: Any) -> Any:
+        raise RegistryError("It does not answer.")
+
+    made = chain(BY_ID)
+    monkeypatch.setattr("connectors.converters.json_converter.JsonConverter.to_connect_data", away)
+    with pytest.raises(RegistryError):
+        made.apply(batch((b"k", value(id=1))))
