@@ -14,16 +14,16 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+import compactor.errors
+import connectors.errors
 from compactor.errors import RejectedRecordError
 from compactor.model.record import TopicPartition
 from connectors.errors import RecordRefusedError
+from connectors.rejection import SINK_CLASS, Rejection, Stage, rejection_of
 from connectors.sinks.encode import TIMESTAMP, Header, Row, original_headers, rows
 from connectors.sinks.settings import WriteRules
 
-CLASS: Final = "keyfold.CompactedTopic"
 PREFIX: Final = "__connect.errors."
-TASK_PUT: Final = "TASK_PUT"
-KAFKA_PRODUCE: Final = "KAFKA_PRODUCE"
 
 Refusals = Mapping[TopicPartition, Mapping[int, str]]
 """Offsets that the broker refused, and why."""
@@ -76,19 +76,30 @@ def _time(timestamp: int) -> list[Header]:
 def _context(
     connector: str, bucket: int, tp: TopicPartition, offset: int, rejected: str | None, refused: str | None
 ) -> list[Header]:
-    kind = RecordRefusedError if refused else RejectedRecordError
-    name = f"{kind.__module__}.{kind.__qualname__}"
-    message = refused or rejected or ""
+    rejection = _refusal(refused) if refused is not None else rejection_of(rejected or "")
+    name, message = _error_name(rejection), rejection.message
     context = {
         "topic": tp.topic,
         "partition": str(tp.partition),
         "offset": str(offset),
         "connector.name": connector,
         "task.id": str(bucket),
-        "stage": KAFKA_PRODUCE if refused else TASK_PUT,
-        "class.name": CLASS,
+        "stage": rejection.stage.value,
+        "class.name": rejection.class_name,
         "exception.class.name": name,
         "exception.message": message,
         "exception.stacktrace": f"{name}: {message}",
     }
     return [(PREFIX + key, text.encode()) for key, text in context.items()]
+
+
+def _refusal(reason: str) -> Rejection:
+    return Rejection(Stage.KAFKA_PRODUCE, SINK_CLASS, RecordRefusedError.__qualname__, reason)
+
+
+def _error_name(rejection: Rejection) -> str:
+    """Returns the name of an error's class with its module, as Java's names have their package."""
+    for module in (connectors.errors, compactor.errors):
+        if hasattr(module, rejection.exception):
+            return f"{module.__name__}.{rejection.exception}"
+    return rejection.exception or f"{RejectedRecordError.__module__}.{RejectedRecordError.__qualname__}"

@@ -1,0 +1,101 @@
+"""The connector files of configs/ do what they are examples of, on a real broker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from connectors.dev.embedded_kafka import EmbeddedKafka
+from tests.support.deployment import Deployment
+from tests.support.kafka import consume_all, create_topic, produce
+from tests.support.records import BASE_MS, read_snapshot
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CONFIGS: Final = Path(__file__).parents[2] / "configs"
+
+
+def example(name: str, folder: Path, bootstrap: str, unique: str) -> Deployment:
+    """Returns the connector of a file in configs/, all of whose topics begin with a name that is this test's own."""
+    settings: dict[str, Any] = json.loads((CONFIGS / f"{name}.json").read_text())
+    topic = f"{unique}.{settings['topics']}"
+    found = Deployment(folder, bootstrap, topic)
+    settings["output.topic"] = settings["output.topic"].replace("shop.", f"{unique}.shop.")
+    dead = "errors.deadletterqueue.topic.name"
+    if dead in settings:
+        settings[dead] = f"{unique}.{settings[dead]}"
+    if "snapshot.location" in settings:
+        settings["snapshot.location"] = str(folder / "snapshots")
+    found.settings = {**settings, "name": found.name, "topics": topic}
+    create_topic(bootstrap, topic, 1, cleanup_policy="delete")
+    return found
+
+
+def event(**members: Any) -> bytes:
+    """Returns an event in JSON, with blanks."""
+    return json.dumps(members).encode()
+
+
+def headers_of(record: Any) -> Mapping[str, bytes]:
+    """Returns the headers of a record that was read, by name."""
+    return dict(record.headers)
+
+
+def test_events_become_the_state_of_each_entity(
+    spark: SparkSession, broker: EmbeddedKafka, tmp_path: Path, topic_name: str
+) -> None:
+    """The last event of each order, by a key of the value; heartbeats are dropped, what is no JSON is a dead letter."""
+    deployment = example("entity-state", tmp_path, broker.bootstrap, topic_name)
+    produce(
+        broker.bootstrap,
+        deployment.topic,
+        [
+            (0, None, event(order_id="7", status="new", trace_id="x"), [], BASE_MS),
+            (0, b"k", event(order_id="8", status="new"), [], BASE_MS),
+            (0, None, event(order_id="9"), [("heartbeat", b"")], BASE_MS),
+            (0, b"bad", b"{not json", [("h", b"1")], BASE_MS),
+            (0, None, event(status="of no order"), [], BASE_MS),
+            (0, None, event(order_id="7", status="paid", trace_id="y"), [], BASE_MS),
+        ],
+    )
+    state = deployment.run_once(spark)
+    found = consume_all(broker.bootstrap, f"{topic_name}.shop.orders.state")
+    assert {(one.key, one.value) for one in found} == {
+        (b"8", event(order_id="8", status="new").replace(b": ", b":").replace(b", ", b",")),
+        (b"7", b'{"order_id":"7","status":"paid"}'),
+    }
+    assert {log.position for log in state.logs} == {6}
+    letters = consume_all(broker.bootstrap, f"{topic_name}.shop.events.dead")
+    assert [(one.key, one.value) for one in letters] == [
+        (b"bad", b"{not json"),
+        (None, event(status="of no order")),
+    ]
+    first, second = map(headers_of, letters)
+    assert first["h"] == b"1"
+    assert first["__connect.errors.stage"] == b"VALUE_CONVERTER"
+    assert first["__connect.errors.class.name"] == b"keyfold.Json"
+    assert first["__connect.errors.exception.class.name"] == b"connectors.errors.DataError"
+    assert first["__connect.errors.offset"] == b"3"
+    assert second["__connect.errors.stage"] == b"TASK_PUT"
+
+
+def test_a_store_of_settings_has_the_current_value_of_each(
+    spark: SparkSession, broker: EmbeddedKafka, tmp_path: Path, topic_name: str
+) -> None:
+    """Texts stay byte for byte, a deleted one is gone; the output has the name that the router gives it."""
+    deployment = example("settings-store", tmp_path, broker.bootstrap, topic_name)
+    changes = [(0, b"color", b"red"), (0, b"size", "größer".encode()), (0, b"color", b"blue"), (0, b"old", b"1")]
+    produce(broker.bootstrap, deployment.topic, [*changes, (0, b"old", None)])
+    deployment.run_once(spark)
+    found = consume_all(broker.bootstrap, f"{topic_name}.settings.current")
+    assert [(one.key, one.value) for one in found] == [
+        (b"size", "größer".encode()),
+        (b"color", b"blue"),
+        (b"old", None),
+    ]
+    assert all(headers_of(one)["store"] == b"settings" for one in found)
+    _, table = read_snapshot(deployment)
+    assert {str(key, "utf-8") if isinstance(key, bytes) else key for _, key in table} == {"color", "size"}
