@@ -1,0 +1,195 @@
+"""Reads and writes Avro by a schema registry (Confluent's `AvroConverter`, Apicurio's).
+
+Values are decoded by fastavro with the schema that they were written with, less its logical types: what those stand for
+is the encoded form that values have here anyway, so nothing is converted one by one but unions of several types.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import fastavro
+from msgspec import Struct
+
+from connectors.converters.avro_schemas import DEFAULT_NAME, UNION, FromAvro, ToAvro
+from connectors.converters.avro_unions import reader_of_unions, writer_of_unions
+from connectors.converters.converter import Headers
+from connectors.converters.registered import RegisteredConverter
+from connectors.data.schema import OfSchema, Schema, Type
+from connectors.errors import DataError
+from connectors.options import Option
+from connectors.registry.schema_registry import RegisteredSchema
+
+Convert = Callable[[Any], Any]
+_WITHOUT: Final = frozenset({"logicalType", "precision", "scale"})
+
+
+class Read(Struct, frozen=True):
+    """How data with one id is read: parsed for fastavro, as Connect's schema, and what converts values, if anything."""
+
+    avro: Any
+    schema: Schema | None
+    convert: Convert | None
+
+
+class Written(Struct, frozen=True):
+    """How values of one schema are written: the text that is registered, parsed for fastavro, and its record's name."""
+
+    text: str
+    avro: Any
+    name: str | None
+    convert: Convert | None
+
+
+class AvroConverter(RegisteredConverter):
+    """Values are Avro; a value to be written needs a schema."""
+
+    OPTIONS = (
+        *RegisteredConverter.OPTIONS,
+        Option(
+            "connect.meta.data",
+            "BOOLEAN",
+            default=True,
+            doc="Keep in the properties of an Avro schema what only Connect's schemas have.",
+            importance="LOW",
+        ),
+        Option(
+            "enhanced.avro.schema.support",
+            "BOOLEAN",
+            default=False,
+            doc="Write what was an enum as an enum again, not as text.",
+        ),
+    )
+
+    def __init__(self, options: Mapping[str, Any], *, is_key: bool) -> None:
+        super().__init__(options, is_key=is_key)
+        self._reads: dict[int, Read] = {}
+        self._written = OfSchema(self._written_of)
+
+    def to_connect_data(self, topic: str, headers: Headers, data: bytes | None) -> tuple[Schema | None, Any]:  # noqa: ARG002
+        """See `Converter`."""
+        if data is None:
+            return None, None
+        schema_id, start = self.wire.read(headers, data)
+        read = self._reads.get(schema_id) or self._read_of(schema_id)
+        buffer = io.BytesIO(data)
+        buffer.seek(start)
+        try:
+            value = fastavro.schemaless_reader(buffer, read.avro, None)
+        except Exception as error:  # noqa: BLE001  # fastavro raises what it stumbles over
+            raise DataError(f"The data is no Avro of schema {schema_id}: {_said(error)}.") from None
+        return read.schema, value if read.convert is None else read.convert(value)
+
+    def from_connect_data(self, topic: str, headers: Headers, schema: Schema | None, value: Any) -> bytes | None:  # noqa: ARG002
+        """See `Converter`."""
+        if value is None and (schema is None or schema.optional):
+            return None
+        if schema is None:
+            raise DataError(
+                "keyfold.Avro writes values with a schema only.", "Read them with one, or write keyfold.Json."
+            )
+        written: Written = self._written(schema)
+        schema_id = self.id_of(topic, written.text, written.name)
+        buffer = io.BytesIO()
+        buffer.write(self.wire.written(schema_id))
+        try:
+            fastavro.schemaless_writer(
+                buffer, written.avro, value if written.convert is None else written.convert(value)
+            )
+        except Exception as error:  # noqa: BLE001  # fastavro raises what it stumbles over
+            raise DataError(f"The value does not fit its schema: {_said(error)}.") from None
+        return buffer.getvalue()
+
+    def _read_of(self, schema_id: int) -> Read:
+        """Makes what reads data with an id, once. Raises DataError, RegistryError."""
+        registered = self.registry.schema(schema_id)
+        try:
+            found = self._parsed(registered)
+        except (ValueError, KeyError, TypeError, RecursionError, fastavro.schema.SchemaParseException) as error:
+            raise DataError(f"Schema {schema_id} is no Avro schema: {_said(error)}.") from None
+        self._reads[schema_id] = found
+        return found
+
+    def _parsed(self, registered: RegisteredSchema) -> Read:
+        if registered.kind != "AVRO":
+            raise DataError(f"The schema is of type {registered.kind}, not AVRO.", "Set the converter for that type.")
+        connect, named = FromAvro(), dict[str, Any]()
+        self._add_references(registered, connect, named, set())
+        avro = json.loads(registered.text)
+        _check_items(avro)
+        schema = None if avro in ("null", {"type": "null"}) else connect.schema(avro)
+        parsed = fastavro.parse_schema(without_logical_types(avro), named_schemas=named)
+        return Read(parsed, schema, None if schema is None else reader_of_unions(schema))
+
+    def _add_references(
+        self, registered: RegisteredSchema, connect: FromAvro, named: dict[str, Any], seen: set[tuple[str, int]]
+    ) -> None:
+        """Makes known the types that a schema refers to, and those that they refer to."""
+        for one in registered.references:
+            if (one.subject, one.version) in seen:
+                continue
+            seen.add((one.subject, one.version))
+            inner = self.registry.version(one.subject, one.version)
+            self._add_references(inner, connect, named, seen)
+            avro = json.loads(inner.text)
+            _check_items(avro)
+            connect.schema(avro)
+            fastavro.parse_schema(without_logical_types(avro), named_schemas=named)
+
+    def _written_of(self, schema: Schema) -> Written:
+        maker = ToAvro(properties=self.options["connect.meta.data"], enums=self.options["enhanced.avro.schema.support"])
+        avro = maker.schema(schema)
+        if isinstance(avro, list) and schema.name != UNION:  # a null is no Avro: it is a tombstone
+            avro = next(one for one in avro if one != "null")
+        try:
+            parsed = fastavro.parse_schema(without_logical_types(avro))
+        except Exception as error:  # noqa: BLE001  # names that Avro does not take, for one
+            raise DataError(
+                f"There is no Avro schema for this: {_said(error)}.", "Rename with ReplaceField or SetSchemaMetadata."
+            ) from None
+        name = (schema.name or DEFAULT_NAME) if schema.type is Type.STRUCT else None
+        return Written(json.dumps(avro, separators=(",", ":")), parsed, name, writer_of_unions(schema))
+
+
+def without_logical_types(avro: Any) -> Any:
+    """Returns an Avro schema without its logical types: their values stay as they are encoded."""
+    if isinstance(avro, list):
+        return [without_logical_types(one) for one in avro]
+    if not isinstance(avro, dict):
+        return avro
+    kept = {name: one for name, one in avro.items() if name not in _WITHOUT}
+    for name in ("type", "items", "values"):
+        if isinstance(kept.get(name), dict | list):
+            kept[name] = without_logical_types(kept[name])
+    if isinstance(kept.get("fields"), list):
+        kept["fields"] = [{**one, "type": without_logical_types(one["type"])} for one in kept["fields"]]
+    return kept
+
+
+def _check_items(avro: Any) -> None:
+    """Raises DataError for a list of what takes no byte: a few bytes could claim any number of them."""
+    if isinstance(avro, list):
+        for one in avro:
+            _check_items(one)
+    elif isinstance(avro, dict):
+        if avro.get("type") == "array" and _is_empty(avro.get("items")):
+            raise DataError("A list of nulls, or of what has no fields, is not read: it may be of any length.")
+        for name in ("type", "items", "values"):
+            _check_items(avro.get(name))
+        for field in avro.get("fields") or ():
+            _check_items(field.get("type"))
+
+
+def _is_empty(avro: Any) -> bool:
+    if isinstance(avro, dict):
+        if avro.get("type") == "record":
+            return all(_is_empty(one.get("type")) for one in avro.get("fields") or ())
+        return (avro.get("type") == "fixed" and avro.get("size") == 0) or _is_empty(avro.get("type"))
+    return bool(avro == "null")
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__} {' '.join(str(error).split())[:200]}".strip()

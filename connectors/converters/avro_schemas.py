@@ -1,0 +1,294 @@
+"""Makes Connect's schemas of Avro's and back, as Confluent's AvroData does (`io.confluent.connect.avro.AvroData`).
+
+Avro's logical types date, time-millis, timestamp-millis and decimal are Connect's; their values are the same in both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from connectors.data.schema import DATE, DECIMAL, SCALE, TIME, TIMESTAMP, Field, Schema, Type
+from connectors.errors import DataError
+
+ENUM: Final = "io.confluent.connect.avro.Enum"
+UNION: Final = "io.confluent.connect.avro.Union"
+DEFAULT_NAME: Final = "io.confluent.connect.avro.ConnectDefault"
+FIXED_SIZE: Final = "connect.fixed.size"
+_PRIMITIVES: Final = {
+    "boolean": Type.BOOLEAN,
+    "int": Type.INT32,
+    "long": Type.INT64,
+    "float": Type.FLOAT32,
+    "double": Type.FLOAT64,
+    "bytes": Type.BYTES,
+    "string": Type.STRING,
+}
+_SMALL: Final = {"int8": Type.INT8, "int16": Type.INT16}
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_LOGICAL: Final = {"date": DATE, "time-millis": TIME, "timestamp-millis": TIMESTAMP}
+_OF_CONNECT: Final = {DATE: ("int", "date"), TIME: ("int", "time-millis"), TIMESTAMP: ("long", "timestamp-millis")}
+_AVRO: Final = {
+    Type.INT8: "int", Type.INT16: "int", Type.INT32: "int", Type.INT64: "long", Type.FLOAT32: "float",
+    Type.FLOAT64: "double", Type.BOOLEAN: "boolean", Type.STRING: "string", Type.BYTES: "bytes",
+}  # fmt: skip
+
+
+class FromAvro:
+    """Makes Connect's schema of one Avro schema, in which every named type is defined where it is first used.
+
+    Raises DataError for what Connect cannot hold: types that contain themselves.
+    """
+
+    def __init__(self) -> None:
+        self._named: dict[str, Any] = {}
+        self._inside: set[str] = set()
+
+    def schema(self, avro: Any, namespace: str = "") -> Schema:
+        """Returns the schema of `avro`, its JSON, whose unqualified names are in `namespace`."""
+        if isinstance(avro, list):
+            return self._union(avro, namespace)
+        if isinstance(avro, str):
+            return self._of_name(avro, namespace)
+        return self._with_properties(self._of_dict(avro, namespace), avro)
+
+    def _of_name(self, name: str, namespace: str) -> Schema:
+        if name in _PRIMITIVES:
+            return Schema(type=_PRIMITIVES[name])
+        if name == "null":
+            raise DataError("A schema of null alone is none that Connect has.")
+        full = qualified(name, namespace)
+        if full in self._inside:
+            raise DataError(f"The type {full} contains itself, which Connect's schemas cannot say.")
+        if full not in self._named:
+            raise DataError(f"The type {full} is not defined.")
+        return self.schema(self._named[full], full.rpartition(".")[0])
+
+    def _of_dict(self, avro: Mapping[str, Any], namespace: str) -> Schema:
+        kind = avro["type"]
+        if kind in {"record", "error", "enum", "fixed"}:
+            return self._of_named(kind, avro, namespace)
+        if kind == "array":
+            return Schema(type=Type.ARRAY, value_schema=self.schema(avro["items"], namespace))
+        if kind == "map":
+            values = self.schema(avro["values"], namespace)
+            return Schema(type=Type.MAP, key_schema=Schema(type=Type.STRING), value_schema=values)
+        if not isinstance(kind, str) or kind not in _PRIMITIVES:
+            return self.schema(kind, namespace)
+        return _logical(kind, avro)
+
+    def _of_named(self, kind: str, avro: Mapping[str, Any], namespace: str) -> Schema:
+        full = qualified(avro["name"], avro.get("namespace", namespace))
+        self._named[full] = avro
+        inner = full.rpartition(".")[0]
+        if kind == "fixed":
+            made = _logical("bytes", avro)
+            return replace(
+                made, name=made.name or full, parameters={**(made.parameters or {}), FIXED_SIZE: str(avro["size"])}
+            )
+        if kind == "enum":
+            symbols = {f"{ENUM}.{one}": one for one in avro["symbols"]}
+            return Schema(type=Type.STRING, name=full, parameters={ENUM: full, **symbols})
+        self._inside.add(full)
+        fields = tuple(self._field(one, inner) for one in avro["fields"])
+        self._inside.discard(full)
+        name = None if full == DEFAULT_NAME else full
+        return Schema(type=Type.STRUCT, name=name, doc=avro.get("doc"), fields=fields)
+
+    def _field(self, avro: Mapping[str, Any], namespace: str) -> Field:
+        schema = self.schema(avro["type"], namespace)
+        if avro.get("doc") and schema.doc is None:
+            schema = replace(schema, doc=avro["doc"])
+        default = avro.get("default")
+        if default is not None and schema.default is None:
+            schema = replace(schema, default=_default(schema, default))
+        return Field(avro["name"], schema)
+
+    def _union(self, avro: list[Any], namespace: str) -> Schema:
+        branches = [one for one in avro if one != "null"]
+        if len(branches) == 1:
+            found = self.schema(branches[0], namespace)
+            return found.as_optional() if len(avro) > 1 else found
+        fields = tuple(
+            Field(branch_name(one, namespace), self.schema(one, namespace).as_optional()) for one in branches
+        )
+        return Schema(type=Type.STRUCT, name=UNION, fields=fields, optional=len(branches) < len(avro))
+
+    def _with_properties(self, schema: Schema, avro: Mapping[str, Any]) -> Schema:
+        """Adds what Connect's own properties say (`connect.name` and its like)."""
+        parts: dict[str, Any] = {}
+        if "connect.name" in avro:
+            parts["name"] = avro["connect.name"]
+        if "connect.version" in avro:
+            parts["version"] = int(avro["connect.version"])
+        if "connect.doc" in avro:
+            parts["doc"] = avro["connect.doc"]
+        if avro.get("connect.parameters"):
+            parts["parameters"] = {**(schema.parameters or {}), **avro["connect.parameters"]}
+        if avro.get("connect.type") in _SMALL:
+            parts["type"] = _SMALL[avro["connect.type"]]
+        found = replace(schema, **parts) if parts else schema
+        default = avro.get("connect.default")
+        return found if default is None else replace(found, default=_default(found, default))
+
+
+def qualified(name: str, namespace: str) -> str:
+    """Returns the full name of a type."""
+    return name if "." in name or not namespace else f"{namespace}.{name}"
+
+
+def branch_name(avro: Any, namespace: str) -> str:
+    """Returns the name of the field that stands for a branch of a union."""
+    if isinstance(avro, str):
+        return avro if avro in _PRIMITIVES else qualified(avro, namespace).rpartition(".")[2]
+    return str(avro["name"]).rpartition(".")[2] if "name" in avro else str(avro["type"])
+
+
+def _logical(kind: str, avro: Mapping[str, Any]) -> Schema:
+    schema = Schema(type=_PRIMITIVES[kind])
+    logical = avro.get("logicalType")
+    if logical == "decimal" and kind == "bytes":
+        return replace(schema, name=DECIMAL, version=1, parameters=_decimal_parameters(avro))
+    name = _LOGICAL.get(str(logical))
+    return schema if name is None or _OF_CONNECT[name][0] != kind else replace(schema, name=name, version=1)
+
+
+def _decimal_parameters(avro: Mapping[str, Any]) -> dict[str, str]:
+    found = {SCALE: str(avro.get("scale", 0))}
+    precision = avro.get("precision")
+    return found if precision in {None, 64} else {**found, "connect.decimal.precision": str(precision)}
+
+
+def _default(schema: Schema, value: Any) -> Any:
+    """Returns an Avro default, which is JSON, as a value: bytes are texts of their codes there."""
+    if schema.type is Type.BYTES and isinstance(value, str):
+        return value.encode("latin-1")
+    if schema.type in {Type.FLOAT32, Type.FLOAT64} and isinstance(value, int):
+        return float(value)
+    if schema.type is Type.STRUCT and isinstance(value, dict):
+        return {one.name: _default(one.schema, value.get(one.name)) for one in schema.fields}
+    if schema.type is Type.ARRAY and schema.value_schema is not None:
+        return [_default(schema.value_schema, one) for one in value]
+    return value
+
+
+class ToAvro:
+    """Makes the JSON of an Avro schema of a schema of Connect's; a named type is defined once.
+
+    `properties`: what Avro has no place for is kept in properties (connect.meta.data). `enums`: texts that were an
+    enum are one again (enhanced.avro.schema.support).
+    """
+
+    def __init__(self, *, properties: bool = True, enums: bool = False) -> None:
+        self._properties = properties
+        self._enums = enums
+        self._defined: dict[str, Schema] = {}
+
+    def schema(self, schema: Schema) -> Any:
+        """Returns the Avro schema of `schema`. Raises DataError for what Avro cannot hold."""
+        made = self._required(schema)
+        if not schema.optional or schema.name == UNION:
+            return made
+        return [made, "null"] if schema.default is not None else ["null", made]
+
+    def _required(self, schema: Schema) -> Any:
+        parameters = schema.parameters or {}
+        if schema.type is Type.STRUCT:
+            return self._union(schema) if schema.name == UNION else self._record(schema)
+        if schema.type is Type.ARRAY and schema.value_schema is not None:
+            return self._decorated(schema, {"type": "array", "items": self.schema(schema.value_schema)})
+        if schema.type is Type.MAP:
+            return self._map(schema)
+        if self._enums and ENUM in parameters:
+            return self._enum(schema, parameters)
+        if FIXED_SIZE in parameters:
+            name = parameters.get("connect.name") or schema.name or DEFAULT_NAME
+            return self._once(name, schema, {"type": "fixed", "size": int(parameters[FIXED_SIZE])})
+        return self._decorated(schema, self._plain(schema))
+
+    def _plain(self, schema: Schema) -> dict[str, Any]:
+        if schema.name == DECIMAL:
+            parameters = schema.parameters or {}
+            precision = int(parameters.get("connect.decimal.precision", 64))
+            scale = int(parameters.get(SCALE, 0))
+            return {"type": "bytes", "scale": scale, "precision": precision, "logicalType": "decimal"}
+        if schema.name in _OF_CONNECT:
+            kind, logical = _OF_CONNECT[schema.name]
+            return {"type": kind, "logicalType": logical}
+        made = {"type": _AVRO[schema.type]}
+        return {**made, "connect.type": schema.type.value} if schema.type in {Type.INT8, Type.INT16} else made
+
+    def _record(self, schema: Schema) -> Any:
+        fields = [self._field(one) for one in schema.fields]
+        made = {"type": "record", "fields": fields, **({"doc": schema.doc} if schema.doc else {})}
+        return self._once(schema.name or DEFAULT_NAME, schema, made)
+
+    def _field(self, field: Field) -> dict[str, Any]:
+        schema = field.schema
+        if not _NAME.fullmatch(field.name):
+            raise DataError(
+                f'Avro does not take "{field.name}" as the name of a field: letters, digits and "_" it takes.',
+                "Rename it with ReplaceField, or give Flatten another delimiter.",
+            )
+        made: dict[str, Any] = {"name": field.name, "type": self.schema(schema)}
+        if schema.doc:
+            made["doc"] = schema.doc
+        if schema.default is not None:
+            made["default"] = _avro_default(schema.default)
+        elif schema.optional:
+            made["default"] = None
+        return made
+
+    def _union(self, schema: Schema) -> list[Any]:
+        branches = [self._required(one.schema) for one in schema.fields]
+        return ["null", *branches] if schema.optional else branches
+
+    def _map(self, schema: Schema) -> Any:
+        assert schema.key_schema is not None
+        assert schema.value_schema is not None
+        values = self.schema(schema.value_schema)
+        if schema.key_schema.type is Type.STRING and not schema.key_schema.optional:
+            return self._decorated(schema, {"type": "map", "values": values})
+        raise DataError("Avro's maps have texts as keys; this one has others.", "Cast the keys, or use keyfold.Json.")
+
+    def _enum(self, schema: Schema, parameters: Mapping[str, str]) -> Any:
+        symbols = [text for name, text in parameters.items() if name.startswith(f"{ENUM}.")]
+        return self._once(parameters[ENUM], schema, {"type": "enum", "symbols": symbols})
+
+    def _once(self, full: str, schema: Schema, made: dict[str, Any]) -> Any:
+        """Defines a named type; where it is defined already, names it."""
+        plain = replace(schema, optional=False, default=None, doc=None)
+        if full in self._defined:
+            if self._defined[full] != plain:
+                raise DataError(f"Two schemas that differ have the name {full}.", "Rename one with SetSchemaMetadata.")
+            return full
+        self._defined[full] = plain
+        namespace, _, name = full.rpartition(".")
+        about = {"type": made["type"], "name": name, **({"namespace": namespace} if namespace else {})}
+        return self._decorated(schema, {**about, **made})
+
+    def _decorated(self, schema: Schema, made: dict[str, Any]) -> Any:
+        if not self._properties:
+            return made["type"] if made.keys() == {"type"} else made
+        extra: dict[str, Any] = {}
+        if schema.version is not None:
+            extra["connect.version"] = schema.version
+        if schema.parameters and schema.name != UNION:
+            extra["connect.parameters"] = dict(schema.parameters)
+        if schema.name is not None and schema.name != UNION:
+            extra["connect.name"] = schema.name
+        if schema.default is not None:
+            extra["connect.default"] = _avro_default(schema.default)
+        found = {**made, **extra}
+        return found["type"] if found.keys() == {"type"} else found
+
+
+def _avro_default(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode("latin-1")
+    if isinstance(value, dict):
+        return {name: _avro_default(one) for name, one in value.items()}
+    return [_avro_default(one) for one in value] if isinstance(value, list) else value

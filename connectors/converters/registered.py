@@ -1,0 +1,89 @@
+"""What the converters with a schema registry have in common: settings, and the subjects that schemas are under."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+
+from connectors.converters.converter import Converter
+from connectors.converters.wire_format import LONG_IDS, WireFormat
+from connectors.errors import DataError
+from connectors.options import Option
+from connectors.registry.schema_registry import RegisteredSchema, SchemaRegistry
+from connectors.registry.settings import OPTIONS, registry_settings
+
+_STRATEGIES: Final = ("TopicNameStrategy", "RecordNameStrategy", "TopicRecordNameStrategy")
+
+
+def _check_strategy(name: str) -> str | None:
+    known = name.rpartition(".")[2] in _STRATEGIES
+    return None if known else f"allowed are {', '.join(_STRATEGIES)}, with or without their package."
+
+
+def _strategy(side: str) -> Option:
+    return Option(
+        f"{side}.subject.name.strategy",
+        "CLASS",
+        "TopicNameStrategy",
+        f"Under which subject the schemas of {side}s are: `TOPIC-{side}`, the record's name, or both.",
+        check=_check_strategy,
+    )
+
+
+REGISTERED: Final[tuple[Option, ...]] = (
+    *OPTIONS,
+    Option(
+        "auto.register.schemas",
+        "BOOLEAN",
+        default=True,
+        doc="Register the schema of what a transform has made. `false`: it has to be there.",
+    ),
+    Option(
+        "use.latest.version",
+        "BOOLEAN",
+        default=False,
+        doc="Write with the newest version of the subject, where schemas are not registered.",
+    ),
+    Option("normalize.schemas", "BOOLEAN", default=False, doc="Let the registry bring schemas into one form first."),
+    _strategy("key"),
+    _strategy("value"),
+    LONG_IDS,
+)
+
+
+class RegisteredConverter(Converter):
+    """A converter whose schemas are in a registry. `registry` is one that tests give."""
+
+    OPTIONS: ClassVar[tuple[Option, ...]] = REGISTERED
+    KIND = "AVRO"
+
+    def __init__(self, options: Mapping[str, Any], *, is_key: bool) -> None:
+        super().__init__(options, is_key=is_key)
+        self.registry = SchemaRegistry(registry_settings(options))
+        self.wire = WireFormat(options[LONG_IDS.name], is_key=is_key)
+        side = "key" if is_key else "value"
+        self._side = side
+        self._strategy: str = options[f"{side}.subject.name.strategy"].rpartition(".")[2]
+        self._ids: dict[tuple[str, str], int] = {}
+
+    def id_of(self, topic: str, text: str, name: str | None) -> int:
+        """Returns the id of a schema for records of `topic`: registers it, or finds it. Raises DataError."""
+        subject = self.subject(topic, name)
+        found = self._ids.get((subject, text))
+        if found is None:
+            asked = RegisteredSchema(text, self.KIND)
+            normalize = self.options["normalize.schemas"]
+            if self.options["auto.register.schemas"]:
+                found = self.registry.register(subject, asked, normalize=normalize)
+            else:
+                found = self.registry.find(subject, asked, normalize=normalize)
+            self._ids[(subject, text)] = found
+        return found
+
+    def subject(self, topic: str, name: str | None) -> str:
+        """Returns the subject of a schema with the record name `name`. Raises DataError where it needs one."""
+        if self._strategy == "TopicNameStrategy":
+            return f"{topic}-{self._side}"
+        if name is None:
+            raise DataError(f"{self._strategy} needs a schema with a name.", "Give it one with SetSchemaMetadata.")
+        return name if self._strategy == "RecordNameStrategy" else f"{topic}-{name}"

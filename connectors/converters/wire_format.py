@@ -1,0 +1,54 @@
+"""Finds which schema a message is written with: an id before the data, or in a header.
+
+Confluent's wire format is a byte 0 and 4 bytes of id; Apicurio's older one has 8 bytes; its newer one puts the id into
+a header, `apicurio.value.globalId` or `…contentId` (`…key…` for keys), and nothing before the data.
+
+On its own because every converter with a registry has it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final
+
+from connectors.data.record import Header
+from connectors.errors import DataError
+from connectors.options import Option
+
+MAGIC: Final = 0
+_ID: Final = struct.Struct(">bI")
+_LONG_ID: Final = struct.Struct(">bq")
+_HEADER_ID: Final = struct.Struct(">q")
+LONG_IDS: Final = Option(
+    "apicurio.registry.id-handler",
+    "STRING",
+    "",
+    "Apicurio's class of ids: with `Legacy8ByteIdHandler` in its name ids have 8 bytes, otherwise 4.",
+    importance="LOW",
+)
+
+
+class WireFormat:
+    """How a converter of keys or values finds and writes ids."""
+
+    def __init__(self, id_handler: str, *, is_key: bool) -> None:
+        self._form = _LONG_ID if "Legacy8ByteIdHandler" in id_handler else _ID
+        side = "key" if is_key else "value"
+        self._headers = (f"apicurio.{side}.globalId", f"apicurio.{side}.contentId")
+
+    def read(self, headers: Sequence[Header], data: bytes) -> tuple[int, int]:
+        """Returns the id of the schema, and where the data begins. Raises DataError."""
+        for header in headers:
+            if header.key in self._headers and isinstance(header.value, bytes) and len(header.value) == 8:
+                return int(_HEADER_ID.unpack(header.value)[0]), 0
+        if len(data) < self._form.size or data[0] != MAGIC:
+            raise DataError(
+                f"The bytes begin with {data[: self._form.size].hex(' ') or 'nothing'}: there is no id of a schema.",
+                "See how the record's writer serializes; bytes that no registry knows are read by keyfold.Bytes.",
+            )
+        return int(self._form.unpack_from(data)[1]), self._form.size
+
+    def written(self, schema_id: int) -> bytes:
+        """Returns what goes before the data."""
+        return self._form.pack(MAGIC, schema_id)

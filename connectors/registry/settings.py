@@ -1,0 +1,89 @@
+"""The settings of the schema registry's client, under the names that Confluent's and Apicurio's converters have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from msgspec import Struct
+
+from connectors.options import REQUIRED, Option, OptionsError
+
+
+def _urls(urls: list[str]) -> str | None:
+    if not urls or not all(urlsplit(url).scheme in {"http", "https"} and urlsplit(url).netloc for url in urls):
+        return "allowed are addresses such as http://registry:8081, several with commas between them."
+    return None
+
+
+OPTIONS: Final = (
+    Option(
+        "schema.registry.url",
+        "LIST",
+        REQUIRED,
+        "Where the schema registry answers; of several the next one is asked where one does not answer. Apicurio's is "
+        "`http://HOST:8080/apis/ccompat/v7`.",
+        check=_urls,
+        importance="HIGH",
+    ),
+    Option(
+        "basic.auth.credentials.source",
+        "STRING",
+        "URL",
+        "Where user and password are: in the `URL`, or in `USER_INFO`.",
+        allowed=("URL", "USER_INFO"),
+        any_case=True,
+    ),
+    Option("basic.auth.user.info", "PASSWORD", None, "`USER:PASSWORD`, for `USER_INFO`."),
+    Option("bearer.auth.token", "PASSWORD", None, "A token that is sent in place of user and password."),
+    Option("schema.registry.ssl.truststore.location", "STRING", None, "A file of certificates (PEM) that are trusted."),
+    Option(
+        "schema.registry.ssl.keystore.location", "STRING", None, "A file of the client's certificate and key (PEM)."
+    ),
+    Option("schema.registry.ssl.key.password", "PASSWORD", None, "The key's password."),
+)
+
+
+class RegistrySettings(Struct, frozen=True):
+    """How a registry is asked. Its repr shows nothing: addresses and tokens may be secret."""
+
+    urls: tuple[str, ...]
+    user: str | None = None
+    password: str = ""
+    token: str | None = None
+    trusted: str | None = None
+    certificate: str | None = None
+    key_password: str | None = None
+
+    def __repr__(self) -> str:
+        return "RegistrySettings()"
+
+
+def registry_settings(options: Mapping[str, Any]) -> RegistrySettings:
+    """Makes the settings of the values of OPTIONS. Raises OptionsError."""
+    pairs = [_without_user(url.rstrip("/")) for url in options["schema.registry.url"]]
+    user = next((user for _, user in pairs if user), None)
+    if options["basic.auth.credentials.source"].upper() == "USER_INFO":
+        text = options["basic.auth.user.info"]
+        if not text or ":" not in text:
+            raise OptionsError([("basic.auth.user.info", "missing; USER_INFO needs it, as USER:PASSWORD.")])
+        user = tuple(text.split(":", 1))
+    name, password = user or (None, "")
+    return RegistrySettings(
+        urls=tuple(url for url, _ in pairs),
+        user=name,
+        password=password,
+        token=options["bearer.auth.token"],
+        trusted=options["schema.registry.ssl.truststore.location"],
+        certificate=options["schema.registry.ssl.keystore.location"],
+        key_password=options["schema.registry.ssl.key.password"],
+    )
+
+
+def _without_user(url: str) -> tuple[str, tuple[str, ...] | None]:
+    parts = urlsplit(url)
+    if parts.username is None:
+        return url, None
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=host)), (unquote(parts.username), unquote(parts.password or ""))

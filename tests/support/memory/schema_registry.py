@@ -1,0 +1,75 @@
+"""A schema registry in memory: the part of Confluent's REST interface that keyfold asks, over httpx's mock transport.
+
+It is a mock: tests/registry holds the same converters against Apicurio Registry itself.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import unquote
+
+import httpx
+
+
+class MemoryRegistry(httpx.BaseTransport):
+    """Keeps schemas by id and by subject; `fails` answers next, each once; `asked` has the paths of all requests."""
+
+    def __init__(self) -> None:
+        self.schemas: list[dict[str, Any]] = []
+        self.subjects: dict[str, list[int]] = {}
+        self.fails: list[httpx.Response | httpx.TransportError] = []
+        self.asked: list[str] = []
+        self.requests: list[httpx.Request] = []
+
+    def add(self, schema: Any, subject: str = "s", **more: Any) -> int:
+        """Registers a schema, and returns its id."""
+        text = schema if isinstance(schema, str) else json.dumps(schema)
+        return self._register(subject, {"schema": text, **more})
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Answers, as httpx asks it."""
+        path = request.url.raw_path.decode().partition("?")[0]
+        self.asked.append(f"{request.method} {path}")
+        self.requests.append(request)
+        if self.fails:
+            failure = self.fails.pop(0)
+            if isinstance(failure, httpx.TransportError):
+                raise failure
+            return failure
+        return self._answer(request.method, [unquote(one) for one in path.split("/")[1:]], request.content)
+
+    def _answer(self, method: str, path: list[str], content: bytes) -> httpx.Response:
+        match method, path:
+            case "GET", ["schemas", "ids", number]:
+                found = int(number) <= len(self.schemas) and self.schemas[int(number) - 1]
+                return httpx.Response(200, json=found) if found else _missing("Schema not found")
+            case "GET", ["subjects", subject, "versions", version]:
+                return self._version(subject, version)
+            case "POST", ["subjects", subject, "versions"]:
+                return httpx.Response(200, json={"id": self._register(subject, json.loads(content))})
+            case "POST", ["subjects", subject]:
+                body = json.loads(content)
+                ids = [one for one in self.subjects.get(subject, []) if self.schemas[one - 1] == body]
+                return httpx.Response(200, json={"id": ids[0]}) if ids else _missing("Schema not found")
+        return _missing("HTTP 404 Not Found")
+
+    def _version(self, subject: str, version: str) -> httpx.Response:
+        ids = self.subjects.get(subject, [])
+        if not ids or (version != "latest" and int(version) > len(ids)):
+            return _missing("Subject not found")
+        found = ids[-1] if version == "latest" else ids[int(version) - 1]
+        return httpx.Response(200, json={"id": found, "subject": subject, **self.schemas[found - 1]})
+
+    def _register(self, subject: str, schema: dict[str, Any]) -> int:
+        if schema not in self.schemas:
+            self.schemas.append(schema)
+        found = self.schemas.index(schema) + 1
+        ids = self.subjects.setdefault(subject, [])
+        if found not in ids:
+            ids.append(found)
+        return found
+
+
+def _missing(text: str) -> httpx.Response:
+    return httpx.Response(404, json={"error_code": 40403, "message": text})
