@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test histories mutants faults soak conformance bench bench-quick clean
+.PHONY: help setup demo test histories mutants faults soak conformance registry bench bench-quick clean
 
 help: ## Lists the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -83,6 +83,9 @@ mutants: setup ## Changes the rules one by one and lists which changes no test n
 
 conformance: setup ## Compares keyfold with Kafka's own cleaner over 200 workloads (SEEDS=17 for one alone).
 	CONFORMANCE_SEEDS=$(or $(SEEDS),0-199) $(BIN)/pytest -v tests/conformance
+
+registry: setup ## Tries the converters with Apicurio Registry and the serializers of confluent-kafka; fetches the registry once (109 MB).
+	@REGISTRY=1 $(BIN)/pytest -v tests/registry
 
 bench: setup ## Measures keyfold beside its peers and prints the table (ROWS=backlog,ready for some, MINUTES=30 for sustained rows): build/bench; takes hours.
 	@$(BIN)/python -m benchmarks $(if $(ROWS),--rows $(ROWS)) $(if $(MINUTES),--minutes $(MINUTES))

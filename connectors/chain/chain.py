@@ -115,6 +115,11 @@ class Chain:
         self._keyed = keyed
         self.filtered: Counter[TopicPartition] = Counter()
 
+    def close(self) -> None:
+        """Lets go of what its converters hold."""
+        self._key.converter.close()
+        self._value.converter.close()
+
     def through(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yields what becomes of `batches` (record.SOURCE): records, and range reports that say what was filtered.
 

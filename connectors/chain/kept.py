@@ -31,9 +31,16 @@ def borrowed(spec: ChainSpec, resolve: Resolve, *, keyed: bool) -> Iterator[Chai
     if chain is None:
         chain = Chain(spec, resolve, keyed=keyed)
     chain.filtered.clear()
-    yield chain
+    try:
+        yield chain
+    except BaseException:
+        chain.close()
+        raise
+    dropped: list[Chain] = []
     with _lock:
         _idle.setdefault(key, []).append(chain)
         _idle.move_to_end(key)
         while len(_idle) > _MOST:
-            _idle.popitem(last=False)
+            dropped += _idle.popitem(last=False)[1]
+    for one in dropped:
+        one.close()

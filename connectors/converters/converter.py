@@ -28,6 +28,9 @@ class Converter(ABC):
         self.options = options
         self.is_key = is_key
 
+    def close(self) -> None:  # noqa: B027  # most hold nothing
+        """Lets go of what it holds, such as connections."""
+
     @abstractmethod
     def to_connect_data(self, topic: str, headers: Headers, data: bytes | None) -> tuple[Schema | None, Any]:
         """Returns schema and value of `data`.

@@ -66,6 +66,10 @@ class RegisteredConverter(Converter):
         self._strategy: str = options[f"{side}.subject.name.strategy"].rpartition(".")[2]
         self._ids: dict[tuple[str, str], int] = {}
 
+    def close(self) -> None:
+        """See `Converter.close`."""
+        self.registry.close()
+
     def id_of(self, topic: str, text: str, name: str | None) -> int:
         """Returns the id of a schema for records of `topic`: registers it, or finds it. Raises DataError."""
         subject = self.subject(topic, name)

@@ -83,6 +83,10 @@ class SchemaRegistry:
         self._schemas: dict[str, RegisteredSchema] = {}
         self._missing: dict[str, float] = {}
 
+    def close(self) -> None:
+        """Closes its connections."""
+        self._client.close()
+
     def schema(self, schema_id: int, subject: str | None = None) -> RegisteredSchema:
         """Returns the schema with an id. Raises DataError where there is none, RegistryError."""
         about = f"?subject={quote(subject, safe='')}" if subject else ""

@@ -1,0 +1,1 @@
+"""Tests against Apicurio Registry itself, and confluent-kafka's serializers: `make registry`."""
