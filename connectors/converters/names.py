@@ -43,19 +43,11 @@ CONVERTERS: Final = ClassNames(
             "io.apicurio.registry.utils.converter.AvroConverter",
             "AvroConverter",
         ),
-        _converter(
-            "JsonSchema",
-            "json_schema_converter:JsonSchemaConverter",
-            "io.confluent.connect.json.JsonSchemaConverter",
-            "JsonSchemaConverter",
-        ),
-        _converter(
-            "Protobuf",
-            "protobuf_converter:ProtobufConverter",
-            "io.confluent.connect.protobuf.ProtobufConverter",
-            "ProtobufConverter",
-        ),
     ),
+    {
+        "io.confluent.connect.json.JsonSchemaConverter": "JSON Schema is not available yet.",
+        "io.confluent.connect.protobuf.ProtobufConverter": "Protobuf is not available yet.",
+    },
 )
 """`keyfold.Bytes` neither reads nor writes: it is the default, and what no step looks at stays as it is."""
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from connectors.converters.names import CONVERTERS
+from connectors.class_names import ClassNames
+from connectors.converters.names import CONVERTERS, HEADER_CONVERTERS
 from connectors.transforms.names import PREDICATES, TRANSFORMS
 
 
@@ -39,3 +40,12 @@ def test_what_there_is_not_is_refused_with_why(name: str, said: str) -> None:
 def test_predicates_are_found() -> None:
     """By the simple name as well."""
     assert PREDICATES.find("RecordIsTombstone").of.java.endswith("predicates.RecordIsTombstone")
+
+
+@pytest.mark.parametrize("names", [CONVERTERS, HEADER_CONVERTERS, TRANSFORMS, PREDICATES], ids=lambda names: names.kind)
+def test_every_class_is_there(names: ClassNames) -> None:
+    """Each can be loaded, and its settings have sentences."""
+    for one in names.known:
+        options = one.load().OPTIONS
+        assert all(option.doc.endswith(".") for option in options)
+        assert len({option.name for option in options}) == len(options)
