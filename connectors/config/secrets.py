@@ -24,11 +24,11 @@ HIDDEN: Final = "[hidden]"
 _PLACEHOLDER: Final = re.compile(r"\$\{[^}:]*+:[^}]*+\}")
 """A text that is a placeholder; `_BRACES` finds those within one."""
 _BRACES: Final = re.compile(r"\$\{([^}]*+)\}")
-_ALWAYS: Final = r"passw(?:or)?d|passphrase|secret|oauthbearer\.(?:config|extensions)"
+_ALWAYS: Final = r"passw(?:or)?d|passphrase|secret|oauthbearer\.(?:config|extensions)|auth\.user\.info"
 _KEY: Final = r"(?:access|account|api|private)[._-]?key"
 _SECRET: Final = re.compile(
     rf"(?i){_ALWAYS}|{_KEY}(?!.*\.(file|location)$)|\.key\.pem$|keystore\.key$"
-    r"|token(?!\.endpoint)|credential(?!s\.client\.id)|jaas"
+    r"|token(?!\.endpoint)|credential(?!s\.(?:client\.id|source))|jaas"
 )
 """Names of secrets: Kafka's, those of Spark's `spark.redaction.regex`, those of stores."""
 _NAME_IN_TEXT: Final = (

@@ -394,6 +394,45 @@ def test_plugins(worker: RestWorker) -> None:
     assert (missing.status_code, message(missing)) == (404, "Unknown plugin Nope.")
 
 
+def test_classes_of_a_chain_are_plugins_too(worker: RestWorker) -> None:
+    """Under the names that Kafka Connect lists them by, each with its settings."""
+    found = worker.ask("GET", "/connector-plugins?connectorsOnly=false").json()
+    kinds = {one["class"]: one["type"] for one in found}
+    assert kinds["org.apache.kafka.connect.transforms.Cast$Key"] == "transformation"
+    assert kinds["io.debezium.transforms.ExtractNewRecordState"] == "transformation"
+    assert kinds["org.apache.kafka.connect.transforms.predicates.HasHeaderKey"] == "predicate"
+    assert kinds["org.apache.kafka.connect.json.JsonConverter"] == "converter"
+    assert kinds["keyfold.CompactedTopic"] == "sink"
+    for name in kinds:
+        answer = worker.ask("GET", f"/connector-plugins/{name}/config")
+        assert answer.status_code == 200, name
+    (spec, _) = worker.ask("GET", "/connector-plugins/Cast$Value/config").json()
+    assert (spec["name"], spec["type"], spec["required"], spec["default_value"]) == ("spec", "LIST", True, None)
+
+
+def test_a_chain_is_validated_key_by_key(worker: RestWorker) -> None:
+    """The settings of each transform and predicate are among the config's keys, in groups of their own."""
+    given = {
+        **CLASS,
+        "name": "a",
+        "topics": "t",
+        "value.converter": "Json",
+        "transforms": "c",
+        "transforms.c.type": "Cast$Value",
+        "transforms.c.spec": "a:int",
+        "transforms.c.predicate": "p",
+        "predicates": "p",
+        "predicates.p.type": "RecordIsTombstone",
+    }
+    found = worker.ask("PUT", "/connector-plugins/CompactedTopic/config/validate", json=given).json()
+    values = {one["value"]["name"]: one["value"] for one in found["configs"]}
+    assert found["error_count"] == 1
+    assert "int8" in values["transforms.c.spec"]["errors"][0]
+    assert values["transforms.c.predicate"]["value"] == "p"
+    assert values["transforms.c.negate"]["value"] == "false"
+    assert {"Transforms: c", "Predicates: p"} <= set(found["groups"])
+
+
 def test_a_config_is_validated(worker: RestWorker) -> None:
     """200 for a faulty one too: errors stand at their keys, unknown keys as well, secrets are not shown."""
     given = {
