@@ -204,6 +204,11 @@ class ConnectorConfig(BaseModel):
         "errors.retry.delay.max.ms", "60000", ge=1, unit="ms", importance="medium"
     )
     """Longest wait between two such tries."""
+    errors_log_enable: Flag = _errors("errors.log.enable", "false", importance="medium")
+    """Log each record that is let go, in one line with the stage and the class that refused it."""
+    errors_log_include_messages: Flag = _errors("errors.log.include.messages", "false", importance="medium")
+    """Let that line say which record it was: topic, partition, offset and timestamp. The reason beside it may
+    quote a part of a value."""
     dead_letter_topic: TopicName | None = _errors("errors.deadletterqueue.topic.name", None, importance="medium")
     """Topic to which records go that `errors.tolerance=all` lets go. Not set: they are only counted. If keyfold makes
     it, it has `message.timestamp.type=LogAppendTime`, so that letters age from their arrival."""

@@ -19,7 +19,6 @@ from connectors.config.secrets import SecretError, has_placeholder, printable, w
 from connectors.errors import ConfigError
 
 CONNECT_LATER: Final[dict[str, str]] = {
-    "errors.log.*": "logging of single records' errors",
     "config.action.reload": "reloading of secrets",
     "initial_state": "states set at creation",
     "connector.plugin.version": "plugin versions",

@@ -76,7 +76,7 @@ def _time(timestamp: int) -> list[Header]:
 def _context(
     connector: str, bucket: int, tp: TopicPartition, offset: int, rejected: str | None, refused: str | None
 ) -> list[Header]:
-    rejection = _refusal(refused) if refused is not None else rejection_of(rejected or "")
+    rejection = rejection_for(rejected, refused)
     name, message = _error_name(rejection), rejection.message
     context = {
         "topic": tp.topic,
@@ -93,8 +93,11 @@ def _context(
     return [(PREFIX + key, text.encode()) for key, text in context.items()]
 
 
-def _refusal(reason: str) -> Rejection:
-    return Rejection(Stage.KAFKA_PRODUCE, SINK_CLASS, RecordRefusedError.__qualname__, reason)
+def rejection_for(rejected: str | None, refused: str | None) -> Rejection:
+    """Returns why a record is let go: as the broker refused it, or as its run says."""
+    if refused is not None:
+        return Rejection(Stage.KAFKA_PRODUCE, SINK_CLASS, RecordRefusedError.__qualname__, refused)
+    return rejection_of(rejected or "")
 
 
 def _error_name(rejection: Rejection) -> str:

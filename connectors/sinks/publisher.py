@@ -77,6 +77,8 @@ class ChangelogPublisher(Struct, frozen=True, kw_only=True):
                 tolerate=connector.errors_tolerance == "all",
                 dead_letters=connector.dead_letter_topic,
                 context_headers=connector.dead_letter_context_headers,
+                log_errors=connector.errors_log_enable,
+                log_messages=connector.errors_log_include_messages,
             ),
             limits=TransactionLimits(
                 retry=Retry(connector.errors_retry_timeout_ms, connector.errors_retry_delay_max_ms)

@@ -12,13 +12,16 @@ class WriteRules(Struct, frozen=True, kw_only=True):
 
     `source_headers`: output.source.headers.enable. `tolerate`: errors.tolerance is `all`. `dead_letters`:
     the dead letter topic, None where such records are only counted. `context_headers`: whether dead letters
-    carry `__connect.errors.*`.
+    carry `__connect.errors.*`. `log_errors`: each such record is logged (errors.log.enable), with
+    `log_messages` also which one it was.
     """
 
     source_headers: bool = True
     tolerate: bool = False
     dead_letters: str | None = None
     context_headers: bool = False
+    log_errors: bool = False
+    log_messages: bool = False
 
 
 class TransactionLimits(Struct, frozen=True, kw_only=True):

@@ -20,6 +20,7 @@ from connectors.kafka.producers import QUEUE, call_until_answered
 from connectors.sinks import dead_letter
 from connectors.sinks.batching import PartitionBatch, produce_groups
 from connectors.sinks.encode import Row, output_rows, rows_of_generation
+from connectors.sinks.error_log import log_letters
 from connectors.sinks.producer_session import ProducerSession
 from connectors.sinks.publish_progress import NOTHING, PublishProgress, TransactionCounts
 from connectors.sinks.settings import WriteRules
@@ -51,6 +52,7 @@ class Transaction:
         self._rules = rules
         self._counts: dict[TopicPartition, TransactionCounts] = {}
         self._open = False
+        self._letters: list[tuple[TopicPartition, pa.RecordBatch]] = []
 
     def send(self, batches: Sequence[PartitionBatch]) -> int:
         """Commits as many of `batches` as the time of a transaction allows, at least one; returns how many.
@@ -59,6 +61,7 @@ class Transaction:
         was not answered; PublishInterruptedError, UnreachableError, OutputError, FencedError after aborting.
         """
         self._counts.clear()
+        self._letters.clear()
         self._open = False
         self._session.failures.clear()
         try:
@@ -87,7 +90,17 @@ class Transaction:
         self._open = False
         hit("publish.committed")
         self._progress.commit(positions, self._counts)
+        self._log_letters()
         return count
+
+    def _log_letters(self) -> None:
+        """Logs the records that were let go, once they are: a transaction that is aborted lets nothing go."""
+        if self._rules.log_errors:
+            bucket = self._session.bucket
+            for tp, letters in self._letters:
+                log_letters(
+                    bucket.connector, bucket.plan.bucket, tp, letters, self.refused, messages=self._rules.log_messages
+                )
 
     def _produce(self, batches: Sequence[PartitionBatch]) -> int:
         """Takes step 9; ends early when the transaction has been open for as long as it may."""
@@ -145,6 +158,7 @@ class Transaction:
         bucket, rules = self._session.bucket, self._rules
         if not rules.tolerate:
             dead_letter.refuse_rejected(bucket.connector, tp, letters, self.refused)
+        self._letters.append((tp, letters))
         refused = sum(1 for offset in letters["offset"].to_pylist() if offset in self.refused.get(tp, {}))
         counts = TransactionCounts(refused=refused, rejected=letters.num_rows - refused)
         if rules.dead_letters is None:

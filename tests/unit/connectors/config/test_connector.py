@@ -169,7 +169,7 @@ def test_a_fault_names_key_value_and_what_is_allowed(changes: dict[str, Any], sa
 @pytest.mark.parametrize(
     "key",
     [
-        "errors.log.enable", "config.action.reload", "initial_state",
+        "config.action.reload", "initial_state",
     ],
 )  # fmt: skip
 def test_keys_of_connect_that_come_later_are_refused(key: str) -> None:
