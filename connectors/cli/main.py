@@ -21,6 +21,7 @@ from connectors.cli.connectors import app as connectors_app
 from connectors.cli.delete import delete
 from connectors.cli.demo import demo
 from connectors.cli.describe import describe
+from connectors.cli.dlq import app as dlq_app
 from connectors.cli.dump import dump
 from connectors.cli.failpoints import failpoints
 from connectors.cli.kafka import kafka
@@ -116,6 +117,7 @@ COMMANDS: Final[tuple[Callable[..., None], ...]] = (
 for command in COMMANDS:
     app.command(cls=_Command, help=_help(command))(command)
 app.add_typer(connectors_app)
+app.add_typer(dlq_app)
 
 
 def main() -> int:

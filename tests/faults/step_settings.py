@@ -30,8 +30,8 @@ IN_TASKS: Final = frozenset(
 )
 """Steps that Spark's Python processes reach if its tasks read and publish; the driver reaches all others."""
 
-ALL: Final = tuple(step for step in STEPS if not step.startswith("rebuild."))
-"""Steps that a worker takes; `keyfold rebuild` takes the others (e2e/test_rebuild.py)."""
+ALL: Final = tuple(step for step in STEPS if not step.startswith(("rebuild.", "redrive.")))
+"""Steps that a worker takes; `keyfold rebuild` and `keyfold dlq` take the others (e2e/test_rebuild.py, test_dlq.py)."""
 
 
 BEHIND: Final = ("merge.", "clean.", "snapshot.", "vacuum.")

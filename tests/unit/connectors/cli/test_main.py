@@ -42,8 +42,8 @@ def test_every_command_is_a_file_of_its_name() -> None:
     files = (ROOT / "connectors" / "cli").glob("*.py")
     assert {path.stem for path in files if path.read_text().startswith(f'"""`keyfold {path.stem}`')} == {
         *NAMES,
-        "connectors",
-    }  # a group of commands
+        *("connectors", "dlq"),
+    }  # groups of commands
 
 
 def test_version_option() -> None:

@@ -1,0 +1,191 @@
+"""`keyfold dlq`: what is in a connector's dead letter topic, and its way back to the source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from connectors.cli.options import ConnectorArgument, JsonOption, SomeTopicOption, WorkerOption, worker_of
+from connectors.cli.output import readable, say, say_json
+from connectors.progress.terminal import table
+
+if TYPE_CHECKING:
+    from connectors.runtime.redrive import DeadLetters, Filters, LetterCount, Redriven
+    from connectors.sinks.letters import Letter
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_SHOWN: Final = 80
+"""Characters of a key or value that are shown."""
+
+StageOption = Annotated[str | None, typer.Option("--stage", help="Only letters of this stage.", metavar="STAGE")]
+ClassOption = Annotated[str | None, typer.Option("--class", help="Only letters of this class.", metavar="CLASS")]
+LimitOption = Annotated[int | None, typer.Option("--limit", help="At most so many letters.", metavar="N", min=1)]
+RedrivesOption = Annotated[
+    int, typer.Option("--max-redrives", help="Leave records that came back so often.", metavar="N", min=1)
+]
+DryOption = Annotated[bool, typer.Option("--dry-run", help="Only say what would be sent.")]
+OffsetOption = Annotated[int | None, typer.Option("--offset", help="Only the letter at this offset.", min=0)]
+
+app: Final = typer.Typer(name="dlq", no_args_is_help=True, help="Looks into dead letters, and sends them back.")
+
+
+@app.command("list")
+def list_letters(connector: ConnectorArgument, as_json: JsonOption = False, worker: WorkerOption = None) -> None:
+    """Counts the dead letters by source topic, stage, class and error."""
+    from connectors.runtime.redrive import counts
+
+    letters = _letters(connector, worker)
+    found = counts(letters.letters())
+    if as_json:
+        say_json(found)
+    else:
+        say(_counts_text(letters.topic, found))
+
+
+@app.command()
+def show(
+    connector: ConnectorArgument,
+    topic: SomeTopicOption = None,
+    stage: StageOption = None,
+    class_name: ClassOption = None,
+    offset: OffsetOption = None,
+    limit: LimitOption = 10,
+    as_json: JsonOption = False,
+    worker: WorkerOption = None,
+) -> None:
+    """Shows dead letters, the first ones first: what is wrong with each, and what it holds."""
+    from connectors.runtime.redrive import Filters
+
+    letters = _letters(connector, worker)
+    filters = Filters(topic=topic, stage=stage, class_name=class_name)
+    chosen = (one for one in letters.letters() if _fits(one, filters) and offset in (None, one.offset))
+    found = list(islice(chosen, limit))
+    if as_json:
+        say_json([_as_json(one) for one in found])
+    else:
+        say("\n\n".join(map(_letter_text, found)) or f"There are no such letters in {letters.topic}.")
+
+
+@app.command()
+def redrive(
+    connector: ConnectorArgument,
+    topic: SomeTopicOption = None,
+    stage: StageOption = None,
+    class_name: ClassOption = None,
+    max_redrives: RedrivesOption = 3,
+    limit: LimitOption = None,
+    dry_run: DryOption = False,
+    as_json: JsonOption = False,
+    worker: WorkerOption = None,
+) -> None:
+    """Sends dead letters back to their source topics, as they were, each once.
+
+    What is left stays for a later run; a run that is killed is gone on with by the next.
+    """
+    from connectors.runtime.redrive import Filters
+
+    filters = Filters(topic=topic, stage=stage, class_name=class_name, max_redrives=max_redrives)
+    letters = _letters(connector, worker)
+    found = letters.redrive(filters, dry_run=dry_run, limit=limit, report=_progress)
+    if as_json:
+        say_json(found)
+    else:
+        say(_redriven_text(found, dry_run=dry_run))
+
+
+def _letters(connector: ConnectorArgument, worker: WorkerOption) -> DeadLetters:
+    config = worker_of(worker)
+    from connectors.config.files import load_connector
+    from connectors.runtime.redrive import DeadLetters
+
+    return DeadLetters(config, load_connector(connector, config).config)
+
+
+def _progress(count: int) -> None:
+    if count and count % 5_000 == 0:
+        typer.echo(f"{count:,} letters sent back", err=True)
+
+
+def _fits(letter: Letter, filters: Filters) -> bool:
+    said = letter.context
+    pairs = ((filters.topic, "topic"), (filters.stage, "stage"), (filters.class_name, "class.name"))
+    return all(asked in (None, said.get(name)) for asked, name in pairs)
+
+
+def _counts_text(topic: str, found: Iterable[LetterCount]) -> str:
+    rows = [
+        (
+            one.topic or "-",
+            one.stage or "-",
+            one.class_name or "-",
+            one.exception.rpartition(".")[2] or "-",
+            one.count,
+            _time(one.first_ms),
+            _time(one.last_ms),
+        )
+        for one in found
+    ]
+    if not rows:
+        return f"There are no letters in {topic}."
+    return table(("TOPIC", "STAGE", "CLASS", "ERROR", "LETTERS", "FIRST", "LAST"), rows)
+
+
+def _time(ms: int) -> str:
+    return f"{_EPOCH + timedelta(milliseconds=ms):%Y-%m-%d %H:%M:%S}"
+
+
+def _letter_text(letter: Letter) -> str:
+    return "\n".join(_lines(letter))
+
+
+def _lines(letter: Letter) -> Iterator[str]:
+    said = letter.context
+    yield f"letter {letter.partition}/{letter.offset}, {_time(letter.timestamp)}"
+    if said:
+        place = "-".join((said.get("topic", "?"), said.get("partition", "?")))
+        yield f"  record   {place} at offset {said.get('offset', '?')}"
+        yield f"  stage    {said.get('stage', '?')}, {said.get('class.name', '?')}"
+        yield f"  error    {said.get('exception.class.name', '?')}: {said.get('exception.message', '')}"
+    if letter.redrives:
+        yield f"  redrives {letter.redrives}"
+    yield f"  key      {_short(letter.key)}"
+    yield f"  value    {_short(letter.value)}"
+    for name, value in letter.headers:
+        yield f"  header   {name}: {_short(value)}"
+
+
+def _short(data: bytes | str | None) -> str:
+    if data is None:
+        return "null"
+    text = data.decode("utf-8", "backslashreplace") if isinstance(data, bytes) else data
+    text = "".join(one if one.isprintable() else repr(one)[1:-1] for one in text[: _SHOWN + 1])
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(data):,} bytes)"
+
+
+def _as_json(letter: Letter) -> dict[str, object]:
+    return {
+        "partition": letter.partition,
+        "offset": letter.offset,
+        "timestamp": letter.timestamp,
+        "redrives": letter.redrives,
+        "context": letter.context,
+        "key": readable(letter.key),
+        "value": readable(letter.value),
+        "headers": [{"key": name, "value": readable(value)} for name, value in letter.headers],
+    }
+
+
+def _redriven_text(found: Redriven, *, dry_run: bool) -> str:
+    verb = "would go back" if dry_run else "went back"
+    rows = [(topic, verb, count) for topic, count in sorted(found.sent.items())]
+    rows += [("-", f"left: {why}", count) for why, count in sorted(found.left.items())]
+    if found.already:
+        rows.append(("-", "went back before", found.already))
+    if not rows:
+        return "There are no letters to send back."
+    more = "\n\nThere is more: run it again, or without filters." if found.more else ""
+    return table(("SOURCE TOPIC", "WHAT", "LETTERS"), rows) + more

@@ -1,0 +1,126 @@
+"""`keyfold dlq`: dead letters are counted, shown, and go back to their source exactly once."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from connectors.dev.embedded_kafka import EmbeddedKafka
+from tests.support.deployment import Deployment
+from tests.support.kafka import Read, consume_all, create_topic, produce
+from tests.support.records import BASE_MS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JSON_VALUES = {
+    "value.converter": "keyfold.Json",
+    "value.converter.schemas.enable": "false",
+    "transforms": "id",
+    "transforms.id.type": "ValueToKey",
+    "transforms.id.fields": "id",
+    "key.converter": "keyfold.Json",
+    "key.converter.schemas.enable": "false",
+    "errors.tolerance": "all",
+    "errors.deadletterqueue.context.headers.enable": "true",
+}
+
+
+@pytest.fixture
+def strict(tmp_path: Path, broker: EmbeddedKafka, topic_name: str) -> Deployment:
+    """A connector of JSON values whose records are dead letters where they are none; not run yet."""
+    create_topic(broker.bootstrap, topic_name, 2, cleanup_policy="delete")
+    found = Deployment(tmp_path, broker.bootstrap, topic_name).publishing_only()
+    found.settings |= {**JSON_VALUES, "errors.deadletterqueue.topic.name": f"{topic_name}.dead"}
+    return found
+
+
+def keyfold(deployment: Deployment, *arguments: str, failpoint: str = "") -> subprocess.CompletedProcess[str]:
+    """Runs `keyfold dlq …` as a command."""
+    connector, worker = deployment.write()
+    command = [sys.executable, "-m", "connectors.cli.main", "dlq", arguments[0], str(connector), *arguments[1:]]
+    env = {**os.environ, "KEYFOLD_FAILPOINTS": failpoint}
+    return subprocess.run(
+        [*command, "--worker", str(worker)], capture_output=True, text=True, timeout=60, check=False, env=env
+    )
+
+
+def told(deployment: Deployment, *arguments: str) -> Any:
+    """Returns what a command says as JSON."""
+    done = keyfold(deployment, *arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def returned(deployment: Deployment) -> list[Read]:
+    """Returns the records of the source that came back."""
+    found = consume_all(deployment.bootstrap, deployment.topic)
+    return [one for one in found if "keyfold.redrives" in dict(one.headers)]
+
+
+def test_letters_are_counted_shown_and_sent_back_until_it_is_too_often(spark: SparkSession, strict: Deployment) -> None:
+    """A record that fails again comes again with its count, and is left at the maximum."""
+    produce(
+        strict.bootstrap,
+        strict.topic,
+        [(1, b"k", b"{bad", [("h", b"1")], BASE_MS), (0, None, b"{worse", [], BASE_MS), (0, b"x", b'{"id": 1}')],
+    )
+    strict.run_once(spark)
+    counted = told(strict, "list")
+    assert [(one["topic"], one["stage"], one["count"]) for one in counted] == [(strict.topic, "VALUE_CONVERTER", 2)]
+    text = keyfold(strict, "list").stdout
+    assert "keyfold.Json" in text
+    (shown,) = told(strict, "show", "--limit", "1")
+    assert shown["context"]["exception.class.name"] == "connectors.errors.DataError"
+    assert "{bad" in keyfold(strict, "show").stdout
+
+    assert told(strict, "redrive", "--dry-run")["sent"] == {strict.topic: 2}
+    assert returned(strict) == []
+    assert told(strict, "redrive")["sent"] == {strict.topic: 2}
+    assert told(strict, "redrive")["sent"] == {}
+    first = {one.partition: one for one in returned(strict)}
+    assert (first[1].key, first[1].value, first[1].timestamp_ms) == (b"k", b"{bad", BASE_MS)
+    assert first[1].headers == (("h", b"1"), ("keyfold.redrives", b"1"))
+    assert (first[0].key, first[0].value) == (None, b"{worse")
+
+    strict.run_once(spark)  # both fail again
+    again = told(strict, "redrive", "--max-redrives", "1")
+    assert (again["sent"], again["left"]) == ({}, {"sent back too often": 2})
+    assert told(strict, "redrive", "--max-redrives", "2")["sent"] == {strict.topic: 2}
+    counts = sorted(str(dict(one.headers)["keyfold.redrives"]) for one in returned(strict))
+    assert counts == ["b'1'", "b'1'", "b'2'", "b'2'"]
+
+
+@pytest.mark.parametrize("step", ["redrive.sent", "redrive.offsets", "redrive.committed"])
+def test_a_run_that_is_killed_sends_nothing_twice_and_loses_nothing(
+    spark: SparkSession, strict: Deployment, step: str
+) -> None:
+    """The next run goes on where the transaction of the first ended, or did not."""
+    produce(strict.bootstrap, strict.topic, [(0, b"%d" % number, b"{bad") for number in range(20)])
+    strict.run_once(spark)
+    killed = keyfold(strict, "redrive", failpoint=f"{step}=kill")
+    assert killed.returncode != 0
+    assert keyfold(strict, "redrive").returncode == 0
+    assert sorted(int(one.key or b"") for one in returned(strict)) == list(range(20))
+
+
+def test_letters_that_a_filter_leaves_stay_for_a_later_run(spark: SparkSession, strict: Deployment) -> None:
+    """Also those that lie before others which have gone: each goes once, whatever the order."""
+    produce(
+        strict.bootstrap, strict.topic, [(0, b"a", b"{bad"), (0, b"b", b"null"), (0, b"c", b"{bad"), (0, b"d", b"null")]
+    )
+    strict.run_once(spark)
+    first = told(strict, "redrive", "--stage", "TRANSFORMATION")
+    assert (first["sent"], first["left"]) == ({strict.topic: 2}, {"left by the filters": 2})
+    limited = told(strict, "redrive", "--limit", "1")
+    assert limited["sent"] == {strict.topic: 1}
+    rest = told(strict, "redrive")
+    assert rest["sent"] == {strict.topic: 1}
+    assert told(strict, "redrive")["sent"] == {}
+    assert sorted(one.key or b"" for one in returned(strict)) == [b"a", b"b", b"c", b"d"]
