@@ -44,7 +44,11 @@ def test_a_record_is_as_kafka_has_it(broker: EmbeddedKafka, topic_name: str) -> 
         "offset": 0,
         "range": {
             "topic_id": source.range(topic_name, 0, 1).topic_id,
-            **{"lo": 0, "hi": 3, "start": 0, "records": 3, "filtered": 0},
+            "lo": 0,
+            "hi": 3,
+            "start": 0,
+            "records": 3,
+            "filtered": 0,
         },
     }
 
