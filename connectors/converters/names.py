@@ -43,9 +43,14 @@ CONVERTERS: Final = ClassNames(
             "io.apicurio.registry.utils.converter.AvroConverter",
             "AvroConverter",
         ),
+        _converter(
+            "JsonSchema",
+            "json_schema_converter:JsonSchemaConverter",
+            "io.confluent.connect.json.JsonSchemaConverter",
+            "JsonSchemaConverter",
+        ),
     ),
     {
-        "io.confluent.connect.json.JsonSchemaConverter": "JSON Schema is not available yet.",
         "io.confluent.connect.protobuf.ProtobufConverter": "Protobuf is not available yet.",
     },
 )

@@ -1,0 +1,97 @@
+"""Reads and writes JSON whose schemas are in a registry (Confluent's `JsonSchemaConverter`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from connectors.converters.converter import Headers
+from connectors.converters.json_converter import encoded
+from connectors.converters.json_schema_types import FromJsonSchema, to_json_schema
+from connectors.converters.json_values import JsonForm, JsonValues
+from connectors.converters.registered import RegisteredConverter
+from connectors.data.schema import OfSchema, Schema
+from connectors.errors import DataError
+from connectors.options import Option
+from connectors.registry.schema_registry import RegisteredSchema
+
+
+class Text(Struct, frozen=True):
+    """A JSON Schema as it is registered."""
+
+    text: str
+
+
+class JsonSchemaConverter(RegisteredConverter):
+    """Values are JSON behind the id of their schema. A value is not held against what its schema says of ranges."""
+
+    KIND = "JSON"
+    OPTIONS = (
+        *RegisteredConverter.OPTIONS,
+        Option(
+            "decimal.format",
+            "STRING",
+            "BASE64",
+            "How a Decimal is written: `BASE64` of its unscaled value, or `NUMERIC`. Both are read.",
+            allowed=("BASE64", "NUMERIC"),
+            any_case=True,
+            importance="LOW",
+        ),
+    )
+
+    def __init__(self, options: Mapping[str, Any], *, is_key: bool) -> None:
+        super().__init__(options, is_key=is_key)
+        self._values = JsonValues(JsonForm(numeric=options["decimal.format"].upper() == "NUMERIC"))
+        self._decoder = msgspec.json.Decoder(float_hook=Decimal)
+        self._reads: dict[int, Schema] = {}
+        self._texts = OfSchema(lambda schema: Text(json.dumps(to_json_schema(schema), separators=(",", ":"))))
+
+    def to_connect_data(self, topic: str, headers: Headers, data: bytes | None) -> tuple[Schema | None, Any]:  # noqa: ARG002
+        """See `Converter`."""
+        if data is None:
+            return None, None
+        schema_id, start = self.wire.read(headers, data)
+        schema = self._reads.get(schema_id) or self._read_of(schema_id)
+        try:
+            node = self._decoder.decode(memoryview(data)[start:])
+        except RecursionError:
+            raise DataError("The JSON is nested too deep.") from None
+        except (msgspec.MsgspecError, UnicodeError) as error:
+            raise DataError(f"The data is no JSON: {error}.") from None
+        return schema, self._values.read(schema, node)
+
+    def from_connect_data(self, topic: str, headers: Headers, schema: Schema | None, value: Any) -> bytes | None:  # noqa: ARG002
+        """See `Converter`."""
+        if value is None and (schema is None or schema.optional):
+            return None
+        if schema is None:
+            raise DataError("keyfold.JsonSchema writes values with a schema only.", "Write keyfold.Json instead.")
+        text: Text = self._texts(schema)
+        schema_id = self.id_of(topic, text.text, schema.name)
+        return self.wire.written(schema_id) + encoded(self._values.write(schema, value))
+
+    def _read_of(self, schema_id: int) -> Schema:
+        registered = self.registry.schema(schema_id)
+        if registered.kind != self.KIND:
+            raise DataError(f"Schema {schema_id} is of type {registered.kind}, not JSON.", "Set its own converter.")
+        references: dict[str, Any] = {}
+        self._add_references(registered, references)
+        try:
+            root = json.loads(registered.text)
+            found = FromJsonSchema(root, references).schema(root)
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            raise DataError(f"Schema {schema_id} is no JSON Schema: {type(error).__name__}.") from None
+        self._reads[schema_id] = found
+        return found
+
+    def _add_references(self, registered: RegisteredSchema, found: dict[str, Any]) -> None:
+        for one in registered.references:
+            if one.name not in found:
+                inner = self.registry.version(one.subject, one.version)
+                found[one.name] = json.loads(inner.text)
+                self._add_references(inner, found)
