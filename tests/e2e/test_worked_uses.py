@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from connectors.dev.embedded_kafka import EmbeddedKafka
+from connectors.source.read_alone import ALONE_IN_DRIVER_MAX
 from tests.support.deployment import Deployment
 from tests.support.kafka import consume_all, create_topic, produce
 from tests.support.records import BASE_MS, read_snapshot
@@ -99,3 +100,20 @@ def test_a_store_of_settings_has_the_current_value_of_each(
     assert all(headers_of(one)["store"] == b"settings" for one in found)
     _, table = read_snapshot(deployment)
     assert {str(key, "utf-8") if isinstance(key, bytes) else key for _, key in table} == {"color", "size"}
+
+
+def test_a_backlog_that_spark_reads_goes_through_the_chain(
+    spark: SparkSession, broker: EmbeddedKafka, tmp_path: Path, topic_name: str
+) -> None:
+    """Spark's tasks transform as the worker's own process does, and count what they drop."""
+    deployment = example("entity-state", tmp_path, broker.bootstrap, topic_name)
+    records = ALONE_IN_DRIVER_MAX + 2_000
+    some = ((0, None, event(order_id=str(number % 500), n=number)) for number in range(records))
+    dropped = [(0, None, event(order_id="1"), [("heartbeat", b"")], BASE_MS)] * 10
+    produce(broker.bootstrap, deployment.topic, [*some, *dropped])
+    state = deployment.run_once(spark)
+    found = consume_all(broker.bootstrap, f"{topic_name}.shop.orders.state")
+    assert {one.key: json.loads(one.value or b"")["n"] for one in found} == {
+        str(number % 500).encode(): number for number in range(records - 500, records)
+    }
+    assert {log.position for log in state.logs} == {records + 10}
