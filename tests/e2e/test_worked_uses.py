@@ -7,7 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from connectors.dev.embedded_kafka import EmbeddedKafka
+import pytest
+
+from connectors.dev.embedded_kafka import EmbeddedKafka, free_port
+from connectors.errors import RegistryError
 from connectors.source.read_alone import ALONE_IN_DRIVER_MAX
 from tests.support.deployment import Deployment
 from tests.support.kafka import consume_all, create_topic, produce
@@ -117,3 +120,18 @@ def test_a_backlog_that_spark_reads_goes_through_the_chain(
         str(number % 500).encode(): number for number in range(records - 500, records)
     }
     assert {log.position for log in state.logs} == {records + 10}
+
+
+def test_a_registry_that_is_away_costs_no_record(
+    spark: SparkSession, broker: EmbeddedKafka, tmp_path: Path, topic_name: str
+) -> None:
+    """The connector fails, to be started again; nothing is a dead letter, and nothing is taken in."""
+    deployment = example("entity-state", tmp_path, broker.bootstrap, topic_name)
+    deployment.settings = {
+        name: text for name, text in deployment.settings.items() if not name.startswith("value.converter.")
+    } | {"value.converter": "keyfold.Avro", "value.converter.schema.registry.url": f"http://127.0.0.1:{free_port()}"}
+    produce(broker.bootstrap, deployment.topic, [(0, b"k", b"\x00\x00\x00\x00\x01\x02")])
+    with pytest.raises(RegistryError, match="schema registry does not answer"):
+        deployment.run_once(spark)
+    assert {log.end for log in deployment.state().logs} == {0}
+    assert consume_all(broker.bootstrap, f"{topic_name}.shop.events.dead") == []
