@@ -111,9 +111,16 @@ class Chain:
         self._header = HEADER_CONVERTERS.find(spec.header.name).of.load()(
             options_of(spec.header, HEADER_CONVERTERS, resolve)
         )
+        self._ask_only()
         self._output = spec.output
         self._keyed = keyed
         self.filtered: Counter[TopicPartition] = Counter()
+
+    def _ask_only(self) -> None:
+        """Tells the value's converter what the first step that looks at values leaves out."""
+        first = next((one for one in self._steps if Side.VALUE in _reads([one])), None)
+        if first is not None and first.predicate is None:
+            self._value.converter.ask_only(first.transform.fields_of)
 
     def close(self) -> None:
         """Lets go of what its converters hold."""

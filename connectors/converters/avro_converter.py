@@ -15,6 +15,7 @@ import fastavro
 from msgspec import Struct
 
 from connectors.converters.avro_schemas import DEFAULT_NAME, UNION, FromAvro, ToAvro
+from connectors.converters.avro_slices import EncodedStruct, PartialReader, form_of
 from connectors.converters.avro_unions import reader_of_unions, writer_of_unions
 from connectors.converters.converter import Headers
 from connectors.converters.registered import RegisteredConverter
@@ -28,11 +29,15 @@ _WITHOUT: Final = frozenset({"logicalType", "precision", "scale"})
 
 
 class Read(Struct, frozen=True):
-    """How data with one id is read: parsed for fastavro, as Connect's schema, and what converts values, if anything."""
+    """How data with one id is read: parsed for fastavro, as Connect's schema, and what converts values, if anything.
+
+    `some`: what reads the fields alone that anything looks at; None: all are read.
+    """
 
     avro: Any
     schema: Schema | None
     convert: Convert | None
+    some: PartialReader | None = None
 
 
 class Written(Struct, frozen=True):
@@ -42,6 +47,7 @@ class Written(Struct, frozen=True):
     avro: Any
     name: str | None
     convert: Convert | None
+    form: str
 
 
 class AvroConverter(RegisteredConverter):
@@ -68,6 +74,11 @@ class AvroConverter(RegisteredConverter):
         super().__init__(options, is_key=is_key)
         self._reads: dict[int, Read] = {}
         self._written = OfSchema(self._written_of)
+        self._fields: Callable[[Schema], frozenset[str] | None] | None = None
+
+    def ask_only(self, fields: Callable[[Schema], frozenset[str] | None]) -> None:
+        """See `Converter.ask_only`."""
+        self._fields = fields
 
     def to_connect_data(self, topic: str, headers: Headers, data: bytes | None) -> tuple[Schema | None, Any]:  # noqa: ARG002
         """See `Converter`."""
@@ -75,9 +86,11 @@ class AvroConverter(RegisteredConverter):
             return None, None
         schema_id, start = self.wire.read(headers, data)
         read = self._reads.get(schema_id) or self._read_of(schema_id)
-        buffer = io.BytesIO(data)
-        buffer.seek(start)
         try:
+            if read.some is not None:
+                return read.schema, read.some.read(data, start)
+            buffer = io.BytesIO(data)
+            buffer.seek(start)
             value = fastavro.schemaless_reader(buffer, read.avro, None)
         except Exception as error:  # noqa: BLE001  # fastavro raises what it stumbles over
             raise DataError(f"The data is no Avro of schema {schema_id}: {_said(error)}.") from None
@@ -93,6 +106,8 @@ class AvroConverter(RegisteredConverter):
             )
         written: Written = self._written(schema)
         schema_id = self.id_of(topic, written.text, written.name)
+        if type(value) is EncodedStruct and value.form == written.form:
+            return self.wire.written(schema_id) + value.data
         buffer = io.BytesIO()
         buffer.write(self.wire.written(schema_id))
         try:
@@ -122,7 +137,14 @@ class AvroConverter(RegisteredConverter):
         _check_items(avro)
         schema = None if avro in ("null", {"type": "null"}) else connect.schema(avro)
         parsed = fastavro.parse_schema(without_logical_types(avro), named_schemas=named)
-        return Read(parsed, schema, None if schema is None else reader_of_unions(schema))
+        convert = None if schema is None else reader_of_unions(schema)
+        return Read(parsed, schema, convert, None if convert else self._some(avro, schema, registered))
+
+    def _some(self, avro: Any, schema: Schema | None, registered: RegisteredSchema) -> PartialReader | None:
+        """Returns what reads some fields; None where all are wanted, or types come from other subjects."""
+        wanted = self._fields(schema) if self._fields and schema is not None and not registered.references else None
+        is_record = isinstance(avro, dict) and avro.get("type") == "record"
+        return PartialReader(without_logical_types(avro), wanted) if wanted is not None and is_record else None
 
     def _add_references(
         self, registered: RegisteredSchema, connect: FromAvro, named: dict[str, Any], seen: set[tuple[str, int]]
@@ -151,7 +173,8 @@ class AvroConverter(RegisteredConverter):
                 f"There is no Avro schema for this: {_said(error)}.", "Rename with ReplaceField or SetSchemaMetadata."
             ) from None
         name = (schema.name or DEFAULT_NAME) if schema.type is Type.STRUCT else None
-        return Written(json.dumps(avro, separators=(",", ":")), parsed, name, writer_of_unions(schema))
+        text, form = json.dumps(avro, separators=(",", ":")), form_of(without_logical_types(avro))
+        return Written(text, parsed, name, writer_of_unions(schema), form)
 
 
 def without_logical_types(avro: Any) -> Any:

@@ -6,7 +6,7 @@ On its own because every converter is one.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from connectors.data.record import Header
@@ -27,6 +27,12 @@ class Converter(ABC):
     def __init__(self, options: Mapping[str, Any], *, is_key: bool) -> None:
         self.options = options
         self.is_key = is_key
+
+    def ask_only(self, fields: Callable[[Schema], frozenset[str] | None]) -> None:  # noqa: B027  # most read all
+        """Lets it leave out what nobody looks at: of values with a schema all fields but those that `fields` returns.
+
+        None stands for all of them.
+        """
 
     def close(self) -> None:  # noqa: B027  # most hold nothing
         """Lets go of what it holds, such as connections."""

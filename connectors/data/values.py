@@ -103,7 +103,7 @@ def convert_to_string(schema: Schema | None, value: Any) -> str | None:
 def _text(schema: Schema | None, value: Any, *, embedded: bool) -> str:
     if isinstance(value, str):
         return _quoted(value) if embedded else value
-    write = _WRITERS.get(type(value))
+    write = _WRITERS.get(dict if isinstance(value, dict) else type(value))
     if write is None:
         raise TypeError(f"a {type(value).__name__} has no text")
     return write(schema, value)

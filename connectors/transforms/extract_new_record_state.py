@@ -79,12 +79,19 @@ class ExtractNewRecordState(Transform):
         self._updated = OfSchema(self._with_added)
         self._found = OfSchema(self._find_headers)
 
+    def fields_of(self, schema: Schema) -> frozenset[str] | None:
+        """See `Transform.fields_of`."""
+        if not _is_envelope(schema):
+            return None
+        added = (*self._added, *self._headers)
+        return frozenset({"before", "after", *(one.parent or one.name for one in added), *(one.name for one in added)})
+
     def apply(self, record: ConnectRecord) -> ConnectRecord | None:
         """See `Transform`."""
         schema, value = record.value_schema, record.value
         if value is None:
             return replace(record, value_schema=None) if self._mode == "rewrite-with-tombstone" else None
-        if schema is None or schema.name is None or not schema.name.endswith(".Envelope"):
+        if schema is None or not _is_envelope(schema):
             return record
         event = require_struct(schema, value, _PURPOSE)
         after, before = event.get("after"), event.get("before")
@@ -135,6 +142,10 @@ class ExtractNewRecordState(Transform):
             (with_fields(basics(row), (*row.fields, *marks, *fields)), added, row.fields)
             for row in self._row_schema(schema)
         ]
+
+
+def _is_envelope(schema: Schema) -> bool:
+    return schema.name is not None and schema.name.endswith(".Envelope")
 
 
 def _row_schema(schema: Schema) -> tuple[Schema, Schema]:

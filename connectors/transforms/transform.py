@@ -43,6 +43,13 @@ class Step(ABC):  # noqa: B024  # transforms and predicates have different ones
 class Transform(Step):
     """Changes records one by one. One is made per reading task and used by one thread; it keeps no state of records."""
 
+    def fields_of(self, schema: Schema) -> frozenset[str] | None:  # noqa: ARG002  # most look at all
+        """Returns which fields of a value of `schema` it looks at where nothing else of that value is left behind it.
+
+        None stands for all, and for a value of which anything else is left.
+        """
+        return None
+
     @abstractmethod
     def apply(self, record: ConnectRecord) -> ConnectRecord | None:
         """Returns what becomes of `record`; None drops it. Raises DataError where it cannot be transformed."""
