@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 import structlog
+from msgspec.structs import replace
 
 from compactor.catalog import owner_lock
 from compactor.catalog.requests import Answer
@@ -75,6 +76,7 @@ class Supervisor:
         self._stops = RunStops()
         self._thread: CancellableThread | None = None
         self._once = False
+        self._begins = False
         self._catalog: Catalog | None = None
         self._stored: CatalogState | None = None
         self._task: ConnectorTask | None = None
@@ -146,8 +148,12 @@ class Supervisor:
 
     @property
     def status(self) -> Status:
-        """The newest state, and what an operator asks next."""
-        return self._status.current
+        """The newest state, and what an operator asks next; RESTARTING as soon as a restart is asked for."""
+        current = self._status.current
+        begins_again = self._stops.restarting or self._begins
+        if begins_again and current.state not in (ConnectorState.UNASSIGNED, ConnectorState.STOPPED):
+            return replace(current, state=ConnectorState.RESTARTING)
+        return current
 
     @property
     def counters(self) -> Mapping[str, int]:
@@ -182,11 +188,13 @@ class Supervisor:
 
     def _run_task(self, spark: SparkSession, query: SharedQuery) -> bool:
         """Runs the connector once; returns True if it failed, or is to be followed by another run."""
+        self._begins = True  # until the status says so itself: a client that waits for RUNNING must not see the old one
         stop = self._stops.begin_run()
         self.error = None
         self.hold()
         resyncs = self._requests.begin_restarts()
         self._status.start()
+        self._begins = False
         task = self._task = ConnectorTask(spark, *self._task_settings)
         try:
             known = None if self._catalog is None else self._catalog.state.catalog_id

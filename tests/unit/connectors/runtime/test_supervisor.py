@@ -317,6 +317,30 @@ def test_a_running_connector_is_restarted_on_request(ground: Ground, monkeypatch
     assert ground.answer().ok
 
 
+def test_a_connector_is_restarting_from_the_moment_that_it_is_asked_for(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until its next run says what it is: a client that waits for RUNNING never sees the run that ends."""
+    seen: list[str] = []
+
+    def ask() -> None:
+        if not seen:
+            ground.one._status.current = status.running(ground.one._status.current, worked=True)
+            seen.append(ground.one.status.state)
+            ground.one.restart()
+            seen.append(ground.one.status.state)
+
+    begin = ground.one._requests.begin_restarts
+
+    def noted() -> Any:
+        seen.extend([ground.one.status.state] if seen else [])
+        return begin()
+
+    monkeypatch.setattr(ground.one._requests, "begin_restarts", noted)
+    ground.run((5_000, AWAY), during=ask)
+    assert seen == ["RUNNING", "RESTARTING", "RESTARTING"]
+
+
 def test_a_run_is_the_restart_that_was_asked_for_before_it(ground: Ground) -> None:
     """A worker that has just been started does not start its connectors twice."""
     ground.ask("restart")
