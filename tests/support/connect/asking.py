@@ -74,9 +74,11 @@ def _body(one: Ask, found: httpx.Response) -> Any:
 
 
 def _settled(client: httpx.Client, name: str, state: str) -> Callable[[], bool]:
-    """Returns whether connector and tasks are in `state`, or for "offsets" whether there are any."""
+    """Returns whether connector and tasks are in `state`, or for "offsets" and "topics" whether there are any."""
 
     def is_settled() -> bool:
+        if state == "topics":
+            return bool(client.get(f"/connectors/{name}/topics").json().get(name, {}).get("topics"))
         if state == "offsets":
             found = client.get(f"/connectors/{name}/offsets")
             return found.status_code == httpx.codes.OK and bool(found.json()["offsets"])

@@ -20,7 +20,7 @@ class Ask(NamedTuple):
     """One request; `body` is sent as it is, with `kind` as its media type (None: without).
 
     `settle` names a connector and the states that one of which it has before the next request is sent: the
-    connector's, or for "offsets" that it has some.
+    connector's, or for "offsets" and "topics" that it has some.
     """
 
     method: str
@@ -157,12 +157,12 @@ _ALIVE: Final = (
     Ask("GET", "/connectors/a/config"),
     Ask("GET", "/connectors/a/status"),
     Ask("GET", "/connectors/a/status/"),
-    Ask("GET", "/connectors/a/tasks", settle=("a", "offsets")),  # its first records, for its topics below
+    Ask("GET", "/connectors/a/tasks", settle=("a", "topics")),  # of which it is asked below
     Ask("GET", "/connectors/a/tasks/0/status"),
     Ask("GET", "/connectors/a/tasks/1/status"),
     Ask("GET", "/connectors/a/tasks/-1/status"),
     Ask("GET", "/connectors/a/tasks/x/status"),
-    Ask("GET", "/connectors/a/topics"),
+    Ask("GET", "/connectors/a/topics", settle=("a", "offsets")),
     Ask("GET", "/connectors/a/offsets"),
     Ask("GET", "/connectors/a/offsets/"),
     Ask("DELETE", "/connectors/a/offsets"),
