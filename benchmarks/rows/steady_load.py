@@ -54,6 +54,6 @@ class SteadyLoad(Struct, frozen=True, kw_only=True):
             "value": pa.array(values, pa.binary()),
             "headers": pa.array([[]] * size, RUN.field("headers").type),
             "delete_horizon": pa.nulls(size, pa.int64()),
-            "rejected": pa.nulls(size, pa.string()),
+            **{name: pa.nulls(size, RUN.field(name).type) for name in ("rejected", "key_identity", "key_encoding")},
         }
         return pa.table(columns, schema=RUN)

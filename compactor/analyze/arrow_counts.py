@@ -21,7 +21,7 @@ from compactor.runs.reader import read
 from compactor.runs.scan import whole
 from compactor.storage.base import Storage
 
-_COLUMNS = ("offset", "timestamp", "key", "value", "headers", "delete_horizon", "rejected")
+_COLUMNS = ("offset", "timestamp", "key", "value", "headers", "delete_horizon", "rejected", record.KEY_IDENTITY)
 _SCHEMA = pa.schema([record.RUN.field(name) for name in _COLUMNS])
 
 
@@ -52,7 +52,9 @@ class ArrowCounts:
 
     def split_keys(self, ranges: Fold) -> dict[str, SplitKeys]:
         """See `Counting.split_keys`."""
-        live = [last.filter(pc.is_valid(last["value"])).select(["key"]) for last in self._last(ranges)]
+        live = [
+            record.as_compared(last.filter(pc.is_valid(last["value"]))).select(["key"]) for last in self._last(ranges)
+        ]
         placed = [(log, keys) for log, keys in zip(self._logs, live, strict=True) if keys.num_rows]
         topics = sorted({log.topic for log, _ in placed})
         found = {
@@ -65,7 +67,7 @@ class ArrowCounts:
         for table, (start, end) in zip(self._tables, fold, strict=True):
             found = _between(table, start, end)
             named = found.filter(is_foldable(found))
-            yield named.take(pa.array(last_of_each(named, ())))
+            yield named.take(pa.array(last_of_each(record.as_compared(named), ())))
 
 
 def _between(table: pa.Table, start: int, end: int) -> pa.Table:

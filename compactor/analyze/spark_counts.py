@@ -11,7 +11,7 @@ from compactor.analyze.effect import Amount, Example, SplitKeys, Survivors
 from compactor.analyze.preview import Count, RangeCounts
 from compactor.clean.tombstones import Fate, fates_on_spark
 from compactor.fold import on_spark
-from compactor.fold.latest_per_key import foldable_column
+from compactor.fold.latest_per_key import compared_column, foldable_column
 from compactor.model.log import PartitionLog
 from compactor.model.record import TopicPartition
 from compactor.runs.scan import LOG, OffsetRange, whole
@@ -61,9 +61,9 @@ def sized(spark: SparkSession, storage: Storage, ranges: Sequence[OffsetRange]) 
     """Reads `ranges` as `on_spark.scan` does, with values reduced to `size` and `deleted` (no value)."""
     from pyspark.sql.functions import col, expr
 
-    names = (LOG, "offset", "timestamp", "key", "rejected", "delete_horizon")
+    names = (LOG, "offset", "timestamp", "rejected", "delete_horizon")
     plain = on_spark.scan(spark, storage, ranges)
-    return plain.select(*names, col("value").isNull().alias("deleted"), expr(_SIZE).alias("size"))
+    return plain.select(*names, compared_column(), col("value").isNull().alias("deleted"), expr(_SIZE).alias("size"))
 
 
 def _counts(frame: DataFrame, bounds: Sequence[tuple[int, ...]]) -> dict[tuple[int, int], Count]:

@@ -325,9 +325,10 @@ class Catalog:
         found = (self.state.order, self.state.identity, self.state.scope)
         if self.version and self._rules is not None and self._rules != found:
             raise CatalogError(
-                f"Connector {self._connector} was created with order, identity and scope {', '.join(found)}; "
-                f"now {', '.join(self._rules)} is asked for.",
-                "They are fixed with the first commit: set them back, or start under a new connector name.",
+                f"Connector {self._connector} was created with order, key identity and scope {_named(found)}; "
+                f"now {_named(self._rules)} is asked for.",
+                "They are fixed at the first start: set compaction.key.identity back, or start under a new connector "
+                "name, with another output topic.",
             )
 
     def _refuse_stranger(self) -> None:
@@ -350,6 +351,12 @@ class Catalog:
 
     def _where(self, version: int) -> str:
         return f"{self._storage.location}/{commit_path(version)}"
+
+
+def _named(rules: tuple[str, str, str]) -> str:
+    """Returns order, identity and scope as settings have them: `key` is the key's bytes."""
+    order, identity, scope = rules
+    return ", ".join((order, "bytes" if identity == "key" else identity, scope))
 
 
 def newest_epoch(storage: Storage) -> int:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from compactor.errors import FencedError
 from compactor.fold.arrow_kernel import last_rows
 from compactor.fold.latest_per_key import Folded, FoldJob, Work
-from compactor.model.record import RUN
+from compactor.model.record import KEY_IDENTITY, RUN, as_compared
 from compactor.runs.reader import read_ranges
 from compactor.runs.scan import LOG, SCAN, FileRange, OffsetRange, files_of, plan_reads
 from compactor.spark.errors import briefly
@@ -29,6 +29,7 @@ from compactor.storage.base import Storage
 
 _ROWS: Final = 10_000
 _THREADS: Final = 8
+_COMPARED: Final = [LOG, "key", KEY_IDENTITY, "rejected"]
 _log = structlog.get_logger()
 
 Files = Mapping[str, bytes]
@@ -118,7 +119,7 @@ class _Latest(NamedTuple):
         read = _scan(files, ranges)
         logs, offsets = read[LOG].to_numpy(), read["offset"].to_numpy()
         order = np.lexsort((offsets, logs))
-        last = last_rows(read.select([LOG, "key", "rejected"]).take(pa.array(order)), [LOG])
+        last = last_rows(as_compared(read.select(_COMPARED)).take(pa.array(order)), [LOG])
         rows = order[last]
         return cls(read, rows, logs[rows])
 

@@ -19,6 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compactor.fold.memory_budget import FoldBudget
+from compactor.model.record import KEY_IDENTITY
 from compactor.runs.scan import OffsetRange
 
 if TYPE_CHECKING:
@@ -47,6 +48,13 @@ def foldable_column() -> Column:
     from pyspark.sql.functions import col
 
     return col("rejected").isNull() & col("key").isNotNull()
+
+
+def compared_column() -> Column:
+    """Returns `record.as_compared` as an expression of Spark's."""
+    from pyspark.sql.functions import coalesce, col
+
+    return coalesce(col(KEY_IDENTITY), col("key")).alias("key")
 
 
 class FoldFilter(Protocol):

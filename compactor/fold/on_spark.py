@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compactor.errors import DEFECT, FoldError, MissingFileError
-from compactor.fold.latest_per_key import Folded, FoldJob, Work, foldable_column, rejected_column
+from compactor.fold.latest_per_key import Folded, FoldJob, Work, compared_column, foldable_column, rejected_column
 from compactor.fold.task_split import RangeSplit, split_by_offset
 from compactor.fold.throttler import Throttler
 from compactor.model import record
@@ -98,7 +98,7 @@ def latest(frame: DataFrame) -> DataFrame:
     from pyspark.sql.functions import max as greatest
 
     alone = when(rejected_column(), col("offset"))
-    last = frame.groupBy(LOG, "key", alone.alias("alone")).agg(greatest("offset").alias("offset"))
+    last = frame.groupBy(LOG, compared_column(), alone.alias("alone")).agg(greatest("offset").alias("offset"))
     return frame.join(last.select(LOG, "offset").hint(SPILLING), [LOG, "offset"], "left_semi")
 
 

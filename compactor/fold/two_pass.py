@@ -129,9 +129,10 @@ def _rising(scan: FileScan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Re
 
 
 def _keys(scan: FileScan) -> Iterator[pa.RecordBatch]:
-    for batch in _read(scan, ["offset", *COLUMNS]):
-        scan.throttler.wait(batch["key"].nbytes)
-        yield batch
+    for batch in _read(scan, ["offset", *COLUMNS, record.KEY_IDENTITY]):
+        keys = record.as_compared(batch)
+        scan.throttler.wait(keys["key"].nbytes)
+        yield keys
 
 
 def _check(scan: FileScan, rows: int) -> None:

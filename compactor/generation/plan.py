@@ -19,7 +19,7 @@ from compactor.errors import OffsetChangeError
 from compactor.model.actions import AnyAction, BeginGeneration, RenewTopic, Skip
 from compactor.model.log import Generation, PartitionLog, Run, first_end_of, generation_of
 from compactor.model.record import TopicPartition
-from compactor.model.state import CatalogState, Topic
+from compactor.model.state import BYTES, CatalogState, Topic
 
 
 class OffsetChange(Struct, frozen=True, kw_only=True):
@@ -101,6 +101,7 @@ def plan_change(
             ids = topics[tp.topic]
             renewed[tp.topic] = RenewTopic(topic=tp.topic, topic_id=ids.topic_id, output_id=ids.output_id)
         if not recreated and first_end_of(log) is None and found.position is not None and to > found.position:
+            _check_nothing_is_sent(state, log, found.position)
             skips.append(Skip(topic=tp.topic, partition=tp.partition, end=to))
         elif recreated or change.anew or not _stands_at(log, to, found):
             if topic.topic_id == topics[tp.topic].topic_id:
@@ -172,6 +173,20 @@ def _within(state: CatalogState, tp: TopicPartition, offset: int, found: FoundPa
             "Ask for one of these; the last one is the next record that will come.",
         )
     return offset
+
+
+def _check_nothing_is_sent(state: CatalogState, log: PartitionLog, position: int) -> None:
+    """Raises where a fold was sent in part whose keys have an identity.
+
+    What is given up leaves the log, which would not know any more which keys the output has.
+    """
+    if state.identity != BYTES and position > log.published:
+        raise OffsetChangeError(
+            f"Connector {state.connector}: topic {log.topic}, partition {log.partition} has sent offsets up to "
+            f"{position} of a fold that ends at {log.folded_end}: what the output has of it would be forgotten.",
+            "Run the connector until it is published, then ask again; or have the partition read anew with keyfold "
+            "resync CONNECTOR.json.",
+        )
 
 
 def _stands_at(log: PartitionLog, to: int, found: FoundPartition) -> bool:

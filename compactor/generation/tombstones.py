@@ -6,7 +6,7 @@ the log, so every record of the source comes after them: the first fold keeps th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -23,23 +23,36 @@ _ROWS: Final = 50_000
 _CREATE_TIME: Final = 0
 
 
+Compare = Callable[[bytes], tuple[bytes | None, str | None]]
+"""Finds the `key_identity` and the `key_encoding` (`record.RUN`) of a key."""
+
+
 def write_tombstones(
-    storage: Storage, tp: TopicPartition, keys: Sequence[bytes], epoch: int, now_ms: int, max_bytes: int
+    storage: Storage,
+    tp: TopicPartition,
+    keys: Sequence[bytes],
+    epoch: int,
+    now_ms: int,
+    max_bytes: int,
+    compare: Compare | None = None,
 ) -> Run | None:
     """Writes a tombstone of `now_ms` for each of `keys` of `tp`, by that order; returns their run, None without keys.
 
-    Raises StorageError.
+    Without `compare` keys are compared by their bytes. Raises StorageError, and what `compare` raises.
     """
     if not keys:
         return None
     target = RunTarget(
         storage=storage, prefix=paths.prefix(epoch, "generation"), max_bytes=max_bytes, arrived_ms=now_ms
     )
-    stats = sorted(write(_batches(tp, keys, now_ms), target, "generation.write"), key=lambda one: one.file.first)
+    batches = _batches(tp, keys, now_ms, compare)
+    stats = sorted(write(batches, target, "generation.write"), key=lambda one: one.file.first)
     return level0_run(-len(keys), 0, stats, now_ms, folded=True)
 
 
-def _batches(tp: TopicPartition, keys: Sequence[bytes], now_ms: int) -> Iterator[pa.RecordBatch]:
+def _batches(
+    tp: TopicPartition, keys: Sequence[bytes], now_ms: int, compare: Compare | None
+) -> Iterator[pa.RecordBatch]:
     for first in range(0, len(keys), _ROWS):
         some = keys[first : first + _ROWS]
         rows, lowest = len(some), first - len(keys)
@@ -51,5 +64,9 @@ def _batches(tp: TopicPartition, keys: Sequence[bytes], now_ms: int) -> Iterator
             "timestamp_type": pa.repeat(pa.scalar(_CREATE_TIME, pa.int32()), rows),
             "key": pa.array(some, pa.binary()),
         }
+        if compare is not None:
+            found = [compare(key) for key in some]
+            columns[record.KEY_IDENTITY] = pa.array([identity for identity, _ in found], pa.binary())
+            columns[record.KEY_ENCODING] = pa.array([encoding for _, encoding in found], pa.string())
         absent = {field.name: pa.nulls(rows, field.type) for field in record.RUN if field.name not in columns}
         yield pa.RecordBatch.from_arrays([{**columns, **absent}[name] for name in record.RUN.names], schema=record.RUN)

@@ -75,7 +75,7 @@ class Prefold:
             return
         table = pa.Table.from_batches(self._held, record.RUN).combine_chunks()
         _check_rising(table)
-        rows = last_rows(table, PARTITION)
+        rows = last_rows(record.as_compared(table), PARTITION)
         if len(rows) < table.num_rows:
             left_out = np.ones(table.num_rows, np.bool_)
             left_out[rows] = False

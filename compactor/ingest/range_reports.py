@@ -88,7 +88,12 @@ def _as_run(batch: pa.RecordBatch, *, needs_key: bool) -> pa.RecordBatch:
     rejected = batch["rejected"].cast(pa.string())
     if needs_key:
         rejected = pc.if_else(pc.and_(pc.is_null(rejected), pc.is_null(batch["key"])), NULL_KEY, rejected)
-    return pa.RecordBatch.from_arrays([*known, pa.nulls(size, pa.int64()), rejected], schema=record.RUN)
+    held = set(batch.schema.names)
+    compared = [
+        batch[name] if name in held else pa.nulls(size, record.RUN.field(name).type)
+        for name in (record.KEY_IDENTITY, record.KEY_ENCODING)
+    ]
+    return pa.RecordBatch.from_arrays([*known, pa.nulls(size, pa.int64()), rejected, *compared], schema=record.RUN)
 
 
 def _as_rows(reports: Sequence[tuple[pa.RecordBatch, int]]) -> pa.RecordBatch:

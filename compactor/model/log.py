@@ -25,7 +25,8 @@ class RunFile(Struct, frozen=True, kw_only=True):
     file's Parquet footer (`compactor.runs.checksums`); both are None in files of older versions. `keyless` counts
     records that have no key and were not rejected, which only logs without compaction keep; 0 in files of older
     versions. `entire`: the counts are of everything that the file holds of the partition. It is False where they are of
-    a range of offsets only (`Restate`), and in files of older versions.
+    a range of offsets only (`Restate`), and in files of older versions. `key_encodings` are the encodings
+    (`record.RUN`) of all its keys, with commas between them; None where that is not known, or there are many.
     """
 
     path: str
@@ -39,6 +40,7 @@ class RunFile(Struct, frozen=True, kw_only=True):
     footer: str | None = None
     keyless: int = 0
     entire: bool = False
+    key_encodings: str | None = None
 
 
 class Run(Struct, frozen=True, kw_only=True):

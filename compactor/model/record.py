@@ -95,9 +95,32 @@ SOURCE: Final = RECORDS.append(pa.field("rejected", pa.string())).append(pa.fiel
 columns but topic, partition and offset (= lo) are null. `rejected` says why a record could not be read whole: what of
 it could not is left out."""
 
-RUN: Final = RECORDS.append(pa.field("delete_horizon", pa.int64())).append(pa.field("rejected", pa.string()))
+KEY_IDENTITY: Final = "key_identity"
+KEY_ENCODING: Final = "key_encoding"
+
+RUN: Final = pa.schema(
+    [
+        *RECORDS,
+        pa.field("delete_horizon", pa.int64()),
+        pa.field("rejected", pa.string()),
+        pa.field(KEY_IDENTITY, pa.binary()),
+        pa.field(KEY_ENCODING, pa.string()),
+    ]
+)
 """What a run's Parquet holds: `delete_horizon` in ms, set once on a tombstone by the first clean that
-keeps it (KIP-534); `rejected` says why a record can never be folded."""
+keeps it (KIP-534); `rejected` says why a record can never be folded.
+
+`key_identity` is what is compared in place of `key` (`as_compared`), null where they are the same. `key_encoding` says
+how `key` encodes it: two records of one identity and one encoding have the same key; null says nothing. Files of
+older versions have neither, which reads as null."""
+
+
+def as_compared(rows: pa.RecordBatch | pa.Table) -> pa.RecordBatch | pa.Table:
+    """Returns `rows` with what is compared as their `key`: its identity, where it has one of its own."""
+    identity = rows[KEY_IDENTITY]
+    if identity.null_count == len(identity):
+        return rows
+    return rows.set_column(rows.schema.get_field_index("key"), "key", pc.coalesce(identity, rows["key"]))
 
 
 _SPARK_TYPES: Final = {pa.string(): "string", pa.int32(): "int", pa.int64(): "bigint", pa.binary(): "binary"}

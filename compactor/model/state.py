@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from types import MappingProxyType
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -41,6 +42,9 @@ from compactor.model.actions import (
 from compactor.model.log import PartitionLog, empty
 from compactor.model.record import TopicPartition
 
+BYTES: Final = "key"
+"""The identity of a catalog whose keys are compared byte by byte."""
+
 
 class Topic(Struct, frozen=True, kw_only=True):
     """A source topic and its output topic; `closed` is the reason why it is no longer read, None while it is."""
@@ -61,7 +65,7 @@ class CatalogState(Struct, frozen=True, kw_only=True, dict=True):
     catalog_id: str = ""
     connector: str = ""
     order: str = "offset"
-    identity: str = "key"
+    identity: str = BYTES
     scope: str = "partition"
     epoch: int = 0
     owner: str = ""

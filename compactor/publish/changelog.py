@@ -15,7 +15,7 @@ from compactor.metrics import Counters
 from compactor.model.log import PartitionLog
 from compactor.model.publish_plan import PublishResult, PublishTarget
 from compactor.model.record import TopicPartition
-from compactor.model.state import CatalogState
+from compactor.model.state import BYTES, CatalogState
 from compactor.ports import Broker
 from compactor.publish.committed_positions import Positions
 from compactor.publish.executors import PublishExecutor
@@ -24,6 +24,7 @@ from compactor.publish.publishable import YoungRecords, next_fold_end
 from compactor.publish.superseded import SupersededCount
 from compactor.quarantine import verify
 from compactor.quarantine.quarantine import QuarantineManager
+from compactor.runs.scan import whole
 from compactor.settings import EngineSettings
 
 MAX_LOGS_BESIDE_DAMAGE: Final = MAX_RANGES_NAMED
@@ -162,8 +163,9 @@ class Changelog:
         """Quarantines the logs whose damaged files caused `error`. Returns whether there were any."""
         if not self._quarantine.suspects_damage(error):
             return False
-        logs = published_logs(self._catalog.state)
-        return bool(self._quarantine.quarantine_damaged(logs, verify.unpublished_range, now_ms, publishing=True))
+        state = self._catalog.state
+        needs = verify.unpublished_range if state.identity == BYTES else whole  # other keys are looked for in all of it
+        return bool(self._quarantine.quarantine_damaged(published_logs(state), needs, now_ms, publishing=True))
 
     def _give_up_tasks(self, error: Exception) -> bool:
         """Fences the producers of a task whose process has ended; returns whether to try again with Spark's fold.

@@ -19,12 +19,12 @@ from compactor.model.publish_plan import PublishPlan, PublishResult
 from compactor.model.state import CatalogState
 from compactor.ports import Broker, Publisher
 from compactor.publish.plan import SENT, complete, due_of, results_of, sent_rows
+from compactor.publish.retired import EarlierKeys, earlier_ranges
 from compactor.settings import EngineSettings
+from compactor.storage.base import Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-    from compactor.storage.base import Storage
 
 
 class PublishExecutor:
@@ -35,6 +35,7 @@ class PublishExecutor:
 
     def __init__(self, spark: SparkSession, storage: Storage, broker: Broker, stopping: Callable[[], bool]) -> None:
         self._broker = broker
+        self._storage = storage
         self._stopping = stopping
         self._fold = CheapestFold(spark, storage, "publishing", stopping)
 
@@ -53,6 +54,7 @@ class PublishExecutor:
         job = fold_job(
             state,
             plans,
+            self._storage,
             publisher=lambda: self._broker.publisher(state),
             local_publisher=lambda: self._broker.local_publisher(state, self._stopping),
             local_records=settings.publish_local_max_records,
@@ -67,6 +69,7 @@ class PublishExecutor:
 def fold_job(
     state: CatalogState,
     plans: Sequence[PublishPlan],
+    storage: Storage,
     *,
     publisher: Callable[[], Publisher],
     local_publisher: Callable[[], Publisher],
@@ -78,11 +81,12 @@ def fold_job(
     """
     by_bucket = {plan.bucket: plan for plan in plans}
     due = due_of(state, plans)
+    earlier = EarlierKeys(storage, earlier_ranges(state, (target for plan in plans for target in plan.targets)))
     return FoldJob(
         ranges=[one.range for one in due],
         keep=LatestAndRejected(),
-        work=lambda: _publishing(by_bucket, publisher()),
-        work_here=lambda: _publishing(by_bucket, local_publisher()),
+        work=lambda: _publishing(by_bucket, publisher(), earlier),
+        work_here=lambda: _publishing(by_bucket, local_publisher(), earlier),
         answers=SENT,
         budget=FoldBudget(here=local(local_records), memory=TASKS, read=READ, keys=KEYS),
         tasks={bucket: [log for log, one in enumerate(due) if one.bucket == bucket] for bucket in by_bucket},
@@ -107,11 +111,11 @@ class LatestAndRejected(Struct, frozen=True):
         return on_spark.latest(frame)
 
 
-def _publishing(plans: Mapping[int, PublishPlan], publisher: Publisher) -> Work:
+def _publishing(plans: Mapping[int, PublishPlan], publisher: Publisher, earlier: EarlierKeys) -> Work:
     """Returns what a task does: one bucket's records go to the publisher, its answers come back as rows of SENT."""
 
     def work(bucket: int, records: Iterator[pa.RecordBatch]) -> list[pa.RecordBatch]:
-        sent = publisher.publish(plans[bucket], records)
+        sent = publisher.publish(plans[bucket], earlier.with_retired(records))
         return [pa.RecordBatch.from_pylist(sent_rows(sent), schema=SENT)]
 
     return work

@@ -44,10 +44,13 @@ class FileStats(OfPartition, Struct, frozen=True, kw_only=True):
 FUTURE_MS: Final = 60_000
 """A record that is stamped so much later than it arrived is stamped in the future."""
 
+_MOST_ENCODINGS: Final = 8
+"""How many encodings of keys a file names at most."""
+
 _MOST: Final = np.iinfo(np.int64).max
 """No value is larger."""
 
-_TEXT: Final = ("topic", "path", "sha256", "footer", "first_rejected_reason")
+_TEXT: Final = ("topic", "path", "sha256", "footer", "first_rejected_reason", "key_encodings")
 _FILE: Final = tuple(name for name in RunFile.__struct_fields__ if name != "entire")
 _OWN: Final = tuple(name for name in FileStats.__struct_fields__ if name != "file")
 
@@ -106,6 +109,7 @@ def stats_of(path: str, batch: pa.RecordBatch, arrived_ms: int | None = None) ->
         "sha256": [""] * size,
         "newest_ms": newest_ms,
         "footer": [None] * size,
+        "key_encodings": _encodings(batch, first, last),
         "keyless": rows.total(_flags(pc.is_null(batch["key"])) & ~refused),
         "tombstones": rows.total(_flags(pc.is_null(batch["value"])) & ~refused),
         "rejected": rows.total(refused),
@@ -118,6 +122,29 @@ def stats_of(path: str, batch: pa.RecordBatch, arrived_ms: int | None = None) ->
         "first_rejected_reason": [None if row is None else batch["rejected"][row].as_py() for row in refusals],
     }
     return [from_row(dict(zip(columns, values, strict=True))) for values in zip(*columns.values(), strict=True)]
+
+
+def _encodings(batch: pa.RecordBatch, first: NDArray[np.int64], last: NDArray[np.int64]) -> Sequence[str | None]:
+    """Returns for each partition, whose rows are from `first` to `last`, the encodings of its keys."""
+    column = batch[record.KEY_ENCODING]
+    if column.null_count == len(column):
+        return [None] * len(first)
+    foldable = pc.is_null(batch["rejected"])
+    spans = zip(first.tolist(), (last + 1 - first).tolist(), strict=True)
+    parts = (column.slice(start, size).filter(foldable.slice(start, size)) for start, size in spans)
+    return [None if part.null_count else _joined(part.unique().to_pylist()) for part in parts]
+
+
+def _joined(encodings: Iterable[str]) -> str | None:
+    found = sorted(set(encodings))
+    return ",".join(found) if len(found) <= _MOST_ENCODINGS else None
+
+
+def encodings_of(files: Iterable[RunFile]) -> frozenset[str] | None:
+    """Returns the encodings of all keys in `files`; None where that is not known."""
+    found = [file.key_encodings for file in files]
+    known = [one for one in found if one is not None]
+    return frozenset(name for one in known for name in one.split(",") if name) if len(known) == len(found) else None
 
 
 class _Rows:
@@ -200,6 +227,7 @@ def combine(earlier: FileStats, later: FileStats) -> FileStats:
             DEFECT,
         )
     first = earlier if earlier.first_rejected_offset is not None else later
+    encodings = encodings_of((earlier.file, later.file))
     return FileStats(
         topic=earlier.topic,
         partition=earlier.partition,
@@ -210,6 +238,7 @@ def combine(earlier: FileStats, later: FileStats) -> FileStats:
             bytes=earlier.file.bytes + later.file.bytes,
             newest_ms=latest(earlier.file.newest_ms, later.file.newest_ms),
             keyless=earlier.file.keyless + later.file.keyless,
+            key_encodings=None if encodings is None else _joined(encodings),
         ),
         tombstones=earlier.tombstones + later.tombstones,
         rejected=earlier.rejected + later.rejected,

@@ -53,7 +53,7 @@ def read_file_range(
             for batch in file.iter_batches(_ROWS, row_groups=[group], columns=[*needed]):
                 rows = trimmed(batch if alone else _of(batch, file_range.tp), file_range.start, file_range.end)
                 if rows.num_rows:
-                    yield rows.select(names)
+                    yield _completed(rows, names)
 
 
 class Bounds(Struct, frozen=True):
@@ -82,6 +82,15 @@ def bounds_of(group: pq.RowGroupMetaData) -> Bounds:
     else:  # the statistics do not say which topic has the smallest partition
         least, most = (topic.min, 0), (topic.max, _MOST_PARTITION)
     return Bounds(TopicPartition(*least), TopicPartition(*most), offset.min, offset.max)
+
+
+def _completed(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
+    """Returns `columns` of `batch`, null where a file of an older version has none of that name."""
+    held = set(batch.schema.names)
+    for name in columns:
+        if name not in held:
+            batch = batch.append_column(record.RUN.field(name), pa.nulls(batch.num_rows, record.RUN.field(name).type))
+    return batch.select(columns)
 
 
 def _of(batch: pa.RecordBatch, tp: TopicPartition) -> pa.RecordBatch:
@@ -116,7 +125,8 @@ def read_ranges(
         yield from shared.rest()
         rows = opened.read_row_group(group, list(columns), use_threads=about.total_byte_size > _TOGETHER)
         for batch in rows.to_batches():
-            yield from (_numbered(batch, one) for one in inside)
+            whole = _completed(batch, columns)
+            yield from (_numbered(whole, one) for one in inside)
     yield from shared.rest()
 
 
@@ -182,7 +192,7 @@ def _of_shared(batch: pa.RecordBatch, wanted: _Wanted, columns: Sequence[str]) -
     which = np.arange(sizes.sum()) + np.repeat(found[:, 0] - np.cumsum(sizes) + sizes, sizes)
     if not len(which):
         return
-    rows, logs = batch.select(columns), np.repeat(found[:, 2], sizes)
+    rows, logs = _completed(batch, columns), np.repeat(found[:, 2], sizes)
     if not np.array_equal(which, np.arange(batch.num_rows)):
         rows = rows.take(pa.array(which))
     yield rows.append_column(SCAN.field(LOG), pa.array(logs, pa.int32()))

@@ -47,7 +47,15 @@ TASK_BYTES: Final = 128 << 20
 buffers are written."""
 
 _OPTIONS: Final = {"version": "2.6", "compression": "zstd", "compression_level": 1}
-_REPEATED: Final = ["topic", "partition", "timestamp_type", "key", "headers.list.element.key", "rejected"]
+_REPEATED: Final = [
+    "topic",
+    "partition",
+    "timestamp_type",
+    "key",
+    "headers.list.element.key",
+    "rejected",
+    record.KEY_ENCODING,
+]
 _PRUNED_BY: Final = ["topic", "partition", "offset", "timestamp", "delete_horizon"]
 
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from compactor.errors import FoldError
 from compactor.model.log import PartitionLog, generation_of
-from compactor.model.state import CatalogState
+from compactor.model.state import BYTES, CatalogState
 from compactor.model.times import LAST_MS
 from compactor.settings import CompactionPolicy
 from compactor.storage.base import Storage
@@ -49,6 +49,7 @@ class Manifest(Struct, frozen=True, kw_only=True):
     """The manifest's fields in their order; times are UTC, ISO 8601. Older ones have no `catalog_id`.
 
     `generations`, by partition, are there once one of them is above 1: the source offsets count within them.
+    `key_identity` is there where keys are not compared by their bytes.
     """
 
     format_version: int = VERSION
@@ -63,6 +64,7 @@ class Manifest(Struct, frozen=True, kw_only=True):
     source_offsets: dict[str, int]
     output_offsets: dict[str, int]
     generations: dict[str, int] | UnsetType = UNSET
+    key_identity: str | UnsetType = UNSET
     records: int
     tombstones_excluded: int
     policy: dict[str, str | int | float]
@@ -110,6 +112,7 @@ def manifest_of(
         source_offsets=by_partition({log.partition: log.clean_end for log in logs}),
         output_offsets=by_partition(_output_offsets(logs, inputs.output_starts) if topic.output else {}),
         generations=_generations(logs),
+        key_identity=UNSET if state.identity == BYTES else state.identity,
         records=sum(file.records for file in files),
         tombstones_excluded=tombstones,
         policy=named(inputs.policy),

@@ -15,12 +15,13 @@ import pyarrow.compute as pc
 from msgspec import Struct
 
 from compactor.errors import DEFECT, IngestError
-from compactor.model.record import HEADERS, SOURCE, TopicPartition
+from compactor.model.record import HEADERS, KEY_ENCODING, KEY_IDENTITY, RUN, SOURCE, TopicPartition
+from connectors.chain.key_identity import Compared, KeyIdentity, key_identity
 from connectors.chain.spec import ChainSpec, Resolve, StepSpec, made, options_of
 from connectors.converters.converter import Converter
 from connectors.converters.names import CONVERTERS, HEADER_CONVERTERS
 from connectors.data.record import ConnectRecord, Header
-from connectors.errors import RegistryError
+from connectors.errors import DataError, RegistryError
 from connectors.rejection import Rejection, Stage
 from connectors.transforms.names import PREDICATES, TRANSFORMS
 from connectors.transforms.transform import Predicate, Side, Transform
@@ -30,6 +31,7 @@ NO_KEY: Final = "null key"
 _LONGEST: Final = 2_000
 """Characters of a reason that are kept: a converter may quote a whole record."""
 _RANGE: Final = SOURCE.get_field_index("range")
+_COMPARED: Final = pa.schema([*SOURCE, RUN.field(KEY_IDENTITY), RUN.field(KEY_ENCODING)])
 
 
 class RejectedError(Exception):
@@ -112,6 +114,7 @@ class Chain:
             options_of(spec.header, HEADER_CONVERTERS, resolve)
         )
         self._ask_only()
+        self._identity = key_identity(spec.identity, self._key.converter)
         self._output = spec.output
         self._keyed = keyed
         self.filtered: Counter[TopicPartition] = Counter()
@@ -142,13 +145,30 @@ class Chain:
                 raise IngestError("Records and range reports came in one batch.", DEFECT)
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Returns the records that `batch` becomes, in its order; those that were rejected before stay as they are."""
+        """Returns the records that `batch` becomes, in its order; those that were rejected before stay as they are.
+
+        Where keys have an identity, the columns of `record.RUN` for it follow those of `record.SOURCE`.
+        """
         rows = _Rows(batch)
-        for row in range(batch.num_rows):
-            if rows.rejected[row] is None:
-                self._transform(rows, row)
+        if self._steps:
+            for row in range(batch.num_rows):
+                if rows.rejected[row] is None:
+                    self._transform(rows, row)
         self.filtered.update(rows.dropped_partitions())
+        if self._identity is not None:
+            self._compare(rows, self._identity)
         return rows.batch()
+
+    def _compare(self, rows: _Rows, identity: KeyIdentity) -> None:
+        """Finds the identities of all keys; a record whose key has none is rejected."""
+        rows.compared = [None] * len(rows.keys)
+        for row, key in enumerate(rows.keys):
+            if key is None or rows.rejected[row] is not None:
+                continue
+            try:
+                rows.compared[row] = identity.of(rows.headers_of(row), key)
+            except DataError as error:
+                rows.rejected[row] = str(RejectedError(Stage.KEY_CONVERTER, identity.name, error).rejection)
 
     def _transform(self, rows: _Rows, row: int) -> None:
         """Puts what becomes of a row in its place, or why it is rejected."""
@@ -224,8 +244,9 @@ class _Rows:
         self._headers: list[Any] | None = batch["headers"].to_pylist() if has_headers else None
         self._changes_headers = False
         self._dropped: set[int] = set()
+        self.compared: list[Compared | None] | None = None
 
-    def headers_of(self, row: int) -> Iterable[Header]:
+    def headers_of(self, row: int) -> Sequence[Header]:
         """Returns the headers of a row as they were read."""
         own = self._headers[row] if self._headers is not None else None
         return [Header(one["key"], one["value"]) for one in own] if own else ()
@@ -261,6 +282,11 @@ class _Rows:
             changed["headers"] = pa.array([one or [] for one in self._headers or ()], HEADERS)
         columns = [changed.get(name, self._batch[name]) for name in SOURCE.names]
         found = pa.RecordBatch.from_arrays(columns, schema=SOURCE)
+        if self.compared is not None:
+            pairs = [one or (None, None) for one in self.compared]
+            identities, encodings = zip(*pairs, strict=True) if pairs else ((), ())
+            more = [pa.array(identities, pa.binary()), pa.array(encodings, pa.string())]
+            found = pa.RecordBatch.from_arrays([*columns, *more], schema=_COMPARED)
         if self._dropped:
             kept = [row for row in range(len(self.keys)) if row not in self._dropped]
             found = found.take(pa.array(kept, pa.int64()))

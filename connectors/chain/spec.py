@@ -6,11 +6,13 @@ A `ChainSpec` is what a reading task makes its chain of: names of classes and te
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from msgspec import Struct
 
 from connectors.class_names import ClassNames, Named
+from connectors.converters.names import AVRO as AVRO_CONVERTER
 from connectors.converters.names import BYTES, CONVERTERS, HEADER_CONVERTERS, SIMPLE
 from connectors.errors import ConfigError
 from connectors.options import Option, OptionsError, read, unknown
@@ -34,6 +36,12 @@ _CLASSES: Final = {
     HEADER_CONVERTER: HEADER_CONVERTERS,
 }
 
+KEY_IDENTITY: Final = "compaction.key.identity"
+BYTES_IDENTITY: Final = "bytes"
+_NEEDS_AVRO: Final = (
+    "avro needs key.converter in the same file, and keyfold.Avro or another name of it there: what keys are compared "
+    "by is fixed at the first start, and a worker's default may change."
+)
 _ONE_OUTPUT: Final = (
     "a log has one output topic, so RegexRouter takes no predicate that looks at single records; TopicNameMatches is "
     "allowed."
@@ -65,7 +73,10 @@ class StepSpec(Struct, frozen=True):
 
 
 class ChainSpec(Struct, frozen=True):
-    """What a connector does with each record before it is folded. `output` is the template `output.topic`."""
+    """What a connector does with each record before it is folded.
+
+    `output` is the template `output.topic`, `identity` by what keys are compared.
+    """
 
     key: ClassSpec
     value: ClassSpec
@@ -73,6 +84,7 @@ class ChainSpec(Struct, frozen=True):
     steps: tuple[StepSpec, ...] = ()
     predicates: dict[str, ClassSpec] = {}
     output: str = "none"
+    identity: str = BYTES_IDENTITY
 
 
 class ChainError(ConfigError):
@@ -96,6 +108,7 @@ def chain_spec(settings: Mapping[str, str], defaults: Mapping[str, str] | None =
         steps=tuple(_step(alias, _of(settings, f"transforms.{alias}.")) for alias in _aliases(settings, "transforms")),
         predicates={alias: _class(_of(settings, f"predicates.{alias}.")) for alias in _aliases(settings, "predicates")},
         output=settings.get("output.topic", "${topic}.compacted").strip(),
+        identity=settings.get(KEY_IDENTITY, BYTES_IDENTITY).strip().lower(),
     )
 
 
@@ -110,6 +123,7 @@ def chain_faults(settings: Mapping[str, str], resolve: Resolve) -> tuple[Fault, 
         *_list_faults(settings, "predicates"),
         *_step_faults(settings, resolve),
         *_predicate_faults(settings, resolve),
+        *_identity_faults(settings),
     )
 
 
@@ -139,7 +153,7 @@ def _with_side(named: Named) -> Callable[[Mapping[str, Any]], Step]:
 
 def is_plain(spec: ChainSpec) -> bool:
     """Returns whether nothing is done with a record: no step looks at it, so no converter is asked either."""
-    return not spec.steps
+    return not spec.steps and spec.identity == BYTES_IDENTITY
 
 
 def _converter(key: str, settings: Mapping[str, str], worker: Mapping[str, str]) -> ClassSpec:
@@ -197,6 +211,14 @@ def _step_faults(settings: Mapping[str, str], resolve: Resolve) -> Iterator[Faul
             yield f"{at}.predicate", f'predicates does not name "{step.predicate}".'
         elif not _is_of_topics(step, settings):
             yield f"{at}.predicate", _ONE_OUTPUT
+
+
+def _identity_faults(settings: Mapping[str, str]) -> Iterator[Fault]:
+    if settings.get(KEY_IDENTITY, "").strip().lower() != "avro":
+        return
+    with suppress(ValueError):  # a converter that is not known is a fault of its own
+        if CONVERTERS.find(settings.get(KEY_CONVERTER, BYTES).strip()).of.java != AVRO_CONVERTER:
+            yield KEY_IDENTITY, _NEEDS_AVRO
 
 
 def _is_of_topics(step: StepSpec, settings: Mapping[str, str]) -> bool:

@@ -112,6 +112,12 @@ class ConnectorConfig(BaseModel):
     """A record older than this is folded whatever the dirty ratio. Not less than `min.compaction.lag.ms`."""
     delete_retention_ms: Long = _compaction("delete.retention.ms", "86400000", ge=0, unit="ms", importance="medium")
     """How long a tombstone is kept after the first full fold that meets it."""
+    key_identity: Annotated[Literal["bytes", "json", "avro"], ANY_CASE] = _compaction(
+        "compaction.key.identity", "bytes", importance="medium"
+    )
+    """When two keys are one: `bytes` compares byte by byte; with `json` keys are JSON, and the order of members, spaces
+    and forms of numbers make no difference; with `avro` they are Avro of a registry, and neither does the schema's id.
+    Fixed at the first start ([converters.md](converters.md#key-identity))."""
     retention_ms: Annotated[Long, or_minus_one("no limit")] = _compaction(
         "retention.ms", "-1", unit="ms", importance="medium"
     )

@@ -152,6 +152,12 @@ def topic_settings(settings: Mapping[str, str]) -> Iterator[Fault]:
             yield Fault(name, errors.unknown(name, TOPIC_SETTINGS, "topic setting"))
 
 
+def _compared_keys(identity: str, policy: frozenset[str]) -> Iterator[Fault]:
+    if identity != "bytes" and "compact" not in policy:
+        text = f'"{identity}" has no effect without compact in cleanup.policy: no keys are compared.'
+        yield Fault("compaction.key.identity", text)
+
+
 RULES: Final[tuple[tuple[tuple[str, ...], Rule], ...]] = (
     (("topics", "topics_regex"), _one_source),
     (("min_compaction_lag_ms", "max_compaction_lag_ms"), _lags),
@@ -163,5 +169,6 @@ RULES: Final[tuple[tuple[tuple[str, ...], Rule], ...]] = (
     (("dead_letter_topic", "dead_letter_context_headers"), _needs_letters),
     (("snapshot_location", "snapshot_interval_ms", "snapshot_string_columns"), _snapshots_need_place),
     (("cleanup_policy", "output_topic_template", "snapshot_location"), _raw_copy),
+    (("key_identity", "cleanup_policy"), _compared_keys),
     (("restart_backoff_initial_ms", "restart_backoff_max_ms"), _backoff),
 )

@@ -14,12 +14,12 @@ from typing import Any, Final
 import fastavro
 from msgspec import Struct
 
-from connectors.converters.avro_schemas import DEFAULT_NAME, UNION, FromAvro, ToAvro
+from connectors.converters.avro_schemas import DEFAULT_NAME, FromAvro, ToAvro
 from connectors.converters.avro_slices import EncodedStruct, PartialReader, form_of
 from connectors.converters.avro_unions import reader_of_unions, writer_of_unions
 from connectors.converters.converter import Headers
 from connectors.converters.registered import RegisteredConverter
-from connectors.data.schema import OfSchema, Schema, Type
+from connectors.data.schema import UNION, OfSchema, Schema, Type
 from connectors.errors import DataError
 from connectors.options import Option
 from connectors.registry.schema_registry import RegisteredSchema
@@ -117,6 +117,21 @@ class AvroConverter(RegisteredConverter):
         except Exception as error:  # noqa: BLE001  # fastavro raises what it stumbles over
             raise DataError(f"The value does not fit its schema: {_said(error)}.") from None
         return buffer.getvalue()
+
+    def writes_again(self, headers: Headers, data: bytes) -> bool:
+        """Returns whether what `data` holds, written once more with its own schema, is `data`. Raises as reading does.
+
+        Avro leaves a writer some freedom: bytes of numbers and blocks of lists.
+        """
+        schema_id, start = self.wire.read(headers, data)
+        read = self._reads.get(schema_id) or self._read_of(schema_id)
+        buffer, again = io.BytesIO(data), io.BytesIO()
+        buffer.seek(start)
+        try:
+            fastavro.schemaless_writer(again, read.avro, fastavro.schemaless_reader(buffer, read.avro, None))
+        except Exception as error:  # noqa: BLE001  # fastavro raises what it stumbles over
+            raise DataError(f"The data is no Avro of schema {schema_id}: {_said(error)}.") from None
+        return again.getvalue() == data[start:]
 
     def _read_of(self, schema_id: int) -> Read:
         """Makes what reads data with an id, once. Raises DataError, RegistryError."""

@@ -11,11 +11,10 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from connectors.data.schema import DATE, DECIMAL, SCALE, TIME, TIMESTAMP, Field, Schema, Type
+from connectors.data.schema import DATE, DECIMAL, SCALE, TIME, TIMESTAMP, UNION, Field, Schema, Type
 from connectors.errors import DataError
 
 ENUM: Final = "io.confluent.connect.avro.Enum"
-UNION: Final = "io.confluent.connect.avro.Union"
 DEFAULT_NAME: Final = "io.confluent.connect.avro.ConnectDefault"
 FIXED_SIZE: Final = "connect.fixed.size"
 _PRIMITIVES: Final = {

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from connectors.converters.avro_schemas import UNION
-from connectors.data.schema import Schema, Type
+from connectors.data.schema import UNION, Schema, Type
 from connectors.errors import DataError
 
 Convert = Callable[[Any], Any]

@@ -7,6 +7,7 @@ from typing import Final
 from connectors.class_names import ClassName, ClassNames
 
 BYTES: Final = "keyfold.Bytes"
+AVRO: Final = "keyfold.Avro"
 SIMPLE: Final = "keyfold.Simple"
 """The default of header.converter: Connect's SimpleHeaderConverter."""
 _KAFKA: Final = "org.apache.kafka.connect.converters."

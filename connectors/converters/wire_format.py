@@ -37,10 +37,14 @@ class WireFormat:
         side = "key" if is_key else "value"
         self._headers = (f"apicurio.{side}.globalId", f"apicurio.{side}.contentId")
 
+    def is_id(self, header: Header) -> bool:
+        """Returns whether a header says which schema a message is written with."""
+        return header.key in self._headers and isinstance(header.value, bytes) and len(header.value) == _HEADER_ID.size
+
     def read(self, headers: Sequence[Header], data: bytes) -> tuple[int, int]:
         """Returns the id of the schema, and where the data begins. Raises DataError."""
         for header in headers:
-            if header.key in self._headers and isinstance(header.value, bytes) and len(header.value) == 8:
+            if self.is_id(header):
                 return int(_HEADER_ID.unpack(header.value)[0]), 0
         if len(data) < self._form.size or data[0] != MAGIC:
             raise DataError(

@@ -31,6 +31,8 @@ DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
 DATE: Final = "org.apache.kafka.connect.data.Date"
 TIME: Final = "org.apache.kafka.connect.data.Time"
 TIMESTAMP: Final = "org.apache.kafka.connect.data.Timestamp"
+UNION: Final = "io.confluent.connect.avro.Union"
+"""The name of a STRUCT that stands for a union of several types: one of its fields is not null, and is the value."""
 SCALE: Final = "scale"
 """The parameter of a Decimal's schema: how many digits are behind the point."""
 

@@ -22,7 +22,7 @@ from compactor.generation.plan import (
     actions_of,
     plan_change,
 )
-from compactor.generation.tombstones import write_tombstones
+from compactor.generation.tombstones import Compare, write_tombstones
 from compactor.model.actions import Publish
 from compactor.model.log import PartitionLog, Run, generation_of
 from compactor.model.position import Position, ResumePoint, encode
@@ -37,6 +37,7 @@ from connectors.kafka import groups
 from connectors.kafka.admin import Admin, TopicInfo
 from connectors.kafka.client_settings import ClientSettings
 from connectors.runtime.kafka_broker import KafkaBroker
+from connectors.runtime.key_comparison import comparison_of_keys
 from connectors.sinks import output_topic
 from connectors.sinks.output_keys import live_keys
 from connectors.source.source_errors import CUT_DELETED, TRUNCATED, UNNAMED
@@ -215,7 +216,7 @@ class OffsetChanger:
                 continue
             keys = self._live_keys(output, tp, end)
             epoch, most = self._catalog.epoch, self._connector.segment_bytes
-            lead = write_tombstones(self._catalog.storage, tp, keys, epoch, now_ms, most)
+            lead = write_tombstones(self._catalog.storage, tp, keys, epoch, now_ms, most, self._comparison())
             found |= {tp: lead} if lead is not None else {}
         return found
 
@@ -236,6 +237,9 @@ class OffsetChanger:
         found = live_keys(self._clients.consumer(), output, tp, end)
         self._newest[tp] = max(self._newest.get(tp, 1), found.generation)
         return found.live
+
+    def _comparison(self) -> Compare | None:
+        return comparison_of_keys(self._connector)
 
     def _check_all_is_stable(self, place: TopicPartition, end: int) -> None:
         """Raises where records lie above the last stable offset `end`: nothing tells which keys they leave."""

@@ -31,6 +31,7 @@ from connectors.config.worker import WorkerConfig
 from connectors.kafka.admin import TopicInfo
 from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.producers import fence_all
+from connectors.runtime.key_comparison import comparison_of_keys, comparison_of_records
 from connectors.runtime.offset_change import commit_positions
 from connectors.runtime.takeover import Fenced, claimed, take_over
 from connectors.sinks.output_keys import live_keys
@@ -195,9 +196,18 @@ class Rebuilder:
         storage, epoch, most = self._catalog.storage, self._catalog.epoch, self._connector.segment_bytes
         if lost.is_unpublished:
             keys = live_keys(config, output, lost.tp, lost.output_end).live
-            return None, write_tombstones(storage, lost.tp, keys, epoch, now_ms, most)
+            compare = comparison_of_keys(self._connector)
+            return None, write_tombstones(storage, lost.tp, keys, epoch, now_ms, most, compare)
         position = lost.position
-        batches = last_records(config, output, lost.tp, position.generation, lost.output_end, position.offset)
+        batches = last_records(
+            config,
+            output,
+            lost.tp,
+            position.generation,
+            lost.output_end,
+            position.offset,
+            comparison_of_records(self._connector),
+        )
         return write_records(storage, lost, batches, epoch, now_ms, most), None
 
     def _topics(self, topics: Mapping[str, TopicInfo]) -> list[AnyAction]:

@@ -14,7 +14,7 @@ from compactor.catalog.catalog import Catalog
 from compactor.errors import CatalogError, FencedError, KeyfoldError, StorageError
 from compactor.failpoints import hit
 from compactor.model.actions import SetBuckets
-from compactor.model.state import CatalogState
+from compactor.model.state import BYTES, CatalogState
 from compactor.storage.base import Storage
 from connectors.clock import SystemClock
 from connectors.config.connector import ConnectorConfig
@@ -30,6 +30,9 @@ _log = structlog.get_logger()
 
 PROBE_S: Final = 10.0
 """How long (s) the brokers may take to answer before a connector is taken over."""
+
+_IDENTITY: Final = {"bytes": BYTES}
+"""What a catalog calls an identity of keys, where it has another name for it."""
 
 LIST_PAUSE_S: Final = 4.0
 """The pause between two listings of a folder: a network file system may show an old listing for half a minute."""
@@ -119,7 +122,7 @@ def take_over(
     deletion.refuse_begun(storage, connector.name)
     catalog = Catalog.open(storage, connector.name)
     _refuse_other(catalog, storage, known)
-    catalog.require("offset", "key", "partition")
+    catalog.require("offset", _IDENTITY.get(connector.key_identity, connector.key_identity), "partition")
     catalog.take_over(str(owner_lock.this_process()), now_ms, _pause)
     hit("takeover.epoch")
     deletion.refuse_begun(storage, connector.name)  # `delete` looks for our epoch after it has written that file

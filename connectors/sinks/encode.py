@@ -9,13 +9,15 @@ have offsets below 0 in the log: no source record is behind them, so a header sa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice, repeat
 from operator import add
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from compactor.publish.retired import RETIRED
 
 TOPIC: Final = "keyfold.source.topic"
 PARTITION: Final = "keyfold.source.partition"
@@ -25,6 +27,8 @@ GENERATION: Final = "keyfold.generation"
 SYNTHETIC: Final = "keyfold.synthetic"
 RESET: Final = b"reset"
 """The value of SYNTHETIC on a tombstone for a key that an earlier generation had."""
+IDENTITY: Final = b"identity"
+"""The value of SYNTHETIC on a tombstone for another encoding of the key of the record behind it."""
 PREFIX: Final = "keyfold."
 
 Header = tuple[str, str | bytes | None]
@@ -43,16 +47,42 @@ def output_rows(batch: pa.RecordBatch, *, source_headers: bool) -> Iterator[Row]
 
 def rows_of_generation(batch: pa.RecordBatch, generation: int, *, source_headers: bool) -> Iterator[Row]:
     """Makes the rows of `batch`, of one partition by offset, as they are published in a later `generation`."""
-    named: list[Header] = [(GENERATION, str(generation).encode())]
+    named = _generation(generation)
     synthetic = pc.sum(pc.less(batch["offset"], 0)).as_py() or 0
     tombstones, records = batch.slice(0, synthetic), batch.slice(synthetic)
-    of_reset = [*named, (SYNTHETIC, RESET)]
-    if source_headers and synthetic:
-        topic, partition = batch["topic"][0].as_py(), batch["partition"][0].as_py()
-        of_reset = [(TOPIC, topic.encode()), (PARTITION, str(partition).encode()), *of_reset]
-    yield from rows(tombstones, repeat(of_reset, synthetic))
+    if synthetic:
+        of_reset = _synthetic(batch, generation, RESET, source_headers=source_headers)
+        yield from rows(tombstones, repeat(of_reset, synthetic))
     for value, key, timestamp, headers in output_rows(records, source_headers=source_headers):
         yield value, key, timestamp, [*headers, *named]
+
+
+def rows_with_retired(
+    batch: pa.RecordBatch, own: Iterable[Row], generation: int, sent: Callable[[], object], *, source_headers: bool
+) -> Iterator[Row]:
+    """Yields `own`, the rows of `batch`, of one partition; before each the tombstones of the keys that it retires.
+
+    `sent` is called where such tombstones are out and their record is not.
+    """
+    headers = _synthetic(batch, generation, IDENTITY, source_headers=source_headers)
+    for keys, row in zip(batch[RETIRED].to_pylist(), own, strict=True):
+        if keys:
+            yield from ((None, key, row[2], headers) for key in keys)
+            sent()
+        yield row
+
+
+def _generation(generation: int) -> list[Header]:
+    return [(GENERATION, str(generation).encode())] if generation > 1 else []
+
+
+def _synthetic(batch: pa.RecordBatch, generation: int, kind: bytes, *, source_headers: bool) -> list[Header]:
+    """Returns the headers of a tombstone that no source record is behind; `batch` is of one partition."""
+    found = [*_generation(generation), (SYNTHETIC, kind)]
+    if not source_headers:
+        return found
+    topic, partition = batch["topic"][0].as_py(), batch["partition"][0].as_py()
+    return [(TOPIC, topic.encode()), (PARTITION, str(partition).encode()), *found]
 
 
 def rows(batch: pa.RecordBatch, headers: Iterable[list[Header]]) -> Iterator[Row]:

@@ -5,7 +5,7 @@ On its own because it is the one way back from the output; it reads it twice, so
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -35,14 +35,29 @@ _ROWS: Final = 10_000
 _log = structlog.get_logger()
 
 
+Compare = Callable[[Headers, bytes], tuple[bytes | None, str | None]]
+"""Finds the `key_identity` and the `key_encoding` (`record.RUN`) of a key with these headers."""
+
+
+def by_bytes(headers: Headers, key: bytes) -> tuple[None, None]:  # noqa: ARG001
+    """Compares keys by their bytes: a `Compare`."""
+    return None, None
+
+
 def last_records(
-    config: Mapping[str, Setting], output: str, tp: TopicPartition, generation: int, end: int, below: int
+    config: Mapping[str, Setting],
+    output: str,
+    tp: TopicPartition,
+    generation: int,
+    end: int,
+    below: int,
+    compare: Compare = by_bytes,
 ) -> Iterator[pa.RecordBatch]:
     """Yields the last record of each key below offset `end` of the output, in rows of record.RUN by source offset.
 
     Only records of `tp` in `generation` whose source offset is lower than `below`; tombstones that no source record is
     behind are left out. Raises RebuildError where a record does not name its source offset, UnreachableError,
-    NotAllowedError.
+    NotAllowedError, and what `compare` raises, which finds by what a key is compared.
     """
     reader = OutputPartitionReader(config, Partition(output, tp.partition))
     try:
@@ -52,7 +67,7 @@ def last_records(
             if offset < below:
                 last[_key(message)] = offset
         rows = (
-            _row(message, headers, tp, offset)
+            {**_row(message, headers, tp, offset), **_compared(compare(headers, _key(message)))}
             for message, headers, offset in _own(reader, low, end, tp, generation)
             if last.get(_key(message)) == offset
         )
@@ -84,6 +99,10 @@ def _unnamed(message: Message) -> RebuildError:
         "Without the source headers (output.source.headers.enable) nothing can be rebuilt: begin anew with keyfold "
         "delete CONNECTOR.json --outputs.",
     )
+
+
+def _compared(found: tuple[bytes | None, str | None]) -> dict[str, Any]:
+    return dict(zip((record.KEY_IDENTITY, record.KEY_ENCODING), found, strict=True))
 
 
 def _key(message: Message) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import repeat
 from typing import Any, Final
 
@@ -15,11 +16,12 @@ from compactor.errors import OutcomeUnknownError, PublishInterruptedError
 from compactor.failpoints import hit
 from compactor.model.position import Position, encode
 from compactor.model.record import TopicPartition, measure
+from compactor.publish.retired import RETIRED
 from connectors.kafka.errors import MISSING, REFUSED, cause, not_allowed
 from connectors.kafka.producers import QUEUE, call_until_answered
 from connectors.sinks import dead_letter
 from connectors.sinks.batching import PartitionBatch, produce_groups
-from connectors.sinks.encode import Row, output_rows, rows_of_generation
+from connectors.sinks.encode import Row, output_rows, rows_of_generation, rows_with_retired
 from connectors.sinks.error_log import log_letters
 from connectors.sinks.producer_session import ProducerSession
 from connectors.sinks.publish_progress import NOTHING, PublishProgress, TransactionCounts
@@ -129,8 +131,8 @@ class Transaction:
             self._count(batch.tp, TransactionCounts(batch.records, batch.bytes))
 
     def _is_alone(self, batch: PartitionBatch) -> bool:
-        """Returns whether it is produced by itself: it has dead letters, or names its generation."""
-        if self._progress.generation(batch.tp) > 1:
+        """Returns whether it is produced by itself: it has dead letters, names its generation, or retires keys."""
+        if self._progress.generation(batch.tp) > 1 or _retires(batch.rows):
             return True
         return bool(self.refused.get(batch.tp)) or batch.rows["rejected"].null_count < batch.records
 
@@ -139,7 +141,7 @@ class Transaction:
         output = self._progress.output(batch.tp)
         counts = NOTHING
         if output is not None and plain.num_rows:
-            self._produce_rows(output, repeat(batch.tp.partition, plain.num_rows), self._rows(batch.tp, plain))
+            self._produce_rows(output, repeat(batch.tp.partition), self._rows(batch.tp, plain))
             counts = TransactionCounts(plain.num_rows, batch.bytes if letters is None else measure(plain))
         if letters is not None:
             counts += self._produce_letters(batch.tp, letters)
@@ -148,8 +150,13 @@ class Transaction:
     def _rows(self, tp: TopicPartition, batch: pa.RecordBatch) -> Iterator[Row]:
         generation, source_headers = self._progress.generation(tp), self._rules.source_headers
         if generation == 1:
-            return output_rows(batch, source_headers=source_headers)
-        return rows_of_generation(batch, generation, source_headers=source_headers)
+            found = output_rows(batch, source_headers=source_headers)
+        else:
+            found = rows_of_generation(batch, generation, source_headers=source_headers)
+        if not _retires(batch):
+            return found
+        sent = partial(hit, "publish.retired")
+        return rows_with_retired(batch, found, generation, sent, source_headers=source_headers)
 
     def _count(self, tp: TopicPartition, counts: TransactionCounts) -> None:
         self._counts[tp] = self._counts.get(tp, NOTHING) + counts
@@ -164,13 +171,16 @@ class Transaction:
         if rules.dead_letters is None:
             return counts
         rows = dead_letter.records(bucket.connector, bucket.plan.bucket, tp, letters, self.refused, rules)
-        self._produce_rows(rules.dead_letters, repeat(-1, letters.num_rows), rows)
+        self._produce_rows(rules.dead_letters, repeat(-1), rows)
         return counts + TransactionCounts(dead_letters=letters.num_rows)
 
     def _produce_rows(self, topic: str, partitions: Iterable[int], rows: Iterator[Row]) -> None:
-        """Produces `rows` in a Python loop: librdkafka takes them one by one. Partition -1: it chooses by key."""
+        """Produces `rows` in a Python loop: librdkafka takes them one by one. Partition -1: it chooses by key.
+
+        There are as many `partitions`, or more.
+        """
         produce, failed = self._session.producer.produce, self._session.failed
-        for partition, (value, key, timestamp, headers) in zip(partitions, rows, strict=True):
+        for (value, key, timestamp, headers), partition in zip(rows, partitions, strict=False):
             try:
                 produce(topic, value, key, partition, failed, None, timestamp, headers)
             except BufferError:
@@ -271,6 +281,11 @@ class Transaction:
         if refusal is not None:
             return Refused(refusal.str())
         return self._session.typed(found[0], doing)
+
+
+def _retires(rows: pa.RecordBatch) -> bool:
+    """Returns whether any record retires a key."""
+    return RETIRED in rows.schema.names and rows[RETIRED].null_count < rows.num_rows
 
 
 def _timed_out() -> KafkaError:

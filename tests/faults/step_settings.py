@@ -30,8 +30,12 @@ IN_TASKS: Final = frozenset(
 )
 """Steps that Spark's Python processes reach if its tasks read and publish; the driver reaches all others."""
 
-ALL: Final = tuple(step for step in STEPS if not step.startswith(("rebuild.", "redrive.")))
-"""Steps that a worker takes; `keyfold rebuild` and `keyfold dlq` take the others (e2e/test_rebuild.py, test_dlq.py)."""
+ELSEWHERE: Final = ("rebuild.", "redrive.", "publish.retired")
+"""Prefixes of steps that this scenario's worker does not take: those of `keyfold rebuild` and `keyfold dlq`, and that of
+keys with an identity (e2e/test_rebuild.py, test_dlq.py, test_key_identity.py)."""
+
+ALL: Final = tuple(step for step in STEPS if not step.startswith(ELSEWHERE))
+"""Steps that a worker takes."""
 
 
 BEHIND: Final = ("merge.", "clean.", "snapshot.", "vacuum.")

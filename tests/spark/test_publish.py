@@ -50,7 +50,7 @@ def send(
 
     def sending(fold: LatestPerKey) -> Send:
         def send(state: CatalogState, due: Sequence[PublishPlan], publisher: Publisher) -> Sequence[PublishResult]:
-            done = fold.run(job_of(state, due, publisher))
+            done = fold.run(job_of(storage, state, due, publisher))
             assert done.left is None
             return complete(due, results_of(done.rows))
 
@@ -63,9 +63,9 @@ def send(
     return sending(folds.get(request.param, InTasks(spark, storage)))
 
 
-def job_of(state: CatalogState, due: Sequence[PublishPlan], publisher: Publisher) -> FoldJob:
+def job_of(storage: LocalStorage, state: CatalogState, due: Sequence[PublishPlan], publisher: Publisher) -> FoldJob:
     return executors.fold_job(
-        state, due, publisher=lambda: publisher, local_publisher=lambda: publisher, local_records=-1
+        state, due, storage, publisher=lambda: publisher, local_publisher=lambda: publisher, local_records=-1
     )
 
 
@@ -144,7 +144,7 @@ def test_what_a_task_cannot_hold_or_trust_is_left(
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     monkeypatch.setattr(executors, "READ", replace(READ, records=20))
     due = plans(state, {0: 5, 1: 5, 2: 50})
-    sent, left = InTasks(spark, storage).run(job_of(state, due, outside.publisher(state)))
+    sent, left = InTasks(spark, storage).run(job_of(storage, state, due, outside.publisher(state)))
     assert left is not None
     assert [(one["partition"], one["end"], one["records"]) for one in sent] == [(0, 5, 5)]
     assert [*(left.tasks or ())] == [1, 2]
@@ -162,6 +162,6 @@ def test_more_keys_than_a_task_holds_are_left_before_anything_is_sent(
     monkeypatch.setattr(executors, "TASKS", NONE)
     monkeypatch.setattr(executors, "KEYS", OffsetMapBudget(10, 1_000, hash_partitions=1))
     due = plans(state, {0: 2, 1: 50})
-    sent, left = InTasks(spark, storage).run(job_of(state, due, outside.publisher(state)))
+    sent, left = InTasks(spark, storage).run(job_of(storage, state, due, outside.publisher(state)))
     assert left is not None
     assert (sent, [*(left.tasks or ())], sent_by(outside)) == ([], [0], {})

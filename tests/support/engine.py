@@ -21,7 +21,7 @@ from compactor.model.state import CatalogState, apply
 from compactor.runs.writer import RunTarget
 from compactor.spark.errors import tagging
 from compactor.storage.local import LocalStorage
-from tests.support.local_spark import LocalFrame
+from tests.support.local_spark import LocalFrame, source_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -54,9 +54,7 @@ def source_frame(spark: SparkSession, intake: Intake, *tasks: Sequence[Row]) -> 
         for batch in batches:
             for number in batch["id"].to_pylist():
                 with tagging():
-                    yield from write_level0(
-                        [pa.RecordBatch.from_pylist(list(tasks[number]), schema=record.SOURCE)], intake
-                    )
+                    yield from write_level0([source_batch(tasks[number])], intake)
 
     return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, record.ddl(WRITTEN))
 

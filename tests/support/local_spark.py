@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,11 +14,18 @@ from compactor.fold import in_memory
 from compactor.fold.latest_per_key import Folded, FoldJob
 from compactor.fold.on_spark import OnSpark
 from compactor.ingest.ingest import Intake, write_level0
-from compactor.model.record import RUN, SOURCE
+from compactor.model.record import KEY_ENCODING, KEY_IDENTITY, RUN, SOURCE, as_compared
 from compactor.runs.scan import LOG, SCAN, OffsetRange, plan_wide_reads
 from compactor.storage.base import Storage
 
 Work = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def source_batch(rows: Iterable[Mapping[str, Any]]) -> pa.RecordBatch:
+    """Returns rows as a source yields them (record.SOURCE), with the identities of their keys where one has any."""
+    found = [*rows]
+    more = [RUN.field(name) for name in (KEY_IDENTITY, KEY_ENCODING) if any(name in row for row in found)]
+    return pa.RecordBatch.from_pylist(found, schema=pa.schema([*SOURCE, *more]))
 
 
 class LocalFrame:
@@ -30,7 +37,7 @@ class LocalFrame:
 
     def collect(self) -> list[LocalRow]:
         """Returns the rows that the tasks yield."""
-        batches = (pa.RecordBatch.from_pylist([*rows], schema=SOURCE) for rows in self._tasks)
+        batches = (source_batch(rows) for rows in self._tasks)
         return [
             LocalRow(row) for batch in batches for one in write_level0([batch], self._intake) for row in one.to_pylist()
         ]
@@ -105,7 +112,7 @@ def _scan(storage: Storage, ranges: Sequence[OffsetRange]) -> pa.Table:
 def _latest(storage: Storage, ranges: Sequence[OffsetRange]) -> pa.Table:
     """Returns what `on_spark.latest` does, in its way: the largest offset of each key, then the rows that have it."""
     read = _scan(storage, ranges)
-    rows = read.select([LOG, "key", "rejected", "offset"]).to_pylist()
+    rows = as_compared(read).select([LOG, "key", "rejected", "offset"]).to_pylist()
     alone = [one["offset"] if one["rejected"] is not None else None for one in rows]
     keys = [(one[LOG], one["key"], rejected) for one, rejected in zip(rows, alone, strict=True)]
     last = dict(zip(keys, (one["offset"] for one in rows), strict=True))  # offsets rise

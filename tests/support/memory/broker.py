@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from compactor.generation.tombstones import Compare
 from compactor.model.actions import AddPartition, AddTopic, AnyAction
 from compactor.model.log import PartitionLog, generation_of
 from compactor.model.position import Position, Tail, Unknown
@@ -39,7 +40,8 @@ class MemoryBroker:
     """Implements Broker for one connector, whose folder is `connector` (None: no other worker can own it).
 
     `storage` keeps the output and the positions. `most_records` is the size of a transaction; `fault` is what the next
-    publisher fails at. `source_headers` False: the output does not say where its records come from.
+    publisher fails at. `source_headers` False: the output does not say where its records come from. `compare` finds
+    by what keys of the output are compared; None: by their bytes.
     """
 
     def __init__(self, storage: Storage, connector: Storage | None = None, most_records: int = EVERYTHING) -> None:
@@ -49,6 +51,7 @@ class MemoryBroker:
         self.source_headers = True
         self.most_records = most_records
         self.fault: PublishFault | None = None
+        self.compare: Compare | None = None
         self._storage = storage
         self._connector = connector
         self._journal = Journal(storage)

@@ -34,11 +34,13 @@ class OutputRecord(OfPartition, Struct, frozen=True, kw_only=True):
     headers: tuple[tuple[str, bytes | None], ...] = ()
     offset: int = -1
     generation: int = 1
+    retires: bool = False
+    """Whether it is a tombstone for another encoding of the key of the record behind it, whose source offset it has."""
 
     @property
     def is_synthetic(self) -> bool:
         """Whether no source record is behind it."""
-        return self.source_offset < 0
+        return self.source_offset < 0 or self.retires
 
 
 def output_record(row: Mapping[str, Any], generation: int = 1) -> OutputRecord:
@@ -54,6 +56,13 @@ def output_record(row: Mapping[str, Any], generation: int = 1) -> OutputRecord:
         headers=pairs(row["headers"]),
         generation=generation,
     )
+
+
+def output_records(row: Mapping[str, Any], generation: int = 1) -> list[OutputRecord]:
+    """Returns what is sent for a row of record.RUN: tombstones of the keys that it retires, and its record."""
+    own = output_record(row, generation)
+    keys = row.get("retired") or ()
+    return [*(replace(own, key=key, value=None, headers=(), retires=True) for key in keys), own]
 
 
 def pairs(headers: Iterable[Mapping[str, Any]] | None) -> tuple[tuple[str, bytes | None], ...]:

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from compactor.catalog.catalog import Catalog
+from compactor.generation.tombstones import Compare
 from compactor.model.position import Position
 from compactor.model.record import TopicPartition
 from connectors.kafka.admin import TopicInfo
@@ -30,6 +31,9 @@ class MemoryOffsetChanger(OffsetChanger):
     def _live_keys(self, output: str, tp: TopicPartition, end: int) -> list[bytes]:
         assert self._memory.topics[tp.topic].output == output
         return live_keys(self._memory.output.records.get(tp, ()), end)
+
+    def _comparison(self) -> Compare | None:
+        return self._memory.compare
 
     def _commit(self, positions: Mapping[TopicPartition, Position]) -> None:
         for tp, position in positions.items():

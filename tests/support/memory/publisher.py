@@ -27,7 +27,7 @@ from tests.support.memory.journal import (
     JournalEntry,
     OutputRecord,
     OutputTopic,
-    output_record,
+    output_records,
 )
 
 EVERYTHING: Final = 1 << 62
@@ -99,7 +99,12 @@ class _Transaction(NamedTuple):
 
     def counts(self, tp: TopicPartition) -> tuple[int, int]:
         """Counts records and dead letters of a partition."""
-        return sum(one.tp == tp for one in self.records), sum(one.tp == tp for one in self.letters)
+        found = sum(one.tp == tp and not one.retires for one in self.records)
+        return found, sum(one.tp == tp for one in self.letters)
+
+    def written(self, tp: TopicPartition) -> int:
+        """Counts all that goes to the output partition of `tp`."""
+        return sum(one.tp == tp for one in self.records)
 
 
 def _transactions(plan: PublishPlan, rows: Rows, most: int) -> Iterator[_Transaction]:
@@ -117,7 +122,7 @@ def _transactions(plan: PublishPlan, rows: Rows, most: int) -> Iterator[_Transac
         part = rows[start : start + most]
         inside = {_tp(row): int(row["offset"]) + 1 for row in part}
         whole = {tp: ends[tp] for tp, place in last.items() if place == start}
-        sent = [(row, output_record(row, numbers[_tp(row)])) for row in part]
+        sent = [(row, one) for row in part for one in output_records(row, numbers[_tp(row)])]
         kept = tuple(one for row, one in sent if row["rejected"] is None and one.tp in published)
         letters = tuple(one for row, one in sent if row["rejected"] is not None)
         yield _Transaction(kept, letters, {**inside, **whole})
@@ -210,7 +215,7 @@ class _Task:
         return replace(
             sent,
             end=transaction.offsets[tp],
-            output_offset=high_watermark + records if records else sent.output_offset,
+            output_offset=high_watermark + transaction.written(tp) if records else sent.output_offset,
             records=sent.records + records,
             dead_letters=sent.dead_letters + letters,
             rejected=sent.rejected + letters,

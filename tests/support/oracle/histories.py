@@ -33,6 +33,7 @@ from tests.support.oracle.steps import (
 T = TypeVar("T")
 
 KEYS: Final = (b"a", b"b", b"", b"\x00", b"\xff\xfe", b"a", b"b", None)
+ANY_CASE: Final = (b"aa", b"AA", b"Aa", b"b", b"B", b"", b"\x00", b"\xff\xfe", b"aa", b"b", None)
 VALUES: Final = (b"1", b"2", None, b"", None, b"\x00\xff", b"a longer value than the others")
 HEADERS: Final = ((), (), (), (("h", b"1"), ("h", None)), (("", b"\x00"), ("n", b"")))
 MOMENTS: Final = (0, 0, 0, -100, -200, -500, -2000, 100, 5000)
@@ -85,15 +86,20 @@ TAKING: Final = (
 
 
 def history(number: int, length: int) -> list[steps.AnyStep]:
-    """Returns `length` random steps, after a Restart that configures the connector."""
+    """Returns `length` random steps, after a Restart that configures the connector.
+
+    In every third history keys are compared by an identity.
+    """
     chance = _Chance(number)
-    return [Restart(chance.settings()), *(chance.step() for _ in range(length))]
+    first = [steps.AnyCase()] if chance.any_case else []
+    return [*first, Restart(chance.settings()), *(chance.step() for _ in range(length))]
 
 
 class _Chance:
     """Draws random steps."""
 
     def __init__(self, number: int) -> None:
+        self.any_case = number % 3 == 1
         self._random = Random(number)
         self._kinds: tuple[tuple[int, Callable[[], steps.AnyStep]], ...] = (
             (2, Tick),
@@ -148,7 +154,7 @@ class _Chance:
         fixed = self._of((False,) * 7 + (True,))
         return SourceRecord(
             place=self._of((0, 0, 1, 2, 3, 4)),
-            key=self._of(KEYS),
+            key=self._of(ANY_CASE if self.any_case else KEYS),
             value=self._of(VALUES),
             time=self._of(FIXED if fixed else MOMENTS),
             fixed=fixed,

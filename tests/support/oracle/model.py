@@ -113,7 +113,20 @@ class LogModel:
 
     def latest(self, start: int, end: int) -> list[Row]:
         """Returns the last record of each key among these offsets, by offset."""
-        return last_of_each_key(self.rows(start, end))
+        return self.last_of_each_key(self.rows(start, end))
+
+    def last_of_each_key(self, rows: Iterable[Row]) -> list[Row]:
+        """Returns the last record of each key among `rows`, by offset."""
+        return self._source.last_of_each_key(rows)
+
+    @property
+    def is_any_case(self) -> bool:
+        """Whether keys are compared by an identity."""
+        return self._source.compare is not None
+
+    def identity(self, key: bytes | None) -> bytes | None:
+        """Returns what `key` is compared by."""
+        return self._source.identity(key)
 
     def publishable(self, now_ms: int, settings: Settings) -> tuple[int, int]:
         """Returns the first offset inside the lag, or the end; the folded end while the backlog is being read.
@@ -140,7 +153,8 @@ class LogModel:
         bounds = next(((start, end) for start, end in self._folded if start <= row["offset"] < end), None)
         if bounds is None or row["key"] is None:
             return False
-        return any(other["key"] == row["key"] for other in self.rows(row["offset"] + 1, bounds[1]))
+        key = self.identity(row["key"])
+        return any(self.identity(other["key"]) == key for other in self.rows(row["offset"] + 1, bounds[1]))
 
     def age(self, row: Row, now_ms: int) -> int:
         """Returns the age of a record in ms; one with a timestamp in the future ages from its arrival."""
@@ -288,9 +302,3 @@ class Model:
         if any(log.number > 1 and log.clean_end < log.first_end for tp, log in self.logs.items() if tp in moments):
             yield "the base run has less than the beginning of a generation"
         self.snapshots[action.id] = moments
-
-
-def last_of_each_key(rows: Iterable[Row]) -> list[Row]:
-    """Returns the last record of each key among `rows`, by offset."""
-    found = {one["key"]: one for one in rows if one["key"] is not None}
-    return sorted(found.values(), key=lambda one: one["offset"])

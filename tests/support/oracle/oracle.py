@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class Oracle:
-    """One connector from its creation on. `spark` None: LocalSpark."""
+    """One connector from its creation on. `spark` None: LocalSpark. `any_case`: keys have an identity (`identity`)."""
 
-    def __init__(self, spark: SparkSession | None, folder: Path) -> None:
-        self.simulation = Simulation(spark, folder)
+    def __init__(self, spark: SparkSession | None, folder: Path, *, any_case: bool = False) -> None:
+        self.simulation = Simulation(spark, folder, any_case=any_case)
         self.model = Model(self.simulation.source, lambda: self.simulation.broker.output)
         self._dumps = log_contents.LogContents(self.simulation.storage)
         self._shelf = snapshots.SnapshotReader(self.simulation.shelf)

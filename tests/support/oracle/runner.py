@@ -40,7 +40,7 @@ def silence_logs() -> None:
 def run(history: Sequence[steps.AnyStep], spark: SparkSession | None = None) -> None:
     """Performs all steps, without Spark if None; raises at the first that fails or breaks a promise."""
     with TemporaryDirectory(prefix="keyfold-") as folder:
-        Oracle(spark, Path(folder)).run(history)
+        Oracle(spark, Path(folder), any_case=steps.AnyCase() in history[:1]).run(history)
 
 
 def failure(history: Sequence[steps.AnyStep]) -> str | None:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from compactor.model.record import TopicPartition
+from compactor.generation.tombstones import Compare
+from compactor.model.record import KEY_ENCODING, KEY_IDENTITY, TopicPartition
 from tests.support.engine import Row, range_report, row
 from tests.support.oracle.steps import PARTITIONS, SourceRecord
 
 
 class Source:
-    """The records of all partitions, by offset, and their end offsets; `seen` are the ends that a change has read."""
+    """The records of all partitions, by offset, and their end offsets; `seen` are the ends that a change has read.
 
-    def __init__(self) -> None:
+    `compare` finds by what keys are compared; None: by their bytes.
+    """
+
+    def __init__(self, compare: Compare | None = None) -> None:
+        self.compare = compare
         self.rows: dict[TopicPartition, list[Row]] = {tp: [] for tp in PARTITIONS}
         self.ends: dict[TopicPartition, int] = dict.fromkeys(PARTITIONS, 0)
         self.seen: dict[TopicPartition, set[int]] = {tp: set() for tp in PARTITIONS}
@@ -27,6 +32,16 @@ class Source:
             row(tp.partition, offset, rec.key, rec.value, topic=tp.topic, timestamp=timestamp, headers=headers)
         )
         self.ends[tp] = offset + 1
+
+    def identity(self, key: bytes | None) -> bytes | None:
+        """Returns what `key` is compared by."""
+        own = None if self.compare is None or key is None else self.compare(key)[0]
+        return key if own is None else own
+
+    def last_of_each_key(self, rows: Iterable[Row]) -> list[Row]:
+        """Returns the last record of each key among `rows`, by offset."""
+        found = {self.identity(one["key"]): one for one in rows if one["key"] is not None}
+        return sorted(found.values(), key=lambda one: one["offset"])
 
     def see_end(self, tp: TopicPartition) -> int:
         """Returns the end of a partition, and notes it."""
@@ -52,8 +67,14 @@ class Source:
                 range_report(tp.partition, *shares[tp], records=len(records), topic=tp.topic)
                 for tp, records in found.items()
             ]
-            yields.append([*(one for records in found.values() for one in records), *ends])
+            yields.append([*(self.compared(one) for records in found.values() for one in records), *ends])
         return yields
+
+    def compared(self, found: Row) -> Row:
+        """Returns a record with the identity of its key, where keys have any."""
+        if self.compare is None or found["key"] is None:
+            return found
+        return {**found, **dict(zip((KEY_IDENTITY, KEY_ENCODING), self.compare(found["key"]), strict=True))}
 
 
 def _share(lo: int, hi: int, task: int, tasks: int) -> tuple[int, int]:

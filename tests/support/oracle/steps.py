@@ -147,7 +147,13 @@ class ChangeOffset(NamedTuple):
     offset: int | None = None
 
 
-PlainStep: TypeAlias = Ingest | Tick | Round | Fold | Snapshot | Vacuum | Advance | Restart | Tamper | ChangeOffset
+class AnyCase(NamedTuple):
+    """Keys are compared by an identity (`identity`) from the beginning on; the first step of a history, or none."""
+
+
+PlainStep: TypeAlias = (
+    AnyCase | Ingest | Tick | Round | Fold | Snapshot | Vacuum | Advance | Restart | Tamper | ChangeOffset
+)
 
 
 class AtFailpoint(NamedTuple):

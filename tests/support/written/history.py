@@ -66,7 +66,7 @@ class _Raw(Settings):
 
 def perform(folder: Path) -> Simulation:
     """The world below `folder` in which all of it has happened."""
-    simulation = Simulation(None, folder)
+    simulation = Simulation(None, folder, any_case=True)
     history = _History(simulation)
     for part in (
         history.fold_and_snapshot,
@@ -220,7 +220,7 @@ class _History:
         self._batches += 1
         report = range_report(tp.partition, lo, hi, len(rows), start=start, topic=tp.topic)
         intake = simulation.components.engine.intake.of_batch(self._batches, self._now)
-        frame: Sequence[Row] = [*rows, report]
+        frame: Sequence[Row] = [*map(source.compared, rows), report]
         simulation.components.engine.take(gathered(cast("DataFrame", LocalFrame([frame], intake))), self._now)
 
     def _row(

@@ -11,12 +11,15 @@ from compactor.model.actions import CloseTopic
 from compactor.model.record import TopicPartition
 from compactor.runs.reader import read_file_range
 from compactor.snapshot import data_files as snapshotdata
+from tests.support.memory.publisher import PublishFault, PublishStep
 from tests.support.oracle.log_contents import LogContents
 from tests.support.oracle.oracle import Oracle
 from tests.support.oracle.simulation import Simulation
 from tests.support.oracle.steps import (
     Advance,
     AnyStep,
+    ChangeOffset,
+    FailingPublisher,
     Fold,
     FoldMethod,
     Ingest,
@@ -125,3 +128,38 @@ def test_every_record_that_was_taken_in_is_accounted_for(tmp_path: Path, setting
     assert counts["records_rejected"] == counts["dead_letters"] == 6
     assert superseded == sorted(superseded)
     assert superseded[-1] > 0
+
+
+def test_a_damaged_file_below_what_is_sent_sets_its_log_aside_where_keys_have_an_identity(tmp_path: Path) -> None:
+    """What keys are to be retired cannot be read: nothing of it is sent until it can, and other logs go on."""
+    simulation = Simulation(None, tmp_path, any_case=True)
+    simulation.perform(Ingest((SourceRecord(0, b"AA", b"1"),)))
+    simulation.perform(Fold())
+    simulation.perform(Ingest((SourceRecord(1, b"AA", b"1"),)))
+    (file,) = simulation.components.catalog.state.log(T0).base.files  # type: ignore[union-attr]
+    path = Path(simulation.storage.location, file.path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:40] + bytes([whole[40] ^ 255]) + whole[41:])
+    more = Ingest((SourceRecord(0, b"aa", b"2"), SourceRecord(1, b"aa", b"2")))
+    simulation.perform(more)
+    held = {log.tp: log.quarantine for log in simulation.components.catalog.state.logs if log.quarantine}
+    assert {tp: one.publishing for tp, one in held.items()} == {T0: True}
+    assert sent(simulation) == [0]
+    path.write_bytes(whole)
+    simulation.components.maintenance.release(simulation.clock.now_ms(), [T0])
+    simulation.perform(Tick())
+    for tp in (T0, TopicPartition("t", 1)):
+        assert [(one.key, one.value) for one in simulation.broker.output.records[tp]] == [
+            (b"AA", b"1"), (b"AA", None), (b"aa", b"2"),
+        ]  # fmt: skip
+
+
+def test_offsets_are_not_given_up_while_a_fold_is_sent_in_part_where_keys_have_an_identity(tmp_path: Path) -> None:
+    """The log would forget what the output has; once all is sent they may be."""
+    oracle = Oracle(None, tmp_path, any_case=True)
+    fault = PublishFault(step=PublishStep.SENT, transaction=2)
+    two = Ingest((SourceRecord(0, b"AA", b"1"), SourceRecord(0, b"b", b"1")))
+    oracle.run([Restart(Settings(most=1)), Ingest((SourceRecord(0, b"x", b"0"),)), FailingPublisher(two, fault)])
+    assert not oracle.simulation.perform(ChangeOffset(0, 1_000))
+    oracle.run([Tick(), ChangeOffset(0, 1_000), Ingest((SourceRecord(0, b"aa", b"2"),))])
+    assert [one.key for one in oracle.simulation.broker.output.records[T0]] == [b"x", b"AA", b"b", b"AA", b"aa"]

@@ -61,7 +61,7 @@ class World:
         monkeypatch.setattr(InTasks, "run", lambda _, job: Folded([], job))
         monkeypatch.setattr(OnSpark, "run", lambda _, job: self._run("tasks", job))
         monkeypatch.setattr(InMemory, "run", lambda _, job: self._run("here", job) if self.sound else Folded([], job))
-        monkeypatch.setattr(executors, "_publishing", lambda plans, _: self._sends(plans))
+        monkeypatch.setattr(executors, "_publishing", lambda plans, *_: self._sends(plans))
 
     def grow(self) -> None:
         """One more record for every partition of t."""

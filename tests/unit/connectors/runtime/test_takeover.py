@@ -24,7 +24,7 @@ def again(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(takeover, "KafkaBroker", lambda *_: Mock(discover=lambda _: (), look_into=lambda _: ()))
     monkeypatch.setattr(takeover, "Admin", Mock())
     connector = Mock()
-    connector.name = "c"
+    connector.name, connector.key_identity = "c", "bytes"
     return lambda storage, known: take_over(storage, connector, Mock(), 1, NOW, known)
 
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from compactor.model.record import RUN
-from connectors.sinks.encode import output_rows, rows_of_generation
+from connectors.sinks.encode import Row, output_rows, rows_of_generation, rows_with_retired
 
 NAMED = ("keyfold.generation", b"3")
 WHERE = [("keyfold.source.topic", b"t"), ("keyfold.source.partition", b"0")]
@@ -64,3 +64,24 @@ def test_the_first_generation_is_not_named() -> None:
     """As it was before there were any."""
     (row,) = output_rows(batch(5), source_headers=True)
     assert as_bytes(row[3]) == [("h", b"1"), *WHERE, ("keyfold.source.offset", b"5")]
+
+
+@pytest.mark.parametrize("source_headers", [True, False])
+@pytest.mark.parametrize("generation", [1, 3])
+def test_keys_that_a_record_retires_go_directly_before_it(source_headers: bool, generation: int) -> None:
+    """They have its time, say what they are, and name no source offset; before the record `sent` is called."""
+    column = pa.array([None, [b"k7!", b"K7"], None], pa.list_(pa.binary()))
+    rows = batch(5, 7, 9).append_column("retired", column)
+    calls: list[int] = []
+    found: list[Row] = []
+    own: list[Row] = [(b"v", b"k%d" % offset, offset, []) for offset in (5, 7, 9)]
+    made = rows_with_retired(rows, own, generation, lambda: calls.append(len(found)), source_headers=source_headers)
+    for row in made:
+        found += [row]
+    assert [(key, value) for value, key, _, _ in found] == [
+        (b"k5", b"v"), (b"k7!", None), (b"K7", None), (b"k7", b"v"), (b"k9", b"v"),
+    ]  # fmt: skip
+    assert calls == [3]
+    assert [time for _, _, time, _ in found[1:3]] == [7, 7]
+    where, named = WHERE if source_headers else [], [NAMED] if generation > 1 else []
+    assert as_bytes(found[1][3]) == [*where, *named, ("keyfold.synthetic", b"identity")]

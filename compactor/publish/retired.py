@@ -1,0 +1,149 @@
+"""Finds the keys that go with a survivor: other encodings of its key's identity, which the output may hold.
+
+A reader of the output compares keys byte by byte. Where keys are compared by an identity (`record.as_compared`), the
+record that wins may have another key than the one that it supersedes: that one gets a tombstone directly before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Struct
+
+from compactor.errors import DamagedFileError
+from compactor.model.log import PartitionLog, RunFile
+from compactor.model.publish_plan import PublishTarget
+from compactor.model.record import KEY_IDENTITY, TopicPartition, as_compared, split_by_partition
+from compactor.model.state import BYTES, CatalogState
+from compactor.runs import checksums
+from compactor.runs.checksums import RESTORE
+from compactor.runs.file_stats import encodings_of
+from compactor.runs.reader import read
+from compactor.runs.scan import OffsetRange, between
+from compactor.storage.base import Storage
+
+RETIRED: Final = "retired"
+"""The column (list of binary) of the keys that are retired by a record."""
+
+_TOGETHER_BYTES: Final = 64 << 20
+_TOGETHER_RECORDS: Final = 500_000
+"""How much of what is sent is held while the log below it is read once for all of it."""
+
+_FILES: Final = 10_000
+"""How many files a process remembers to have verified."""
+
+_intact: Final[set[tuple[str, str]]] = set()
+
+_FIELD: Final = pa.field(RETIRED, pa.list_(pa.binary()))
+_COLUMNS: Final = ("offset", "key", "rejected", KEY_IDENTITY)
+
+
+def earlier_ranges(state: CatalogState, targets: Iterable[PublishTarget]) -> dict[TopicPartition, OffsetRange]:
+    """Returns for each target what may hold other encodings of its keys: all that the log has below its start.
+
+    Tombstones that a generation begins with stand for keys of the output, so they are below the start of every target.
+    A target is left out where nothing is below it, and where all keys, above and below, are encoded in one way. What is
+    kept is enough: a record leaves the log only where a later one of its identity is published, which retires it, or
+    by retention.
+    """
+    if state.identity == BYTES:
+        return {}
+    logs = state.by_partition()
+    due = [target for target in targets if target.start < target.end and target.output is not None]
+    found = {target.tp: _earlier(logs[target.tp], target) for target in due}
+    return {tp: one for tp, one in found.items() if one is not None}
+
+
+def _earlier(log: PartitionLog, target: PublishTarget) -> OffsetRange | None:
+    below = between(log, log.start, max(target.start, min(0, target.end)))
+    if not below.file_ranges:
+        return None
+    files = [one.file for one in (*below.file_ranges, *between(log, target.start, target.end).file_ranges)]
+    encodings = encodings_of(files)
+    return below if encodings is None or len(encodings) > 1 else None
+
+
+class EarlierKeys(Struct, frozen=True):
+    """Where other encodings of keys are looked for: `ranges` of `storage`, by partition; pickled into tasks."""
+
+    storage: Storage
+    ranges: Mapping[TopicPartition, OffsetRange]
+
+    def with_retired(self, records: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yields `records` (record.RUN), in their order, with the column RETIRED where there are any `ranges`.
+
+        It is null where a record retires no key. The keys of the ranges are read once for some 64 MiB of records.
+        Raises StorageError.
+        """
+        if not self.ranges:
+            yield from records
+            return
+        held: list[pa.RecordBatch] = []
+        for batch in records:
+            held.append(batch)
+            if sum(one.nbytes for one in held) > _TOGETHER_BYTES or sum(map(len, held)) > _TOGETHER_RECORDS:
+                yield from _retiring(self.storage, self.ranges, held)
+                held = []
+        yield from _retiring(self.storage, self.ranges, held)
+
+
+def _retiring(
+    storage: Storage, earlier: Mapping[TopicPartition, OffsetRange], held: Sequence[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    named: dict[TopicPartition, list[pa.RecordBatch]] = {}
+    for batch in held:
+        for tp, rows in split_by_partition(
+            as_compared(batch).select(["topic", "partition", "offset", "key", "rejected"])
+        ):
+            if tp in earlier:
+                named.setdefault(tp, []).append(rows.filter(pc.is_null(rows["rejected"])))
+    known = {tp: _keys_of(storage, earlier[tp], pa.Table.from_batches(rows)["key"]) for tp, rows in named.items()}
+    for batch in held:
+        yield batch.append_column(_FIELD, _column(batch, known))
+
+
+def _keys_of(storage: Storage, earlier: OffsetRange, wanted: pa.ChunkedArray) -> dict[bytes, list[bytes]]:
+    """Returns the keys that `earlier` has of each of the identities `wanted`, in the order in which they came."""
+    for file in {one.file.path: one.file for one in earlier.file_ranges}.values():
+        _check_intact(storage, file)
+    found: dict[bytes, dict[bytes, None]] = {}
+    values = wanted.combine_chunks()
+    for batch in read(storage, earlier, _COLUMNS):
+        compared = as_compared(batch)
+        mine = pc.and_(pc.is_in(compared["key"], values), pc.is_null(batch["rejected"]))
+        pairs = zip(compared["key"].filter(mine).to_pylist(), batch["key"].filter(mine).to_pylist(), strict=True)
+        for identity, key in pairs:
+            found.setdefault(identity, {})[key] = None
+    return {identity: list(keys) for identity, keys in found.items()}
+
+
+def _check_intact(storage: Storage, file: RunFile) -> None:
+    """Raises DamagedFileError where a file is not what was written; it is read for that once in a process.
+
+    To decode a damaged page header may end the process.
+    """
+    if (known := (storage.location, file.path)) in _intact:
+        return
+    if not checksums.verify_file(storage, file):
+        raise DamagedFileError(f"{storage.location}/{file.path} is damaged: it is not what was written.", RESTORE)
+    if len(_intact) >= _FILES:
+        _intact.clear()
+    _intact.add(known)
+
+
+def _column(batch: pa.RecordBatch, known: Mapping[TopicPartition, Mapping[bytes, Sequence[bytes]]]) -> pa.Array:
+    if not any(known.values()):
+        return pa.nulls(batch.num_rows, _FIELD.type)
+    compared = as_compared(batch)
+    columns = (batch["topic"], batch["partition"], compared["key"], batch["key"], batch["rejected"])
+    rows = zip(*(column.to_pylist() for column in columns), strict=True)
+    found = (
+        [key for key in known.get(TopicPartition(topic, partition), {}).get(identity, ()) if key != own]
+        if rejected is None
+        else None
+        for topic, partition, identity, own, rejected in rows
+    )
+    return pa.array([keys or None for keys in found], _FIELD.type)

@@ -1,0 +1,153 @@
+"""Compares keys by what they mean (`compaction.key.identity`): the identity of a key, and how the key encodes it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from decimal import Decimal, InvalidOperation
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
+
+from connectors.chain.spec import ChainSpec, Resolve, options_of
+from connectors.converters.converter import Converter
+from connectors.converters.names import CONVERTERS
+from connectors.data.canonical import has_one_encoding, plain, text_of
+from connectors.data.record import Header
+from connectors.errors import DataError
+
+if TYPE_CHECKING:
+    from connectors.converters.avro_converter import AvroConverter
+
+JSON: Final = "json"
+AVRO: Final = "avro"
+_KEPT: Final = 65_536
+"""How many keys a reading task remembers the identities of."""
+_LONG: Final = 400
+"""A number of more characters is no int: Python takes long for it, and refuses the longest."""
+_STYLES: Final = ((",", ":"), (", ", ": "))
+
+
+class Compared(NamedTuple):
+    """What a key is compared by, None where that is the key itself; and its `key_encoding` (`record.RUN`)."""
+
+    identity: bytes | None
+    encoding: str | None
+
+
+class KeyIdentity(Protocol):
+    """Finds the identity of keys; used by one thread at a time. `name` is that of its class in an error."""
+
+    name: str
+
+    def of(self, headers: Sequence[Header], key: bytes) -> Compared:
+        """Returns what `key` is compared by. Raises DataError, RegistryError."""
+        ...
+
+
+class JsonKeyIdentity:
+    """Keys are JSON: order of members, spaces, escapes and forms of numbers make no difference (RFC 8259)."""
+
+    name = "keyfold.JsonKeyIdentity"
+
+    def __init__(self) -> None:
+        self._kept = lru_cache(_KEPT)(_of_json)
+
+    def of(self, headers: Sequence[Header], key: bytes) -> Compared:  # noqa: ARG002
+        """See `KeyIdentity.of`."""
+        return self._kept(key)
+
+
+class AvroKeyIdentity:
+    """Keys are Avro of a registry: the id of the schema, and what schemas of one subject may differ in, makes none."""
+
+    name = "keyfold.AvroKeyIdentity"
+
+    def __init__(self, converter: AvroConverter) -> None:
+        self._converter = converter
+        self._kept = lru_cache(_KEPT)(self._of)
+
+    def of(self, headers: Sequence[Header], key: bytes) -> Compared:
+        """See `KeyIdentity.of`."""
+        ids = tuple(header for header in headers if self._converter.wire.is_id(header))
+        return self._kept(ids, key)
+
+    def _of(self, ids: tuple[Header, ...], key: bytes) -> Compared:
+        converter = self._converter
+        schema, value = converter.to_connect_data("", list(ids), key)
+        identity = text_of(plain(schema, value)).encode()
+        is_exact = has_one_encoding(schema) and converter.writes_again(list(ids), key)
+        return Compared(identity, str(converter.wire.read(ids, key)[0]) if is_exact else None)
+
+
+def _of_json(key: bytes) -> Compared:
+    try:
+        text = key.decode()
+        value = json.loads(text, parse_int=_whole, parse_float=_exact, parse_constant=_no_number)
+        identity = text_of(value).encode()
+        return Compared(None, "=") if identity == key else Compared(identity, _style(text, value))
+    except (ValueError, InvalidOperation, RecursionError) as error:
+        said = "too deep" if isinstance(error, RecursionError) else " ".join(str(error).split())[:200]
+        raise DataError(f"The key is no JSON: {said}.", "Take compaction.key.identity=bytes for such keys.") from None
+
+
+def _whole(text: str) -> int | Decimal:
+    return int(text) if len(text) <= _LONG else Decimal(text)
+
+
+def _exact(text: str) -> Decimal:
+    return Decimal(text)
+
+
+def _no_number(text: str) -> Any:
+    raise ValueError(f"{text} is no number")
+
+
+def _style(text: str, value: Any) -> str | None:
+    """Returns the encoding of a text that is one of two usual forms of its value: spaces, and the order of members."""
+    for number, separators in enumerate(_STYLES):
+        for is_ascii in (True, False):
+            try:
+                found = json.dumps(value, separators=separators, ensure_ascii=is_ascii)
+            except TypeError:  # a number that is not whole: it has other forms
+                return None
+            if found == text:
+                shape = hashlib.blake2b(_shape(value).encode(), digest_size=6).hexdigest()
+                return f"{number}{int(is_ascii)}{shape}"
+    return None
+
+
+def _shape(value: Any) -> str:
+    """Returns the names of all members, in their order; with it, the value's text says how it was written."""
+    match value:
+        case dict():
+            return f"{{{','.join(json.dumps(name) + _shape(one) for name, one in value.items())}}}"
+        case list():
+            return f"[{','.join(map(_shape, value))}]"
+        case _:
+            return ""
+
+
+def key_identity(name: str, converter: Converter) -> KeyIdentity | None:
+    """Makes what finds identities, by its name in a file; None for `bytes`. `converter` is that of the keys."""
+    if name == JSON:
+        return JsonKeyIdentity()
+    return AvroKeyIdentity(cast("AvroConverter", converter)) if name == AVRO else None  # a rule of the file's
+
+
+def key_identity_of(spec: ChainSpec, resolve: Resolve) -> KeyIdentity | None:
+    """Makes what finds the identities of a connector's keys; None where they are compared by their bytes."""
+    named = CONVERTERS.find(spec.key.name)
+    return key_identity(spec.identity, named.of.load()(options_of(spec.key, CONVERTERS, resolve), is_key=True))
+
+
+UNREADABLE: Final = b"\xff"
+"""What the identity of a key begins with that cannot be read; no other does."""
+
+
+def compared(identity: KeyIdentity, headers: Sequence[Header], key: bytes) -> Compared:
+    """Returns what a key of the output is compared by: by itself where it cannot be read. Raises RegistryError."""
+    try:
+        return identity.of(headers, key)
+    except DataError:
+        return Compared(UNREADABLE + key, None)

@@ -1,0 +1,109 @@
+"""Writes values as one text each: values that mean the same have the same text, whatever they were encoded as.
+
+The text is JSON's but for bytes, infinite numbers and NaN: members of objects by name, no spaces, ASCII, and numbers by
+their exact value: 1, 1.0 and 10e-1 are one number.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any, Final
+
+from connectors.data.schema import DECIMAL, UNION, Schema, Type
+from connectors.data.values import decimal_of
+
+_DIGITS: Final = 400
+"""A whole number of up to so many digits is written with all of them."""
+_LARGE: Final = 10**_DIGITS
+
+
+def text_of(value: Any) -> str:
+    """Returns the text of `value`: None, bool, str, bytes, int, float, Decimal, lists and dicts by text of these."""
+    match value:
+        case None | bool() | str():
+            return json.dumps(value)
+        case bytes():
+            return f'b"{value.hex()}"'
+        case list():
+            return f"[{','.join(map(text_of, value))}]"
+        case dict():
+            return f"{{{','.join(f'{json.dumps(name)}:{text_of(value[name])}' for name in sorted(value))}}}"
+        case _:
+            return _number(value)
+
+
+def _number(value: float | Decimal) -> str:
+    """Returns the text of a number, by its value alone."""
+    if isinstance(value, int):
+        if -_LARGE < value < _LARGE:
+            return str(value)
+        value = Decimal(value)
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            return str(value)
+        value = Decimal(value)
+    sign, digits, exponent = value.as_tuple()
+    assert isinstance(exponent, int)
+    text = "".join(map(str, digits)).lstrip("0")
+    trimmed = text.rstrip("0")
+    exponent += len(text) - len(trimmed)
+    if not trimmed:
+        return "0"
+    minus = "-" if sign else ""
+    if exponent >= 0 and len(trimmed) + exponent <= _DIGITS:
+        return f"{minus}{trimmed}{'0' * exponent}"
+    return f"{minus}{trimmed}E{exponent}"
+
+
+def plain(schema: Schema | None, value: Any) -> Any:
+    """Returns Connect's `value` of `schema` as `text_of` takes it.
+
+    What schemas of one subject may differ in is left out: names of types, widths of numbers, and fields with the value
+    that a reader puts in their place where they are missing.
+    """
+    if value is None or schema is None:
+        return value
+    match schema.type:
+        case Type.STRUCT:
+            return _struct(schema, value)
+        case Type.ARRAY:
+            return [plain(schema.value_schema, one) for one in value]
+        case Type.MAP:
+            return _map(schema, value)
+        case _:
+            return decimal_of(schema, value) if schema.name == DECIMAL else value
+
+
+def _struct(schema: Schema, value: Mapping[str, Any]) -> Any:
+    held = [(one.name, one.schema, value.get(one.name)) for one in schema.fields]
+    if schema.name == UNION:
+        return next((plain(of, one) for _, of, one in held if one is not None), None)
+    return {name: plain(of, one) for name, of, one in held if one != of.default}
+
+
+def _map(schema: Schema, value: Mapping[Any, Any]) -> Any:
+    found = [(plain(schema.key_schema, name), plain(schema.value_schema, one)) for name, one in value.items()]
+    if all(isinstance(name, str) for name, _ in found):
+        return dict(found)
+    return sorted(([name, one] for name, one in found), key=text_of)
+
+
+def has_one_encoding(schema: Schema | None) -> bool:
+    """Returns whether values of `schema` with one text are equal; not those with a float, which has two zeros.
+
+    Nor unions of several types, maps, which have no order, and Decimals, whose bytes may begin with zeros.
+    """
+    if schema is None:
+        return True
+    match schema.type:
+        case Type.STRUCT:
+            return schema.name != UNION and all(has_one_encoding(one.schema) for one in schema.fields)
+        case Type.ARRAY:
+            return has_one_encoding(schema.value_schema)
+        case Type.FLOAT32 | Type.FLOAT64 | Type.MAP:
+            return False
+        case _:
+            return schema.name != DECIMAL

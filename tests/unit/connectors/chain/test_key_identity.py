@@ -1,0 +1,236 @@
+"""Keys that mean the same have one identity; keys of one identity and one encoding are the same bytes."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compactor.model.record import KEY_ENCODING, KEY_IDENTITY, RUN
+from connectors.chain.chain import Chain
+from connectors.chain.key_identity import AvroKeyIdentity, JsonKeyIdentity, compared, key_identity_of
+from connectors.chain.spec import chain_faults, chain_spec, is_plain
+from connectors.converters.avro_converter import AvroConverter
+from connectors.data.record import Header
+from connectors.errors import DataError
+from connectors.options import read
+from connectors.registry.schema_registry import SchemaRegistry
+from connectors.registry.settings import registry_settings
+from connectors.rejection import Stage, rejection_of
+from tests.support.memory.schema_registry import MemoryRegistry
+from tests.unit.connectors.chain.test_chain import batch
+
+JSON = {"compaction.key.identity": "json"}
+
+
+def identity_of(key: bytes) -> bytes:
+    """Returns what a key is compared by."""
+    return JsonKeyIdentity().of((), key).identity or key
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        [b'{"a":1,"b":2}', b'{"b": 2, "a": 1}', b' {"b":2.0,\n"a":10e-1} '],
+        [b'"\xc3\xa9"', b'"\\u00e9"', b'"\\u00E9"'],
+        [b"1", b"1.0", b"1e0", b"100E-2"],
+        [b"-0", b"0", b"0.0"],
+        [b"1e400", b"1" + b"0" * 400],
+        [b"1" * 5000, b"1" * 5000 + b".0"],
+        [b"[1,[2]]", b"[ 1, [ 2 ] ]"],
+        [b"true", b"true "],
+    ],
+)
+def test_forms_of_one_json_value_are_one_key(keys: list[bytes]) -> None:
+    """Order of members, spaces, escapes, forms of numbers."""
+    assert len({identity_of(key) for key in keys}) == 1
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (b"1", b'"1"'),
+        (b"[1,2]", b"[2,1]"),
+        (b'{"a":null}', b"{}"),
+        (b"0.1", b"0.10000000000000001"),
+        (b"9007199254740993", b"9007199254740992"),
+        (b'{"a":1}', b'{"A":1}'),
+        (b'"\xc3\xa9"', b'"e\xcc\x81"'),
+    ],
+)
+def test_other_json_values_are_other_keys(one: bytes, other: bytes) -> None:
+    """Numbers are compared exactly; a null is a member; text is not normalized."""
+    assert identity_of(one) != identity_of(other)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        b"",
+        b"{",
+        b"\xff",
+        b"NaN",
+        b"[Infinity]",
+        b"[" * 100_000,
+        b"1e99999999999999999999",
+        b'\xef\xbb\xbf"a"',
+        b"\x00\x00\x00\x00\x01",
+    ],
+)
+def test_a_key_that_is_no_json_is_an_error_of_its_record(key: bytes) -> None:
+    """Deep nesting, endless numbers and a byte order mark among them."""
+    with pytest.raises(DataError, match="no JSON"):
+        JsonKeyIdentity().of((), key)
+
+
+TREES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=4) | st.floats(allow_nan=False, allow_infinity=False),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("abé", max_size=2), inner, max_size=3),
+)
+STYLES: st.SearchStrategy[dict[str, Any]] = st.builds(
+    dict,
+    separators=st.sampled_from([(",", ":"), (", ", ": "), (" ,", ":")]),
+    ensure_ascii=st.booleans(),
+    sort_keys=st.booleans(),
+)
+
+
+@given(TREES, STYLES, STYLES)
+def test_json_written_in_any_style_has_one_identity_and_an_encoding_is_one_key(
+    tree: Any, one: dict[str, Any], other: dict[str, Any]
+) -> None:
+    """Where two keys of one identity have the same encoding they are the same bytes: then nothing is looked for."""
+    texts = [json.dumps(tree, **style).encode() for style in (one, other)]
+    (first, encoding), (second, another) = (JsonKeyIdentity().of((), text) for text in texts)
+    assert (first or texts[0]) == (second or texts[1])
+    assert encoding is None or encoding != another or texts[0] == texts[1]
+
+
+def test_keys_as_producers_write_them_have_an_encoding() -> None:
+    """Two usual styles, with any order of members: one encoding for all keys of a topic."""
+    styles: list[dict[str, Any]] = [{"separators": (",", ":")}, {}, {"ensure_ascii": False}]
+    for style in styles:
+        keys = [json.dumps({"z": n, "a": {"é": str(n)}}, **style).encode() for n in range(3)]
+        found = {JsonKeyIdentity().of((), key).encoding for key in keys}
+        assert len(found) == 1
+        assert None not in found
+    assert JsonKeyIdentity().of((), b'{"a":1.50}').encoding is None
+
+
+V1 = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "int"}]}
+V2 = {
+    "type": "record",
+    "name": "Key2",
+    "fields": [
+        {"name": "region", "type": "string", "default": "eu"},
+        {"name": "id", "type": "long"},
+        {"name": "note", "type": ["null", "string"], "default": None},
+    ],
+}
+SCORED = {"type": "record", "name": "S", "fields": [{"name": "x", "type": "double"}]}
+
+
+@pytest.fixture
+def memory() -> MemoryRegistry:
+    return MemoryRegistry()
+
+
+@pytest.fixture
+def avro(memory: MemoryRegistry) -> AvroKeyIdentity:
+    options = read(AvroConverter.OPTIONS, {"schema.registry.url": "http://a:1"})
+    converter = AvroConverter(options, is_key=True)
+    converter.registry = SchemaRegistry(registry_settings(options), transport=memory, sleep=lambda _: None)
+    return AvroKeyIdentity(converter)
+
+
+def encoded(schema: Any, number: int, value: Any) -> bytes:
+    """Returns a key in the wire format."""
+    buffer = io.BytesIO()
+    buffer.write(struct.pack(">bI", 0, number))
+    fastavro.schemaless_writer(buffer, fastavro.parse_schema(schema), value)
+    return buffer.getvalue()
+
+
+def test_the_id_and_the_version_of_a_schema_make_no_difference(memory: MemoryRegistry, avro: AvroKeyIdentity) -> None:
+    """The encoding is the schema's id."""
+    first, again, second = memory.add(V1), memory.add(V1, "other"), memory.add(V2)
+    keys = [
+        encoded(V1, first, {"id": 7}),
+        encoded(V1, again, {"id": 7}),
+        encoded(V2, second, {"id": 7, "region": "eu", "note": None}),
+    ]
+    found = [avro.of((), key) for key in keys]
+    assert {one.identity for one in found} == {b'{"id":7}'}
+    assert [one.encoding for one in found] == [str(first), str(again), str(second)]
+    other = avro.of((), encoded(V2, second, {"id": 7, "region": "us", "note": None}))
+    assert other.identity == b'{"id":7,"region":"us"}'
+
+
+def test_a_key_that_its_schema_would_write_otherwise_has_no_encoding(
+    memory: MemoryRegistry, avro: AvroKeyIdentity
+) -> None:
+    """A number of more bytes than it needs; and a schema whose values are equal in two forms."""
+    plain, scored = memory.add(V1), memory.add(SCORED)
+    padded = struct.pack(">bI", 0, plain) + b"\x8e\x00"  # 7 as two bytes of which the second says nothing
+    assert avro.of((), padded) == (b'{"id":7}', None)
+    zeros = [avro.of((), encoded(SCORED, scored, {"x": zero})) for zero in (0.0, -0.0)]
+    assert zeros == [(b'{"x":0}', None)] * 2
+
+
+def test_the_id_of_a_schema_may_be_in_a_header(memory: MemoryRegistry, avro: AvroKeyIdentity) -> None:
+    """The same bytes are another key with another schema."""
+    number = memory.add(V1)
+    header = Header("apicurio.key.globalId", struct.pack(">q", number))
+    assert avro.of([Header("h", b"x"), header], b"\x0e") == (b'{"id":7}', str(number))
+
+
+def test_a_key_that_cannot_be_read_is_compared_by_itself_where_it_is_in_the_output(avro: AvroKeyIdentity) -> None:
+    """No identity begins as it does."""
+    assert compared(avro, (), b"plain") == (b"\xffplain", None)
+    with pytest.raises(DataError):
+        avro.of((), b"plain")
+
+
+def test_the_chain_gives_each_record_the_identity_of_its_key() -> None:
+    """Without any step no value is looked at; a key that has none rejects its record alone, and no key is none."""
+    spec = chain_spec(JSON)
+    assert not is_plain(spec)
+    found = Chain(spec, str).apply(
+        batch((b'{"b":1, "a":2}', b"\xff"), (b"{", b"x"), (None, b"y"), (b'{"a":2,"b":1}', None))
+    )
+    assert found["key"].to_pylist() == [b'{"b":1, "a":2}', b"{", None, b'{"a":2,"b":1}']
+    assert found[KEY_IDENTITY].to_pylist() == [b'{"a":2,"b":1}', None, None, None]
+    assert found[KEY_ENCODING].to_pylist() == [None, None, None, "="]
+    assert found.schema.field(KEY_IDENTITY) == RUN.field(KEY_IDENTITY)
+    rejections = [one and rejection_of(one) for one in found["rejected"].to_pylist()]
+    assert [one and (one.stage, one.class_name) for one in rejections] == [
+        None, (Stage.KEY_CONVERTER, "keyfold.JsonKeyIdentity"), None, None,
+    ]  # fmt: skip
+
+
+def test_an_empty_batch_has_the_columns_too() -> None:
+    """A filter may have dropped all of it."""
+    found = Chain(chain_spec(JSON), str).apply(batch())
+    assert found.num_rows == 0
+    assert pa.types.is_binary(found.schema.field(KEY_IDENTITY).type)
+
+
+def test_avro_needs_its_converter_in_the_same_file() -> None:
+    """A worker's default would not be fixed at the first start."""
+    bare = {"compaction.key.identity": "avro"}
+    assert [key for key, _ in chain_faults(bare, str)] == ["compaction.key.identity"]
+    named = {
+        **bare,
+        "key.converter": "io.confluent.connect.avro.AvroConverter",
+        "key.converter.schema.registry.url": "http://a",
+    }
+    assert chain_faults(named, str) == ()
+    assert isinstance(key_identity_of(chain_spec(named), str), AvroKeyIdentity)
+    assert key_identity_of(chain_spec({}), str) is None

@@ -1,0 +1,125 @@
+"""Values that mean the same have one text, others have another."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from connectors.data.canonical import has_one_encoding, plain, text_of
+from connectors.data.schema import (
+    BOOLEAN,
+    BYTES,
+    DECIMAL,
+    FLOAT32,
+    FLOAT64,
+    INT32,
+    INT64,
+    SCALE,
+    STRING,
+    UNION,
+    Field,
+    Schema,
+    Type,
+)
+from connectors.data.values import bytes_of_decimal
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ([1, 1.0, Decimal("1.00"), Decimal("10e-1")], "1"),
+        ([0, -0.0, Decimal("-0.0"), Decimal("0E+9")], "0"),
+        ([-1200, Decimal("-12E2")], "-1200"),
+        ([Decimal("0.5"), 0.5], "5E-1"),
+        ([Decimal("1E+5000"), 10**5000], "1E5000"),
+        ([Decimal("1E+399"), 10**399], "1" + "0" * 399),
+        ([10**400, Decimal("1E400")], "1E400"),
+        ([{"b": [True, None], "a": "é"}], '{"a":"\\u00e9","b":[true,null]}'),
+        ([b"\x00\xff"], 'b"00ff"'),
+        ([math.inf], "inf"),
+    ],
+)
+def test_one_text_for_one_value(values: list[Any], text: str) -> None:
+    """Numbers by their exact value, members by name."""
+    assert {text_of(value) for value in values} == {text}
+
+
+DECIMALS = st.decimals(allow_nan=False, allow_infinity=False)
+
+
+@given(
+    st.decimals(allow_nan=False, allow_infinity=False) | st.integers() | st.floats(allow_nan=False),
+    st.decimals(allow_nan=False, allow_infinity=False),
+)
+def test_numbers_have_one_text_where_they_are_equal_and_only_there(one: Any, other: Decimal) -> None:
+    """Whatever digits, signs and exponents they are written with."""
+    assert (text_of(one) == text_of(other)) is (one == other)
+    assert text_of(other) == text_of(Decimal(f"{other:f}"))
+
+
+def test_text_is_no_bytes_and_no_number() -> None:
+    """What looks alike stays apart."""
+    assert len({text_of(one) for one in ("1", 1, b"1", True, "true", None, "null", ["1"], {"1": 1})}) == 9
+
+
+def struct(*fields: tuple[str, Schema], name: str | None = None) -> Schema:
+    return Schema(type=Type.STRUCT, name=name, fields=tuple(Field(*one) for one in fields))
+
+
+LATER = Schema(type=Type.STRING, default="eu")
+V1 = struct(("id", INT32))
+V2 = struct(("region", LATER), ("id", INT64), ("note", STRING.as_optional()), name="Key")
+
+
+def test_what_a_schemas_next_version_may_change_makes_no_difference() -> None:
+    """A wider number, another name and order, and a field that has its default."""
+    assert plain(V1, {"id": 7}) == plain(V2, {"id": 7, "region": "eu", "note": None}) == {"id": 7}
+    assert plain(V2, {"id": 7, "region": "us"}) == {"id": 7, "region": "us"}
+
+
+def test_a_null_in_place_of_a_default_is_a_value() -> None:
+    """A reader of the next version would see it."""
+    optional = struct(("region", LATER.as_optional()))
+    assert plain(optional, {"region": None}) == {"region": None}
+
+
+def test_a_union_is_the_value_that_it_has() -> None:
+    """Adding a branch changes no key."""
+    union = struct(("int", INT32.as_optional()), ("string", STRING.as_optional()), name=UNION)
+    assert plain(union, {"int": None, "string": "a"}) == plain(STRING, "a") == "a"
+
+
+def test_decimals_are_numbers_and_maps_have_no_order() -> None:
+    """Whatever their scale is; a map with other keys than texts is a list of pairs."""
+    scaled = Schema(type=Type.BYTES, name=DECIMAL, parameters={SCALE: "3"})
+    assert text_of(plain(scaled, bytes_of_decimal(3, Decimal("1.500")))) == "15E-1"
+    by_number = Schema(type=Type.MAP, key_schema=INT32, value_schema=STRING)
+    assert plain(by_number, {2: "b", 1: "a"}) == plain(by_number, {1: "a", 2: "b"}) == [[1, "a"], [2, "b"]]
+    texts = Schema(type=Type.ARRAY, value_schema=STRING)
+    assert plain(texts, ["b", "a"]) == ["b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        (None, True),
+        (V2, True),
+        (BYTES, True),
+        (BOOLEAN, True),
+        (Schema(type=Type.ARRAY, value_schema=STRING), True),
+        (FLOAT32, False),
+        (struct(("x", FLOAT64)), False),
+        (struct(("int", INT32.as_optional()), name=UNION), False),
+        (Schema(type=Type.MAP, key_schema=STRING, value_schema=STRING), False),
+        (Schema(type=Type.BYTES, name=DECIMAL, parameters={SCALE: "0"}), False),
+        (Schema(type=Type.ARRAY, value_schema=FLOAT64), False),
+    ],
+)
+def test_where_one_text_may_be_of_values_that_are_encoded_differently(schema: Schema | None, expected: bool) -> None:
+    """Zeros, members of unions, order of maps, and leading zeros."""
+    assert has_one_encoding(schema) is expected
