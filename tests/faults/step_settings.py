@@ -31,7 +31,7 @@ IN_TASKS: Final = frozenset(
 """Steps that Spark's Python processes reach if its tasks read and publish; the driver reaches all others."""
 
 ELSEWHERE: Final = ("rebuild.", "redrive.", "publish.retired")
-"""Prefixes of steps that this scenario's worker does not take: those of `keyfold rebuild` and `keyfold dlq`, and that of
+"""Prefixes of steps that this scenario's worker does not take: those of `keyfold rebuild` and `keyfold dlq`, and of
 keys with an identity (e2e/test_rebuild.py, test_dlq.py, test_key_identity.py)."""
 
 ALL: Final = tuple(step for step in STEPS if not step.startswith(ELSEWHERE))

@@ -72,9 +72,11 @@ def history(spark: SparkSession, storage: LocalStorage, chance: random.Random) -
 
 def _record(chance: random.Random, partition: int, offset: int, now_ms: int) -> Row:
     key = chance.choice([*KEYS, None, b"once-%d" % offset, b"once-%d" % offset])
+    encoded = {"key": b" " + key, "key_identity": key} if key is not None and chance.random() < 0.2 else {}
     value = chance.choice([None, None, b"", b"v%d" % offset])
     timestamp = chance.choice([-1, 0, now_ms - 900, now_ms - 10, now_ms, now_ms + 10_000])
-    return row(partition, offset, key, value, timestamp=timestamp, headers=chance.choice(HEADERS))
+    found = row(partition, offset, key, value, timestamp=timestamp, headers=chance.choice(HEADERS))
+    return {**found, **encoded}
 
 
 def settings_of(chance: random.Random) -> EngineSettings:
@@ -93,6 +95,11 @@ def settings_of(chance: random.Random) -> EngineSettings:
 
 def rows_of(storage: LocalStorage, log: PartitionLog, start: int, end: int) -> list[Row]:
     return [one for batch in reader.read(storage, between(log, start, end)) for one in batch.to_pylist()]
+
+
+def compared(one: Row) -> bytes | None:
+    """What the key of a record is compared by."""
+    return one["key"] if one["key_identity"] is None else one["key_identity"]
 
 
 def amount(rows: Sequence[Row]) -> Amount:
@@ -122,7 +129,7 @@ def effect_of(storage: LocalStorage, was: PartitionLog, log: PartitionLog, done:
     kept = rows_of(storage, apply_one(log, done), log.start, log.published)
     above = rows_of(storage, was, log.published, was.end)
     dead = [one for one in kept if one["value"] is None]
-    latest = {one["key"]: one for one in below if one["rejected"] is None}
+    latest = {compared(one): one for one in below if one["rejected"] is None}
     expired = [o for o in latest.values() if o["value"] is None and fate(o["delete_horizon"], now_ms) is Fate.DROP]
     horizons = [one["delete_horizon"] for one in dead]
     assert Amount(done.base.records, done.base.bytes) == amount(kept)
@@ -130,7 +137,7 @@ def effect_of(storage: LocalStorage, was: PartitionLog, log: PartitionLog, done:
     return Effect(
         before=amount(rows_of(storage, was, was.start, was.end)),
         retention=amount(rows_of(storage, was, was.start, log.start)),
-        superseded=amount([one for one in below if one["rejected"] is None and latest[one["key"]] is not one]),
+        superseded=amount([one for one in below if one["rejected"] is None and latest[compared(one)] is not one]),
         expired=amount(expired),
         rejected=amount([one for one in below if one["rejected"] is not None]),
         after=amount([*kept, *above]),
@@ -216,6 +223,9 @@ def several(storage: LocalStorage) -> CatalogState:
         3: [(b"3", b"old"), (b"3", b"v")],
     }
     rows = [row(p, at, key, value) for p, records in kept.items() for at, (key, value) in enumerate(records)]
+    for one in rows:
+        if one["partition"] == 1 and one["key"] is not None:  # another encoding
+            one |= {"key": b" " + one["key"], "key_identity": one["key"]}
     ends = {partition: (0, len(records)) for partition, records in kept.items()}
     return ingested(storage, new_state(dict.fromkeys(kept, 0)), [with_range_reports(rows, ends)])
 

@@ -21,7 +21,7 @@ from compactor.ports import Publisher
 from compactor.publish import executors
 from compactor.publish.plan import complete, results_of
 from compactor.storage.local import LocalStorage
-from tests.support.engine import Row, ingested, new_state, plans, row, with_range_reports
+from tests.support.engine import Row, ingested, new_state, plans, published, row, with_range_reports
 from tests.support.memory.broker import MemoryBroker
 
 
@@ -104,6 +104,36 @@ def test_each_bucket_gets_its_survivors_by_partition_and_offset(
     assert sorted((one.partition, one.end, one.records + one.dead_letters) for one in sent) == [
         (p, 22, 6 if p == 3 else 5) for p in range(5)
     ]
+
+
+def test_a_record_retires_other_encodings_of_its_key(storage: LocalStorage, outside: MemoryBroker, send: Send) -> None:
+    """Whoever folds: by identity, and with the keys below the start of the publish, each partition by itself."""
+    upper = [
+        row(p, o, b"K%d" % o, b"%d" % p, key_identity=b"k%d" % o, key_encoding="u") for o in range(3) for p in (0, 1)
+    ]
+    state = replace(new_state({0: 0, 1: 0}, buckets=2), identity="letters")
+    state = ingested(storage, state, [with_range_reports(upper, {0: (0, 3), 1: (0, 3)})])
+    send(state, plans(state, {0: 3, 1: 3}), outside.publisher(state))
+    state = published(state, {0: 3, 1: 3})
+    lower = [
+        row(0, 3, b"k1", b"new", key_encoding="l"),
+        row(0, 4, b"K0", b"new", key_identity=b"k0", key_encoding="u"),
+        row(0, 5, b"k1", b"newer", key_encoding="l"),
+        row(1, 3, b"k2", None, key_encoding="l"),
+    ]
+    state = ingested(storage, state, [with_range_reports(lower, {0: (3, 6), 1: (3, 4)})])
+    found = {tp: one and one.offset for tp, one in outside.output.positions.items()}
+    due = [
+        replace(plan, targets=tuple(replace(target, found=found[target.tp]) for target in plan.targets))
+        for plan in plans(state, {0: 6, 1: 4})
+    ]
+    sent = send(state, due, outside.publisher(state))
+    assert sorted((one.partition, one.records) for one in sent) == [(0, 2), (1, 1)]
+    after = {tp.partition: [(one.key, one.value) for one in own[3:]] for tp, own in outside.output.records.items()}
+    assert after == {
+        0: [(b"K0", b"new"), (b"K1", None), (b"k1", b"newer")],
+        1: [(b"K2", None), (b"k2", None)],
+    }
 
 
 def test_a_publisher_runs_for_every_plan_also_without_a_record(
