@@ -16,6 +16,7 @@ from confluent_kafka import Producer
 from msgspec import Struct
 from msgspec.structs import replace
 
+from benchmarks.harness import change_events
 from benchmarks.harness.call import call
 from benchmarks.harness.topics import create_topic, send
 
@@ -28,7 +29,8 @@ _QUEUE: Final = 200_000
 class DataSet(Struct, frozen=True, kw_only=True):
     """`records` records with values of `value_bytes` over `keys` keys, a share of them `tombstones`.
 
-    Keys are uniformly distributed, or by Zipf's law with exponent 1.
+    Keys are uniformly distributed, or by Zipf's law with exponent 1. `change_events`: the records are those of
+    `change_events`, whose size is their own.
     """
 
     name: str
@@ -38,6 +40,7 @@ class DataSet(Struct, frozen=True, kw_only=True):
     tombstones: float = 0.0
     zipf: bool = False
     partitions: int = 2
+    change_events: bool = False
 
     def scaled(self, factor: float) -> DataSet:
         """Returns the data set with `factor` times as many records and keys."""
@@ -56,6 +59,7 @@ DATA_SETS: Final = {
         DataSet(name="zipf", zipf=True),
         DataSet(name="1-partition", records=2_000_000, keys=200_000, partitions=1),
         DataSet(name="500k", records=500_000, keys=50_000),
+        DataSet(name="change-events", records=1_000_000, keys=100_000, change_events=True),
         DataSet(name="64-partitions", records=2_000_000, keys=200_000, partitions=64),
     )
 }
@@ -134,6 +138,9 @@ def _records(data: DataSet, partition: int) -> Iterator[tuple[bytes, bytes | Non
     chance = random.Random(f"{data.name}-{partition}")
     pool, size = chance.randbytes(_POOL_BYTES + data.value_bytes), data.value_bytes
     keys, count = max(1, data.keys // data.partitions), partition_records(data, partition)
+    if data.change_events:
+        yield from change_events.records(chance, partition * keys, keys, count)
+        return
     for number in range(count):
         if data.keys >= data.records:
             key = number

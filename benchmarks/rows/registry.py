@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from benchmarks.harness.row import Comparison
+from benchmarks.peers.change_events import ChangesByConnect, ChangesByKeyfold
 from benchmarks.peers.flink import Flink
 from benchmarks.peers.kafka_streams import KafkaStreams
 from benchmarks.peers.keyfold import Keyfold
@@ -33,6 +34,8 @@ STREAMS_BEST: Final = STREAMS_TABLE
 """The one that read a backlog most quickly of those that `backlog` and its variants have."""
 READING: Final = ReadingOnly()
 READING_AS_WE: Final = ReadingOnly(CONSUMER_DEFAULTS, "reading only, keyfold's client settings")
+CHANGES: Final = ChangesByKeyfold()
+CHANGES_CONNECT: Final = ChangesByConnect()
 QUIX: Final = QuixStreams()
 FLINK: Final = {
     "flink": Flink("hashmap", 10),
@@ -102,6 +105,15 @@ COMPARISONS: Final = {
         Comparison("tombstones", "90 % tombstones, against reading only", "tombstones", KEYFOLD, READING, 0.3, 0.7),
         Comparison("backlog-1", "1 partition, against Kafka Streams", "1-partition", KEYFOLD, STREAMS, 4, 8),
         Comparison("backlog-64", "64 partitions, against Kafka Streams", "64-partitions", KEYFOLD, STREAMS, 4, 8),
+        Comparison(
+            "change-events",
+            "change events in Avro → rows, key identity `avro`, against Kafka Connect into a file",
+            "change-events",
+            CHANGES,
+            CHANGES_CONNECT,
+            0.7,
+            2,
+        ),
         Comparison("backlog-quix", "500,000 records, against Quix Streams", "500k", KEYFOLD, QUIX, 1, 1),
         *(
             Comparison(f"backlog-{name}", f"backlog, against {peer.name}", "small", KEYFOLD, peer, 1, 1)
