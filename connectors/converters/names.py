@@ -50,10 +50,13 @@ CONVERTERS: Final = ClassNames(
             "io.confluent.connect.json.JsonSchemaConverter",
             "JsonSchemaConverter",
         ),
+        _converter(
+            "Protobuf",
+            "protobuf_converter:ProtobufConverter",
+            "io.confluent.connect.protobuf.ProtobufConverter",
+            "ProtobufConverter",
+        ),
     ),
-    {
-        "io.confluent.connect.protobuf.ProtobufConverter": "Protobuf is not available yet.",
-    },
 )
 """`keyfold.Bytes` neither reads nor writes: it is the default, and what no step looks at stays as it is."""
 

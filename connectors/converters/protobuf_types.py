@@ -1,0 +1,196 @@
+"""Makes Connect's schemas and values of Protobuf's messages, as Confluent's `ProtobufData` does.
+
+A message is a STRUCT, a oneof in it a STRUCT of which one field is not null, an enum a STRING. The number of a field
+and what its type was are among the schema's parameters, so that it is written as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import date, timedelta
+from typing import Any, Final, NamedTuple
+
+from google.protobuf import descriptor_pb2
+from google.protobuf.descriptor import FieldDescriptor
+from msgspec.structs import replace
+
+from connectors.data.schema import DATE, TIME, TIMESTAMP, Field, Schema, Type
+from connectors.errors import DataError
+
+TAG: Final = "io.confluent.connect.protobuf.Tag"
+TYPE: Final = "io.confluent.connect.protobuf.Type"
+ENUM: Final = "io.confluent.connect.protobuf.Enum"
+ONEOF: Final = "io.confluent.connect.protobuf.Union."
+_EPOCH: Final = date(1970, 1, 1)
+_SCALARS: Final = {
+    FieldDescriptor.TYPE_DOUBLE: (Type.FLOAT64, None),
+    FieldDescriptor.TYPE_FLOAT: (Type.FLOAT32, None),
+    FieldDescriptor.TYPE_INT32: (Type.INT32, None),
+    FieldDescriptor.TYPE_SINT32: (Type.INT32, "sint32"),
+    FieldDescriptor.TYPE_SFIXED32: (Type.INT32, "sfixed32"),
+    FieldDescriptor.TYPE_INT64: (Type.INT64, None),
+    FieldDescriptor.TYPE_SINT64: (Type.INT64, "sint64"),
+    FieldDescriptor.TYPE_SFIXED64: (Type.INT64, "sfixed64"),
+    FieldDescriptor.TYPE_UINT32: (Type.INT64, "uint32"),
+    FieldDescriptor.TYPE_FIXED32: (Type.INT64, "fixed32"),
+    FieldDescriptor.TYPE_UINT64: (Type.INT64, "uint64"),
+    FieldDescriptor.TYPE_FIXED64: (Type.INT64, "fixed64"),
+    FieldDescriptor.TYPE_BOOL: (Type.BOOLEAN, None),
+    FieldDescriptor.TYPE_STRING: (Type.STRING, None),
+    FieldDescriptor.TYPE_BYTES: (Type.BYTES, None),
+}
+UNSIGNED: Final = frozenset({"uint64", "fixed64", "google.protobuf.UInt64Value"})
+_SIGN: Final = 1 << 63
+WRAPPERS: Final = frozenset(
+    f"google.protobuf.{name}Value"
+    for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
+)
+Read = Callable[[Any], Any]
+
+
+class Known(NamedTuple):
+    """How a field, a message or an element is read."""
+
+    schema: Schema
+    read: Read
+
+
+class FromProtobuf:
+    """Makes what reads messages. `nullables`: a field that says whether it is there is null where it is not."""
+
+    def __init__(self, *, nullables: bool) -> None:
+        self._nullables = nullables
+
+    def message(self, found: Any, inside: tuple[str, ...] = ()) -> Known:
+        """Returns how messages of the descriptor `found` are read. Raises DataError."""
+        if found.full_name in inside:
+            raise DataError(f"The message {found.full_name} contains itself, which Connect's schemas cannot say.")
+        within = (*inside, found.full_name)
+        oneofs = _real_oneofs(found)
+        parts = [self._oneof(one, within) for one in oneofs]
+        single = [one for one in found.fields if one.containing_oneof not in oneofs]
+        parts += [(one.name, self._field(one, within)) for one in single]
+        schema = Schema(
+            type=Type.STRUCT, name=found.name, fields=tuple(Field(name, known.schema) for name, known in parts)
+        )
+        reads = [(name, known.read) for name, known in parts]
+        return Known(schema, lambda message: {name: read(message) for name, read in reads})
+
+    def _oneof(self, found: Any, inside: tuple[str, ...]) -> tuple[str, Known]:
+        parts = {one.name: self._value(one, inside) for one in found.fields}
+        fields = tuple(Field(one.name, _numbered(parts[one.name].schema, one)) for one in found.fields)
+        schema = Schema(type=Type.STRUCT, name=f"{ONEOF}{found.name}", fields=fields, optional=True)
+        name = found.name
+
+        def read(message: Any) -> Any:
+            which = message.WhichOneof(name)
+            if which is None:
+                return None
+            value = parts[which].read(getattr(message, which))
+            return {one: value if one == which else None for one in parts}
+
+        return f"{name}_{found.index}", Known(schema, read)
+
+    def _field(self, found: Any, inside: tuple[str, ...]) -> Known:
+        name = found.name
+        if found.message_type is not None and found.message_type.GetOptions().map_entry:
+            return self._map(found, inside)
+        value = self._value(found, inside)
+        if found.is_repeated:
+            array = Schema(type=Type.ARRAY, optional=True, value_schema=value.schema)
+            return Known(_numbered(array, found), lambda message: [value.read(one) for one in getattr(message, name)])
+        has_presence = found.has_presence
+        schema = _numbered(value.schema, found, optional=has_presence or not self._nullables)
+        if found.message_type is None and not (has_presence and self._nullables):
+            return Known(schema, lambda message: value.read(getattr(message, name)))
+        return Known(schema, lambda message: value.read(getattr(message, name)) if message.HasField(name) else None)
+
+    def _map(self, found: Any, inside: tuple[str, ...]) -> Known:
+        entry, name = found.message_type.fields_by_name, found.name
+        key, value = (self._value(entry[side], inside) for side in ("key", "value"))
+        of = Schema(type=Type.MAP, optional=True, key_schema=key.schema, value_schema=value.schema.as_optional())
+
+        def read(message: Any) -> Any:
+            return {key.read(one): value.read(inner) for one, inner in getattr(message, name).items()}
+
+        return Known(_numbered(of, found), read)
+
+    def _value(self, found: Any, inside: tuple[str, ...]) -> Known:
+        """Returns how one value of a field is read."""
+        if found.enum_type is not None:
+            return _enum(found.enum_type)
+        if found.message_type is None:
+            return _scalar(found)
+        return self._logical(found.message_type, inside) or self.message(found.message_type, inside)
+
+    def _logical(self, found: Any, inside: tuple[str, ...]) -> Known | None:
+        if found.full_name in WRAPPERS:
+            inner = self._value(found.fields_by_name["value"], inside)
+            parameters = {**(inner.schema.parameters or {}), TYPE: found.full_name}
+            return Known(
+                replace(inner.schema, optional=True, parameters=parameters), lambda message: inner.read(message.value)
+            )
+        return _LOGICAL.get(found.full_name)
+
+
+def _real_oneofs(found: Any) -> list[Any]:
+    """Returns the oneofs of a message that its file has; an `optional` field is one inside, too."""
+    proto = descriptor_pb2.DescriptorProto()
+    found.CopyToProto(proto)
+    made = {one.oneof_index for one in proto.field if one.proto3_optional}
+    return [one for one in found.oneofs if one.index not in made]
+
+
+def _numbered(schema: Schema, found: Any, *, optional: bool = True) -> Schema:
+    """Returns `schema` with the number of its field."""
+    return replace(schema, optional=optional, parameters={TAG: str(found.number), **(schema.parameters or {})})
+
+
+def _scalar(found: Any) -> Known:
+    kind, name = _SCALARS[found.type]
+    schema = Schema(type=kind, parameters=None if name is None else {TYPE: name})
+    return Known(schema, _signed if name in UNSIGNED else _same)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _signed(value: int) -> int:
+    """Returns what Java's long shows of 64 bits without a sign."""
+    return value - 2 * _SIGN if value >= _SIGN else value
+
+
+def _enum(found: Any) -> Known:
+    names = {one.number: one.name for one in found.values}
+    parameters = {ENUM: found.name, **{f"{ENUM}.{one.name}": str(one.number) for one in found.values}}
+    unknown = f"UNKNOWN_ENUM_VALUE_{found.name}_"
+    return Known(
+        Schema(type=Type.STRING, name=found.name, parameters=parameters),
+        lambda number: names.get(number) or f"{unknown}{number}",
+    )
+
+
+def _date(message: Any) -> int:
+    try:
+        return (date(message.year, message.month, message.day) - _EPOCH).days
+    except ValueError as error:
+        raise DataError(f"A date is none: {error}.") from None
+
+
+_LOGICAL: Final[Mapping[str, Known]] = {
+    "google.protobuf.Timestamp": Known(
+        Schema(type=Type.INT64, name=TIMESTAMP, version=1, optional=True),
+        lambda message: message.seconds * 1000 + message.nanos // 1_000_000,
+    ),
+    "google.type.Date": Known(Schema(type=Type.INT32, name=DATE, version=1, optional=True), _date),
+    "google.type.TimeOfDay": Known(
+        Schema(type=Type.INT32, name=TIME, version=1, optional=True),
+        lambda one: ((one.hours * 60 + one.minutes) * 60 + one.seconds) * 1000 + one.nanos // 1_000_000,
+    ),
+}
+
+
+def date_of(days: int) -> date:
+    """Returns the date that a value of Connect's Date is. Raises OverflowError."""
+    return _EPOCH + timedelta(days=days)
