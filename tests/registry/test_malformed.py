@@ -102,7 +102,7 @@ def records(head: bytes, sound: bytes) -> Iterator[tuple[int, bytes, bytes]]:
 def test_each_malformed_record_is_one_dead_letter(
     spark: SparkSession, broker: EmbeddedKafka, registry: Apicurio, tmp_path: Path, topic_name: str, converter: str
 ) -> None:
-    """Every record is in the output or a dead letter, once, each sound one in the output; the log is read to its end."""
+    """Every record is in the output or a dead letter, once, a sound one in the output; the log is read to its end."""
     kind, text, sound = KINDS[converter]
     settings: dict[str, Any] = {"value.converter": converter}
     head = b""

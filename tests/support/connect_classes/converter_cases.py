@@ -21,7 +21,7 @@ Side = tuple[Schema | None, Any]
 
 
 class ConverterCase(Struct, frozen=True):
-    """A converter with its configurations; `sides` are schemas with values, which are written and read again.
+    """A converter with its configurations; `sides` are schemas with values, which are written; None: nothing is.
 
     `texts` are data that is read; `json`: what is written are texts of JSON, of which the value counts.
     """
@@ -35,16 +35,18 @@ class ConverterCase(Struct, frozen=True):
     @property
     def simple(self) -> str:
         """The class's name without its package, as a file's."""
-        plain = ".plain" if self.configs[0].get("schemas.enable") == "false" else ""
+        first = self.configs[0]
+        plain = ".plain" if first.get("schemas.enable") == "false" else ".content" if "schema.content" in first else ""
         return self.name.rpartition(".")[2] + plain
 
     def asked(self) -> Iterator[dict[str, Any]]:
-        """Yields what is asked: half of EACH to be written, half to be read."""
-        for number, (schema, value) in enumerate(drawn(self.sides, EACH // 2)):
-            form = {"schema": schema_form(schema), "value": value_form(schema, value)}
-            yield {**self._with(number, "from_connect_data"), **form}
+        """Yields what is asked: half of EACH to be written, half to be read; all of it where it is only read."""
+        if self.sides is not None:
+            for number, (schema, value) in enumerate(drawn(self.sides, EACH // 2)):
+                form = {"schema": schema_form(schema), "value": value_form(schema, value)}
+                yield {**self._with(number, "from_connect_data"), **form}
         if self.texts is not None:
-            for number, data in enumerate(drawn(self.texts, EACH // 2)):
+            for number, data in enumerate(drawn(self.texts, EACH // 2 if self.sides is not None else EACH)):
                 form = {"data": None if data is None else base64.b64encode(data).decode()}
                 yield {**self._with(number, "to_connect_data"), **form}
 
@@ -96,6 +98,31 @@ def _enveloped(draw: st.DrawFn) -> bytes:
     ).encode()
 
 
+_CONTENT: Final = {
+    "type": "struct",
+    "name": "n",
+    "fields": [
+        {"type": "int32", "optional": False, "field": "a"},
+        {"type": "string", "optional": True, "field": "b", "default": "x"},
+        {"type": "array", "optional": True, "field": "c", "items": {"type": "double", "optional": True}},
+    ],
+}
+"""A schema that messages do not have themselves (KIP-1054)."""
+
+
+@st.composite
+def _bare(draw: st.DrawFn) -> bytes:
+    """Returns values of _CONTENT, some of which lack a field, or do not fit."""
+    number = draw(st.integers(-(2**31), 2**31 - 1))
+    value: dict[str, Any] = {"a": draw(st.sampled_from([number, number, number, None]))}
+    if draw(st.booleans()):
+        value["b"] = draw(st.none() | TEXTS)
+    if draw(st.booleans()):
+        value["c"] = draw(st.none() | st.lists(st.none() | st.just(1.5), max_size=3))
+    whole = {"schema": _CONTENT, "payload": value}
+    return json.dumps(draw(st.sampled_from([*[value] * 6, whole, None, {}]))).encode()
+
+
 _PLAIN: Final = plain_values().map(lambda value: (None, value))
 
 CASES: Final[tuple[ConverterCase, ...]] = (
@@ -121,6 +148,16 @@ CASES: Final[tuple[ConverterCase, ...]] = (
         ),
         _typed(),
         _enveloped(),
+        json=True,
+    ),
+    ConverterCase(
+        JSON,
+        (
+            {"schemas.enable": "true", "schema.content": json.dumps(_CONTENT)},
+            {"schemas.enable": "true", "schema.content": json.dumps({**_CONTENT, "optional": True})},
+        ),
+        None,
+        _bare(),
         json=True,
     ),
     ConverterCase(
