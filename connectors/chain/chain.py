@@ -116,6 +116,7 @@ class Chain:
         self._ask_only()
         self._identity = key_identity(spec.identity, self._key.converter)
         self._output = spec.output
+        self._outputs: dict[str, str] = {}
         self._keyed = keyed
         self.filtered: Counter[TopicPartition] = Counter()
 
@@ -199,7 +200,7 @@ class Chain:
     def _put(self, rows: _Rows, row: int, before: ConnectRecord, record: ConnectRecord) -> None:
         """Writes what has changed; all of it or, where something is refused, nothing."""
         headers = list(record.headers)
-        topic = self._output.replace("${topic}", record.topic)
+        topic = self._output_of(record.topic)
         key, value = rows.keys[row], rows.values[row]
         if record.key is not before.key or record.key_schema is not before.key_schema:
             key = self._key.write(topic, headers, record.key_schema, record.key)
@@ -211,6 +212,12 @@ class Chain:
         if record.headers is not before.headers or len(headers) != len(before.headers):
             rows.set_headers(row, [self._encoded(topic, header) for header in headers])
         rows.set(row, key, value)
+
+    def _output_of(self, topic: str) -> str:
+        found = self._outputs.get(topic)
+        if found is None:
+            found = self._outputs[topic] = self._output.replace("${topic}", topic)
+        return found
 
     def _encoded(self, topic: str, header: Header) -> tuple[str, bytes | None]:
         if not header.is_new:

@@ -64,7 +64,7 @@ class RegisteredConverter(Converter):
         side = "key" if is_key else "value"
         self._side = side
         self._strategy: str = options[f"{side}.subject.name.strategy"].rpartition(".")[2]
-        self._ids: dict[tuple[str, str], int] = {}
+        self._ids: dict[tuple[str, str, str | None], int] = {}
 
     def close(self) -> None:
         """See `Converter.close`."""
@@ -72,16 +72,16 @@ class RegisteredConverter(Converter):
 
     def id_of(self, topic: str, text: str, name: str | None) -> int:
         """Returns the id of a schema for records of `topic`: registers it, or finds it. Raises DataError."""
-        subject = self.subject(topic, name)
-        found = self._ids.get((subject, text))
+        found = self._ids.get((topic, text, name))
         if found is None:
+            subject = self.subject(topic, name)
             asked = RegisteredSchema(text, self.KIND)
             normalize = self.options["normalize.schemas"]
             if self.options["auto.register.schemas"]:
                 found = self.registry.register(subject, asked, normalize=normalize)
             else:
                 found = self.registry.find(subject, asked, normalize=normalize)
-            self._ids[(subject, text)] = found
+            self._ids[(topic, text, name)] = found
         return found
 
     def subject(self, topic: str, name: str | None) -> str:
