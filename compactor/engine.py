@@ -76,10 +76,15 @@ class Engine:
 
     @property
     def intake(self) -> ingest.Intake:
-        """What reading tasks need to write level-0 files; file names hold the epoch and this engine's id."""
+        """What reading tasks need to write level-0 files; file names hold the epoch and this engine's id.
+
+        Nothing is folded as it comes where keys have an identity and the output may be ahead of a log, because its
+        catalog was set back: a record that the output has would be left out, and with it that its key is there.
+        """
         policy, named = self._settings.policy, prefix(self._catalog.epoch, self._running.engine_id)
         target = RunTarget(storage=self._catalog.storage, prefix=named, max_bytes=policy.segment_bytes)
-        return ingest.Intake(target=target, keyed=policy.compacts, folds=policy.folds_at_once)
+        ahead = self._catalog.state.key_identity is not None and bool(self._changelog.uncertain())
+        return ingest.Intake(target=target, keyed=policy.compacts, folds=policy.folds_at_once and not ahead)
 
     def counts(self) -> dict[str, int]:
         """Returns what was counted since this run of the connector began, commits to its catalog among it."""

@@ -24,7 +24,8 @@ class Position(Struct, frozen=True, kw_only=True):
 
     `catalog_id` None: it was not committed by keyfold. `output_id`: id of the output topic. `output_offset`: everything
     below `offset` is published below this offset of the output. `fold_end`: the end of the fold that is being sent in
-    several transactions. `generation` is that of the log, `start` the source offset where it began.
+    several transactions. `generation` is that of the log, `start` the source offset where it began. `identity`: by what
+    the catalog compares keys; None: by their bytes.
 
     The first offsets of a later generation are below 0 (`PartitionLog.generation`). A group takes no such offset: it
     holds `group_offset`, and the metadata has the other.
@@ -37,6 +38,7 @@ class Position(Struct, frozen=True, kw_only=True):
     fold_end: int | None = None
     generation: int = 1
     start: int = 0
+    identity: str | None = None
 
     @property
     def group_offset(self) -> int:
@@ -76,6 +78,7 @@ class _Metadata(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The format on the brokers. `offset` is the committed offset itself; None in metadata of older versions.
 
     Format 2, of later generations, adds `generation` and `start`; `tombstones` is the offset where that is below 0.
+    `identity` says by what keys are compared, where that is not their bytes.
     """
 
     keyfold: int
@@ -87,6 +90,7 @@ class _Metadata(Struct, frozen=True, kw_only=True, omit_defaults=True):
     generation: int = 1
     start: int = 0
     tombstones: int | None = None
+    identity: str | None = None
 
 
 def encode(position: Position) -> str:
@@ -101,6 +105,7 @@ def encode(position: Position) -> str:
         generation=position.generation,
         start=position.start,
         tombstones=position.offset if position.offset < position.start else None,
+        identity=position.identity,
     )
     return msgspec.json.encode(metadata).decode()
 
@@ -131,4 +136,5 @@ def decode(offset: int, metadata: str | None) -> Position:
         fold_end=found.fold_end,
         generation=found.generation,
         start=found.start,
+        identity=found.identity,
     )

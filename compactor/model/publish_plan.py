@@ -28,12 +28,16 @@ class PublishTarget(OfPartition, Struct, frozen=True, kw_only=True):
 
 
 class PublishPlan(Struct, frozen=True, kw_only=True):
-    """The targets that one transactional id sends next, in one epoch of one catalog."""
+    """The targets that one transactional id sends next, in one epoch of one catalog.
+
+    `identity`: by what the catalog compares keys; None: by their bytes.
+    """
 
     bucket: int
     epoch: int
     catalog_id: str
     targets: tuple[PublishTarget, ...]
+    identity: str | None = None
 
 
 class PublishResult(OfPartition, Struct, frozen=True, kw_only=True):

@@ -74,6 +74,11 @@ class CatalogState(Struct, frozen=True, kw_only=True, dict=True):
     logs: tuple[PartitionLog, ...] = ()
     snapshots: tuple[AddSnapshot, ...] = ()
 
+    @property
+    def key_identity(self) -> str | None:
+        """By what keys are compared; None: by their bytes."""
+        return None if self.identity == BYTES else self.identity
+
     def log(self, tp: TopicPartition) -> PartitionLog:
         """Returns the log of `tp`. Raises KeyError where there is none."""
         return self._by_partition[tp]

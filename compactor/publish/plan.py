@@ -64,7 +64,13 @@ def bucket_plans(state: CatalogState, targets: Iterable[PublishTarget]) -> tuple
     for target in targets:
         buckets.setdefault(target.bucket, []).append(target)
     return tuple(
-        PublishPlan(bucket=bucket, epoch=state.epoch, catalog_id=state.catalog_id, targets=tuple(found))
+        PublishPlan(
+            bucket=bucket,
+            epoch=state.epoch,
+            catalog_id=state.catalog_id,
+            targets=tuple(found),
+            identity=state.key_identity,
+        )
         for bucket, found in sorted(buckets.items())
     )
 

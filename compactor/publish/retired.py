@@ -46,8 +46,8 @@ def earlier_ranges(state: CatalogState, targets: Iterable[PublishTarget]) -> dic
 
     Tombstones that a generation begins with stand for keys of the output, so they are below the start of every target.
     A target is left out where nothing is below it, and where all keys, above and below, are encoded in one way. What is
-    kept is enough: a record leaves the log only where a later one of its identity is published, which retires it, or
-    by retention.
+    kept is enough: a record leaves the log only where a later one of its identity is published or let go, which
+    retires it, or by retention.
     """
     if state.identity == BYTES:
         return {}
@@ -135,15 +135,15 @@ def _check_intact(storage: Storage, file: RunFile) -> None:
 
 
 def _column(batch: pa.RecordBatch, known: Mapping[TopicPartition, Mapping[bytes, Sequence[bytes]]]) -> pa.Array:
-    if not any(known.values()):
-        return pa.nulls(batch.num_rows, _FIELD.type)
+    """Returns the column RETIRED of `batch`; only rows whose identity is `known` are looked at one by one."""
+    found: list[list[bytes] | None] = [None] * batch.num_rows
+    identities = {identity for keys in known.values() for identity in keys}
     compared = as_compared(batch)
-    columns = (batch["topic"], batch["partition"], compared["key"], batch["key"], batch["rejected"])
-    rows = zip(*(column.to_pylist() for column in columns), strict=True)
-    found = (
-        [key for key in known.get(TopicPartition(topic, partition), {}).get(identity, ()) if key != own]
-        if rejected is None
-        else None
-        for topic, partition, identity, own, rejected in rows
-    )
-    return pa.array([keys or None for keys in found], _FIELD.type)
+    mine = pc.is_in(compared["key"], pa.array(identities, pa.binary()))
+    places = pc.indices_nonzero(pc.and_(mine, pc.is_null(batch["rejected"])))
+    some = batch.select(["topic", "partition", "key"]).take(places)
+    columns = (places, some["topic"], some["partition"], compared["key"].take(places), some["key"])
+    for place, topic, partition, identity, own in zip(*(column.to_pylist() for column in columns), strict=True):
+        keys = known.get(TopicPartition(topic, partition), {}).get(identity, ())
+        found[place] = [key for key in keys if key != own] or None
+    return pa.array(found, _FIELD.type)

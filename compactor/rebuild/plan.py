@@ -48,9 +48,20 @@ class LostLog(OfPartition, Struct, frozen=True, kw_only=True):
         return max(self.position.group_offset, self.source_start)
 
 
-def check(lost: LostLog, connector: str, *, accepts_loss: bool) -> None:
-    """Raises RebuildError where the log cannot be made anew, or only with a loss that is not accepted."""
+def check(lost: LostLog, connector: str, identity: str | None, *, accepts_loss: bool) -> None:
+    """Raises RebuildError where the log cannot be made anew, or only with a loss that is not accepted.
+
+    `identity`: by what the new catalog compares keys; None: by their bytes. The output holds one live record of each
+    key only by the identity that it was written with.
+    """
     at, where = lost.position.group_offset, f"Connector {connector}: {lost.topic}, partition {lost.partition}"
+    if lost.position.identity != identity:
+        raise RebuildError(
+            f"{where} was published with keys compared by {lost.position.identity or 'bytes'}, and "
+            f"compaction.key.identity is {identity or 'bytes'} now.",
+            f"Set compaction.key.identity={lost.position.identity or 'bytes'}; or begin anew: keyfold delete "
+            "CONNECTOR.json --outputs, then run it.",
+        )
     needed = max(at, lost.position.fold_end or 0)
     if lost.source_end < needed and not lost.is_unpublished:
         raise RebuildError(
@@ -107,6 +118,7 @@ def position_of(action: RestoreLog, lost: LostLog, catalog_id: str) -> Position:
         output_offset=log.output.output_offset if log.output else None,
         generation=log.generation.number if log.generation else 1,
         start=log.generation.start if log.generation else 0,
+        identity=before.identity,
     )
 
 

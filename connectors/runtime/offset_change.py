@@ -282,6 +282,7 @@ def _position(state: CatalogState, log: PartitionLog) -> Position:
         output_offset=log.output.output_offset if log.output else None,
         generation=generation_of(log),
         start=log.generation.start if log.generation else 0,
+        identity=state.key_identity,
     )
 
 

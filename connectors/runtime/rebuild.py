@@ -137,7 +137,7 @@ class Rebuilder:
             for tp, position in sorted(lost.items())
         ]
         for one in logs:
-            check(one, self._connector.name, accepts_loss=accepts_loss)
+            check(one, self._connector.name, self._catalog.state.key_identity, accepts_loss=accepts_loss)
         return {name: found[name] for name in sorted({one.topic for one in logs})}, logs
 
     def _check_any(

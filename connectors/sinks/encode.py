@@ -72,6 +72,13 @@ def rows_with_retired(
         yield row
 
 
+def tombstones_of_retired(batch: pa.RecordBatch, generation: int, *, source_headers: bool) -> Iterator[Row]:
+    """Makes the tombstones of the keys that the rows of `batch`, of one partition, retire, without the rows."""
+    headers = _synthetic(batch, generation, IDENTITY, source_headers=source_headers)
+    for keys, timestamp in zip(batch[RETIRED].to_pylist(), batch["timestamp"].to_pylist(), strict=True):
+        yield from ((None, key, timestamp or 1, headers) for key in keys or ())
+
+
 def _generation(generation: int) -> list[Header]:
     return [(GENERATION, str(generation).encode())] if generation > 1 else []
 

@@ -29,7 +29,7 @@ from connectors.kafka.client_settings import Setting
 from connectors.kafka.consumers import headers_of, last_stable_offsets
 from connectors.kafka.errors import cause, is_settling, typed
 from connectors.kafka.retry import call_again
-from connectors.sinks.encode import GENERATION, OFFSET, PARTITION, SYNTHETIC, TOPIC
+from connectors.sinks.encode import GENERATION, IDENTITY, OFFSET, PARTITION, SYNTHETIC, TOPIC
 
 FIRST_STEP: Final = 256
 GROWTH: Final = 8
@@ -195,6 +195,11 @@ def _names(pairs: Headers, tp: TopicPartition) -> bool:
     """Returns whether a record's headers are ours for `tp`."""
     found = dict(pairs)
     return (found.get(TOPIC), found.get(PARTITION)) == (tp.topic.encode(), str(tp.partition).encode())
+
+
+def retires(pairs: Headers, tp: TopicPartition) -> bool:
+    """Returns whether a record with these headers is a tombstone of `tp` for another encoding of a key."""
+    return _names(pairs, tp) and dict(pairs).get(SYNTHETIC) == IDENTITY
 
 
 def is_synthetic(pairs: Iterable[tuple[str, object]]) -> bool:

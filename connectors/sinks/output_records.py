@@ -26,6 +26,7 @@ from connectors.sinks.output_reader import (
     is_synthetic,
     keyfold_source,
     named_generation,
+    retires,
 )
 
 _STEP: Final = 1_000_000
@@ -56,20 +57,23 @@ def last_records(
     """Yields the last record of each key below offset `end` of the output, in rows of record.RUN by source offset.
 
     Only records of `tp` in `generation` whose source offset is lower than `below`; tombstones that no source record is
-    behind are left out. Raises RebuildError where a record does not name its source offset, UnreachableError,
-    NotAllowedError, and what `compare` raises, which finds by what a key is compared.
+    behind are left out, and so is a key that one of them has deleted since (`keyfold.synthetic: identity`). Raises
+    RebuildError where a record does not name its source offset, UnreachableError, NotAllowedError, and what `compare`
+    raises, which finds by what a key is compared.
     """
     reader = OutputPartitionReader(config, Partition(output, tp.partition))
     try:
         low, _ = reader.bounds()
         last: dict[bytes, int] = {}
         for message, _, offset in _own(reader, low, end, tp, generation):
-            if offset < below:
+            if offset is None:
+                last.pop(_key(message), None)
+            elif offset < below:
                 last[_key(message)] = offset
         rows = (
             {**_row(message, headers, tp, offset), **_compared(compare(headers, _key(message)))}
             for message, headers, offset in _own(reader, low, end, tp, generation)
-            if last.get(_key(message)) == offset
+            if offset is not None and last.get(_key(message)) == offset
         )
         yield from _batches(rows)
     except KafkaException as error:
@@ -79,8 +83,11 @@ def last_records(
 
 def _own(
     reader: OutputPartitionReader, low: int, end: int, tp: TopicPartition, generation: int
-) -> Iterator[tuple[Message, Headers, int]]:
-    """Yields each record of `tp` in `generation` with its headers and source offset, in the output's order."""
+) -> Iterator[tuple[Message, Headers, int | None]]:
+    """Yields each record of `tp` in `generation` with its headers and source offset, in the output's order.
+
+    The offset is None for a tombstone of another encoding of a key.
+    """
     for start in range(low, end, _STEP):
         for message in reader.read(start, min(start + _STEP, end)):
             headers = header_pairs(message)
@@ -89,6 +96,8 @@ def _own(
                 raise _unnamed(message)
             if source is not None and source[:2] == tp and named_generation(headers) == generation:
                 yield message, headers, source[2]
+            elif retires(headers, tp) and named_generation(headers) == generation:
+                yield message, headers, None
         _log.info("reading back an output", topic=tp.topic, partition=tp.partition, offset=start, end=end)
 
 

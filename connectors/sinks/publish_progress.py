@@ -44,6 +44,7 @@ class PublishProgress:
 
     def __init__(self, plan: PublishPlan, output_ids: Mapping[str, str]) -> None:
         self._catalog_id = plan.catalog_id
+        self._identity = plan.identity
         self._targets = {target.tp: target for target in plan.targets}
         self._output_ids = output_ids
         self.aborted = 0
@@ -105,6 +106,7 @@ class PublishProgress:
             fold_end=target.end if offset < target.end else None,
             generation=self.generation(tp),
             start=target.generation.start if target.generation else 0,
+            identity=self._identity,
         )
 
     def commit(

@@ -21,7 +21,13 @@ from connectors.kafka.errors import MISSING, REFUSED, cause, not_allowed
 from connectors.kafka.producers import QUEUE, call_until_answered
 from connectors.sinks import dead_letter
 from connectors.sinks.batching import PartitionBatch, produce_groups
-from connectors.sinks.encode import Row, output_rows, rows_of_generation, rows_with_retired
+from connectors.sinks.encode import (
+    Row,
+    output_rows,
+    rows_of_generation,
+    rows_with_retired,
+    tombstones_of_retired,
+)
 from connectors.sinks.error_log import log_letters
 from connectors.sinks.producer_session import ProducerSession
 from connectors.sinks.publish_progress import NOTHING, PublishProgress, TransactionCounts
@@ -54,6 +60,7 @@ class Transaction:
         self._rules = rules
         self._counts: dict[TopicPartition, TransactionCounts] = {}
         self._open = False
+        self._written: set[TopicPartition] = set()
         self._letters: list[tuple[TopicPartition, pa.RecordBatch]] = []
 
     def send(self, batches: Sequence[PartitionBatch]) -> int:
@@ -64,6 +71,7 @@ class Transaction:
         """
         self._counts.clear()
         self._letters.clear()
+        self._written.clear()
         self._open = False
         self._session.failures.clear()
         try:
@@ -144,6 +152,8 @@ class Transaction:
             self._produce_rows(output, repeat(batch.tp.partition), self._rows(batch.tp, plain))
             counts = TransactionCounts(plain.num_rows, batch.bytes if letters is None else measure(plain))
         if letters is not None:
+            if output is not None and _retires(letters):
+                self._produce_retired(batch.tp, output, letters)
             counts += self._produce_letters(batch.tp, letters)
         self._count(batch.tp, counts)
 
@@ -160,6 +170,16 @@ class Transaction:
 
     def _count(self, tp: TopicPartition, counts: TransactionCounts) -> None:
         self._counts[tp] = self._counts.get(tp, NOTHING) + counts
+
+    def _produce_retired(self, tp: TopicPartition, output: str, letters: pa.RecordBatch) -> None:
+        """Produces the tombstones of the keys that records retire which are let go themselves.
+
+        A clean keeps of the identity only the record that was let go: no later one would know of these keys.
+        """
+        generation = self._progress.generation(tp)
+        rows = tombstones_of_retired(letters, generation, source_headers=self._rules.source_headers)
+        self._produce_rows(output, repeat(tp.partition), rows)
+        self._written.add(tp)
 
     def _produce_letters(self, tp: TopicPartition, letters: Any) -> TransactionCounts:
         bucket, rules = self._session.bucket, self._rules
@@ -223,8 +243,8 @@ class Transaction:
             raise self._aborted(_timed_out(), "records were not delivered")
 
     def _high_watermarks(self) -> dict[TopicPartition, int]:
-        """Returns the high watermark of each output partition that has records in this transaction."""
-        written = {tp for tp, counts in self._counts.items() if counts.records}
+        """Returns the high watermark of each output partition that this transaction writes to."""
+        written = self._written | {tp for tp, counts in self._counts.items() if counts.records}
         outputs = {tp: TopicPartition(self._progress.output(tp) or "", tp.partition) for tp in written}
         found = self._session.admin.high_watermarks(outputs.values())
         return {tp: found[output] for tp, output in outputs.items()}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -63,6 +63,10 @@ def output_records(row: Mapping[str, Any], generation: int = 1) -> list[OutputRe
     own = output_record(row, generation)
     keys = row.get("retired") or ()
     return [*(replace(own, key=key, value=None, headers=(), retires=True) for key in keys), own]
+
+
+REFUSED: Final = b"refused by the broker"
+"""The value of records that a broker refuses: they go the way of dead letters, and what they retire is still sent."""
 
 
 def pairs(headers: Iterable[Mapping[str, Any]] | None) -> tuple[tuple[str, bytes | None], ...]:

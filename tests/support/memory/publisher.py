@@ -21,6 +21,7 @@ from compactor.model.publish_plan import PublishPlan, PublishResult, PublishTarg
 from compactor.model.record import TopicPartition
 from compactor.storage.base import Storage
 from tests.support.memory.journal import (
+    REFUSED,
     CommittedPosition,
     Event,
     Journal,
@@ -123,9 +124,14 @@ def _transactions(plan: PublishPlan, rows: Rows, most: int) -> Iterator[_Transac
         inside = {_tp(row): int(row["offset"]) + 1 for row in part}
         whole = {tp: ends[tp] for tp, place in last.items() if place == start}
         sent = [(row, one) for row in part for one in output_records(row, numbers[_tp(row)])]
-        kept = tuple(one for row, one in sent if row["rejected"] is None and one.tp in published)
-        letters = tuple(one for row, one in sent if row["rejected"] is not None)
+        kept = tuple(one for row, one in sent if not _is_letter(row, one) and one.tp in published)
+        letters = tuple(one for row, one in sent if _is_letter(row, one))
         yield _Transaction(kept, letters, {**inside, **whole})
+
+
+def _is_letter(row: Mapping[str, Any], sent: OutputRecord) -> bool:
+    """Returns whether what is `sent` for a row is a dead letter; tombstones of keys that it retires never are."""
+    return row["rejected"] is not None or (row["value"] == REFUSED and not sent.retires)
 
 
 class _Task:
@@ -207,15 +213,16 @@ class _Task:
             fold_end=target.end if sent.end < target.end else None,
             generation=target.generation.number if target.generation else 1,
             start=target.generation.start if target.generation else 0,
+            identity=self._plan.identity,
         )
 
     def _after(self, tp: TopicPartition, high_watermark: int, transaction: _Transaction) -> PublishResult:
         """Returns what is sent of `tp` after `transaction`, whose first record goes to `high_watermark`."""
-        sent, (records, letters) = self.sent[tp], transaction.counts(tp)
+        sent, (records, letters), written = self.sent[tp], transaction.counts(tp), transaction.written(tp)
         return replace(
             sent,
             end=transaction.offsets[tp],
-            output_offset=high_watermark + transaction.written(tp) if records else sent.output_offset,
+            output_offset=high_watermark + written if written else sent.output_offset,
             records=sent.records + records,
             dead_letters=sent.dead_letters + letters,
             rejected=sent.rejected + letters,

@@ -7,6 +7,7 @@ from random import Random
 from typing import Final, TypeVar
 
 from compactor.settings import FOREVER
+from tests.support.memory.journal import REFUSED
 from tests.support.memory.publisher import PublishFault, PublishStep
 from tests.support.oracle import steps
 from tests.support.oracle.steps import (
@@ -34,7 +35,7 @@ T = TypeVar("T")
 
 KEYS: Final = (b"a", b"b", b"", b"\x00", b"\xff\xfe", b"a", b"b", None)
 ANY_CASE: Final = (b"aa", b"AA", b"Aa", b"b", b"B", b"", b"\x00", b"\xff\xfe", b"aa", b"b", None)
-VALUES: Final = (b"1", b"2", None, b"", None, b"\x00\xff", b"a longer value than the others")
+VALUES: Final = (b"1", b"2", None, b"", None, b"\x00\xff", b"a longer value than the others", REFUSED)
 HEADERS: Final = ((), (), (), (("h", b"1"), ("h", None)), (("", b"\x00"), ("n", b"")))
 MOMENTS: Final = (0, 0, 0, -100, -200, -500, -2000, 100, 5000)
 """Timestamps relative to the clock: all times are multiples of 100 ms, so that limits are met exactly."""

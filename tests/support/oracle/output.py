@@ -9,7 +9,7 @@ from compactor.model.log import OutputPoint, PartitionLog
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
 from tests.support.engine import Row
-from tests.support.memory.journal import OutputRecord, OutputTopic, output_record
+from tests.support.memory.journal import REFUSED, OutputRecord, OutputTopic, output_record
 from tests.support.oracle.model import LogModel, Model
 from tests.support.oracle.steps import Settings
 
@@ -51,7 +51,8 @@ def violations(
 
 def _stream(mine: LogModel, records: Sequence[OutputRecord], tampered: bool) -> Iterator[str]:
     """Checks promises 1, 2 and 4; where the position was lost, tombstones without a source record may come again."""
-    truth = {row["offset"]: output_record(row) for row in mine.sent_rows(mine.first, mine.folded_end)}
+    rows = mine.sent_rows(mine.first, mine.folded_end)
+    truth = {row["offset"]: output_record(row) for row in rows if row["value"] != REFUSED}
     yield from _retired(mine, records)
     records = [one for one in records if not one.retires]
     for one, other in pairwise(records):
@@ -65,10 +66,14 @@ def _stream(mine: LogModel, records: Sequence[OutputRecord], tampered: bool) -> 
 
 
 def _retired(mine: LogModel, records: Sequence[OutputRecord]) -> Iterator[str]:
-    """Checks that each tombstone for another encoding of a key is directly before the record that has the key."""
+    """Checks that each tombstone for another encoding of a key is directly before the record that has the key.
+
+    Where that one was refused the tombstone is alone.
+    """
     behind = {one.offset: one for one in records}
+    refused = {row["offset"] for row in mine.sent_rows(mine.first, mine.folded_end) if row["value"] == REFUSED}
     for one in records:
-        if one.retires:
+        if one.retires and one.source_offset not in refused:
             other = behind.get(one.offset + 1)
             if other is None or (one.source_offset, mine.identity(one.key)) != (
                 other.source_offset,
@@ -88,8 +93,11 @@ def _last(mine: LogModel, records: Sequence[OutputRecord]) -> Iterator[str]:
     """Checks promise 3."""
     seen = [record for record in records if record.source_offset < mine.published and not record.retires]
     expected = mine.last_of_each_key(mine.sent_rows(mine.first, mine.published))
-    last = {mine.identity(record.key): record.source_offset for record in seen}
-    if last != {mine.identity(row["key"]): row["offset"] for row in expected}:
+    refused = _refused(mine, expected)
+    last = {
+        mine.identity(record.key): record.source_offset for record in seen if mine.identity(record.key) not in refused
+    }
+    if last != {mine.identity(row["key"]): row["offset"] for row in expected if row["value"] != REFUSED}:
         yield f"below {mine.published} the last of each key are {last}, in the source {_places(expected)}"
 
 
@@ -103,8 +111,16 @@ def _follower(mine: LogModel, everything: Sequence[OutputRecord]) -> Iterator[st
     # What retention has removed of the log before a later record came is for the output's own retention to remove.
     gone = {one.key for one in seen if 0 <= one.source_offset < mine.start} if mine.is_any_case else set()
     found = {key: value for key, value in apply_records(seen).items() if key in table or key not in gone}
+    refused = _refused(mine, expected)  # of these a reader has the record before, or none
+    found = {key: value for key, value in found.items() if mine.identity(key) not in refused}
+    table = {key: value for key, value in table.items() if mine.identity(key) not in refused}
     if found != table:
         yield f"a follower has {found}, the source {table}"
+
+
+def _refused(mine: LogModel, last: Iterable[Row]) -> set[bytes | None]:
+    """Returns by what the keys are compared whose `last` record the broker has refused."""
+    return {mine.identity(row["key"]) for row in last if row["value"] == REFUSED}
 
 
 def _places(rows: Iterable[Row]) -> dict[bytes | None, int]:
@@ -126,7 +142,8 @@ def _cut(point: OutputPoint, records: Sequence[OutputRecord], tampered: bool) ->
 
 def _letters(mine: LogModel, letters: Sequence[int], tampered: bool) -> Iterator[str]:
     expected = [row["offset"] for row in mine.sent_rows(mine.first, mine.published) if row["key"] is None]
-    found = [offset for offset in letters if offset < mine.published]
+    keyed = {row["offset"] for row in mine.sent_rows(mine.first, mine.published) if row["key"] is not None}
+    found = [offset for offset in letters if offset < mine.published and offset not in keyed]  # those were refused
     if sorted(set(found)) != expected or (len(found) > len(expected) and not tampered):
         yield f"dead letters are {found}, without a key are {expected}"
 

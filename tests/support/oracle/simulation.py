@@ -214,7 +214,9 @@ class Simulation:
             MemoryOffsetChanger(catalog, self.broker, self.source).change(self._choice(change), now_ms)
         self.broker.most_records = settings.most
         self._moved = False
-        return self._life(settings, catalog)
+        components = self._life(settings, catalog)
+        components.engine.resolve_positions(now_ms)
+        return components
 
     def _choice(self, change: steps.ChangeOffset) -> Choose:
         tp = PARTITIONS[change.place]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,11 @@ from compactor.model.actions import CloseTopic
 from compactor.model.record import TopicPartition
 from compactor.runs.reader import read_file_range
 from compactor.snapshot import data_files as snapshotdata
+from tests.support.memory.journal import REFUSED
 from tests.support.memory.publisher import PublishFault, PublishStep
 from tests.support.oracle.log_contents import LogContents
 from tests.support.oracle.oracle import Oracle
+from tests.support.oracle.output import apply_records
 from tests.support.oracle.simulation import Simulation
 from tests.support.oracle.steps import (
     Advance,
@@ -152,6 +155,30 @@ def test_a_damaged_file_below_what_is_sent_sets_its_log_aside_where_keys_have_an
         assert [(one.key, one.value) for one in simulation.broker.output.records[tp]] == [
             (b"AA", b"1"), (b"AA", None), (b"aa", b"2"),
         ]  # fmt: skip
+
+
+@pytest.mark.parametrize("cleaned", [False, True])
+def test_a_refused_record_retires_other_encodings_all_the_same(tmp_path: Path, cleaned: bool) -> None:
+    """A clean forgets the record before it, so the next one could not: a reader ends with one key of the identity."""
+    oracle = Oracle(None, tmp_path, any_case=True)
+    oracle.run([Ingest((SourceRecord(0, b"AA", b"1"),)), Ingest((SourceRecord(0, b"aa", REFUSED),))])
+    oracle.run([Fold()] if cleaned else [])
+    oracle.run([Ingest((SourceRecord(0, b"aa", b"2"),))])
+    assert apply_records(oracle.simulation.broker.output.records[T0]) == {b"aa": b"2"}
+
+
+def test_nothing_is_folded_as_it_comes_below_what_was_sent_where_keys_have_an_identity(tmp_path: Path) -> None:
+    """A catalog that was set back reads again what the output has: the key that it holds must stay in the log."""
+    simulation = Simulation(None, tmp_path, any_case=True)
+    simulation.perform(Ingest((SourceRecord(0, b"x", b"0"),)))
+    store = Path(simulation.storage.location)
+    shutil.copytree(store, tmp_path / "copy")
+    simulation.perform(Ingest((SourceRecord(0, b"AA", b"1"),)))
+    shutil.rmtree(store)
+    shutil.copytree(tmp_path / "copy", store)
+    simulation.perform(Restart())
+    simulation.perform(Ingest((SourceRecord(0, b"aa", b"2"),)))
+    assert apply_records(simulation.broker.output.records[T0]) == {b"x": b"0", b"aa": b"2"}
 
 
 def test_offsets_are_not_given_up_while_a_fold_is_sent_in_part_where_keys_have_an_identity(tmp_path: Path) -> None:

@@ -15,7 +15,16 @@ def ours(offset: int, fold_end: int | None = None, output_offset: int | None = 9
     return Position(offset=offset, catalog_id=OURS, output_id="oid", output_offset=output_offset, fold_end=fold_end)
 
 
-@pytest.mark.parametrize("position", [ours(5), ours(5, 9), ours(5, None, None), replace(ours(5), output_id=None)])
+@pytest.mark.parametrize(
+    "position",
+    [
+        ours(5),
+        ours(5, 9),
+        ours(5, None, None),
+        replace(ours(5), output_id=None),
+        replace(ours(5), identity="json"),
+    ],
+)
 def test_metadata_comes_back(position: Position) -> None:
     """What is committed is read back as it was, in less than 1 kB."""
     text = encode(position)

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from compactor.model.record import RUN
-from connectors.sinks.encode import Row, output_rows, rows_of_generation, rows_with_retired
+from connectors.sinks.encode import Row, output_rows, rows_of_generation, rows_with_retired, tombstones_of_retired
 
 NAMED = ("keyfold.generation", b"3")
 WHERE = [("keyfold.source.topic", b"t"), ("keyfold.source.partition", b"0")]
@@ -85,3 +85,12 @@ def test_keys_that_a_record_retires_go_directly_before_it(source_headers: bool, 
     assert [time for _, _, time, _ in found[1:3]] == [7, 7]
     where, named = WHERE if source_headers else [], [NAMED] if generation > 1 else []
     assert as_bytes(found[1][3]) == [*where, *named, ("keyfold.synthetic", b"identity")]
+
+
+def test_keys_that_a_refused_record_retires_go_without_it() -> None:
+    """The same tombstones, and no record."""
+    column = pa.array([None, [b"k7!", b"K7"], None], pa.list_(pa.binary()))
+    rows = batch(5, 7, 9).append_column("retired", column)
+    found = list(tombstones_of_retired(rows, 3, source_headers=True))
+    assert [(key, value) for value, key, _, _ in found] == [(b"k7!", None), (b"K7", None)]
+    assert as_bytes(found[0][3]) == [*WHERE, NAMED, ("keyfold.synthetic", b"identity")]

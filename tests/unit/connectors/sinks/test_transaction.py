@@ -6,14 +6,17 @@ from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from msgspec.structs import replace
 
 from compactor.errors import FencedError, KeyfoldError, OutcomeUnknownError, PublishInterruptedError
+from compactor.model import record
 from compactor.model.position import Position
 from compactor.model.publish_plan import PublishPlan, PublishTarget
 from compactor.model.record import TopicPartition
+from compactor.publish.retired import RETIRED
 from connectors.errors import NotAllowedError, UnreachableError
 from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.errors import typed
@@ -56,6 +59,17 @@ class Producer:
         return 0
 
 
+class Recorder(Producer):
+    """Also takes records: `sent` are their topics, keys and values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: list[tuple[str, bytes | None, bytes | None]] = []
+
+    def produce(self, topic: str, value: bytes | None, key: bytes | None, *_: object) -> None:
+        self.sent.append((topic, key, value))
+
+
 class FakeSession(ProducerSession):
     def __init__(self, producer: Producer, deadline_s: float) -> None:
         self.bucket = Bucket(connector="c", plan=PLAN, storage=MemoryStorage(), output_ids={})
@@ -65,6 +79,7 @@ class FakeSession(ProducerSession):
         self.admin: Any = SimpleNamespace(high_watermarks=lambda _places: {})
         self._clients = ClientSettings({})
         self._producer: Any = producer
+        self.failed: Any = None
 
     def send_offsets(self, positions: Any) -> None: ...
 
@@ -185,3 +200,20 @@ def test_a_transaction_of_several_partitions_is_one() -> None:
     progress.commit(positions, {})
     progress.aborted = 2
     assert [(one.transactions, one.aborted) for one in progress.sent()] == [(1, 2), (0, 0)]
+
+
+def test_a_refused_record_retires_the_other_keys_of_its_identity() -> None:
+    """Their tombstones are sent in its transaction, and the position of the output counts them."""
+    target = replace(PLAN.targets[0], output="out")
+    progress = PublishProgress(replace(PLAN, targets=(target,)), {"out": "id"})
+    row = {"topic": "t", "partition": 0, "offset": 4, "timestamp": 7, "key": b"aa", "value": b"large"}
+    rows = pa.RecordBatch.from_pylist([row], schema=record.RUN)
+    rows = rows.append_column(RETIRED, pa.array([[b"AA"]], pa.list_(pa.binary())))
+    producer = Recorder()
+    session = FakeSession(producer, 5.0)
+    session.admin = SimpleNamespace(high_watermarks=lambda places: dict.fromkeys(places, 9))
+    transaction = Transaction(session, progress, WriteRules(tolerate=True, dead_letters="dead"))
+    transaction.refused[TopicPartition("t", 0)] = {4: "too large"}
+    transaction.send(list(partition_batches(iter([rows]), [TopicPartition("t", 0)], TransactionLimits())))
+    assert producer.sent == [("out", b"AA", None), ("dead", b"aa", b"large")]
+    assert progress.sent()[0].output_offset == 9
