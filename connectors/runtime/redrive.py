@@ -90,9 +90,9 @@ class DeadLetters:
             ends = {number: bounds(self._clients.consumer(), self.topic, number) for number in range(info.partitions)}
             positions = {number: self._position(known.get(number)).since(low) for number, (low, _) in ends.items()}
             run.check_room(positions)
-            record = None if sender is None else _Record(sender, floor, self.topic, known)
+            ledger = None if sender is None else _Ledger(sender, floor, self.topic, known)
             for number, position in positions.items():
-                if not run.partition(number, position, ends[number], limit, record):
+                if not run.partition(number, position, ends[number], limit, ledger):
                     break
         return run.result()
 
@@ -120,7 +120,7 @@ class DeadLetters:
             ) from None
 
 
-class _Record:
+class _Ledger:
     """Sends letters, and records what has gone: in the group, and behind that in the connector's storage."""
 
     def __init__(self, sender: RedriveProducer, floor: RedriveFloor, topic: str, known: Positions) -> None:
@@ -177,9 +177,9 @@ class _Run:
         position: RedrivePosition,
         ends: tuple[int, int],
         limit: int | None,
-        record: _Record | None,
+        ledger: _Ledger | None,
     ) -> bool:
-        """Handles one partition, a transaction for some letters; without `record` it only counts.
+        """Handles one partition, a transaction for some letters; without `ledger` it only counts.
 
         Returns whether the run goes on: it does not once `limit` letters were sent.
         """
@@ -188,13 +188,13 @@ class _Run:
         for batch in batches(read_letters(self._clients.consumer(), self._topic, number, start, end)):
             room = None if limit is None else limit - self._sent.total()
             position, targets = self.decided(number, position, batch, room)
-            if targets and record is not None:
-                record.transaction(number, position, targets)
+            if targets and ledger is not None:
+                ledger.transaction(number, position, targets)
             self._count(targets)
             if room is not None and len(targets) == room:
                 return False
-        if record is not None:  # also where nothing was sent: brokers keep a position from its last commit on
-            record.transaction(number, position.noted(self._selection, end), [])
+        if ledger is not None:  # also where nothing was sent: brokers keep a position from its last commit on
+            ledger.transaction(number, position.noted(self._selection, end), [])
         return True
 
     def decided(
