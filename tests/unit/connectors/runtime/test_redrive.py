@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition as Partition
+from msgspec.structs import replace
 
+from compactor.errors import StorageError
 from connectors.config.connector import ConnectorConfig
 from connectors.config.worker import WorkerConfig
 from connectors.errors import ConflictError, UsageError
@@ -116,6 +119,33 @@ def test_letters_of_a_topic_that_is_gone_are_sent_once_it_is_back(world: World) 
     world.topics["u"] = 1
     assert world.run().sent == {"u": 1_500}
     assert len(set(world.sent)) == len(world.sent) == 3_000
+
+
+def test_letters_that_name_no_topic_wait_for_the_only_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it goes while the run is under way."""
+    monkeypatch.setattr(
+        sys.modules[__name__], "CONFIG", ConnectorConfig.model_validate({**CONFIG.given, "topics": "t"})
+    )
+    world = World(monkeypatch, [replace(letter(0, 0, "t"), context={})])
+    unnamed = RedriveSelection(3, unnamed=True)
+    describe = world.describe
+    answers = [{"dead": TopicInfo("dead", "id-dead", 1)}, {"t": TopicInfo("t", "id-t", 1)}, {}]
+    monkeypatch.setattr(world, "describe", lambda _: answers.pop(0))
+    assert world.run(unnamed).left == {"names no source topic": 1}
+    monkeypatch.setattr(world, "describe", describe)
+    assert world.run(unnamed).sent == {"t": 1}
+
+
+def test_nothing_is_sent_where_the_storage_takes_no_position(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is written before the first transaction, with what the group holds."""
+
+    def refuse(*_: object) -> None:
+        raise StorageError("full")
+
+    monkeypatch.setattr(world.storage, "write", refuse)
+    with pytest.raises(StorageError):
+        world.run()
+    assert world.sent == []
 
 
 @pytest.mark.parametrize("expired", [True, False])

@@ -70,6 +70,25 @@ def test_a_letter_is_chosen_or_left_with_a_reason(one: Letter, selection: Redriv
 
 
 @pytest.mark.parametrize(
+    ("wide", "narrow"),
+    [
+        (RedriveSelection(4), ALL),
+        (ALL, RedriveSelection(3, LetterFilter("t", "TASK_PUT", "x.Y"))),
+        (RedriveSelection(3, unnamed=True), ALL),
+        (RedriveSelection(3, source=True), ALL),
+        (ALL, RedriveSelection(3, transforms=True)),
+        (ALL, ALL.without("t")),
+        (ALL.without("t"), ALL.without("t").without("u")),
+    ],
+)
+def test_one_selection_includes_another(wide: RedriveSelection, narrow: RedriveSelection) -> None:
+    """Never the other way round; each includes itself."""
+    assert wide.includes(narrow)
+    assert not narrow.includes(wide)
+    assert wide.includes(wide)
+
+
+@pytest.mark.parametrize(
     ("one", "expected"),
     [
         (letter(), RedriveTarget("t", 1)),
