@@ -37,7 +37,7 @@ STEPS: Final[dict[str, str]] = {
     "generation.position": "G4 the group holds the new positions",
     "redrive.sent": "D3 letters are in an open transaction, the group's position is not",
     "redrive.offsets": "D4 the position is in the transaction, which is not committed",
-    "redrive.committed": "D5 the transaction is committed",
+    "redrive.committed": "D5 the transaction is committed, the storage does not know it",
     "rebuild.read": "R1 positions, source and outputs are read for a catalog that is lost",
     "rebuild.write": "R2 a file of records of the output is complete, and nothing names it yet",
     "rebuild.before-commit": "R2 all files are written, the catalog commit has not begun",

@@ -98,7 +98,7 @@ def _remove(
         catalog = deletion.fence(storage, settings.name, str(owner_lock.this_process()), SystemClock().now_ms())
         fence_all(clients.producer(), [settings.transactional_id(bucket) for bucket in range(found.plan.buckets)])
         deletion.begin(storage, found.plan, catalog)
-        deletion.carry_out(storage, found.plan, settings.group_id, Admin(clients.admin()), location)
+        deletion.carry_out(storage, found.plan, settings, Admin(clients.admin()), location)
     finally:
         lock.release()
 
@@ -113,6 +113,8 @@ def _lines(found: DeletionPreview, settings: ConnectorConfig, folder: str) -> It
     yield f"Of connector {settings.name} this removes:"
     yield f"  {folder}: catalog, runs, requests ({found.files:,} files, {size})"
     yield f"  consumer group {settings.group_id}, with the positions of {found.positions:,} partitions"
+    if settings.dead_letter_topic is not None:
+        yield f"  consumer group {settings.redrive_group_id}, which says what keyfold dlq has sent back, if it is there"
     if plan.with_outputs:
         yield from (f"  output topic {one.topic}, with all its records" for one in plan.outputs)
         yield from (f"  snapshot {settings.snapshot_location}/{path}" for path in plan.snapshots)

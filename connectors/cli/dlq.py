@@ -9,15 +9,24 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from connectors.cli.options import ConnectorArgument, JsonOption, SomeTopicOption, WorkerOption, worker_of
+from connectors.cli.options import (
+    ConnectorArgument,
+    JsonOption,
+    SomePartitionOption,
+    SomeTopicOption,
+    WorkerOption,
+    worker_of,
+)
 from connectors.cli.output import readable, say, say_json
 from connectors.progress.terminal import table
 
 if TYPE_CHECKING:
-    from connectors.runtime.redrive import DeadLetters, Filters, LetterCount, Redriven
+    from connectors.runtime.redrive import DeadLetters, LetterCount, RedriveResult
     from connectors.sinks.letters import Letter
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_STEP: Final = 5_000
+"""Letters, after which it is said how many were handled."""
 _SHOWN: Final = 80
 """Characters of a key or value that are shown."""
 
@@ -28,6 +37,10 @@ RedrivesOption = Annotated[
     int, typer.Option("--max-redrives", help="Leave records that came back so often.", metavar="N", min=1)
 ]
 DryOption = Annotated[bool, typer.Option("--dry-run", help="Only say what would be sent.")]
+UnnamedOption = Annotated[
+    bool,
+    typer.Option("--unnamed", help="Also letters that do not say of which connector they are: all are this one's."),
+]
 OffsetOption = Annotated[int | None, typer.Option("--offset", help="Only the letter at this offset.", min=0)]
 
 app: Final = typer.Typer(name="dlq", no_args_is_help=True, help="Looks into dead letters, and sends them back.")
@@ -52,17 +65,18 @@ def show(
     topic: SomeTopicOption = None,
     stage: StageOption = None,
     class_name: ClassOption = None,
+    partition: SomePartitionOption = None,
     offset: OffsetOption = None,
     limit: LimitOption = 10,
     as_json: JsonOption = False,
     worker: WorkerOption = None,
 ) -> None:
     """Shows dead letters, the first ones first: what is wrong with each, and what it holds."""
-    from connectors.runtime.redrive import Filters
+    from connectors.sinks.letters import LetterFilter
 
     letters = _letters(connector, worker)
-    filters = Filters(topic=topic, stage=stage, class_name=class_name)
-    chosen = (one for one in letters.letters() if _fits(one, filters) and offset in (None, one.offset))
+    wanted = LetterFilter(topic, stage, class_name)
+    chosen = (one for one in letters.letters(partition) if wanted.matches(one) and offset in (None, one.offset))
     found = list(islice(chosen, limit))
     if as_json:
         say_json([_as_json(one) for one in found])
@@ -77,6 +91,7 @@ def redrive(
     stage: StageOption = None,
     class_name: ClassOption = None,
     max_redrives: RedrivesOption = 3,
+    unnamed: UnnamedOption = False,
     limit: LimitOption = None,
     dry_run: DryOption = False,
     as_json: JsonOption = False,
@@ -86,15 +101,16 @@ def redrive(
 
     What is left stays for a later run; a run that is killed is gone on with by the next.
     """
-    from connectors.runtime.redrive import Filters
+    from connectors.sinks.letters import LetterFilter
+    from connectors.sinks.redrive_plan import RedriveSelection
 
-    filters = Filters(topic=topic, stage=stage, class_name=class_name, max_redrives=max_redrives)
+    selection = RedriveSelection(max_redrives, LetterFilter(topic, stage, class_name), unnamed)
     letters = _letters(connector, worker)
-    found = letters.redrive(filters, dry_run=dry_run, limit=limit, report=_progress)
+    found = letters.redrive(selection, dry_run=dry_run, limit=limit, report=_Progress(dry_run=dry_run))
     if as_json:
         say_json(found)
     else:
-        say(_redriven_text(found, dry_run=dry_run))
+        say(_result_text(found, dry_run=dry_run))
 
 
 def _letters(connector: ConnectorArgument, worker: WorkerOption) -> DeadLetters:
@@ -105,15 +121,22 @@ def _letters(connector: ConnectorArgument, worker: WorkerOption) -> DeadLetters:
     return DeadLetters(config, load_connector(connector, config).config)
 
 
-def _progress(count: int) -> None:
-    if count and count % 5_000 == 0:
-        typer.echo(f"{count:,} letters sent back", err=True)
+class _Progress:
+    """Says on stderr how many letters are done, whenever some thousands more are."""
+
+    def __init__(self, *, dry_run: bool) -> None:
+        self._said = 0
+        self._what = _verb(dry_run=dry_run)
+
+    def __call__(self, count: int) -> None:
+        """Takes how many letters are done so far."""
+        if count // _STEP > self._said:
+            self._said = count // _STEP
+            typer.echo(f"{count:,} letters {self._what}", err=True)
 
 
-def _fits(letter: Letter, filters: Filters) -> bool:
-    said = letter.context
-    pairs = ((filters.topic, "topic"), (filters.stage, "stage"), (filters.class_name, "class.name"))
-    return all(asked in (None, said.get(name)) for asked, name in pairs)
+def _verb(*, dry_run: bool) -> str:
+    return "would be sent back" if dry_run else "sent back"
 
 
 def _counts_text(topic: str, found: Iterable[LetterCount]) -> str:
@@ -179,13 +202,9 @@ def _as_json(letter: Letter) -> dict[str, object]:
     }
 
 
-def _redriven_text(found: Redriven, *, dry_run: bool) -> str:
-    verb = "would go back" if dry_run else "went back"
-    rows = [(topic, verb, count) for topic, count in sorted(found.sent.items())]
+def _result_text(found: RedriveResult, *, dry_run: bool) -> str:
+    rows = [(topic, _verb(dry_run=dry_run), count) for topic, count in sorted(found.sent.items())]
     rows += [("-", f"left: {why}", count) for why, count in sorted(found.left.items())]
     if found.already:
-        rows.append(("-", "went back before", found.already))
-    if not rows:
-        return "There are no letters to send back."
-    more = "\n\nThere is more: run it again, or without filters." if found.more else ""
-    return table(("SOURCE TOPIC", "WHAT", "LETTERS"), rows) + more
+        rows.append(("-", "sent back before", found.already))
+    return table(("SOURCE TOPIC", "WHAT", "LETTERS"), rows) if rows else "There are no letters to send back."

@@ -285,6 +285,11 @@ class ConnectorConfig(BaseModel):
         return f"connect-{self.name}"
 
     @property
+    def redrive_group_id(self) -> str:
+        """The group that says which dead letters were sent back; no connector's, as those begin with `connect-`."""
+        return f"keyfold-dlq-{self.name}"
+
+    @property
     def publishes(self) -> bool:
         """False with `output.topic=none`."""
         return self.output_topic_template != "none"

@@ -2,7 +2,7 @@
 
     1  every older owner is fenced (T1 and T2 of docs/protocol.md), where there is a catalog
     2  deleting.json says what is being removed: from here on no worker takes the connector over
-    3  the consumer group is removed, which is refused where it has other members
+    3  the consumer group is removed, which is refused where it has other members, and that of keyfold dlq
     4  output topics and snapshots are removed, if they are to go
     5  the connector's folder is removed, deleting.json last
 
@@ -33,14 +33,14 @@ from connectors.config.connector import ConnectorConfig
 from connectors.config.topics import select
 from connectors.errors import ConnectorError
 from connectors.kafka.admin import Admin, TopicInfo
-from connectors.runtime import status
+from connectors.runtime import redrive_floor, status
 from connectors.sinks.producer_session import read_positions
 
 NAME: Final = "deleting.json"
 CHECKPOINT: Final = "checkpoint"
 """A folder that earlier versions of keyfold have made in a connector's storage, and nothing reads."""
 FOLDERS: Final = (commits.FOLDER, RUNS, CHECKPOINT, requests.FOLDER)
-_FILES: Final = (status.NAME, snapshot_location.NOTE, owner_lock.NAME)
+_FILES: Final = (status.NAME, redrive_floor.NAME, snapshot_location.NOTE, owner_lock.NAME)
 _SNAPSHOT_FILES: Final = (snapshot_location.MARK, *manifest.NAMES)
 """The files that say which catalog a snapshot is of."""
 
@@ -179,12 +179,16 @@ def begin(storage: Storage, plan: DeletionPlan, catalog: Catalog | None) -> None
         raise
 
 
-def carry_out(storage: Storage, plan: DeletionPlan, group: str, admin: Admin, location: Storage | None) -> None:
+def carry_out(
+    storage: Storage, plan: DeletionPlan, connector: ConnectorConfig, admin: Admin, location: Storage | None
+) -> None:
     """Takes steps 3 to 5; what is gone already is skipped. `location` is where snapshots are kept.
 
     Raises UnreachableError, NotAllowedError, ConnectorError, StorageError: then the next delete goes on.
     """
-    admin.delete_group(group)
+    admin.delete_group(connector.group_id)
+    if storage.exists(redrive_floor.NAME):  # otherwise there is none, and no right on it is asked for
+        admin.delete_group(connector.redrive_group_id)
     if plan.with_outputs:
         there = admin.describe([one.topic for one in plan.outputs])
         admin.delete_topics([one.topic for one in plan.outputs if _is_there(one, there)])

@@ -3,58 +3,40 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from functools import partial
-from itertools import islice
 from typing import Final
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as Partition
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compactor.errors import OutcomeUnknownError
-from compactor.failpoints import hit
 from compactor.model.record import TopicPartition
 from connectors.config.connector import ConnectorConfig
+from connectors.config.engine_settings import connector_storage
 from connectors.config.worker import WorkerConfig
 from connectors.errors import ConflictError, UsageError
-from connectors.kafka import groups, producers
+from connectors.kafka import groups
 from connectors.kafka.admin import Admin
 from connectors.kafka.client_settings import ClientSettings
-from connectors.kafka.errors import cause, typed
+from connectors.runtime.redrive_floor import Positions, RedriveFloor
 from connectors.sinks.letters import Letter, bounds, read_letters
-from connectors.sinks.redrive_plan import Place, Progress, Wanted, decide
+from connectors.sinks.redrive_plan import GONE, RedrivePosition, RedriveSelection, RedriveTarget, batches, target_of
+from connectors.sinks.redrive_producer import RedriveProducer, RedriveTargets
 
-DEADLINE_S: Final = 50.0
-_BATCH: Final = 500
-"""Letters of one transaction."""
 _PENDING_S: Final = 60.0
-Places = Sequence[tuple[Letter, Place]]
-"""Letters, each with where it goes."""
 
 
-class Filters(Struct, frozen=True):
-    """Which letters a command is about, and how often a record may have come back."""
+class RedriveResult(Struct, frozen=True):
+    """What a run has done: letters that were sent back, by source topic, and those that were left, by why.
 
-    topic: str | None = None
-    stage: str | None = None
-    class_name: str | None = None
-    max_redrives: int = 3
-
-
-class Redriven(Struct, frozen=True):
-    """What a run has done: letters that went back, by source topic, and those that were left, by why.
-
-    `already`: those that an earlier run had sent, behind one that was left. `more`: it ended early, as a position's
-    metadata has no room for more holes.
+    `already`: those behind the run's first letter that an earlier run had sent back.
     """
 
     sent: dict[str, int]
     left: dict[str, int]
     already: int = 0
-    more: bool = False
 
 
 class DeadLetters:
@@ -70,191 +52,202 @@ class DeadLetters:
         self._connector = connector
         self._clients = ClientSettings.of(worker, connector)
         self._admin = Admin(self._clients.admin())
-        self._group = f"{connector.group_id}-dlq"
+        self._storage = connector_storage(worker, connector.name)
 
-    def partitions(self) -> list[int]:
-        """Lists the partitions of the topic; none where it is not there yet. Raises UnreachableError."""
+    def letters(self, partition: int | None = None) -> Iterator[Letter]:
+        """Yields all letters, or those of one partition, by partition and offset.
+
+        None where the topic is not there yet. Raises UnreachableError, NotAllowedError.
+        """
         found = self._admin.describe([self.topic]).get(self.topic)
-        return list(range(found.partitions)) if found else []
-
-    def letters(self) -> Iterator[Letter]:
-        """Yields all letters, partition by partition. Raises UnreachableError, NotAllowedError."""
+        numbers = range(found.partitions) if found else range(0)
         config = self._clients.consumer()
-        for number in self.partitions():
+        for number in numbers if partition is None else [one for one in numbers if one == partition]:
             yield from read_letters(config, self.topic, number, *bounds(config, self.topic, number))
 
     def redrive(
-        self, filters: Filters, *, dry_run: bool = False, limit: int | None = None, report: Callable[[int], None]
-    ) -> Redriven:
-        """Sends what `filters` let through back, at most `limit` letters; `report` is called with how many are done.
+        self,
+        selection: RedriveSelection,
+        *,
+        dry_run: bool = False,
+        limit: int | None = None,
+        report: Callable[[int], None],
+    ) -> RedriveResult:
+        """Sends back what `selection` chooses, at most `limit` letters; `report` is called with how many are done.
 
-        With `dry_run` nothing is sent, and no position moves. Raises UnreachableError, NotAllowedError,
-        OutcomeUnknownError, ConflictError where another redrive runs.
+        What of `selection` depends on the connector is set here. With `dry_run` nothing is sent, and no position moves.
+        Raises UnreachableError, NotAllowedError, OutcomeUnknownError, StorageError; ConflictError where another redrive
+        runs; UsageError where the positions have no room for one more selection.
         """
-        wanted = self._wanted(filters)
-        numbers = self.partitions()
-        tps = [TopicPartition(self.topic, number) for number in numbers]
-        with closing(groups.member(self._clients.admin(), self._group)) as member:
-            producer = None if dry_run else self._producer()  # D1
-            held = groups.committed(member, self._clients.admin(), self._group, tps, _PENDING_S)  # D2
-            run = _Run(self._clients, self.topic, wanted, report)
-            for tp in tps:
-                position, metadata = held[tp] or (0, "")
-                left = None if limit is None else limit - run.count
-                if left == 0:
+        info = self._admin.describe([self.topic]).get(self.topic)
+        if info is None:
+            return RedriveResult({}, {})
+        run = _Run(self._connector, self._clients, self._admin, self._selection(selection), report)
+        floor = RedriveFloor(self._storage, self.topic, info.id)
+        with closing(groups.member(self._clients.admin(), self._connector.redrive_group_id)) as member:
+            sender = None if dry_run else self._producer(member)  # D1
+            known = floor.filled(self._held(member, info.partitions))  # D2
+            ends = {number: bounds(self._clients.consumer(), self.topic, number) for number in range(info.partitions)}
+            positions = {number: self._position(known.get(number)).since(low) for number, (low, _) in ends.items()}
+            run.check_room(positions)
+            ledger = None if sender is None else _Ledger(sender, floor, self.topic, known)
+            for number, position in positions.items():
+                if not run.partition(number, position, ends[number], limit, ledger):
                     break
-                run.partition(tp.partition, self._progress(position, metadata), left, producer, member)
         return run.result()
 
-    def _wanted(self, filters: Filters) -> Wanted:
+    def _held(self, member: Consumer, partitions: int) -> dict[int, groups.CommittedOffset | None]:
+        tps = [TopicPartition(self.topic, number) for number in range(partitions)]
+        found = groups.committed(member, self._clients.admin(), self._connector.redrive_group_id, tps, _PENDING_S)
+        return {tp.partition: held for tp, held in found.items()}
+
+    def _producer(self, member: Consumer) -> RedriveProducer:
+        return RedriveProducer(self._clients.producer(), f"{self._connector.name}-dlq", member)
+
+    def _selection(self, asked: RedriveSelection) -> RedriveSelection:
         topics = self._connector.topics or ()
-        named = {letter.context["topic"] for letter in self.letters() if "topic" in letter.context}
-        known = self._admin.describe({*topics, *named})
-        return Wanted(
-            connector=self._connector.name,
-            partitions={name: info.partitions for name, info in known.items()},
-            source=topics[0] if len(topics) == 1 else None,
-            topic=filters.topic,
-            stage=filters.stage,
-            class_name=filters.class_name,
-            max_redrives=filters.max_redrives,
-            transforms=bool(self._connector.transforms),
-        )
+        source = len(topics) == 1 and bool(self._admin.describe(topics))
+        return replace(asked, source=source, transforms=bool(self._connector.transforms))
 
-    def _producer(self) -> Producer:
-        name = f"{self._connector.name}-dlq"
-        return producers.initialised(producers.settings(self._clients.producer(), name, producers.LARGEST_BATCH))
-
-    def _progress(self, position: int, metadata: str) -> Progress:
+    def _position(self, held: groups.CommittedOffset | None) -> RedrivePosition:
         try:
-            return Progress.of(position, metadata)
+            return RedrivePosition.of(*held) if held is not None else RedrivePosition()
         except ValueError as error:
             raise ConflictError(
-                f"Group {self._group} holds a position of {self.topic} that is not of keyfold dlq: {error}.",
-                "Another consumer uses that group; reset it, or delete it to begin with the first letter.",
+                f"Group {self._connector.redrive_group_id} holds a position of {self.topic} that is not of keyfold: "
+                f"{error}.",
+                "Another consumer uses that group; set its offset to the earliest to begin with the first letter.",
             ) from None
+
+
+class _Ledger:
+    """Sends letters, and records what has gone: in the group, and behind that in the connector's storage."""
+
+    def __init__(self, sender: RedriveProducer, floor: RedriveFloor, topic: str, known: Positions) -> None:
+        self._sender = sender
+        self._floor = floor
+        self._topic = topic
+        self._known = dict(known)
+        floor.keep(self._known)  # before anything is sent: where that cannot be written, nothing is
+
+    def transaction(self, number: int, position: RedrivePosition, targets: RedriveTargets) -> None:
+        """Takes steps D3 to D6 for letters of the partition `number`."""
+        self._sender.transaction(Partition(self._topic, number, position.offset, position.metadata), targets)
+        self._known[number] = (position.offset, position.metadata)
+        self._floor.keep(self._known)  # D6
 
 
 class _Run:
     """One run over the partitions of the dead letter topic."""
 
-    def __init__(self, clients: ClientSettings, topic: str, wanted: Wanted, report: Callable[[int], None]) -> None:
-        self.count = 0
+    def __init__(
+        self,
+        connector: ConnectorConfig,
+        clients: ClientSettings,
+        admin: Admin,
+        selection: RedriveSelection,
+        report: Callable[[int], None],
+    ) -> None:
+        self._connector = connector.name
+        self._group = connector.redrive_group_id
+        self._topic = connector.dead_letter_topic or ""
+        self._source = connector.topics[0] if connector.topics else ""
         self._clients = clients
-        self._topic = topic
-        self._wanted = wanted
+        self._admin = admin
+        self._selection = selection
         self._report = report
+        self._partitions: dict[str, int | None] = {}
         self._sent: Counter[str] = Counter()
         self._left: Counter[str] = Counter()
         self._already = 0
-        self._more = False
 
-    def result(self) -> Redriven:
+    def result(self) -> RedriveResult:
         """Returns what was done."""
-        return Redriven(dict(self._sent), dict(self._left), self._already, self._more)
+        return RedriveResult(dict(self._sent), dict(self._left), self._already)
+
+    def check_room(self, positions: Mapping[int, RedrivePosition]) -> None:
+        """Raises UsageError where the position of a partition could not say how far this run comes."""
+        for number, position in positions.items():
+            if not position.has_room_for(self._selection):
+                raise self._no_room(number)
 
     def partition(
-        self, number: int, progress: Progress, limit: int | None, producer: Producer | None, member: object
-    ) -> None:
-        """Handles one partition, a transaction for some letters; without `producer` it only counts."""
-        config = self._clients.consumer()
-        low, end = bounds(config, self._topic, number)
-        start = max(low, progress.position)
-        letters = read_letters(config, self._topic, number, start, end)
-        while batch := list(islice(letters, _BATCH)):
-            progress, places = self._decided(progress, batch, None if limit is None else limit)
-            limit = None if limit is None else limit - len(places)
-            if producer is not None:
-                self._transaction(producer, member, number, progress, places)
-            self._count(places)
-            if not progress.fits or limit == 0:
-                self._more = not progress.fits
-                return
-        if producer is not None:
-            self._transaction(producer, member, number, progress.ended(end), [])
-
-    def _decided(
-        self, progress: Progress, letters: Sequence[Letter], limit: int | None
-    ) -> tuple[Progress, list[tuple[Letter, Place]]]:
-        """Decides about letters in their order, until `limit` of them go back or the metadata is full."""
-        places: list[tuple[Letter, Place]] = []
-        for letter in letters:
-            if len(places) == limit or not progress.fits:
-                break
-            if progress.is_done(letter.offset):
-                self._already += 1
-                progress = progress.sent(letter.offset)
-                continue
-            found = decide(letter, self._wanted)
-            if isinstance(found, str):
-                self._left[found] += 1
-                progress = progress.kept(letter.offset)
-            else:
-                places.append((letter, found))
-                progress = progress.sent(letter.offset)
-        return progress, places
-
-    def _count(self, places: Places) -> None:
-        self._sent.update(place.topic for _, place in places)
-        self.count += len(places)
-        self._report(self.count)
-
-    def _transaction(
         self,
-        producer: Producer,
-        member: object,
         number: int,
-        progress: Progress,
-        places: Places,
-    ) -> None:
-        """Takes steps D3 to D5 for the letters `places`. Raises what DeadLetters.redrive raises."""
-        bootstrap = str(self._clients.producer().get("bootstrap.servers"))
-        try:
-            self._steps(producer, member, Partition(self._topic, number, progress.position, progress.metadata), places)
-        except KafkaException as error:
-            found = cause(error)
-            if found.code() in _FENCED:
-                raise ConflictError(
-                    f"Another redrive of {self._topic} has taken over.", "Let it end, and look with --dry-run."
-                ) from error
-            raise typed(found, f"Letters of {self._topic}-{number} cannot be sent back", bootstrap, None) from error
+        position: RedrivePosition,
+        ends: tuple[int, int],
+        limit: int | None,
+        ledger: _Ledger | None,
+    ) -> bool:
+        """Handles one partition, a transaction for some letters; without `ledger` it only counts.
 
-    def _steps(self, producer: Producer, member: object, position: Partition, places: Places) -> None:
-        failures: list[KafkaError] = []
-        producer.begin_transaction()
-        for letter, place in places:  # D3
-            producer.produce(
-                place.topic, letter.value, letter.key, place.partition, partial(_failed, failures), None,
-                letter.timestamp, list(letter.sent_back()),
-            )  # fmt: skip
-            producer.poll(0)
-        producer.flush(DEADLINE_S)
-        if failures:
-            producers.call_until_answered(producer.abort_transaction, DEADLINE_S, lambda: False)
-            raise KafkaException(failures[0])
-        hit("redrive.sent")
-        metadata = member.consumer_group_metadata()  # type: ignore[attr-defined]  # a Consumer
-        add = partial(producer.send_offsets_to_transaction, [position], metadata)
-        producers.call_until_answered(add, DEADLINE_S, lambda: False)  # D4
-        hit("redrive.offsets")
-        try:
-            producers.call_until_answered(producer.commit_transaction, DEADLINE_S, lambda: False)  # D5
-        except KafkaException as error:
-            if cause(error).txn_requires_abort() or cause(error).fatal():
-                raise
-            raise OutcomeUnknownError(
-                "The commit of a transaction of letters was not answered.",
-                "Run the command again: the group's position says whether it took effect.",
-            ) from error
-        hit("redrive.committed")
+        Returns whether the run goes on: it does not once `limit` letters were sent.
+        """
+        low, end = ends
+        start = max(low, position.start(self._selection))
+        for batch in batches(read_letters(self._clients.consumer(), self._topic, number, start, end)):
+            room = None if limit is None else limit - self._sent.total()
+            position, targets = self.decided(number, position, batch, room)
+            if targets and ledger is not None:
+                ledger.transaction(number, position, targets)
+            self._count(targets)
+            if room is not None and len(targets) == room:
+                return False
+        if ledger is not None:  # also where nothing was sent: brokers keep a position from its last commit on
+            ledger.transaction(number, position.noted(self._selection, end), [])
+        return True
 
+    def decided(
+        self, number: int, position: RedrivePosition, letters: Sequence[Letter], limit: int | None
+    ) -> tuple[RedrivePosition, list[tuple[Letter, RedriveTarget]]]:
+        """Decides about letters in their order, until `limit` of them are chosen."""
+        targets: list[tuple[Letter, RedriveTarget]] = []
+        end = 0
+        self._describe(letters)
+        for letter in letters:
+            if len(targets) == limit:
+                break
+            self._decide(position, letter, targets)
+            end = letter.offset + 1
+        position = position.noted(self._selection, end)
+        if not position.fits:
+            raise self._no_room(number)
+        return position, targets
 
-_FENCED: Final = frozenset((KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH))
+    def _decide(self, position: RedrivePosition, letter: Letter, targets: list[tuple[Letter, RedriveTarget]]) -> None:
+        """Counts a letter that stays, or adds it to `targets`."""
+        if position.is_redriven(letter, self._connector):
+            self._already += 1
+            return
+        why = self._selection.why_left(letter, self._connector)
+        known = {name: count for name, count in self._partitions.items() if count is not None}
+        target = target_of(letter, self._source, known) if why is None else None
+        if target is not None:
+            targets.append((letter, target))
+        else:
+            self._left[why or GONE] += 1
 
+    def _describe(self, letters: Iterable[Letter]) -> None:
+        """Asks for the topics of letters that are chosen, each once; leaves those out that are gone."""
+        chosen = (one for one in letters if self._selection.why_left(one, self._connector) is None)
+        names = {one.context.get("topic", self._source) for one in chosen} - self._partitions.keys()
+        found = self._admin.describe(names)
+        for name in sorted(names):
+            self._partitions[name] = found[name].partitions if name in found else None
+            if name not in found:
+                source = self._selection.source and name != self._source
+                self._selection = replace(self._selection.without(name), source=source)
 
-def _failed(failures: list[KafkaError], error: KafkaError | None, _message: Message) -> None:
-    if error is not None:
-        failures.append(error)
+    def _count(self, targets: RedriveTargets) -> None:
+        self._sent.update(target.topic for _, target in targets)
+        self._report(self._sent.total())
+
+    def _no_room(self, number: int) -> UsageError:
+        return UsageError(
+            f"Group {self._group} has no room for one more choice of letters of {self._topic}-{number}.",
+            "Run it without --topic, --stage, --class and --limit: that takes the place of all choices before. Or "
+            "choose as an earlier run did.",
+        )
 
 
 def counts(letters: Iterator[Letter]) -> list[LetterCount]:

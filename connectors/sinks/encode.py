@@ -96,10 +96,11 @@ def rows(batch: pa.RecordBatch, headers: Iterable[list[Header]]) -> Iterator[Row
     """Makes the rows of `batch` with `headers`, timestamps as librdkafka can send them."""
     times = batch["timestamp"]
     found = zip(batch["value"].to_pylist(), batch["key"].to_pylist(), times.to_pylist(), headers, strict=True)
-    return map(_sendable, found) if pc.any(pc.equal(times, 0)).as_py() else found
+    return map(sendable, found) if pc.any(pc.equal(times, 0)).as_py() else found
 
 
-def _sendable(row: Row) -> Row:
+def sendable(row: Row) -> Row:
+    """Returns a row as librdkafka can send it: time 0 as 1, with a header that says so."""
     value, key, timestamp, headers = row
     return (value, key, 1, [*headers, (TIMESTAMP, b"0")]) if timestamp == 0 else row
 

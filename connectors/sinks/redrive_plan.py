@@ -1,132 +1,189 @@
 """Decides which dead letters go back to their source, and what a group has to hold of that. Pure.
 
-A position is the offset of the first letter that was left, with what behind it has gone back already: so a letter that
-was left stays to be sent, however many behind it are gone, and none is sent twice.
+A position says what each run has chosen, and how far it has come with that; whether a letter has gone follows from the
+letter itself. So its length does not depend on how many letters were left, nor on how they lie between the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from hashlib import blake2b
 from typing import Final
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from connectors.rejection import Stage
-from connectors.sinks.letters import Letter
+from connectors.sinks.letters import Letter, LetterFilter
 
-METADATA_MAX: Final = 3_500
-"""Characters of a position's metadata; Kafka takes 4,096 bytes (offset.metadata.max.bytes)."""
+METADATA_MAX: Final = 4_000
+"""Bytes of a position's metadata; Kafka takes 4,096 (offset.metadata.max.bytes)."""
+FILTERED_MAX: Final = 3_000
+"""Bytes beyond which a run with filters adds nothing: the rest is kept for runs without, which shrink it again."""
+BATCH_LETTERS: Final = 500
+BATCH_BYTES: Final = 16 << 20
 OTHER_CONNECTOR: Final = "of another connector"
+UNNAMED: Final = "names no connector"
 FILTERED: Final = "left by the filters"
 TOO_OFTEN: Final = "sent back too often"
-NO_SOURCE: Final = "names no source"
+NO_SOURCE: Final = "names no source topic"
 GONE: Final = "source topic is gone"
 TRANSFORMED: Final = "holds the transformed record"
-_DONE: Final = "done:"
 
 
-class Wanted(Struct, frozen=True):
-    """Which letters are to go back. `source` is the topic of letters that name none; None: they are left.
+class RedriveSelection(Struct, frozen=True, omit_defaults=True):
+    """What a run chooses: letters that `filter` lets through, of records that came back less than `most` times.
 
-    `partitions` counts those of each source topic that there is. `transforms`: the connector has any.
+    `unnamed`: also those that name no connector. `source`: there is one topic for those that name none. `transforms`:
+    those that may hold a transformed record are left. `gone`: marks of the topics (`mark_of`) that were not there.
     """
 
-    connector: str
-    partitions: Mapping[str, int]
-    source: str | None = None
-    topic: str | None = None
-    stage: str | None = None
-    class_name: str | None = None
-    max_redrives: int = 3
+    most: int
+    filter: LetterFilter = LetterFilter()
+    unnamed: bool = False
+    source: bool = False
     transforms: bool = False
+    gone: tuple[str, ...] = ()
+
+    def why_left(self, letter: Letter, connector: str) -> str | None:
+        """Returns why a letter is not among those of `connector` that are chosen; None where it is."""
+        said = letter.context
+        topic = said.get("topic")
+        reasons = (
+            (said.get("connector.name", connector) != connector, OTHER_CONNECTOR),
+            (not self.filter.matches(letter), FILTERED),
+            ("connector.name" not in said and not self.unnamed, UNNAMED),
+            (letter.redrives >= self.most, TOO_OFTEN),
+            (self.transforms and said.get("stage") == Stage.KAFKA_PRODUCE.value, TRANSFORMED),
+            (topic is None and not self.source, NO_SOURCE),
+            (topic is not None and bool(self.gone) and mark_of(topic) in self.gone, GONE),
+        )
+        return next((why for applies, why in reasons if applies), None)
+
+    def without(self, topic: str) -> RedriveSelection:
+        """Returns this selection where `topic` is not there."""
+        return replace(self, gone=tuple(sorted({*self.gone, mark_of(topic)})))
+
+    def includes(self, other: RedriveSelection) -> bool:
+        """Returns whether it chooses each letter that `other` does."""
+        return (
+            self.most >= other.most
+            and self.filter.includes(other.filter)
+            and self.unnamed >= other.unnamed
+            and self.source >= other.source
+            and self.transforms <= other.transforms
+            and set(self.gone) <= set(other.gone)
+        )
 
 
-class Place(Struct, frozen=True):
+def mark_of(topic: str) -> str:
+    """Returns a short text that stands for a topic's name, of which a position has no room for many."""
+    return blake2b(topic.encode(), digest_size=6).hexdigest()
+
+
+class RedriveTarget(Struct, frozen=True):
     """Where a letter goes back to; `partition` -1: by its key."""
 
     topic: str
     partition: int
 
 
-def decide(letter: Letter, wanted: Wanted) -> Place | str:
-    """Returns where a letter goes, or why it is left."""
-    said = letter.context
-    if said.get("connector.name", wanted.connector) != wanted.connector:
-        return OTHER_CONNECTOR
-    topic = said.get("topic", wanted.source)
-    filters = ((wanted.topic, topic), (wanted.stage, said.get("stage")), (wanted.class_name, said.get("class.name")))
-    if any(asked is not None and asked != found for asked, found in filters):
-        return FILTERED
-    if letter.redrives >= wanted.max_redrives:
-        return TOO_OFTEN
-    if wanted.transforms and said.get("stage", Stage.KAFKA_PRODUCE.value) == Stage.KAFKA_PRODUCE.value:
-        return TRANSFORMED
-    return NO_SOURCE if topic is None else _place(topic, said.get("partition", ""), wanted.partitions)
-
-
-def _place(topic: str, number: str, partitions: Mapping[str, int]) -> Place | str:
+def target_of(letter: Letter, source: str, partitions: Mapping[str, int]) -> RedriveTarget | None:
+    """Returns where a letter goes: its topic, or `source` where it names none; None where `partitions` lacks it."""
+    topic, number = letter.context.get("topic", source), letter.context.get("partition", "")
     count = partitions.get(topic)
     if count is None:
-        return GONE
-    return Place(topic, int(number) if number.isdecimal() and int(number) < count else -1)
+        return None
+    return RedriveTarget(topic, int(number) if number.isdecimal() and int(number) < count else -1)
 
 
-class Progress(Struct, frozen=True):
-    """How far one partition of letters is handled: all below `position`, and the ranges `done` behind it.
+class RedrivenRange(Struct, frozen=True):
+    """All letters below the offset `end` that `selection` chooses have gone."""
 
-    A run notes every letter from the position on, in order; `noted` is behind the last one. What an earlier run has
-    sent behind that (`earlier`) stays known. `left`: a letter was left; `last`: the last one has gone.
-    """
+    selection: RedriveSelection
+    end: int
 
-    position: int
-    earlier: tuple[tuple[int, int], ...] = ()
-    done: tuple[tuple[int, int], ...] = ()
-    noted: int = 0
-    left: bool = False
-    last: bool = True
+
+class _Metadata(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    redriven: tuple[RedrivenRange, ...]
+    base: int = 0
+
+
+class RedrivePosition(Struct, frozen=True):
+    """Which letters of one partition have gone: all below `base`, and those of each of `redriven`."""
+
+    base: int = 0
+    redriven: tuple[RedrivenRange, ...] = ()
 
     @classmethod
-    def of(cls, position: int, metadata: str) -> Progress:
-        """Reads what a group holds. Raises ValueError for metadata that is not ours."""
+    def of(cls, offset: int, metadata: str) -> RedrivePosition:
+        """Reads what a group holds; without metadata all below `offset` has gone. Raises ValueError if not ours."""
         if not metadata:
-            return cls(position)
-        pairs = [part.split("-") for part in metadata.removeprefix(_DONE).split(",")]
-        if not metadata.startswith(_DONE) or not all(len(one) == 2 and "".join(one).isdecimal() for one in pairs):
-            raise ValueError(metadata[:100])
-        return cls(position, tuple((int(first), int(end)) for first, end in pairs))
+            return cls(offset)
+        try:
+            found = msgspec.json.decode(metadata, type=_Metadata)
+        except msgspec.DecodeError as error:
+            raise ValueError(metadata[:100]) from error
+        return cls(found.base, found.redriven)
+
+    @property
+    def offset(self) -> int:
+        """Behind the last letter that any run has come to: what the group holds beside the metadata."""
+        return max((self.base, *(one.end for one in self.redriven)))
 
     @property
     def metadata(self) -> str:
-        """What is kept beside the position."""
-        ahead = [(max(first, self.noted), end) for first, end in self.earlier if end > self.noted]
-        ranges = [*self.done, *ahead]
-        return _DONE + ",".join(f"{first}-{end}" for first, end in ranges) if ranges else ""
+        """What the group holds beside the offset."""
+        return msgspec.json.encode(_Metadata(self.redriven, self.base)).decode() if self.redriven else ""
 
     @property
     def fits(self) -> bool:
-        """Whether one more range can be kept."""
-        return len(self.metadata) < METADATA_MAX
+        """Whether Kafka takes the metadata."""
+        return len(self.metadata.encode()) <= METADATA_MAX
 
-    def is_done(self, offset: int) -> bool:
-        """Returns whether an earlier run has sent a letter."""
-        return any(first <= offset < end for first, end in self.earlier)
+    def since(self, low: int) -> RedrivePosition:
+        """Returns the position without what concerns only letters below `low`, which are gone from the topic."""
+        return replace(self, redriven=tuple(one for one in self.redriven if one.end > max(low, self.base)))
 
-    def sent(self, offset: int) -> Progress:
-        """Notes that a letter is gone."""
-        after = replace(self, noted=offset + 1, last=True)
-        if not self.left:
-            return replace(after, position=offset + 1)
-        if self.last and self.done:
-            return replace(after, done=(*self.done[:-1], (self.done[-1][0], offset + 1)))
-        return replace(after, done=(*self.done, (offset, offset + 1)))
+    def has_room_for(self, selection: RedriveSelection) -> bool:
+        """Returns whether a run of `selection` can be noted; of one without filters it can, as good as always."""
+        noted = self.noted(selection, max(self.offset, 10**12))
+        if any(one.selection == selection for one in self.redriven):
+            return noted.fits
+        begun = replace(self, redriven=(*self.redriven, RedrivenRange(selection, self.offset)))
+        return begun.fits if selection.filter == LetterFilter() else len(begun.metadata.encode()) <= FILTERED_MAX
 
-    def kept(self, offset: int) -> Progress:
-        """Notes that a letter is left."""
-        position = self.position if self.left else offset
-        return replace(self, position=position, noted=offset + 1, left=True, last=False)
+    def start(self, selection: RedriveSelection) -> int:
+        """Returns the offset below which nothing of `selection` is left."""
+        return max((self.base, *(one.end for one in self.redriven if one.selection.includes(selection))))
 
-    def ended(self, end: int) -> Progress:
-        """Notes that there is no letter below `end` that was not noted."""
-        found = replace(self, noted=max(self.noted, end))
-        return found if self.left else replace(found, position=max(self.position, end))
+    def is_redriven(self, letter: Letter, connector: str) -> bool:
+        """Returns whether a letter has gone."""
+        if letter.offset < self.base:
+            return True
+        return any(
+            letter.offset < one.end and one.selection.why_left(letter, connector) is None for one in self.redriven
+        )
+
+    def noted(self, selection: RedriveSelection, end: int) -> RedrivePosition:
+        """Notes that all that `selection` chooses below `end` has gone; what that includes is noted no more."""
+        if end <= self.start(selection):
+            return self
+        new = RedrivenRange(selection, end)
+        rest = (one for one in self.redriven if not (selection.includes(one.selection) and one.end <= end))
+        return replace(self, redriven=(*rest, new))
+
+
+def batches(letters: Iterable[Letter]) -> Iterator[list[Letter]]:
+    """Cuts letters into those of one transaction, by number and bytes; one that is larger is alone."""
+    batch: list[Letter] = []
+    size = 0
+    for letter in letters:
+        if batch and (len(batch) >= BATCH_LETTERS or size + letter.size > BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(letter)
+        size += letter.size
+    if batch:
+        yield batch

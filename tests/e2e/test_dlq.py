@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from connectors.dev.embedded_kafka import EmbeddedKafka
+from connectors.kafka.admin import Admin
+from tests.support.cli import invoke
 from tests.support.deployment import Deployment
 from tests.support.kafka import Read, consume_all, create_topic, produce
 from tests.support.records import BASE_MS
@@ -124,3 +126,34 @@ def test_letters_that_a_filter_leaves_stay_for_a_later_run(spark: SparkSession, 
     assert rest["sent"] == {strict.topic: 1}
     assert told(strict, "redrive")["sent"] == {}
     assert sorted(one.key or b"" for one in returned(strict)) == [b"a", b"b", b"c", b"d"]
+
+
+def test_a_position_that_the_brokers_have_forgotten_is_known_to_the_storage(
+    spark: SparkSession, strict: Deployment
+) -> None:
+    """Letters that have gone stay gone; one that came meanwhile goes. With the folder deleted, so is the group."""
+    produce(strict.bootstrap, strict.topic, [(0, b"a", b"{bad"), (0, b"b", b"{bad")])
+    strict.run_once(spark)
+    assert told(strict, "redrive", "--limit", "1")["sent"] == {strict.topic: 1}
+    admin = Admin({"bootstrap.servers": strict.bootstrap})
+    group = f"keyfold-dlq-{strict.name}"
+    admin.delete_group(group)  # as its expiry leaves it
+    assert told(strict, "redrive")["sent"] == {strict.topic: 1}
+    assert [one.key for one in returned(strict)] == [b"a", b"b"]
+    connector, worker = strict.write()
+    assert invoke("delete", connector, "--worker", worker, "--yes").exit_code == 0
+    assert not admin.has_group(group)
+
+
+def test_letters_that_do_not_say_of_which_connector_they_are_go_only_when_asked_for(
+    spark: SparkSession, strict: Deployment
+) -> None:
+    """Another connector may write to the same topic; a key's partition is the one that Java's producer chooses."""
+    strict.settings["errors.deadletterqueue.context.headers.enable"] = "false"
+    produce(strict.bootstrap, strict.topic, [(1, b"k", b"{bad")])
+    strict.run_once(spark)
+    left = told(strict, "redrive")
+    assert (left["sent"], left["left"]) == ({}, {"names no connector": 1})
+    assert told(strict, "redrive", "--unnamed")["sent"] == {strict.topic: 1}
+    (back,) = returned(strict)
+    assert back.partition == 0  # murmur2 of the key is even, its CRC odd

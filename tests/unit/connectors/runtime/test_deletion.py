@@ -47,6 +47,7 @@ class Brokers:
             TopicPartition(name, 0): one for name, one in held.items()
         }
         self.refuses = ""
+        self.deleted: list[str] = []
 
     def list_topics(self) -> list[str]:
         return sorted(self.topics)
@@ -67,8 +68,9 @@ class Brokers:
         self._may("delete_topics")
         self.topics = {name: info for name, info in self.topics.items() if name not in names}
 
-    def delete_group(self, _group: str) -> None:
+    def delete_group(self, group: str) -> None:
         self._may("delete_group")
+        self.deleted.append(group)
         self.group = None
 
     def _may(self, what: str) -> None:
@@ -127,7 +129,7 @@ class World:
         admin: Any = self.brokers
         catalog = deletion.fence(used, "c", "me:2", 2)
         deletion.begin(used, found.plan, catalog)
-        deletion.carry_out(used, found.plan, "connect-c", admin, self.shelf)
+        deletion.carry_out(used, found.plan, CONFIG, admin, self.shelf)
 
 
 @pytest.fixture
@@ -146,6 +148,16 @@ def test_all_of_a_connector_goes_and_nothing_else(world: World) -> None:
     world.storage.delete("notes.txt")
     world.brokers.group = None
     assert world.found().nothing
+
+
+@pytest.mark.parametrize("redriven", [True, False])
+def test_the_group_of_letters_goes_where_any_were_sent_back(world: World, redriven: bool) -> None:
+    """With the file that stands in for it; elsewhere there is none, and no right on it is asked for."""
+    if redriven:
+        world.storage.write("redrive.json", b"{}")
+    world.delete()
+    assert world.brokers.deleted == ["connect-c", *["keyfold-dlq-c"] * redriven]
+    assert world.storage.walk("") == []
 
 
 def test_outputs_stay_unless_they_are_asked_for(world: World) -> None:

@@ -1,0 +1,151 @@
+"""`keyfold dlq`, as far as it needs no broker: which letters it is about, and what it prints."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from connectors.cli import dlq
+from connectors.runtime import redrive
+from connectors.runtime.redrive import RedriveResult
+from connectors.sinks.letters import Letter, LetterFilter
+from connectors.sinks.redrive_plan import RedriveSelection
+from tests.support.cli import connector_file, invoke, worker_file
+
+FEW = RedriveResult({"t": 2}, {"left by the filters": 1}, 3)
+
+
+def letter(partition: int, offset: int, **context: str) -> Letter:
+    """Returns a letter with a context."""
+    said = {name.replace("_", "."): text for name, text in context.items()}
+    return Letter(partition, offset, 0, b"k%d" % offset, b"\xff\n" * 60, (("h", None),), said)
+
+
+LETTERS = [
+    letter(0, 1, topic="t", stage="TASK_PUT", class_name="keyfold.CompactedTopic"),
+    letter(0, 2, topic="u", stage="VALUE_CONVERTER", class_name="keyfold.Json"),
+    letter(1, 1, topic="t", stage="VALUE_CONVERTER", class_name="keyfold.Avro"),
+    letter(1, 2),
+]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[RedriveSelection, dict[str, Any]]]:
+    """Puts LETTERS in the place of a topic; returns what redrives were asked for."""
+    found: list[tuple[RedriveSelection, dict[str, Any]]] = []
+
+    class DeadLetters:
+        topic = "dead"
+
+        def __init__(self, *_: object) -> None: ...
+
+        def letters(self, partition: int | None = None) -> Iterator[Letter]:
+            return (one for one in LETTERS if partition in (None, one.partition))
+
+        def redrive(self, selection: RedriveSelection, **how: Any) -> RedriveResult:
+            for count in (0, 4_999, 5_100, 5_600, 12_000):
+                how["report"](count)
+            del how["report"]
+            found.append((selection, how))
+            return FEW if how["limit"] is None else RedriveResult({}, {})
+
+    monkeypatch.setattr(redrive, "DeadLetters", DeadLetters)
+    return found
+
+
+def run(folder: Path, command: str, *more: str) -> Any:
+    """`keyfold dlq COMMAND` of the connector in `folder`."""
+    connector = connector_file(folder, **{"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "dead"})
+    return invoke("dlq", command, connector, "--worker", worker_file(folder), *more)
+
+
+@pytest.mark.parametrize(
+    ("options", "places"),
+    [
+        ((), [(0, 1), (0, 2), (1, 1), (1, 2)]),
+        (("--topic", "t"), [(0, 1), (1, 1)]),
+        (("--stage", "VALUE_CONVERTER"), [(0, 2), (1, 1)]),
+        (("--class", "keyfold.Json"), [(0, 2)]),
+        (("--offset", "1"), [(0, 1), (1, 1)]),
+        (("--partition", "1", "--offset", "1"), [(1, 1)]),
+        (("--partition", "2"), []),
+        (("--limit", "1"), [(0, 1)]),
+    ],
+)
+def test_show_is_about_the_letters_that_options_name(
+    tmp_path: Path, asked: list[Any], options: tuple[str, ...], places: list[tuple[int, int]]
+) -> None:
+    """By what they say of their record, and by where they are."""
+    found = json.loads(run(tmp_path, "show", "--json", *options).stdout)
+    assert [(one["partition"], one["offset"]) for one in found] == places
+
+
+def test_show_prints_what_is_wrong_and_what_the_record_holds(tmp_path: Path, asked: list[Any]) -> None:
+    """Bytes that are no text are escaped, and cut short; of a letter without context only the record is shown."""
+    shown = run(tmp_path, "show", "--partition", "1").stdout
+    first, second = shown.split("\n\n")
+    assert first.splitlines()[:3] == [
+        "letter 1/1, 1970-01-01 00:00:00",
+        "  record   t-? at offset ?",
+        "  stage    VALUE_CONVERTER, keyfold.Avro",
+    ]
+    assert "header   h: null" in first
+    assert "(120 bytes)" in second
+    assert "stage" not in second
+    assert run(tmp_path, "show", "--topic", "x").stdout == "There are no such letters in dead.\n"
+
+
+def test_list_counts_letters_by_what_they_say(tmp_path: Path, asked: list[Any]) -> None:
+    """Those that say nothing are counted too."""
+    assert [line.split()[:3] for line in run(tmp_path, "list").stdout.splitlines()[1:]] == [
+        ["t", "TASK_PUT", "keyfold.CompactedTopic"],
+        ["u", "VALUE_CONVERTER", "keyfold.Json"],
+        ["t", "VALUE_CONVERTER", "keyfold.Avro"],
+        ["-", "-", "-"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "selection", "how"),
+    [
+        ((), RedriveSelection(3), {"dry_run": False, "limit": None}),
+        (
+            ("--topic", "t", "--stage", "TASK_PUT", "--class", "x.Y", "--max-redrives", "5", "--unnamed"),
+            RedriveSelection(5, LetterFilter("t", "TASK_PUT", "x.Y"), unnamed=True),
+            {"dry_run": False, "limit": None},
+        ),
+        (("--limit", "7", "--dry-run"), RedriveSelection(3), {"dry_run": True, "limit": 7}),
+    ],
+)
+def test_redrive_chooses_what_options_name(
+    tmp_path: Path, asked: list[Any], options: tuple[str, ...], selection: RedriveSelection, how: dict[str, object]
+) -> None:
+    """Without options: whatever has not come back three times."""
+    assert run(tmp_path, "redrive", *options).exit_code == 0
+    assert asked == [(selection, how)]
+
+
+@pytest.mark.parametrize(("options", "verb"), [((), "sent back"), (("--dry-run",), "would be sent back")])
+def test_redrive_says_what_it_did_or_would_do(
+    tmp_path: Path, asked: list[Any], options: tuple[str, ...], verb: str
+) -> None:
+    """On stderr every 5,000 letters, wherever a transaction ends; at the end by topic, and why letters were left."""
+    done = run(tmp_path, "redrive", *options)
+    assert done.stderr.splitlines() == [f"5,100 letters {verb}", f"12,000 letters {verb}"]
+    assert [line.split(maxsplit=1)[0] for line in done.stdout.splitlines()] == ["SOURCE", "t", "-", "-"]
+    assert f" {verb} " in done.stdout
+    assert "left: left by the filters" in done.stdout
+    assert json.loads(run(tmp_path, "redrive", "--json").stdout)["already"] == FEW.already
+    assert run(tmp_path, "redrive", "--limit", "1").stdout == "There are no letters to send back.\n"
+
+
+def test_a_connector_without_dead_letters_is_refused(tmp_path: Path) -> None:
+    """With the setting that gives it some."""
+    done = invoke("dlq", "list", connector_file(tmp_path), "--worker", worker_file(tmp_path))
+    assert done.exit_code == 2
+    assert "errors.deadletterqueue.topic.name" in done.stderr
+    assert dlq.app.info.name == "dlq"

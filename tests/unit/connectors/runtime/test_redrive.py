@@ -1,0 +1,203 @@
+"""A redrive's run: what it sends in which transaction, what it leaves, and what it notes of both."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition as Partition
+from msgspec.structs import replace
+
+from compactor.errors import StorageError
+from connectors.config.connector import ConnectorConfig
+from connectors.config.worker import WorkerConfig
+from connectors.errors import ConflictError, UsageError
+from connectors.kafka import groups
+from connectors.kafka.admin import TopicInfo
+from connectors.runtime import redrive
+from connectors.runtime.redrive import DeadLetters, RedriveResult
+from connectors.runtime.redrive_floor import NAME
+from connectors.sinks.letters import Letter, LetterFilter
+from connectors.sinks.redrive_plan import BATCH_LETTERS, RedrivePosition, RedriveSelection
+from connectors.sinks.redrive_producer import RedriveTargets
+from tests.support.memory.storage import MemoryStorage
+
+ALL = RedriveSelection(3)
+CONFIG = ConnectorConfig.model_validate(
+    {
+        "name": "c",
+        "connector.class": "keyfold.CompactedTopic",
+        "topics": "t,u",
+        "errors.tolerance": "all",
+        "errors.deadletterqueue.topic.name": "dead",
+    }
+)
+
+
+def letter(partition: int, offset: int, topic: str) -> Letter:
+    """Returns a letter of a topic."""
+    return Letter(partition, offset, 7, b"k", b"v", (), {"connector.name": "c", "topic": topic})
+
+
+class World:
+    """A dead letter topic, its sources, what the group holds, and what was sent."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, letters: Sequence[Letter]) -> None:
+        self.letters = list(letters)
+        self.topics = {"dead": 2, "t": 1, "u": 1}
+        self.asked: list[str] = []
+        self.held: dict[int, groups.CommittedOffset] = {}
+        self.sent: list[tuple[int, int]] = []
+        self.read: list[tuple[int, int]] = []
+        self.transactions = 0
+        self.storage = MemoryStorage()
+        self.dies = False
+        monkeypatch.setattr(redrive, "Admin", lambda _: self)
+        monkeypatch.setattr(redrive, "connector_storage", lambda *_: self.storage)
+        monkeypatch.setattr(redrive, "RedriveProducer", lambda *_: self)
+        monkeypatch.setattr(redrive, "bounds", lambda *_: (0, 10_000))
+        monkeypatch.setattr(redrive, "read_letters", self._letters)
+        monkeypatch.setattr(groups, "committed", lambda *found: {tp: self.held.get(tp.partition) for tp in found[3]})
+
+    def describe(self, names: Iterable[str]) -> dict[str, TopicInfo]:
+        self.asked += names
+        return {name: TopicInfo(name, f"id-{name}", self.topics[name]) for name in names if name in self.topics}
+
+    def transaction(self, position: Partition, targets: RedriveTargets) -> None:
+        assert all(one.partition == position.partition for one, _ in targets)
+        self.transactions += 1
+        self.sent += [(one.partition, one.offset) for one, _ in targets]
+        self.held[position.partition] = (position.offset, position.metadata or "")
+        if self.dies:
+            raise KeyboardInterrupt
+
+    def _letters(self, _config: object, _topic: str, number: int, start: int, end: int) -> Iterable[Letter]:
+        self.read.append((number, start))
+        return (one for one in self.letters if one.partition == number and start <= one.offset < end)
+
+    def run(self, selection: RedriveSelection = ALL, **how: Any) -> RedriveResult:
+        """What `keyfold dlq redrive` does."""
+        settings: dict[str, Any] = {"bootstrap.servers": "127.0.0.1:1", "storage.location": "s"}
+        worker = WorkerConfig(**settings)
+        return DeadLetters(worker, CONFIG).redrive(selection, report=lambda _: None, **how)
+
+
+MIXED = [letter(at % 2, at, "tu"[at // 2 % 2]) for at in range(3_000)]
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(monkeypatch, MIXED)
+
+
+def test_every_second_letter_left_holds_nothing_up(world: World) -> None:
+    """The next run sends the others, and the one after that begins at the end."""
+    assert world.run(RedriveSelection(3, LetterFilter("u"))).sent == {"u": 1_500}
+    assert world.run(limit=700).sent == {"t": 700}
+    last = world.run()
+    assert (last.sent, last.left) == ({"t": 800}, {})
+    assert sorted(world.sent) == sorted((one.partition, one.offset) for one in MIXED)
+    world.read.clear()
+    assert world.run() == RedriveResult({}, {})
+    assert world.read == [(0, 10_000), (1, 10_000)]
+
+
+def test_a_dry_run_counts_and_changes_nothing(world: World) -> None:
+    """Neither the group nor the storage."""
+    assert world.run(dry_run=True, limit=5).sent == {"t": 3, "u": 2}
+    assert (world.sent, world.held, world.storage.walk("")) == ([], {}, [])
+
+
+def test_letters_of_a_topic_that_is_gone_are_sent_once_it_is_back(world: World) -> None:
+    """Those behind them go meanwhile; each topic is asked for once."""
+    del world.topics["u"]
+    first = world.run()
+    assert (first.sent, first.left) == ({"t": 1_500}, {"source topic is gone": 1_500})
+    assert sorted(world.asked) == ["dead", "t", "u"]
+    world.topics["u"] = 1
+    assert world.run().sent == {"u": 1_500}
+    assert len(set(world.sent)) == len(world.sent) == 3_000
+
+
+def test_letters_that_name_no_topic_wait_for_the_only_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it goes while the run is under way."""
+    monkeypatch.setattr(
+        sys.modules[__name__], "CONFIG", ConnectorConfig.model_validate({**CONFIG.given, "topics": "t"})
+    )
+    world = World(monkeypatch, [replace(letter(0, 0, "t"), context={})])
+    unnamed = RedriveSelection(3, unnamed=True)
+    describe = world.describe
+    answers = [{"dead": TopicInfo("dead", "id-dead", 1)}, {"t": TopicInfo("t", "id-t", 1)}, {}]
+    monkeypatch.setattr(world, "describe", lambda _: answers.pop(0))
+    assert world.run(unnamed).left == {"names no source topic": 1}
+    monkeypatch.setattr(world, "describe", describe)
+    assert world.run(unnamed).sent == {"t": 1}
+
+
+def test_nothing_is_sent_where_the_storage_takes_no_position(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is written before the first transaction, with what the group holds."""
+
+    def refuse(*_: object) -> None:
+        raise StorageError("full")
+
+    monkeypatch.setattr(world.storage, "write", refuse)
+    with pytest.raises(StorageError):
+        world.run()
+    assert world.sent == []
+
+
+@pytest.mark.parametrize("expired", [True, False])
+def test_positions_that_the_brokers_forget_are_known(world: World, expired: bool) -> None:
+    """Also of a run that was killed before it could write them, unless brokers forget before the next run."""
+    world.run(limit=10)
+    world.held = {}
+    assert world.run(limit=10).already == 0
+    assert len(set(world.sent)) == 20
+    world.dies = True
+    with pytest.raises(KeyboardInterrupt):
+        world.run(limit=10)
+    world.dies = False
+    world.held = {} if expired else world.held
+    world.run(limit=10)
+    assert len(world.sent) - len(set(world.sent)) == 10 * expired
+
+
+def test_a_position_of_the_group_is_never_overruled(world: World) -> None:
+    """An operator sets it back to send letters again."""
+    world.run()
+    world.held = {0: (0, ""), 1: (2_999, "")}
+    assert sum(world.run().sent.values()) == 1_501
+
+
+def test_a_transaction_has_few_letters(world: World) -> None:
+    """And one at the end of each partition has none: brokers keep a position from its last commit on."""
+    world.run()
+    assert world.transactions == 2 * (1_500 // BATCH_LETTERS + 1)
+
+
+def test_nothing_is_sent_where_the_choice_cannot_be_noted(world: World) -> None:
+    """It says so beforehand; the storage that cannot be written does too."""
+    position = RedrivePosition()
+    while position.has_room_for(asked := RedriveSelection(3, LetterFilter(f"{position.offset:0>200}"))):
+        position = position.noted(asked, position.offset + 1)
+    world.held = {1: (position.offset, position.metadata)}
+    with pytest.raises(UsageError, match="dead-1"):
+        world.run(asked)
+    assert world.sent == []
+    assert sum(world.run().sent.values()) == 3_000
+
+
+def test_what_somebody_else_has_committed_is_named(world: World) -> None:
+    """Nothing is sent from there."""
+    world.held = {0: (3, "what is this")}
+    with pytest.raises(ConflictError, match="keyfold-dlq-c"):
+        world.run()
+    assert not world.storage.exists(NAME)
+
+
+def test_a_topic_that_is_not_there_yet_has_no_letters(world: World) -> None:
+    """That is no error."""
+    del world.topics["dead"]
+    assert world.run() == RedriveResult({}, {})
