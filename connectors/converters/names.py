@@ -57,6 +57,12 @@ CONVERTERS: Final = ClassNames(
             "ProtobufConverter",
         ),
     ),
+    {
+        "io.apicurio.registry.utils.converter.ExtJsonConverter": (
+            "it writes JSON beside the id of a schema in a form of its own, which Apicurio's registry alone knows; "
+            "write with JsonSchemaConverter, AvroConverter, or JsonConverter with schemas."
+        ),
+    },
 )
 """`keyfold.Bytes` neither reads nor writes: it is the default, and what no step looks at stays as it is."""
 
@@ -80,6 +86,21 @@ HEADER_CONVERTERS: Final = ClassNames(
             "header_converters:ByteArrayHeaderConverter",
             f"{_KAFKA}ByteArrayConverter",
             "ByteArrayConverter",
+        ),
+        _converter(
+            "Json",
+            "converted_headers:JsonHeaderConverter",
+            "org.apache.kafka.connect.json.JsonConverter",
+            "JsonConverter",
+        ),
+        *(
+            _converter(
+                name,
+                f"converted_headers:{name}HeaderConverter",
+                f"{_KAFKA}{name}Converter",
+                f"{name}Converter",
+            )
+            for name in ("Boolean", "Short", "Integer", "Long", "Float", "Double")
         ),
     ),
 )
