@@ -1,4 +1,4 @@
-"""A connector over REST as Kafka Connect has it: made, changed, listed, paused, restarted, deleted; bad requests too."""
+"""A connector over REST as Kafka Connect has it: made, changed, listed, paused, restarted, deleted; and bad requests."""
 
 from __future__ import annotations
 
