@@ -189,6 +189,20 @@ def test_what_no_step_looks_at_is_not_converted() -> None:
     assert found["headers"].to_pylist() == [[]]
 
 
+def test_a_transform_of_keys_does_not_read_values() -> None:
+    """A value that its converter cannot read passes, byte for byte."""
+    settings = {
+        **PLAIN_JSON,
+        "key.converter": "JsonConverter",
+        "key.converter.schemas.enable": "false",
+        "transforms": "x",
+        "transforms.x.type": "ExtractField$Key",
+        "transforms.x.field": "id",
+    }
+    found = chain(settings).apply(batch((b'{"id": 7}', b"{")))
+    assert [found[name].to_pylist() for name in ("key", "value", "rejected")] == [[b"7"], [b"{"], [None]]
+
+
 def test_a_registry_that_does_not_answer_rejects_no_record(monkeypatch: pytest.MonkeyPatch) -> None:
     """The whole batch fails, to be read again."""
 

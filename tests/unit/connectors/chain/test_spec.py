@@ -153,6 +153,36 @@ def of_avro(**texts: str) -> dict[str, str]:
         ),
         ({**EXTRACT, "transforms.x.field": "`a.b"}, "transforms.x.field", "backtick"),
         (
+            {
+                "transforms": "r",
+                "transforms.r.type": "io.debezium.transforms.ByLogicalTableRouter",
+                "transforms.r.topic.regex": "(.*)orders_shard(.*)",
+                "transforms.r.topic.replacement": "$1orders",
+                "transforms.r.key.field.name": "shard",
+            },
+            "transforms.r.type",
+            "one connector for each table",
+        ),
+        (
+            {
+                "transforms": "r",
+                "transforms.r.type": "io.debezium.transforms.ExtractNewRecordState",
+                "transforms.r.route.by.field": "table",
+            },
+            "transforms.r.route.by.field",
+            "one output topic",
+        ),
+        (
+            {
+                "transforms": "r",
+                "transforms.r.type": "RegexRouter",
+                "transforms.r.regex": "a",
+                "transforms.r.replacement": "$1",
+            },
+            "transforms.r.replacement",
+            "no group 1",
+        ),
+        (
             {"transforms": "s", "transforms.s.type": "SetSchemaMetadata$Value"},
             "transforms.s.schema.name",
             "neither schema.name nor schema.version",

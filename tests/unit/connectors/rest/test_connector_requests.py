@@ -1,4 +1,4 @@
-"""A connector over REST as Kafka Connect has it: made, changed, listed, paused, restarted, deleted; and bad requests."""
+"""A connector over REST as Kafka Connect has it: made, changed, listed, paused, restarted, deleted; bad requests."""
 
 from __future__ import annotations
 
