@@ -19,6 +19,8 @@ PLUGIN_VERSION: Final = "plugin.version"
 NO_EFFECT: Final[dict[str, tuple[str, ...]]] = {"schemas.enable": ()}
 """Settings that any converter takes, and the only values; none: any. Connect's StringConverter ignores this one."""
 NO_EFFECT_WITH_REGISTRY: Final[dict[str, tuple[str, ...]]] = {
+    "apicurio.registry.as-confluent": ("TRUE",),
+    "apicurio.registry.headers.enabled": ("FALSE",),
     "bearer.auth.credentials.source": ("STATIC_TOKEN",),
     "id.compatibility.strict": (),
     "latest.cache.size": (),
@@ -36,6 +38,7 @@ _URL: Final = "schema.registry.url"
 OTHER_NAMES: Final[dict[str, str]] = {
     "schema.registry.basic.auth.user.info": "basic.auth.user.info",
     "apicurio.registry.auto-register": "auto.register.schemas",
+    "apicurio.registry.find-latest": "use.latest.version",
     APICURIO_URL: _URL,
 }
 """Second names that converters with a registry take; the first one wins where a file has both."""
@@ -50,6 +53,8 @@ REFUSED: Final[dict[str, str]] = {
     "schema.registry.ssl.keystore.*": _KEY,
     "schema.registry.ssl.*": _TLS,
     APICURIO_URL: "its path is not /apis/registry/v2 or v3; write schema.registry.url=http://HOST:8080/apis/ccompat/v7",
+    "apicurio.registry.as-confluent": "apicurio.registry.id-handler says how many bytes ids have, 4 or 8",
+    "apicurio.registry.headers.enabled": "ids are written before the data; those that are in headers are read",
     "apicurio.*auth.*": "write basic.auth.credentials.source=USER_INFO and basic.auth.user.info=USER:PASSWORD",
     "apicurio.*": "Apicurio's registry is asked as Confluent's is, by schema.registry.url and what belongs to it",
 }

@@ -247,13 +247,15 @@ def _class_faults(spec: ClassSpec, classes: ClassNames, key: str, resolve: Resol
     except ValueError as error:
         yield key, f'"{spec.name}" is not allowed: {error}'
         return
-    yield from ((f"{prefix}.{name}", text) for name, text in _setting_faults(spec, named, key, resolve))
+    for name, text in _setting_faults(spec, named, key, resolve):
+        yield (f"{prefix}.{name}" if name else prefix), text
 
 
 def _setting_faults(spec: ClassSpec, named: Named, key: str, resolve: Resolve) -> Iterator[Fault]:
-    """Yields what is wrong with the settings of a class that there is, each under its name; makes one of it.
+    """Yields what is wrong with the settings of a class that there is, each under its name ("": of no single one).
 
-    A placeholder that cannot be resolved is a fault of the setting that it stands in, and of that alone.
+    One is made of it. A placeholder that cannot be resolved is a fault of the setting that it stands in, and of that
+    alone.
     """
     kind, resolved, secret = named.of.load(), {}, set[str]()
     for name, text in spec.texts.items():
@@ -274,6 +276,8 @@ def _setting_faults(spec: ClassSpec, named: Named, key: str, resolve: Resolve) -
     except OptionsError as error:
         named_so = ((name_in_file(name, spec.texts), text) for name, text in error.faults)
         yield from (fault for fault in named_so if fault[0] not in strange)
+    except (ConfigError, ValueError) as error:
+        yield "", str(error)
 
 
 def _try(named: Named, options: Mapping[str, Any], *, is_key: bool) -> None:

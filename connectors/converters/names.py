@@ -103,5 +103,14 @@ HEADER_CONVERTERS: Final = ClassNames(
             for name in ("Boolean", "Short", "Integer", "Long", "Float", "Double")
         ),
     ),
+    dict.fromkeys(
+        (
+            *("io.confluent.connect.avro.AvroConverter", "keyfold.Avro"),
+            *("io.confluent.connect.json.JsonSchemaConverter", "keyfold.JsonSchema"),
+            *("io.confluent.connect.protobuf.ProtobufConverter", "keyfold.Protobuf"),
+        ),
+        "it converts keys and values, and no headers; header.converter may be SimpleHeaderConverter, the default, "
+        "StringConverter, JsonConverter, ByteArrayConverter, or one for numbers.",
+    ),
 )
 """They write the headers that a transform adds. Headers that were read are never looked at, and stay as they are."""

@@ -105,6 +105,16 @@ def of_avro(**texts: str) -> dict[str, str]:
             "schema.registry.url=http://HOST:8080/apis/ccompat/v7",
         ),
         (
+            of_avro(apicurio__registry__headers__enabled="true"),
+            "value.converter.apicurio.registry.headers.enabled",
+            "before the data",
+        ),
+        (
+            of_avro(apicurio__auth__username="u"),
+            "value.converter.apicurio.auth.username",
+            "basic.auth.user.info=USER:PASSWORD",
+        ),
+        (
             {"value.converter": "io.apicurio.registry.utils.converter.ExtJsonConverter"},
             "value.converter",
             "ExtJsonConverter is not supported: it writes",
@@ -150,6 +160,10 @@ def of_avro(**texts: str) -> dict[str, str]:
             {"header.converter": "JsonConverter", "header.converter.schema.content": "{"},
             "header.converter.schema.content",
             "no JSON",
+        ),
+        *(
+            ({"header.converter": name}, "header.converter", "and no headers")
+            for name in ("io.confluent.connect.avro.AvroConverter", "AvroConverter", "keyfold.Protobuf")
         ),
         ({**EXTRACT, "transforms.x.field": "`a.b"}, "transforms.x.field", "backtick"),
         (
@@ -205,6 +219,15 @@ def test_a_fault_is_named_on_its_key(settings: dict[str, str], key: str, said: s
         of_avro(schemas__enable="true", schemas__cache__config="9", max__schemas__per__subject="9"),
         of_avro(latest__compatibility__strict="false", schema__registry__ssl__truststore__type="PEM"),
         of_avro(bearer__auth__credentials__source="STATIC_TOKEN", bearer__auth__token="t"),
+        {
+            "value.converter": "io.apicurio.registry.utils.converter.AvroConverter",
+            "value.converter.apicurio.registry.url": "http://registry:8080/apis/registry/v2",
+            "value.converter.apicurio.registry.auto-register": "true",
+            "value.converter.apicurio.registry.find-latest": "true",
+            "value.converter.apicurio.registry.as-confluent": "true",
+            "value.converter.apicurio.registry.headers.enabled": "false",
+            "value.converter.schemas.enable": "false",
+        },
         of_avro(
             basic__auth__credentials__source="USER_INFO", schema__registry__basic__auth__user__info="user:password"
         ),
@@ -257,6 +280,13 @@ def test_a_secret_that_cannot_be_resolved_is_a_fault_of_its_own_key() -> None:
     assert chain_faults(avro, resolve) == ((key, "${env:X} cannot be resolved"),)
     transform = {"transforms": "v", "transforms.v.type": "ValueToKey", "transforms.v.fields": "${env:X}"}
     assert [fault for fault, _ in chain_faults(transform, resolve)] == ["transforms.v.fields"]
+
+
+def test_a_converter_that_cannot_be_made_is_a_fault_of_the_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no setting of its own is to blame: here a proxy of the environment."""
+    monkeypatch.setenv("HTTP_PROXY", "nowhere://a")
+    ((key, text),) = chain_faults(AVRO, str)
+    assert (key, "proxy" in text) == ("value.converter", True)
 
 
 def test_a_bad_path_stands_alone_in_version_1() -> None:
