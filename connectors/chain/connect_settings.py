@@ -20,6 +20,7 @@ NO_EFFECT: Final[dict[str, tuple[str, ...]]] = {"schemas.enable": ()}
 """Settings that any converter takes, and the only values; none: any. Connect's StringConverter ignores this one."""
 NO_EFFECT_WITH_REGISTRY: Final[dict[str, tuple[str, ...]]] = {
     "apicurio.registry.as-confluent": ("TRUE",),
+    "apicurio.registry.find-latest": ("FALSE",),
     "apicurio.registry.headers.enabled": ("FALSE",),
     "bearer.auth.credentials.source": ("STATIC_TOKEN",),
     "id.compatibility.strict": (),
@@ -38,7 +39,6 @@ _URL: Final = "schema.registry.url"
 OTHER_NAMES: Final[dict[str, str]] = {
     "schema.registry.basic.auth.user.info": "basic.auth.user.info",
     "apicurio.registry.auto-register": "auto.register.schemas",
-    "apicurio.registry.find-latest": "use.latest.version",
     APICURIO_URL: _URL,
 }
 """Second names that converters with a registry take; the first one wins where a file has both."""
@@ -54,6 +54,8 @@ REFUSED: Final[dict[str, str]] = {
     "schema.registry.ssl.*": _TLS,
     APICURIO_URL: "its path is not /apis/registry/v2 or v3; write schema.registry.url=http://HOST:8080/apis/ccompat/v7",
     "apicurio.registry.as-confluent": "apicurio.registry.id-handler says how many bytes ids have, 4 or 8",
+    "apicurio.registry.find-latest": "only beside apicurio.registry.auto-register=true, which comes first in "
+    "Apicurio's class too; what a transform has made is written with its own schema",
     "apicurio.registry.headers.enabled": "ids are written before the data; those that are in headers are read",
     "apicurio.*auth.*": "write basic.auth.credentials.source=USER_INFO and basic.auth.user.info=USER:PASSWORD",
     "apicurio.*": "Apicurio's registry is asked as Confluent's is, by schema.registry.url and what belongs to it",
@@ -68,8 +70,11 @@ def settled(options: Iterable[Option], texts: Mapping[str, str], *, converts: bo
     `texts` are resolved; `converts`: it is a converter. A name that is neither is left as it is.
     """
     known = {option.name for option in options}
+    registers = texts.get("apicurio.registry.auto-register", "").strip().lower() == "true"
     found = {
-        name: text for name, text in texts.items() if name in known or not (converts and _is_idle(name, text, known))
+        name: text
+        for name, text in texts.items()
+        if name in known or not (converts and _is_idle(name, text, known, registers=registers))
     }
     if _URL in known:
         for name, ours in OTHER_NAMES.items():
@@ -97,7 +102,10 @@ def reason(name: str, options: Iterable[Option]) -> str | None:
     return why and f"cannot be set: {why}."
 
 
-def _is_idle(name: str, text: str, known: Iterable[str]) -> bool:
+def _is_idle(name: str, text: str, known: Iterable[str], *, registers: bool) -> bool:
+    """Returns whether a setting has no effect; `registers`: new schemas are registered, in Apicurio's words."""
+    if name == "apicurio.registry.find-latest" and registers:
+        return _URL in known
     idle = NO_EFFECT | NO_EFFECT_WITH_REGISTRY if _URL in known else NO_EFFECT
     values = idle.get(name)
     return values is not None and (not values or text.strip().upper() in values)

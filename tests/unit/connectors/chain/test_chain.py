@@ -181,14 +181,6 @@ def test_a_header_that_cannot_be_written_names_the_class_as_the_file_does(name: 
     assert (rejection_of(rejected).stage, rejection_of(rejected).class_name) == (Stage.HEADER_CONVERTER, name)
 
 
-def test_what_no_step_looks_at_is_not_converted() -> None:
-    """A converter that would refuse the bytes is not asked."""
-    settings = {**PLAIN_JSON, "transforms": "d", "transforms.d.type": "DropHeaders", "transforms.d.headers": "x"}
-    found = chain(settings).apply(batch((b"k", b"{"), headers=[("x", b"")]))
-    assert found["value"].to_pylist() == [b"{"]
-    assert found["headers"].to_pylist() == [[]]
-
-
 def test_a_transform_of_keys_does_not_read_values() -> None:
     """A value that its converter cannot read passes, byte for byte."""
     settings = {
@@ -201,6 +193,14 @@ def test_a_transform_of_keys_does_not_read_values() -> None:
     }
     found = chain(settings).apply(batch((b'{"id": 7}', b"{")))
     assert [found[name].to_pylist() for name in ("key", "value", "rejected")] == [[b"7"], [b"{"], [None]]
+
+
+def test_what_no_step_looks_at_is_not_converted() -> None:
+    """A converter that would refuse the bytes is not asked."""
+    settings = {**PLAIN_JSON, "transforms": "d", "transforms.d.type": "DropHeaders", "transforms.d.headers": "x"}
+    found = chain(settings).apply(batch((b"k", b"{"), headers=[("x", b"")]))
+    assert found["value"].to_pylist() == [b"{"]
+    assert found["headers"].to_pylist() == [[]]
 
 
 def test_a_registry_that_does_not_answer_rejects_no_record(monkeypatch: pytest.MonkeyPatch) -> None:

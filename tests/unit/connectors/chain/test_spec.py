@@ -27,7 +27,9 @@ PLUGIN_VERSIONS = {
 
 def of_avro(**texts: str) -> dict[str, str]:
     """Returns a connector's settings with those of its AvroConverter, `__` standing for a dot."""
-    return AVRO | {f"value.converter.{name.replace('__', '.')}": text for name, text in texts.items()}
+    return AVRO | {
+        f"value.converter.{name.replace('__', '.').replace('find_', 'find-')}": text for name, text in texts.items()
+    }
 
 
 @pytest.mark.parametrize(
@@ -108,6 +110,11 @@ def of_avro(**texts: str) -> dict[str, str]:
             of_avro(apicurio__registry__headers__enabled="true"),
             "value.converter.apicurio.registry.headers.enabled",
             "before the data",
+        ),
+        (
+            of_avro(apicurio__registry__find_latest="true"),
+            "value.converter.apicurio.registry.find-latest",
+            "auto-register=true",
         ),
         (
             of_avro(apicurio__auth__username="u"),
