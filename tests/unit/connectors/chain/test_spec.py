@@ -26,10 +26,9 @@ PLUGIN_VERSIONS = {
 
 
 def of_avro(**texts: str) -> dict[str, str]:
-    """Returns a connector's settings with those of its AvroConverter, `__` standing for a dot."""
-    return AVRO | {
-        f"value.converter.{name.replace('__', '.').replace('find_', 'find-')}": text for name, text in texts.items()
-    }
+    """Returns a connector's settings with those of its AvroConverter; in names `__` is a dot, `_` a hyphen."""
+    named = {name.replace("__", ".").replace("_", "-"): text for name, text in texts.items()}
+    return AVRO | {f"value.converter.{name}": text for name, text in named.items()}
 
 
 @pytest.mark.parametrize(
