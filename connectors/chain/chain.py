@@ -110,6 +110,7 @@ class Chain:
         reads = _reads(self._steps)
         self._key = _conversion(spec, Side.KEY, reads, resolve)
         self._value = _conversion(spec, Side.VALUE, reads, resolve)
+        self._header_name = spec.header.name
         self._header = HEADER_CONVERTERS.find(spec.header.name).of.load()(
             options_of(spec.header, HEADER_CONVERTERS, resolve)
         )
@@ -225,7 +226,7 @@ class Chain:
         try:
             return header.key, self._header.from_connect_header(topic, header.key, header.schema, header.value)
         except Exception as error:
-            raise RejectedError(Stage.HEADER_CONVERTER, type(self._header).__name__, error) from error
+            raise RejectedError(Stage.HEADER_CONVERTER, self._header_name, error) from error
 
     def _reported(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Returns range reports that say how many records of their range were filtered."""

@@ -1,7 +1,8 @@
 """Makes the tables of settings in docs/converters.md and docs/transforms.md from the classes.
 
 `python -m connectors.chain.reference docs/converters.md docs/transforms.md` writes them anew between their marks
-(`<!-- settings: CLASS -->` and `<!-- end -->`); a test fails while a page says something else than the classes.
+(`<!-- settings: CLASS -->` and `<!-- end -->`); what all classes with a schema registry have stands once, between the
+mark `registry`. A test fails while a page says something else than the classes.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Final
 
 from connectors.class_names import ClassNames
 from connectors.converters.names import CONVERTERS, HEADER_CONVERTERS
+from connectors.converters.registered import REGISTERED
 from connectors.options import REQUIRED, Option
 from connectors.transforms.names import PREDICATES, TRANSFORMS
 
@@ -27,9 +29,11 @@ def page(text: str) -> str:
 
 
 def _options(simple: str) -> Iterable[Option]:
+    if simple == "registry":
+        return REGISTERED
     found = next(one for names in KINDS for one in names.known if one.simple == simple)
     options: tuple[Option, ...] = found.load().OPTIONS
-    return options
+    return options[len(REGISTERED) :] if options[: len(REGISTERED)] == REGISTERED else options
 
 
 def _table(options: Iterable[Option]) -> str:

@@ -11,13 +11,15 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from connectors.chain.connect_settings import OTHER_NAMES, name_in_file, reason, settled
 from connectors.class_names import ClassNames, Named
+from connectors.converters.converter import Converter
 from connectors.converters.names import AVRO as AVRO_CONVERTER
 from connectors.converters.names import BYTES, CONVERTERS, HEADER_CONVERTERS, SIMPLE
 from connectors.errors import ConfigError
 from connectors.options import Option, OptionsError, read, unknown
 from connectors.transforms.names import PREDICATES, TRANSFORMS
-from connectors.transforms.transform import Predicate, Side, SidedTransform, Step, Transform
+from connectors.transforms.transform import Side, SidedTransform, Step
 
 KEY_CONVERTER: Final = "key.converter"
 VALUE_CONVERTER: Final = "value.converter"
@@ -132,8 +134,9 @@ def options_of(spec: ClassSpec, classes: ClassNames, resolve: Resolve, more: Seq
 
     `more` are settings that its texts may have beside those of the class.
     """
-    options = (*classes.find(spec.name).of.load().OPTIONS, *more)
-    return read(options, {name: resolve(text) for name, text in spec.texts.items()})
+    kind = classes.find(spec.name).of.load()
+    texts = {name: resolve(text) for name, text in spec.texts.items()}
+    return read((*kind.OPTIONS, *more), settled(kind.OPTIONS, texts, converts=not issubclass(kind, Step)))
 
 
 def made(spec: ClassSpec, classes: ClassNames, resolve: Resolve) -> Step:
@@ -244,15 +247,43 @@ def _class_faults(spec: ClassSpec, classes: ClassNames, key: str, resolve: Resol
     except ValueError as error:
         yield key, f'"{spec.name}" is not allowed: {error}'
         return
-    kind = named.of.load()
-    for name in unknown(kind.OPTIONS, spec.texts):
+    for name, text in _setting_faults(spec, named, key, resolve):
+        yield (f"{prefix}.{name}" if name else prefix), text
+
+
+def _setting_faults(spec: ClassSpec, named: Named, key: str, resolve: Resolve) -> Iterator[Fault]:
+    """Yields what is wrong with the settings of a class that there is, each under its name ("": of no single one).
+
+    One is made of it. A placeholder that cannot be resolved is a fault of the setting that it stands in, and of that
+    alone.
+    """
+    kind, resolved, secret = named.of.load(), {}, set[str]()
+    for name, text in spec.texts.items():
+        try:
+            resolved[name] = resolve(text)
+        except (ConfigError, ValueError) as error:
+            secret |= {name, OTHER_NAMES.get(name, name)}
+            yield name, str(error)
+    texts = settled(kind.OPTIONS, resolved, converts=not issubclass(kind, Step))
+    strange = unknown(kind.OPTIONS, texts)
+    for name in strange:
         known = ", ".join(option.name for option in kind.OPTIONS) or "none"
-        yield f"{prefix}.{name}", f"{named.of.simple} has no such setting; it has: {known}."
+        yield name, reason(name, kind.OPTIONS) or f"{named.of.simple} has no such setting; it has: {known}."
     try:
-        options = options_of(spec, classes, resolve)
-        if issubclass(kind, Transform | Predicate):
-            _with_side(named)(options)
+        options = read([one for one in kind.OPTIONS if one.name not in secret], texts)
+        if not secret:
+            _try(named, options, is_key=key == KEY_CONVERTER)
     except OptionsError as error:
-        yield from ((f"{prefix}.{name}", text) for name, text in error.faults)
+        named_so = ((name_in_file(name, spec.texts), text) for name, text in error.faults)
+        yield from (fault for fault in named_so if fault[0] not in strange)
     except (ConfigError, ValueError) as error:
-        yield prefix, str(error)
+        yield "", str(error)
+
+
+def _try(named: Named, options: Mapping[str, Any], *, is_key: bool) -> None:
+    """Makes a class of its settings, and lets go of it again. Raises OptionsError for settings that do not fit."""
+    kind = named.of.load()
+    if issubclass(kind, Converter):
+        kind(options, is_key=is_key).close()
+    else:
+        _with_side(named)(options)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
 import msgspec
@@ -17,12 +16,14 @@ from connectors.config.definitions import Definition
 from connectors.config.fields import RefusalError
 from connectors.config.secrets import SecretError, has_placeholder, printable, without_urls_secrets
 from connectors.errors import ConfigError
+from connectors.later import PLUGIN_VERSIONS, not_available
 
 CONNECT_LATER: Final[dict[str, str]] = {
     "config.action.reload": "reloading of secrets",
     "initial_state": "states set at creation",
-    "connector.plugin.version": "plugin versions",
-    "tasks.max.enforce": "plugin versions",
+    "connector.plugin.version": PLUGIN_VERSIONS,
+    "*.plugin.version": PLUGIN_VERSIONS,
+    "tasks.max.enforce": "a choice whether tasks.max is enforced",
     "config.providers*": "config providers other than env, file and directory",
     "response.http.headers.config": "the REST interface",
     "connector.client.config.override.policy": "the REST interface",
@@ -135,15 +136,7 @@ def shown(name: str, text: str) -> str:
 def not_yet(name: str) -> str | None:
     """Returns the sentence for a key of Connect that comes with a later release; None for any other key."""
     what = next((what for pattern, what in CONNECT_LATER.items() if fnmatchcase(name, pattern)), None)
-    return what and f"not available yet in keyfold {_installed_version()}: {what}. Remove the key."
-
-
-def _installed_version() -> str:
-    """Returns keyfold's version, or `(not installed)` when it runs from a bare folder."""
-    try:
-        return version("keyfold")
-    except PackageNotFoundError:
-        return "(not installed)"
+    return what and not_available(what)
 
 
 def unknown(name: str, known: Iterable[str], what: str = "key") -> str:

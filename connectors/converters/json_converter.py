@@ -17,7 +17,7 @@ from connectors.converters.json_schemas import read_schema, write_schema
 from connectors.converters.json_values import JsonForm, JsonValues, NumberText, check_without_schema
 from connectors.data.schema import DECIMAL, OfSchema, Schema
 from connectors.errors import DataError
-from connectors.options import Option
+from connectors.options import Option, OptionsError
 
 NEEDS_ENVELOPE: Final = (
     'JsonConverter with schemas.enable requires "schema" and "payload" fields and may not contain additional fields.'
@@ -78,7 +78,7 @@ class JsonConverter(Converter):
         self._schemas: dict[bytes, tuple[Schema | None, bool]] = {}
         self._written = OfSchema(lambda schema: msgspec.json.encode(write_schema(schema, self._values.write)))
         content = options["schema.content"]
-        self._fixed = self._schema(content.encode()) if content and self._enabled else None
+        self._fixed = self._fixed_of(content) if content and self._enabled else None
 
     def to_connect_data(self, topic: str, headers: Headers, data: bytes | None) -> tuple[Schema | None, Any]:  # noqa: ARG002
         """See `Converter`."""
@@ -105,6 +105,14 @@ class JsonConverter(Converter):
             return payload
         written = b"null" if schema is None else self._written(schema)
         return b'{"schema":' + written + b',"payload":' + payload + b"}"
+
+    def _fixed_of(self, content: str) -> tuple[Schema | None, bool]:
+        try:
+            return self._schema(content.encode())
+        except msgspec.MsgspecError as error:
+            raise OptionsError([("schema.content", f"this is no JSON: {error}.")]) from None
+        except DataError as error:
+            raise OptionsError([("schema.content", f"this is no schema: {error.message} {error.action}")]) from None
 
     def _enveloped(self, data: bytes) -> Envelope:
         try:

@@ -57,6 +57,12 @@ CONVERTERS: Final = ClassNames(
             "ProtobufConverter",
         ),
     ),
+    {
+        "io.apicurio.registry.utils.converter.ExtJsonConverter": (
+            "it writes JSON beside the id of a schema in a form of its own, which Apicurio's registry alone knows; "
+            "write with JsonSchemaConverter, AvroConverter, or JsonConverter with schemas."
+        ),
+    },
 )
 """`keyfold.Bytes` neither reads nor writes: it is the default, and what no step looks at stays as it is."""
 
@@ -81,6 +87,30 @@ HEADER_CONVERTERS: Final = ClassNames(
             f"{_KAFKA}ByteArrayConverter",
             "ByteArrayConverter",
         ),
+        _converter(
+            "Json",
+            "converted_headers:JsonHeaderConverter",
+            "org.apache.kafka.connect.json.JsonConverter",
+            "JsonConverter",
+        ),
+        *(
+            _converter(
+                name,
+                f"converted_headers:{name}HeaderConverter",
+                f"{_KAFKA}{name}Converter",
+                f"{name}Converter",
+            )
+            for name in ("Boolean", "Short", "Integer", "Long", "Float", "Double")
+        ),
+    ),
+    dict.fromkeys(
+        (
+            *("io.confluent.connect.avro.AvroConverter", "keyfold.Avro"),
+            *("io.confluent.connect.json.JsonSchemaConverter", "keyfold.JsonSchema"),
+            *("io.confluent.connect.protobuf.ProtobufConverter", "keyfold.Protobuf"),
+        ),
+        "it converts keys and values, and no headers; header.converter may be SimpleHeaderConverter, the default, "
+        "StringConverter, JsonConverter, ByteArrayConverter, or one for numbers.",
     ),
 )
 """They write the headers that a transform adds. Headers that were read are never looked at, and stay as they are."""

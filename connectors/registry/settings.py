@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -14,6 +15,17 @@ from connectors.options import REQUIRED, Option, OptionsError
 def _urls(urls: list[str]) -> str | None:
     if not urls or not all(urlsplit(url).scheme in {"http", "https"} and urlsplit(url).netloc for url in urls):
         return "allowed are addresses such as http://registry:8081, several with commas between them."
+    return None
+
+
+def _certificates(path: str) -> str | None:
+    """Returns why a truststore cannot be used; OpenSSL's words for what is no PEM say little."""
+    try:
+        ssl.create_default_context(cafile=path)
+    except ssl.SSLError:
+        return "it has no certificates in PEM; export a Java keystore (keytool -exportcert -rfc)."
+    except OSError as error:
+        return f"{error.strerror}."
     return None
 
 
@@ -37,7 +49,13 @@ OPTIONS: Final = (
     ),
     Option("basic.auth.user.info", "PASSWORD", None, "`USER:PASSWORD`, for `USER_INFO`."),
     Option("bearer.auth.token", "PASSWORD", None, "A token that is sent in place of user and password."),
-    Option("schema.registry.ssl.truststore.location", "STRING", None, "A file of certificates (PEM) that are trusted."),
+    Option(
+        "schema.registry.ssl.truststore.location",
+        "STRING",
+        None,
+        "A file of certificates (PEM) that are trusted.",
+        check=_certificates,
+    ),
     Option(
         "schema.registry.ssl.keystore.location", "STRING", None, "A file of the client's certificate and key (PEM)."
     ),
@@ -69,6 +87,7 @@ def registry_settings(options: Mapping[str, Any]) -> RegistrySettings:
         if not text or ":" not in text:
             raise OptionsError([("basic.auth.user.info", "missing; USER_INFO needs it, as USER:PASSWORD.")])
         user = tuple(text.split(":", 1))
+    _check_keystore(options)
     name, password = user or (None, "")
     return RegistrySettings(
         urls=tuple(url for url, _ in pairs),
@@ -79,6 +98,22 @@ def registry_settings(options: Mapping[str, Any]) -> RegistrySettings:
         certificate=options["schema.registry.ssl.keystore.location"],
         key_password=options["schema.registry.ssl.key.password"],
     )
+
+
+def _check_keystore(options: Mapping[str, Any]) -> None:
+    path = options["schema.registry.ssl.keystore.location"]
+    if not path:
+        return
+    password = options["schema.registry.ssl.key.password"] or ""
+    try:  # a password is always given: OpenSSL would ask for it at the terminal
+        ssl.create_default_context().load_cert_chain(path, password=password)
+    except ssl.SSLError:
+        why = "it has no certificate and key in PEM, or schema.registry.ssl.key.password is not the key's."
+    except OSError as error:
+        why = f"{error.strerror}."
+    else:
+        return
+    raise OptionsError([("schema.registry.ssl.keystore.location", f'"{path}" is not allowed: {why}')])
 
 
 def _without_user(url: str) -> tuple[str, tuple[str, ...] | None]:

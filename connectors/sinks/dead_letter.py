@@ -47,7 +47,7 @@ def refuse_rejected(connector: str, tp: TopicPartition, letters: pa.RecordBatch,
     for offset, reason in found:
         if offset not in mine:
             raise RejectedRecordError(
-                f"Connector {connector}: record {tp} at offset {offset} cannot be folded: {reason}.",
+                f"Connector {connector}: record {tp} at offset {offset} cannot be folded: {reason.removesuffix('.')}.",
                 "Set errors.tolerance=all to let such records go, with errors.deadletterqueue.topic.name to keep them.",
             )
 
@@ -77,18 +77,18 @@ def _context(
     connector: str, bucket: int, tp: TopicPartition, offset: int, rejected: str | None, refused: str | None
 ) -> list[Header]:
     rejection = rejection_for(rejected, refused)
-    name, message = _error_name(rejection), rejection.message
+    name, message, stage = _error_name(rejection), rejection.message, rejection.stage.value
     context = {
         "topic": tp.topic,
         "partition": str(tp.partition),
         "offset": str(offset),
         "connector.name": connector,
         "task.id": str(bucket),
-        "stage": rejection.stage.value,
+        "stage": stage,
         "class.name": rejection.class_name,
         "exception.class.name": name,
         "exception.message": message,
-        "exception.stacktrace": f"{name}: {message}",
+        "exception.stacktrace": f"{name}: {message}\n\tat {stage} {rejection.class_name} ({tp} at offset {offset})",
     }
     return [(PREFIX + key, text.encode()) for key, text in context.items()]
 

@@ -8,9 +8,18 @@ from typing import Any
 from connectors.data.record import ConnectRecord
 from connectors.data.schema import OfSchema, Schema
 from connectors.errors import DataError
-from connectors.options import REQUIRED, Option
+from connectors.options import REQUIRED, Option, OptionsError
 from connectors.transforms.transform import Side, SidedTransform
-from connectors.transforms.values import REPLACE_NULL, SYNTAX, follow, path_of, require_map, require_struct, schema_at
+from connectors.transforms.values import (
+    REPLACE_NULL,
+    SYNTAX,
+    check_path,
+    follow,
+    path_of,
+    require_map,
+    require_struct,
+    schema_at,
+)
 
 _PURPOSE = "field extraction"
 
@@ -26,6 +35,8 @@ class ExtractField(SidedTransform):
 
     def __init__(self, options: Mapping[str, Any], side: Side) -> None:
         super().__init__(options, side)
+        if wrong := check_path(options["field"], options["field.syntax.version"]):
+            raise OptionsError([("field", f'"{options["field"]}" is not allowed: {wrong}')])
         self._path = path_of(options["field"], options["field.syntax.version"])
         self._defaults: bool = options["replace.null.with.default"]
         self._schema = OfSchema(lambda schema: schema_at(self._path, schema))

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from connectors.data.record import ConnectRecord
 from connectors.data.schema import OfSchema, Schema, Type
 from connectors.errors import DataError
-from connectors.options import Option
+from connectors.options import Option, OptionsError
 from connectors.transforms.transform import Side, SidedTransform
 from connectors.transforms.values import REPLACE_NULL, field_value
 
@@ -26,6 +26,8 @@ class SetSchemaMetadata(SidedTransform):
 
     def __init__(self, options: Mapping[str, Any], side: Side) -> None:
         super().__init__(options, side)
+        if options["schema.name"] is None and options["schema.version"] is None:
+            raise OptionsError([("schema.name", "neither schema.name nor schema.version is set; set one, or both.")])
         self._defaults: bool = options["replace.null.with.default"]
         self._updated = OfSchema(self._renamed)
 

@@ -99,10 +99,10 @@ def _quoted_step(text: str, rest: str) -> tuple[str, str, bool]:
     raise ValueError(f"a backtick of {text} is not closed, or stands before something else than a dot.")
 
 
-def check_path(text: str) -> str | None:
+def check_path(text: str, syntax: str) -> str | None:
     """Returns what is wrong with a path."""
     try:
-        path_of(text, "V2")
+        path_of(text, syntax)
     except ValueError as error:
         return str(error)
     return None

@@ -51,7 +51,7 @@ def headers_of(record: Any) -> Mapping[str, bytes]:
 def test_events_become_the_state_of_each_entity(
     spark: SparkSession, broker: EmbeddedKafka, tmp_path: Path, topic_name: str
 ) -> None:
-    """The last event of each order, by a key of the value; heartbeats are dropped, what is no JSON is a dead letter."""
+    """The last event of each order, by a key of the value; heartbeats supersede nothing, no JSON is a dead letter."""
     deployment = example("entity-state", tmp_path, broker.bootstrap, topic_name)
     produce(
         broker.bootstrap,
@@ -63,6 +63,7 @@ def test_events_become_the_state_of_each_entity(
             (0, b"bad", b"{not json", [("h", b"1")], BASE_MS),
             (0, None, event(status="of no order"), [], BASE_MS),
             (0, None, event(order_id="7", status="paid", trace_id="y"), [], BASE_MS),
+            (0, None, event(order_id="8", status="alive"), [("heartbeat", b"")], BASE_MS),
         ],
     )
     state = deployment.run_once(spark)
@@ -71,7 +72,7 @@ def test_events_become_the_state_of_each_entity(
         (b"8", event(order_id="8", status="new").replace(b": ", b":").replace(b", ", b",")),
         (b"7", b'{"order_id":"7","status":"paid"}'),
     }
-    assert {log.position for log in state.logs} == {6}
+    assert {log.position for log in state.logs} == {7}
     letters = consume_all(broker.bootstrap, f"{topic_name}.shop.events.dead")
     assert [(one.key, one.value) for one in letters] == [
         (b"bad", b"{not json"),

@@ -122,3 +122,13 @@ def rest_worker(folder: Path, *files: ConnectorFile, **settings: str) -> Iterato
 def stand_ins(patch: Callable[[object, str, object], None]) -> None:
     """Has herders make stand-ins; `patch` is a monkeypatch's setattr."""
     patch(module, "Supervisor", lambda _worker, config, *_: StandInSupervisor(config))
+
+
+def message(answer: Any) -> str:
+    """Returns the text of an error, whose form is checked."""
+    body = answer.json()
+    assert set(body) == {"error_code", "message"}
+    assert body["error_code"] == answer.status_code
+    assert answer.headers["content-type"] == "application/json"
+    found: str = body["message"]
+    return found

@@ -153,6 +153,48 @@ def test_headers_of_transforms_are_written_and_others_stay() -> None:
     ]
 
 
+INSERT = {"transforms": "i", "transforms.i.type": "InsertHeader", "transforms.i.header": "n"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "literal", "written"),
+    [
+        ({"header.converter": "JsonConverter", "header.converter.schemas.enable": "false"}, "[1,2]", b"[1,2]"),
+        ({"header.converter": "JsonConverter"}, "1", b'{"schema":{"type":"int8","optional":false},"payload":1}'),
+        ({"header.converter": "LongConverter"}, "9223372036854775807", b"\x7f" + b"\xff" * 7),
+        ({"header.converter": "BooleanConverter"}, "true", b"\x01"),
+    ],
+)
+def test_a_converter_of_kafka_s_writes_headers_as_it_writes_values(
+    settings: dict[str, str], literal: str, written: bytes
+) -> None:
+    """Its fromConnectHeader is its fromConnectData."""
+    found = chain({**INSERT, **settings, "transforms.i.value.literal": literal}).apply(batch((b"k", b"v")))
+    assert found["headers"].to_pylist() == [[{"key": "n", "value": written}]]
+
+
+@pytest.mark.parametrize("name", ["org.apache.kafka.connect.converters.ByteArrayConverter", "keyfold.Long"])
+def test_a_header_that_cannot_be_written_names_the_class_as_the_file_does(name: str) -> None:
+    """So that `dlq --class` finds what the file says."""
+    made = chain({**INSERT, "header.converter": name, "transforms.i.value.literal": "text"})
+    (rejected,) = made.apply(batch((b"k", b"v")))["rejected"].to_pylist()
+    assert (rejection_of(rejected).stage, rejection_of(rejected).class_name) == (Stage.HEADER_CONVERTER, name)
+
+
+def test_a_transform_of_keys_does_not_read_values() -> None:
+    """A value that its converter cannot read passes, byte for byte."""
+    settings = {
+        **PLAIN_JSON,
+        "key.converter": "JsonConverter",
+        "key.converter.schemas.enable": "false",
+        "transforms": "x",
+        "transforms.x.type": "ExtractField$Key",
+        "transforms.x.field": "id",
+    }
+    found = chain(settings).apply(batch((b'{"id": 7}', b"{")))
+    assert [found[name].to_pylist() for name in ("key", "value", "rejected")] == [[b"7"], [b"{"], [None]]
+
+
 def test_what_no_step_looks_at_is_not_converted() -> None:
     """A converter that would refuse the bytes is not asked."""
     settings = {**PLAIN_JSON, "transforms": "d", "transforms.d.type": "DropHeaders", "transforms.d.headers": "x"}

@@ -22,12 +22,16 @@ class Clock:
 
     now = 0.0
 
+    def __init__(self) -> None:
+        self.slept: list[float] = []
+
     def __call__(self) -> float:
         """Returns its time."""
         return self.now
 
     def sleep(self, seconds: float) -> None:
         """Moves it."""
+        self.slept.append(seconds)
         self.now += seconds
 
 
@@ -61,19 +65,22 @@ def test_an_id_that_is_not_there_is_an_error_of_the_record_and_asked_for_again_l
 
 def test_a_registry_that_is_away_is_asked_again() -> None:
     """A connection that fails, 500 and 429 say nothing of the schema."""
-    memory = MemoryRegistry()
-    client, number = registry(memory), memory.add(SCHEMA)
+    memory, clock = MemoryRegistry(), Clock()
+    client, number = registry(memory, clock), memory.add(SCHEMA)
     memory.fails = [httpx.ConnectError("refused"), httpx.Response(500), httpx.Response(429)]
     assert client.schema(number).text == SCHEMA
     assert len(memory.asked) == 4
+    assert clock.slept == [0.1, 0.2, 0.4]
 
 
 def test_a_registry_that_stays_away_is_no_error_of_a_record() -> None:
     """Nothing is known then, and it is asked again later."""
     memory = MemoryRegistry()
     memory.fails = [httpx.ReadTimeout("late")] * TRIES
+    clock = Clock()
     with pytest.raises(RegistryError, match="does not answer"):
-        registry(memory).schema(memory.add(SCHEMA))
+        registry(memory, clock).schema(memory.add(SCHEMA))
+    assert clock.slept == [0.1, 0.2, 0.4]
 
 
 def test_a_user_without_rights_is_told_at_once() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import ssl
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from connectors.config.files import load_worker
 from connectors.rest import server
 from connectors.rest.listeners import bind
 from connectors.rest.security import BODY_MAX
+from tests.support.certificates import certificate
 from tests.support.cli import worker_file
 from tests.support.kafka import wait_until
 from tests.support.rest import RestWorker, rest_worker, stand_ins
@@ -310,29 +310,20 @@ def test_admin_has_a_listener_of_its_own(tmp_path: Path, monkeypatch: pytest.Mon
         assert worker.ask("GET", "/admin/loggers").status_code == 404
 
 
-def _certificate(folder: Path, name: str) -> tuple[Path, Path]:
-    key, certificate = folder / f"{name}.key", folder / f"{name}.pem"
-    subject = ["-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1"]
-    files = ["-keyout", str(key), "-out", str(certificate)]
-    kind = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
-    subprocess.run(["openssl", "req", *kind, *subject, *files], check=True, capture_output=True)
-    return key, certificate
-
-
 @pytest.mark.parametrize("clients", ["none", "required"])
 def test_https(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clients: str) -> None:
     """With a certificate of its own, and of the client where that is asked for."""
     stand_ins(monkeypatch.setattr)
-    (key, certificate), (client_key, client) = _certificate(tmp_path, "worker"), _certificate(tmp_path, "client")
+    (key, own), (client_key, client) = certificate(tmp_path, "worker"), certificate(tmp_path, "client")
     settings = {
         "listeners": "https://127.0.0.1:0",
-        "listeners.https.ssl.certificate.location": str(certificate),
+        "listeners.https.ssl.certificate.location": str(own),
         "listeners.https.ssl.key.location": str(key),
         "listeners.https.ssl.ca.location": str(client),
         "ssl.client.auth": clients,
     }
     with rest_worker(tmp_path, **settings) as worker:
-        trust = ssl.create_default_context(cafile=str(certificate))
+        trust = ssl.create_default_context(cafile=str(own))
         if clients == "required":
             with pytest.raises((httpx.ReadError, httpx.RemoteProtocolError, httpx.ConnectError)):
                 httpx.get(f"{worker.url}/connectors", verify=trust)

@@ -11,7 +11,9 @@ import pyarrow as pa
 import pytest
 from structlog.testing import capture_logs
 
+from compactor.errors import RejectedRecordError
 from compactor.model.record import RUN, TopicPartition
+from connectors.chain.key_identity import AvroKeyIdentity, JsonKeyIdentity
 from connectors.config.connector import ConnectorConfig
 from connectors.config.definitions import definitions
 from connectors.rejection import Rejection, Stage
@@ -65,6 +67,33 @@ def test_a_letter_has_the_headers_of_the_page() -> None:
     for name, example in documented.items():
         if example.startswith("`"):
             assert re.findall(r"`([^`]+)`", example)[0] == found[name], name
+
+
+def test_a_letter_s_stack_trace_says_where_as_the_page_does() -> None:
+    """Tools show it alone: it has stage, class and record."""
+    rules = WriteRules(tolerate=True, dead_letters="d", context_headers=True)
+    ((_, _, _, headers),) = dead_letter.records("orders", 0, TP, _letters(), {}, rules)
+    found = bytes(dict(headers)["__connect.errors.exception.stacktrace"] or b"").decode()  # type: ignore[arg-type]
+    documented = dict(_rows("## Headers of a dead letter"))["`__connect.errors.exception.stacktrace`"]
+    first, second = found.split("\n")
+    assert first == "connectors.errors.DataError: The registry has no schema 7."
+    assert re.findall(r"`([^`]+)`", documented) == [second.strip()]
+
+
+def test_a_connector_that_fails_at_a_record_says_which_before_why() -> None:
+    """Topic, partition and offset, then stage and class: the reason may be long."""
+    with pytest.raises(RejectedRecordError) as caught:
+        dead_letter.refuse_rejected("orders", TP, _letters(), {})
+    assert caught.value.message == (
+        "Connector orders: record orders-1 at offset 42 cannot be folded: "
+        "VALUE_CONVERTER keyfold.Avro DataError: The registry has no schema 7."
+    )
+
+
+def test_the_names_of_what_compares_keys_stand_on_the_page() -> None:
+    """`dlq --class` takes them, and no file has them."""
+    for identity in (JsonKeyIdentity, AvroKeyIdentity):
+        assert f"`{identity.name}`" in TEXT
 
 
 def test_the_line_of_the_log_is_that_of_the_page() -> None:

@@ -1,0 +1,119 @@
+"""Settings that Connect's files have beside a class, and ours has not: without effect, other names, and refused ones.
+
+Connect ignores every setting that a class does not know, so files have many. A typo has to be found: what is accepted
+here is accepted by its name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from typing import Final
+
+from connectors.later import PLUGIN_VERSIONS, not_available
+from connectors.options import Option
+
+PLUGIN_VERSION: Final = "plugin.version"
+"""Connect's version of a class, beside each (KIP-891)."""
+NO_EFFECT: Final[dict[str, tuple[str, ...]]] = {"schemas.enable": ()}
+"""Settings that any converter takes, and the only values; none: any. Connect's StringConverter ignores this one."""
+NO_EFFECT_WITH_REGISTRY: Final[dict[str, tuple[str, ...]]] = {
+    "apicurio.registry.as-confluent": ("TRUE",),
+    "apicurio.registry.find-latest": ("FALSE",),
+    "apicurio.registry.headers.enabled": ("FALSE",),
+    "bearer.auth.credentials.source": ("STATIC_TOKEN",),
+    "id.compatibility.strict": (),
+    "latest.cache.size": (),
+    "latest.cache.ttl.sec": (),
+    "latest.compatibility.strict": (),
+    "max.schemas.per.subject": (),
+    "schemas.cache.config": (),
+    "schemas.cache.size": (),
+    "schema.registry.ssl.keystore.type": ("PEM",),
+    "schema.registry.ssl.truststore.type": ("PEM",),
+}
+"""Those that converters with a registry take: they bound caches and checks of Java's client, or say what is so."""
+APICURIO_URL: Final = "apicurio.registry.url"
+_URL: Final = "schema.registry.url"
+OTHER_NAMES: Final[dict[str, str]] = {
+    "schema.registry.basic.auth.user.info": "basic.auth.user.info",
+    "apicurio.registry.auto-register": "auto.register.schemas",
+    APICURIO_URL: _URL,
+}
+"""Second names that converters with a registry take; the first one wins where a file has both."""
+_TLS: Final = "OpenSSL is used, not Java's security providers"
+_PEM: Final = "a truststore is PEM, which has no password; export a Java keystore (keytool -exportcert -rfc)"
+_KEY: Final = "a keystore is PEM: the certificate, and its key, whose password is schema.registry.ssl.key.password"
+_STATIC: Final = "a token is what bearer.auth.token says (STATIC_TOKEN); none is fetched"
+REFUSED: Final[dict[str, str]] = {
+    "bearer.auth.*": _STATIC,
+    "proxy.*": "set HTTPS_PROXY in the worker's environment",
+    "schema.registry.ssl.truststore.*": _PEM,
+    "schema.registry.ssl.keystore.*": _KEY,
+    "schema.registry.ssl.*": _TLS,
+    APICURIO_URL: "its path is not /apis/registry/v2 or v3; write schema.registry.url=http://HOST:8080/apis/ccompat/v7",
+    "apicurio.registry.as-confluent": "apicurio.registry.id-handler says how many bytes ids have, 4 or 8",
+    "apicurio.registry.find-latest": "only beside apicurio.registry.auto-register=true, which comes first in "
+    "Apicurio's class too; what a transform has made is written with its own schema",
+    "apicurio.registry.headers.enabled": "ids are written before the data; those that are in headers are read",
+    "apicurio.*auth.*": "write basic.auth.credentials.source=USER_INFO and basic.auth.user.info=USER:PASSWORD",
+    "apicurio.*": "Apicurio's registry is asked as Confluent's is, by schema.registry.url and what belongs to it",
+}
+"""Patterns of names that converters with a registry do not take, and why."""
+_NATIVE: Final = re.compile(r"/apis/registry/v[23]/?$")
+
+
+def settled(options: Iterable[Option], texts: Mapping[str, str], *, converts: bool) -> dict[str, str]:
+    """Returns the settings `texts` of a class with `options`, by the class's names, without those of no effect.
+
+    `texts` are resolved; `converts`: it is a converter. A name that is neither is left as it is.
+    """
+    known = {option.name for option in options}
+    registers = texts.get("apicurio.registry.auto-register", "").strip().lower() == "true"
+    found = {
+        name: text
+        for name, text in texts.items()
+        if name in known or not (converts and _is_idle(name, text, known, registers=registers))
+    }
+    if _URL in known:
+        for name, ours in OTHER_NAMES.items():
+            text = found.get(name)
+            if text is not None and name not in known and (own := _confluents(name, text)) is not None:
+                del found[name]
+                found.setdefault(ours, own)
+    return found
+
+
+def name_in_file(name: str, texts: Mapping[str, str]) -> str:
+    """Returns the name under which `texts`, a file's, have the setting that its class knows as `name`."""
+    if name in texts:
+        return name
+    return next((other for other, ours in OTHER_NAMES.items() if ours == name and other in texts), name)
+
+
+def reason(name: str, options: Iterable[Option]) -> str | None:
+    """Returns the sentence for a name that a class with `options` does not have; None: nothing is known of it."""
+    if name == PLUGIN_VERSION:
+        return not_available(PLUGIN_VERSIONS)
+    if all(option.name != _URL for option in options):
+        return None
+    why = next((why for pattern, why in REFUSED.items() if fnmatchcase(name, pattern)), None)
+    return why and f"cannot be set: {why}."
+
+
+def _is_idle(name: str, text: str, known: Iterable[str], *, registers: bool) -> bool:
+    """Returns whether a setting has no effect; `registers`: new schemas are registered, in Apicurio's words."""
+    if name == "apicurio.registry.find-latest" and registers:
+        return _URL in known
+    idle = NO_EFFECT | NO_EFFECT_WITH_REGISTRY if _URL in known else NO_EFFECT
+    values = idle.get(name)
+    return values is not None and (not values or text.strip().upper() in values)
+
+
+def _confluents(name: str, text: str) -> str | None:
+    """Returns the text of a second name as the first has it; None where there is none: Apicurio's other addresses."""
+    if name != APICURIO_URL:
+        return text
+    urls = [_NATIVE.sub("/apis/ccompat/v7", one.strip()) for one in text.split(",")]
+    return ",".join(urls) if all("/apis/ccompat/" in url for url in urls) else None
