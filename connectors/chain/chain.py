@@ -20,6 +20,7 @@ from connectors.chain.key_identity import Compared, KeyIdentity, key_identity
 from connectors.chain.spec import ChainSpec, Resolve, StepSpec, made, options_of
 from connectors.converters.converter import Converter
 from connectors.converters.names import CONVERTERS, HEADER_CONVERTERS
+from connectors.converters.wire_format import NAMING_HEADERS
 from connectors.data.record import ConnectRecord, Header
 from connectors.errors import DataError, RegistryError
 from connectors.rejection import Rejection, Stage
@@ -203,13 +204,15 @@ class Chain:
         topic = self._output_of(record.topic)
         key, value = rows.keys[row], rows.values[row]
         if record.key is not before.key or record.key_schema is not before.key_schema:
+            headers = _without(headers, NAMING_HEADERS["key"])
             key = self._key.write(topic, headers, record.key_schema, record.key)
         if record.value is not before.value or record.value_schema is not before.value_schema:
+            headers = _without(headers, NAMING_HEADERS["value"])
             value = self._value.write(topic, headers, record.value_schema, record.value)
         if key is None and self._keyed:
             rows.rejected[row] = NO_KEY
             return
-        if record.headers is not before.headers or len(headers) != len(before.headers):
+        if tuple(headers) != before.headers:
             rows.set_headers(row, [self._encoded(topic, header) for header in headers])
         rows.set(row, key, value)
 
@@ -298,6 +301,10 @@ class _Rows:
             kept = [row for row in range(len(self.keys)) if row not in self._dropped]
             found = found.take(pa.array(kept, pa.int64()))
         return found
+
+
+def _without(headers: list[Header], names: frozenset[str]) -> list[Header]:
+    return [one for one in headers if one.key not in names]
 
 
 def _application(spec: StepSpec, predicates: dict[str, Any], chain: ChainSpec, resolve: Resolve) -> Application:
