@@ -42,7 +42,7 @@ class Part(Struct, frozen=True):
 
 
 class PartialReader:
-    """Reads `wanted` fields of the record `avro`, and nothing behind the last of them; the others are missing."""
+    """Reads `wanted` fields of the record `avro`; the others are missing. Those behind the last are passed over."""
 
     def __init__(self, avro: Mapping[str, Any], wanted: frozenset[str]) -> None:
         named: dict[str, Any] = {}
@@ -52,9 +52,15 @@ class PartialReader:
         last = max((at for at, one in enumerate(fields) if one["name"] in wanted), default=-1)
         namespace = full.rpartition(".")[0]
         self._parts = [_part(one, one["name"] in wanted, namespace, named) for one in fields[: last + 1]]
+        rest = _alone({**avro, "fields": fields[last + 1 :]}, "", named, set())
+        self._rest = fastavro.parse_schema(rest) if rest["fields"] else None
+        self._nothing = fastavro.parse_schema({**rest, "fields": []})
 
     def read(self, data: bytes, start: int) -> dict[str, Any]:
-        """Returns the wanted fields of the record that begins at `start`. Raises what fastavro stumbles over."""
+        """Returns the wanted fields of the record that begins at `start`. Raises what fastavro stumbles over.
+
+        Data that ends within a field is an error, whether the field is wanted or not.
+        """
         buffer, at = io.BytesIO(data), start
         found: dict[str, Any] = {}
         for part in self._parts:
@@ -74,6 +80,9 @@ class PartialReader:
                 at = buffer.tell()
             if part.is_wanted:
                 found[part.name] = value
+        if self._rest is not None:
+            buffer.seek(at)
+            fastavro.schemaless_reader(buffer, self._rest, self._nothing)
         return found
 
 
