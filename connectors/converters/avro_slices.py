@@ -15,6 +15,7 @@ import fastavro
 from msgspec import Struct
 
 from connectors.converters.avro_schemas import qualified
+from connectors.converters.avro_skips import check_end, skip_of
 from connectors.errors import DataError
 
 _NULL: Final = 0
@@ -53,8 +54,7 @@ class PartialReader:
         namespace = full.rpartition(".")[0]
         self._parts = [_part(one, one["name"] in wanted, namespace, named) for one in fields[: last + 1]]
         rest = _alone({**avro, "fields": fields[last + 1 :]}, "", named, set())
-        self._rest = fastavro.parse_schema(rest) if rest["fields"] else None
-        self._nothing = fastavro.parse_schema({**rest, "fields": []})
+        self._skip_rest = skip_of(rest)
 
     def read(self, data: bytes, start: int) -> dict[str, Any]:
         """Returns the wanted fields of the record that begins at `start`. Raises what fastavro stumbles over.
@@ -80,9 +80,7 @@ class PartialReader:
                 at = buffer.tell()
             if part.is_wanted:
                 found[part.name] = value
-        if self._rest is not None:
-            buffer.seek(at)
-            fastavro.schemaless_reader(buffer, self._rest, self._nothing)
+        check_end(data, self._skip_rest(data, at))
         return found
 
 

@@ -72,6 +72,7 @@ HOISTS: Final = {
     "transforms.look.field": "inside",
 }
 ROWS: Final = {"transforms.look.type": "io.debezium.transforms.ExtractNewRecordState"}
+SOURCE: Final = {"type": "record", "name": "Source", "fields": [{"name": "table", "type": "string"}]}
 EVENT: Final = {
     "type": "record",
     "name": "Envelope",
