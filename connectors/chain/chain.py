@@ -22,7 +22,7 @@ from connectors.converters.converter import Converter
 from connectors.converters.names import CONVERTERS, HEADER_CONVERTERS
 from connectors.converters.wire_format import NAMING_HEADERS
 from connectors.data.record import ConnectRecord, Header
-from connectors.errors import DataError, RegistryError
+from connectors.errors import RegistryError
 from connectors.rejection import Rejection, Stage
 from connectors.transforms.names import PREDICATES, TRANSFORMS
 from connectors.transforms.transform import Predicate, Side, Transform
@@ -58,10 +58,14 @@ class Application(Struct):
         try:
             if self.predicate is not None and self.predicate.test(record) is self.negate:
                 return record
+        except RegistryError:
+            raise
         except Exception as error:
             raise RejectedError(Stage.TRANSFORMATION, self.predicate_name, error) from error
         try:
             return self.transform.apply(record)
+        except RegistryError:
+            raise
         except Exception as error:
             raise RejectedError(Stage.TRANSFORMATION, self.name, error) from error
 
@@ -169,7 +173,9 @@ class Chain:
                 continue
             try:
                 rows.compared[row] = identity.of(rows.headers_of(row), key)
-            except DataError as error:
+            except RegistryError:
+                raise
+            except Exception as error:  # noqa: BLE001  # a schema may hold anything: it is the record's own
                 rows.rejected[row] = str(RejectedError(Stage.KEY_CONVERTER, identity.name, error).rejection)
 
     def _transform(self, rows: _Rows, row: int) -> None:

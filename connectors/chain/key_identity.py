@@ -14,7 +14,7 @@ from connectors.converters.converter import Converter
 from connectors.converters.names import CONVERTERS
 from connectors.data.canonical import has_one_encoding, plain, text_of
 from connectors.data.record import Header
-from connectors.errors import DataError
+from connectors.errors import DataError, RegistryError
 
 if TYPE_CHECKING:
     from connectors.converters.avro_converter import AvroConverter
@@ -149,5 +149,7 @@ def compared(identity: KeyIdentity, headers: Sequence[Header], key: bytes) -> Co
     """Returns what a key of the output is compared by: by itself where it cannot be read. Raises RegistryError."""
     try:
         return identity.of(headers, key)
-    except DataError:
+    except RegistryError:
+        raise
+    except Exception:  # noqa: BLE001  # a schema may hold anything
         return Compared(UNREADABLE + key, None)

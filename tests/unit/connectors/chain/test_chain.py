@@ -161,13 +161,22 @@ def test_what_no_step_looks_at_is_not_converted() -> None:
     assert found["headers"].to_pylist() == [[]]
 
 
-def test_a_registry_that_does_not_answer_rejects_no_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The whole batch fails, to be read again."""
+@pytest.mark.parametrize(
+    "step",
+    [
+        "converters.json_converter.JsonConverter.to_connect_data",
+        "transforms.value_to_key.ValueToKey.apply",
+        "transforms.predicates.topic_name_matches.TopicNameMatches.test",
+    ],
+)
+def test_a_registry_that_does_not_answer_rejects_no_record(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    """The whole batch fails, to be read again, whichever step has asked."""
 
     def away(*_: Any) -> Any:
         raise RegistryError("It does not answer.")
 
-    made = chain(BY_ID)
-    monkeypatch.setattr("connectors.converters.json_converter.JsonConverter.to_connect_data", away)
+    predicate = {"predicates.p.type": "TopicNameMatches", "predicates.p.pattern": "t"}
+    made = chain({**BY_ID, "transforms.key.predicate": "p", "predicates": "p", **predicate})
+    monkeypatch.setattr(f"connectors.{step}", away)
     with pytest.raises(RegistryError):
         made.apply(batch((b"k", value(id=1))))

@@ -8,6 +8,7 @@ import struct
 from typing import Any
 
 import fastavro
+import httpx
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -19,7 +20,7 @@ from connectors.chain.key_identity import AvroKeyIdentity, JsonKeyIdentity, comp
 from connectors.chain.spec import chain_faults, chain_spec, is_plain
 from connectors.converters.avro_converter import AvroConverter
 from connectors.data.record import Header
-from connectors.errors import DataError
+from connectors.errors import DataError, RegistryError
 from connectors.options import read
 from connectors.registry.schema_registry import SchemaRegistry
 from connectors.registry.settings import registry_settings
@@ -196,6 +197,35 @@ def test_a_key_that_cannot_be_read_is_compared_by_itself_where_it_is_in_the_outp
     assert compared(avro, (), b"plain") == (b"\xffplain", None)
     with pytest.raises(DataError):
         avro.of((), b"plain")
+
+
+def test_a_schema_that_makes_no_sense_is_an_error_of_its_records_alone(
+    memory: MemoryRegistry, avro: AvroKeyIdentity
+) -> None:
+    """Here with a scale that is no number, which is seen as a key is read."""
+    strange = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": "x"}
+    bad = struct.pack(">bI", 0, memory.add(strange)) + b"\x02\x01"
+    good = encoded(V1, memory.add(V1), {"id": 7})
+    made = Chain(chain_spec(JSON), str)
+    made._identity = avro
+    found = made.apply(batch((bad, b"x"), (good, b"y")))
+    assert found[KEY_IDENTITY].to_pylist() == [None, b'{"id":7}']
+    first, second = found["rejected"].to_pylist()
+    assert rejection_of(first).stage is Stage.KEY_CONVERTER
+    assert second is None
+    assert compared(avro, (), bad) == (b"\xff" + bad, None)
+
+
+def test_a_registry_that_does_not_answer_gives_no_identity(memory: MemoryRegistry, avro: AvroKeyIdentity) -> None:
+    """The batch fails, to be read again."""
+    made = Chain(chain_spec(JSON), str)
+    made._identity = avro
+    key = encoded(V1, memory.add(V1), {"id": 7})
+    memory.fails = [httpx.Response(401)] * 2
+    with pytest.raises(RegistryError):
+        made.apply(batch((key, b"x")))
+    with pytest.raises(RegistryError):
+        compared(avro, (), key)
 
 
 def test_the_chain_gives_each_record_the_identity_of_its_key() -> None:
