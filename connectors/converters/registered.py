@@ -9,6 +9,7 @@ from connectors.converters.converter import Converter
 from connectors.converters.wire_format import LONG_IDS, WireFormat
 from connectors.errors import DataError
 from connectors.options import Option
+from connectors.registry.refusals import Refusals
 from connectors.registry.schema_registry import RegisteredSchema, SchemaRegistry
 from connectors.registry.settings import OPTIONS, registry_settings
 
@@ -60,6 +61,7 @@ class RegisteredConverter(Converter):
     def __init__(self, options: Mapping[str, Any], *, is_key: bool) -> None:
         super().__init__(options, is_key=is_key)
         self.registry = SchemaRegistry(registry_settings(options))
+        self.refusals = Refusals()
         self.wire = WireFormat(options[LONG_IDS.name], is_key=is_key)
         side = "key" if is_key else "value"
         self._side = side
