@@ -21,6 +21,15 @@ def _check_strategy(name: str) -> str | None:
     return None if known else f"allowed are {', '.join(_STRATEGIES)}, with or without their package."
 
 
+def _check_latest(value: bool) -> str | None:  # noqa: FBT001
+    if not value:
+        return None
+    return (
+        "what a transform has made is written with its own schema, which the subject's newest version need not fit; "
+        "register that schema with auto.register.schemas=true, or by hand, and leave this out."
+    )
+
+
 def _strategy(side: str) -> Option:
     return Option(
         f"{side}.subject.name.strategy",
@@ -43,7 +52,8 @@ REGISTERED: Final[tuple[Option, ...]] = (
         "use.latest.version",
         "BOOLEAN",
         default=False,
-        doc="Write with the newest version of the subject, where schemas are not registered.",
+        doc="`true` is not supported: what a transform has made is written with its own schema.",
+        check=_check_latest,
     ),
     Option("normalize.schemas", "BOOLEAN", default=False, doc="Let the registry bring schemas into one form first."),
     _strategy("key"),

@@ -116,3 +116,13 @@ def test_a_router_keeps_to_its_predicate() -> None:
     }
     assert routed(chain_spec(settings), "t", str) == "y.x.t"
     assert routed(chain_spec(settings), "u", str) == "x.u"
+
+
+def test_the_newest_version_of_a_subject_is_not_written_with() -> None:
+    """The setting is refused by its name, with what to do, where it would say so."""
+    avro = {"value.converter": "keyfold.Avro", "value.converter.schema.registry.url": "http://a"}
+    latest = "value.converter.use.latest.version"
+    assert chain_faults({**avro, latest: "false"}, str) == ()
+    ((key, text),) = chain_faults({**avro, latest: "true"}, str)
+    assert key == latest
+    assert "auto.register.schemas" in text
