@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Struct
 
-from compactor.errors import DEFECT, IngestError
+from compactor.errors import DEFECT, IngestError, KeyfoldError
 from compactor.model.record import HEADERS, KEY_ENCODING, KEY_IDENTITY, RUN, SOURCE, TopicPartition
 from connectors.chain.key_identity import Compared, KeyIdentity, key_identity
 from connectors.chain.spec import ChainSpec, Resolve, StepSpec, made, options_of
@@ -30,7 +30,7 @@ from connectors.transforms.transform import Predicate, Side, Transform
 NO_KEY: Final = "null key"
 """Why a record is rejected that has no key once it is transformed: it is the latest of no key."""
 _LONGEST: Final = 2_000
-"""Characters of a reason that are kept: a converter may quote a whole record."""
+"""Characters that are kept of what is said to be wrong: a converter may quote a whole record."""
 _RANGE: Final = SOURCE.get_field_index("range")
 _COMPARED: Final = pa.schema([*SOURCE, RUN.field(KEY_IDENTITY), RUN.field(KEY_ENCODING)])
 
@@ -40,8 +40,9 @@ class RejectedError(Exception):
 
     def __init__(self, stage: Stage, class_name: str, error: Exception) -> None:
         super().__init__(stage, class_name, error)
-        message = getattr(error, "message", None) or str(error)
-        self.rejection = Rejection(stage, class_name, type(error).__name__, message[:_LONGEST])
+        said, action = (error.message, error.action) if isinstance(error, KeyfoldError) else (str(error), "")
+        message = f"{said[:_LONGEST]} {action}".rstrip()
+        self.rejection = Rejection(stage, class_name, type(error).__name__, message)
 
 
 class Application(Struct):

@@ -47,7 +47,7 @@ def refuse_rejected(connector: str, tp: TopicPartition, letters: pa.RecordBatch,
     for offset, reason in found:
         if offset not in mine:
             raise RejectedRecordError(
-                f"Connector {connector}: record {tp} at offset {offset} cannot be folded: {reason}.",
+                f"Connector {connector}: record {tp} at offset {offset} cannot be folded: {reason.removesuffix('.')}.",
                 "Set errors.tolerance=all to let such records go, with errors.deadletterqueue.topic.name to keep them.",
             )
 

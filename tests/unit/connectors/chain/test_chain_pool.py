@@ -66,7 +66,11 @@ def test_two_at_a_time_have_a_chain_each_and_start_without_counts() -> None:
 def test_chains_of_the_specs_that_were_used_longest_ago_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of more than 64."""
     closed: list[Chain] = []
-    monkeypatch.setattr(Chain, "close", lambda chain: closed.append(chain))
+
+    def close(chain: Chain) -> None:
+        closed.append(chain)
+
+    monkeypatch.setattr(Chain, "close", close)
     for number in range(66):
         with borrowed(chain_spec({"output.topic": f"o{number}"}), str, keyed=True):
             pass
