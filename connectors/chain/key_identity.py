@@ -77,7 +77,8 @@ class AvroKeyIdentity:
         schema, value = converter.to_connect_data("", list(ids), key)
         identity = text_of(plain(schema, value)).encode()
         is_exact = has_one_encoding(schema) and converter.writes_again(list(ids), key)
-        return Compared(identity, str(converter.wire.read(ids, key)[0]) if is_exact else None)
+        schema_id, start = converter.wire.read(ids, key)
+        return Compared(identity, f"{schema_id}{'' if start else 'h'}" if is_exact else None)  # h: it is in a header
 
 
 def _of_json(key: bytes) -> Compared:

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from connectors.converters.avro_schemas import DEFAULT_NAME, FromAvro, ToAvro
 from connectors.converters.avro_slices import EncodedStruct, PartialReader, form_of
-from connectors.converters.avro_unions import reader_of_unions, writer_of_unions
+from connectors.converters.avro_unions import BY_NAME, reader_of_unions, writer_of_unions
 from connectors.converters.converter import Headers
 from connectors.converters.registered import RegisteredConverter
 from connectors.data.schema import UNION, OfSchema, Schema, Type
@@ -91,7 +91,7 @@ class AvroConverter(RegisteredConverter):
                 return read.schema, read.some.read(data, start)
             buffer = io.BytesIO(data)
             buffer.seek(start)
-            value = fastavro.schemaless_reader(buffer, read.avro, None)
+            value = fastavro.schemaless_reader(buffer, read.avro, None, **(BY_NAME if read.convert else {}))
         except Exception as error:  # noqa: BLE001  # fastavro raises what it stumbles over
             raise DataError(f"The data is no Avro of schema {schema_id}: {_said(error)}.") from None
         return read.schema, value if read.convert is None else read.convert(value)
@@ -189,7 +189,7 @@ class AvroConverter(RegisteredConverter):
             ) from None
         name = (schema.name or DEFAULT_NAME) if schema.type is Type.STRUCT else None
         text, form = json.dumps(avro, separators=(",", ":")), form_of(without_logical_types(avro))
-        return Written(text, parsed, name, writer_of_unions(schema), form)
+        return Written(text, parsed, name, writer_of_unions(schema, enums=maker.enums), form)
 
 
 def without_logical_types(avro: Any) -> Any:

@@ -130,9 +130,8 @@ V2 = {
     "type": "record",
     "name": "Key2",
     "fields": [
-        {"name": "region", "type": "string", "default": "eu"},
-        {"name": "id", "type": "long"},
         {"name": "note", "type": ["null", "string"], "default": None},
+        {"name": "id", "type": "long"},
     ],
 }
 SCORED = {"type": "record", "name": "S", "fields": [{"name": "x", "type": "double"}]}
@@ -165,13 +164,61 @@ def test_the_id_and_the_version_of_a_schema_make_no_difference(memory: MemoryReg
     keys = [
         encoded(V1, first, {"id": 7}),
         encoded(V1, again, {"id": 7}),
-        encoded(V2, second, {"id": 7, "region": "eu", "note": None}),
+        encoded(V2, second, {"id": 7, "note": None}),
     ]
     found = [avro.of((), key) for key in keys]
     assert {one.identity for one in found} == {b'{"id":7}'}
     assert [one.encoding for one in found] == [str(first), str(again), str(second)]
-    other = avro.of((), encoded(V2, second, {"id": 7, "region": "us", "note": None}))
-    assert other.identity == b'{"id":7,"region":"us"}'
+    other = avro.of((), encoded(V2, second, {"id": 7, "note": "x"}))
+    assert other.identity == b'{"id":7,"note":"x"}'
+
+
+def test_keys_with_another_value_are_others_whatever_their_defaults_are(
+    memory: MemoryRegistry, avro: AvroKeyIdentity
+) -> None:
+    """Of two versions each may have its own default: a field that has it is said."""
+
+    def key(region: str, default: str) -> bytes | None:
+        fields = [*V1["fields"], {"name": "region", "type": "string", "default": default}]
+        schema = {**V1, "fields": fields}
+        return avro.of((), encoded(schema, memory.add(schema), {"id": 7, "region": region})).identity
+
+    assert key("eu", "eu") == key("eu", "us") == b'{"id":7,"region":"eu"}'
+    assert key("us", "us") == key("us", "eu") != key("eu", "eu")
+
+
+def _record(name: str, *fields: str) -> dict[str, Any]:
+    return {"type": "record", "name": name, "fields": [{"name": one, "type": "long"} for one in fields]}
+
+
+@pytest.mark.parametrize(
+    ("union", "values"),
+    [
+        ([_record("UserId", "id"), _record("OrderId", "id")], [("UserId", {"id": 7}), ("OrderId", {"id": 7})]),
+        (
+            [{"type": "enum", "name": name, "symbols": ["A"]} for name in ("E1", "E2")] + ["string"],
+            [("E1", "A"), ("E2", "A"), ("string", "A")],
+        ),
+        ([{"type": "fixed", "name": name, "size": 1} for name in ("F1", "F2")], [("F1", b"a"), ("F2", b"a")]),
+        ([{"type": "map", "values": "long"}, _record("R", "id")], [("map", {"id": 7}), ("R", {"id": 7})]),
+    ],
+)
+@pytest.mark.parametrize("as_field", [False, True])
+def test_types_of_a_union_that_look_alike_make_other_keys(
+    memory: MemoryRegistry, avro: AvroKeyIdentity, union: list[Any], values: list[Any], as_field: bool
+) -> None:
+    """Two records of the same fields, enums and texts, fixed bytes."""
+    schema = {"type": "record", "name": "K", "fields": [{"name": "u", "type": union}]} if as_field else union
+    number = memory.add(schema)
+    keys = [encoded(schema, number, {"u": one} if as_field else one) for one in values]
+    assert len({avro.of((), key).identity for key in keys}) == len(values)
+
+
+def test_what_cannot_be_told_apart_is_no_key(memory: MemoryRegistry, avro: AvroKeyIdentity) -> None:
+    """Types whose names differ in the namespace alone."""
+    twice = [{**_record("R", "id"), "namespace": name} for name in ("a", "b")]
+    with pytest.raises(DataError, match="namespace"):
+        avro.of((), encoded(twice, memory.add(twice), ("b.R", {"id": 7})))
 
 
 def test_a_key_that_its_schema_would_write_otherwise_has_no_encoding(
@@ -186,10 +233,11 @@ def test_a_key_that_its_schema_would_write_otherwise_has_no_encoding(
 
 
 def test_the_id_of_a_schema_may_be_in_a_header(memory: MemoryRegistry, avro: AvroKeyIdentity) -> None:
-    """The same bytes are another key with another schema."""
+    """Such a key has other bytes than one with the id before the data, so its encoding is another one."""
     number = memory.add(V1)
     header = Header("apicurio.key.globalId", struct.pack(">q", number))
-    assert avro.of([Header("h", b"x"), header], b"\x0e") == (b'{"id":7}', str(number))
+    assert avro.of([Header("h", b"x"), header], b"\x0e") == (b'{"id":7}', f"{number}h")
+    assert avro.of((), encoded(V1, number, {"id": 7})) == (b'{"id":7}', str(number))
 
 
 def test_a_key_that_cannot_be_read_is_compared_by_itself_where_it_is_in_the_output(avro: AvroKeyIdentity) -> None:
