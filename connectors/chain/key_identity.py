@@ -23,6 +23,8 @@ JSON: Final = "json"
 AVRO: Final = "avro"
 _KEPT: Final = 65_536
 """How many keys a reading task remembers the identities of."""
+_KEPT_BYTES: Final = 1_024
+"""The longest key (bytes) of which it does: so that what is remembered stays below some 200 MB."""
 _LONG: Final = 400
 """A number of more characters is no int: Python takes long for it, and refuses the longest."""
 _STYLES: Final = ((",", ":"), (", ", ": "))
@@ -55,7 +57,7 @@ class JsonKeyIdentity:
 
     def of(self, headers: Sequence[Header], key: bytes) -> Compared:  # noqa: ARG002
         """See `KeyIdentity.of`."""
-        return self._kept(key)
+        return self._kept(key) if len(key) <= _KEPT_BYTES else _of_json(key)
 
 
 class AvroKeyIdentity:
@@ -70,7 +72,7 @@ class AvroKeyIdentity:
     def of(self, headers: Sequence[Header], key: bytes) -> Compared:
         """See `KeyIdentity.of`."""
         ids = tuple(header for header in headers if self._converter.wire.is_id(header))
-        return self._kept(ids, key)
+        return self._kept(ids, key) if len(key) <= _KEPT_BYTES else self._of(ids, key)
 
     def _of(self, ids: tuple[Header, ...], key: bytes) -> Compared:
         converter = self._converter

@@ -221,6 +221,15 @@ def test_what_cannot_be_told_apart_is_no_key(memory: MemoryRegistry, avro: AvroK
         avro.of((), encoded(twice, memory.add(twice), ("b.R", {"id": 7})))
 
 
+def test_long_keys_are_not_remembered(memory: MemoryRegistry, avro: AvroKeyIdentity) -> None:
+    """65,536 of them would take all memory; those of up to 1 KiB are."""
+    number, of_json = memory.add({"type": "string"}), JsonKeyIdentity()
+    for text in ("a" * 1_000, "a" * 1_030):
+        assert avro.of((), encoded("string", number, text)).identity == f'"{text}"'.encode()
+        assert of_json.of((), f'"{text}"'.encode()).encoding == "="
+        assert (avro._kept.cache_info().currsize, of_json._kept.cache_info().currsize) == (1, 1)
+
+
 def test_a_key_that_its_schema_would_write_otherwise_has_no_encoding(
     memory: MemoryRegistry, avro: AvroKeyIdentity
 ) -> None:
