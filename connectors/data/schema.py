@@ -120,8 +120,3 @@ class OfSchema:
             # The schema is kept with it: its id would else be another one's once it is gone.
             found = self._found[id(schema)] = (schema, self._derive(schema))
         return found[1]
-
-
-def default_of(schema: Schema, value: Any) -> Any:
-    """Returns `value`, or the schema's default where it is null (`Struct.get`)."""
-    return schema.default if value is None else value

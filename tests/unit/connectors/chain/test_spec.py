@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from connectors.chain.routing import routed
-from connectors.chain.spec import chain_faults, chain_spec
+from connectors.chain.spec import chain_faults, chain_spec, is_plain
 
 FILTER = {"transforms": "f", "transforms.f.type": "Filter"}
 
@@ -126,3 +126,13 @@ def test_the_newest_version_of_a_subject_is_not_written_with() -> None:
     ((key, text),) = chain_faults({**avro, latest: "true"}, str)
     assert key == latest
     assert "auto.register.schemas" in text
+
+
+def test_a_router_alone_does_nothing_with_a_record() -> None:
+    """Records pass as they are, without a look at each; with another step, or an identity, they do not."""
+    router = {"transforms.r.type": "org.apache.kafka.connect.transforms.RegexRouter"}
+    routers = {**router, "transforms": "r,s", "transforms.s.type": "RegexRouter"}
+    assert is_plain(chain_spec(routers))
+    assert is_plain(chain_spec({}))
+    assert not is_plain(chain_spec({**routers, "compaction.key.identity": "json"}))
+    assert not is_plain(chain_spec({**routers, "transforms.s.type": "InsertHeader"}))
