@@ -45,7 +45,7 @@ class RejectedError(Exception):
         self.rejection = Rejection(stage, class_name, type(error).__name__, message)
 
 
-class Application(Struct):
+class TransformStage(Struct):
     """A transform, and the predicate by which it is applied."""
 
     name: str
@@ -112,7 +112,7 @@ class Chain:
 
     def __init__(self, spec: ChainSpec, resolve: Resolve, *, keyed: bool = True) -> None:
         predicates = {alias: made(one, PREDICATES, resolve) for alias, one in spec.predicates.items()}
-        self._steps = tuple(_application(one, predicates, spec, resolve) for one in spec.steps)
+        self._steps = tuple(_transform_stage(one, predicates, spec, resolve) for one in spec.steps)
         reads = _reads(self._steps)
         self._key = _conversion(spec, Side.KEY, reads, resolve)
         self._value = _conversion(spec, Side.VALUE, reads, resolve)
@@ -133,7 +133,7 @@ class Chain:
             self._value.converter.ask_only(first.transform.fields_of)
 
     def close(self) -> None:
-        """Lets go of what its converters hold."""
+        """Closes its converters."""
         self._key.converter.close()
         self._value.converter.close()
 
@@ -314,15 +314,15 @@ def _without(headers: list[Header], names: frozenset[str]) -> list[Header]:
     return [one for one in headers if one.key not in names]
 
 
-def _application(spec: StepSpec, predicates: dict[str, Any], chain: ChainSpec, resolve: Resolve) -> Application:
+def _transform_stage(spec: StepSpec, predicates: dict[str, Any], chain: ChainSpec, resolve: Resolve) -> TransformStage:
     name = chain.predicates[spec.predicate].name if spec.predicate else ""
     transform = made(spec.of, TRANSFORMS, resolve)
     assert isinstance(transform, Transform)
     predicate = predicates[spec.predicate] if spec.predicate else None
-    return Application(spec.of.name, transform, predicate, name, spec.negate)
+    return TransformStage(spec.of.name, transform, predicate, name, spec.negate)
 
 
-def _reads(steps: Iterable[Application]) -> frozenset[Side]:
+def _reads(steps: Iterable[TransformStage]) -> frozenset[Side]:
     """Returns what of a record any step looks at, or its predicate."""
     found = (part.reads for step in steps for part in (step.transform, step.predicate) if part is not None)
     return frozenset().union(*found)

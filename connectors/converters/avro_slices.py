@@ -25,14 +25,14 @@ _NAMED: Final = ("record", "error", "enum", "fixed")
 
 
 class EncodedStruct(dict[str, Any]):
-    """A struct with the bytes that it is in Avro, and the form of its schema. Whoever changes it makes another dict."""
+    """A struct with the bytes that it is in Avro, and the form of its schema. A change makes another dict."""
 
     __slots__ = ("data", "form")
     data: bytes
     form: str
 
 
-class Part(Struct, frozen=True):
+class FieldReader(Struct, frozen=True):
     """A field that is read, or passed over. `avro` is parsed; `form`: it is a nullable record whose bytes are kept."""
 
     name: str
@@ -52,7 +52,7 @@ class PartialReader:
         fields = avro["fields"]
         last = max((at for at, one in enumerate(fields) if one["name"] in wanted), default=-1)
         namespace = full.rpartition(".")[0]
-        self._parts = [_part(one, one["name"] in wanted, namespace, named) for one in fields[: last + 1]]
+        self._parts = [_field_reader(one, one["name"] in wanted, namespace, named) for one in fields[: last + 1]]
         rest = _alone({**avro, "fields": fields[last + 1 :]}, "", named, set())
         self._skip_rest = skip_of(rest)
 
@@ -136,7 +136,7 @@ _SAID_BY: Final = {"enum": "symbols", "fixed": "size"}
 _HOLDING: Final = {"array": "items", "map": "values"}
 
 
-def _part(field: Mapping[str, Any], is_wanted: bool, namespace: str, named: Mapping[str, Any]) -> Part:  # noqa: FBT001
+def _field_reader(field: Mapping[str, Any], is_wanted: bool, namespace: str, named: Mapping[str, Any]) -> FieldReader:  # noqa: FBT001
     avro = field["type"]
     is_nullable = isinstance(avro, list) and len(avro) == 2 and avro[0] == "null"
     inner = avro[1] if is_nullable else avro
@@ -144,7 +144,9 @@ def _part(field: Mapping[str, Any], is_wanted: bool, namespace: str, named: Mapp
     is_record = isinstance(alone, dict) and alone.get("type") == "record"
     keeps = is_wanted and is_nullable and is_record
     read = alone if keeps else _alone(avro, namespace, named, set())
-    return Part(field["name"], fastavro.parse_schema(read), is_nullable, is_wanted, form_of(alone) if keeps else None)
+    return FieldReader(
+        field["name"], fastavro.parse_schema(read), is_nullable, is_wanted, form_of(alone) if keeps else None
+    )
 
 
 def _alone(avro: Any, namespace: str, named: Mapping[str, Any], defined: set[str]) -> Any:

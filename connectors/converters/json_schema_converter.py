@@ -18,7 +18,6 @@ from connectors.converters.registered import RegisteredConverter
 from connectors.data.schema import OfSchema, Schema
 from connectors.errors import DataError
 from connectors.options import Option
-from connectors.registry.schema_registry import RegisteredSchema
 
 
 class Text(Struct, frozen=True):
@@ -79,19 +78,12 @@ class JsonSchemaConverter(RegisteredConverter):
         registered = self.registry.schema(schema_id)
         if registered.kind != self.KIND:
             raise DataError(f"Schema {schema_id} is of type {registered.kind}, not JSON.", "Set its own converter.")
-        references: dict[str, Any] = {}
-        self._add_references(registered, references)
+        texts = self.referenced(registered)
         try:
+            references = {name: json.loads(text) for name, text in texts.items()}
             root = json.loads(registered.text)
             found = FromJsonSchema(root, references).schema(root)
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise DataError(f"Schema {schema_id} is no JSON Schema: {type(error).__name__}.") from None
         self._reads[schema_id] = found
         return found
-
-    def _add_references(self, registered: RegisteredSchema, found: dict[str, Any]) -> None:
-        for one in registered.references:
-            if one.name not in found:
-                inner = self.registry.version(one.subject, one.version)
-                found[one.name] = json.loads(inner.text)
-                self._add_references(inner, found)

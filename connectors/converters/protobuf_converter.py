@@ -20,7 +20,6 @@ from connectors.converters.registered import RegisteredConverter
 from connectors.data.schema import OfSchema, Schema
 from connectors.errors import DataError
 from connectors.options import Option
-from connectors.registry.schema_registry import RegisteredSchema
 
 _FIRST: Final = b"\x00"
 """The first message of a file."""
@@ -107,16 +106,7 @@ class ProtobufConverter(RegisteredConverter):
         registered = self.registry.schema(schema_id)
         if registered.kind != self.KIND:
             raise DataError(f"The schema is of type {registered.kind}, not PROTOBUF.", "Set its own converter.")
-        imports: dict[str, str] = {}
-        self._add_references(registered, imports)
-        return compiled(registered.text, imports)
-
-    def _add_references(self, registered: RegisteredSchema, found: dict[str, str]) -> None:
-        for one in registered.references:
-            if one.name not in found:
-                inner = self.registry.version(one.subject, one.version)
-                found[one.name] = inner.text
-                self._add_references(inner, found)
+        return compiled(registered.text, self.referenced(registered))
 
     def _written_of(self, schema: Schema) -> MessageWriter:
         file = ToProtobuf(nullables=self._nullables).file(schema)

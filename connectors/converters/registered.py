@@ -82,6 +82,19 @@ class RegisteredConverter(Converter):
         """See `Converter.close`."""
         self.registry.close()
 
+    def referenced(self, registered: RegisteredSchema) -> dict[str, str]:
+        """Returns the texts of the schemas that one refers to, and of those that they refer to, by name."""
+        found: dict[str, str] = {}
+        self._add_references(registered, found)
+        return found
+
+    def _add_references(self, registered: RegisteredSchema, found: dict[str, str]) -> None:
+        for one in registered.references:
+            if one.name not in found:
+                inner = self.registry.version(one.subject, one.version)
+                found[one.name] = inner.text
+                self._add_references(inner, found)
+
     def id_of(self, topic: str, text: str, name: str | None) -> int:
         """Returns the id of a schema for records of `topic`: registers it, or finds it. Raises DataError."""
         found = self._ids.get((topic, text, name))

@@ -12,7 +12,7 @@ A value and its schema go side by side; a value without one (`None`) says itself
 
 **With a schema, a value of a logical type is in its encoded form**: Decimal is the unscaled value as big-endian
 two's complement bytes, with its scale among the schema's parameters, Date is days, Time and Timestamp are
-milliseconds, as int. So what nobody looks at passes through. **Without a schema**, such values are `decimal.Decimal`
+milliseconds, as int. So what no step looks at passes through. **Without a schema**, such values are `decimal.Decimal`
 and `connectors.data.values.Date` (Java's java.util.Date).
 """
 
