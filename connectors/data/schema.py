@@ -54,6 +54,10 @@ class Type(Enum):
     STRUCT = "struct"
 
 
+BITS: Final = {Type.INT8: 8, Type.INT16: 16, Type.INT32: 32, Type.INT64: 64}
+"""How many bits the whole numbers of a type have."""
+
+
 class Schema(Struct, frozen=True, kw_only=True):
     """A schema. `default` is None where there is none: Connect has no default that is null and says something.
 
